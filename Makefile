@@ -25,8 +25,8 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
-demo: $(VENV)/.local  ## a graph agent with a small model that runs here (under 5 minutes the first time)
-	@$(BIN)/callboard demo --model local:smollm2
+demo: $(VENV)/.local  ## three agents repair a program, are killed, and continue (a minute the first time)
+	@$(BIN)/callboard demo
 
 demo-research: $(VENV)/.embed  ## questions looked up in docs/, with models that run here
 	@$(BIN)/callboard models pull smollm2 > /dev/null
@@ -62,6 +62,7 @@ format: $(VENV)/.dev  ## put into the house's format
 
 types: $(VENV)/.dev .types/callboard  ## mypy --strict
 	$(BIN)/mypy -p callboard
+	$(BIN)/mypy examples/python/[!f]*.py  # FastAPI is in the environment of tests/interop alone
 
 bench: $(VENV)/.dev  ## the speed budget, as ratios (rivals: make bench-rivals)
 	@for each in benchmarks/*.py; do echo "== $$each"; $(BIN)/python $$each; done
@@ -69,9 +70,9 @@ bench: $(VENV)/.dev  ## the speed budget, as ratios (rivals: make bench-rivals)
 bench-guard: $(VENV)/.dev  ## count function calls; fails when one of benchmarks/ledger.md has grown by more than 3 %
 	@$(BIN)/python benchmarks/guard.py
 
-bench-rivals: $(INTEROP)/rivals.made  ## install the rivals of the benchmarks, in an environment of their own
+bench-rivals: $(INTEROP)/rivals.made $(INTEROP)/agents.made  ## install the rivals of the benchmarks, in environments of their own
 
-interop: $(INTEROP)/modern.made $(INTEROP)/legacy.made $(INTEROP)/control.made $(INTEROP)/deploy.made $(INTEROP)/install.made $(INTEROP)/node.made  ## other people's servers, clients and SDKs, for tests/interop
+interop: $(INTEROP)/embedding.made $(INTEROP)/modern.made $(INTEROP)/legacy.made $(INTEROP)/control.made $(INTEROP)/openai.made $(INTEROP)/codegen.made $(INTEROP)/deploy.made $(INTEROP)/install.made $(INTEROP)/node.made  ## other people's servers, clients and SDKs, for tests/interop
 
 dev: $(VENV)/.dev  ## the environment for working on callboard
 
@@ -81,6 +82,7 @@ docs: $(VENV)/.dev  ## rewrite the generated parts of docs/
 	$(BIN)/python tests/qa/table.py
 	$(BIN)/python tests/packaging/chat_tables.py
 	$(BIN)/python tests/packaging/chat_pictures.py > /dev/null
+	$(BIN)/python tests/packaging/demo_picture.py > /dev/null
 
 prices: $(VENV)/.dev  ## make the table of prices of genai-prices' file (FROM=data_slim.json COMMIT=its commit DAY=of which day)
 	$(BIN)/python -m callboard.actors.work.models.prices.vendor $(FROM) \
@@ -102,18 +104,11 @@ $(VENV)/.made:
 	  echo "Name another one: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
 	  echo "Python's venv module is missing. On Debian: apt-get install python3-venv"; exit 1; }
-	@echo "making $(VENV)"
-	@$(PYTHON) -m venv $(VENV)
-	@$(PIP) install -qq --upgrade pip
+	@bash requirements/elapsed.sh "making $(VENV)" $(PYTHON) -m venv $(VENV)
 	@touch $@
 
-$(VENV)/.base: $(VENV)/.made pyproject.toml $(LOCK)
-	@echo "installing callboard (a minute or so, this once)"
-	@$(PIP) install -c $(LOCK) -e . $(COUNTED)
-	@touch $@
-
-$(VENV)/.local: $(VENV)/.base
-	@echo "installing the engine for local models"
+$(VENV)/.local: $(VENV)/.made pyproject.toml $(LOCK)
+	@echo "installing callboard and its engine for local models (a minute or so, this once)"
 	@$(PIP) install -c $(LOCK) -e '.[local]' $(COUNTED)
 	@touch $@
 

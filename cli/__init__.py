@@ -1,9 +1,13 @@
-"""How people drive it: the commands, what they print, the prompts they show.
+"""Command line: commands, their output, and the questions they ask. Rules of the domain belong to `actors`.
 
-No rule of the domain lives here. `start` begins the process, `main` finds the command. The modules of the commands are
-cheap to import; their work (trio, rich, ...) stands in other modules, which are imported when it is to be done.
-`running` is what `callboard run` and `ask` do from parsed flags to exit code, inside of `frame`, the root with all that
-hangs on it; `agent_catalog`, `tool_catalog`, `mcp_servers` and `session_files` are behind `agents`, `tools`, `mcp` and
-`sessions`, the room `bases` behind `kb`, the room `control` (a client of the control channel) behind `remote` and
-`runs`. `render` holds everything that reaches a terminal; start there with `narration`.
+`start` begins the process and `main` finds the command. `commands/` has the click declarations, one module per command
+group; `actions/`, with modules of the same names, implements them. Declarations are imported for `--help` and
+completion, so they import little; actions import trio and the engine. `control/` is the client of a server, behind
+`ps`, `attach`, `runs` and others. `chat/` is the conversation, `wizard/` implements `setup`, `loki/` parses Loki's
+command line, `shells/` is completion, and `render/` writes to the terminal.
+
+Commands share the other modules: `options` and `flag_values` (flags), `frame` (the root of a command), `failure`,
+`logging` and `settings_warnings` (stderr), `stdin`, `editor`, `browser`, `clipboard`, `vault_passphrase`.
+
+Start with `commands/run` and `actions/run`: `callboard run` from its flags to the exit code.
 """

@@ -1,4 +1,4 @@
-"""A person's browser, opened from the command line."""
+"""The user's web browser, opened for a sign-in."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ..supervisors import Actor
 
 
 def has_browser() -> bool:
-    """Whether one can be opened here that has a window of its own."""
+    """True if a browser with a window can be opened on this machine."""
     return sys.platform != "linux" or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")))
 
 
 def open_browser(me: Actor, url: str) -> None:
-    """Have one open a page. Not waited for: some come back only when the person closes them."""
+    """Open a page in a browser, without waiting: some browsers return only when the user closes them."""
     me.spawn(_open, url, name="browser", link=False)
 
 

@@ -1,10 +1,10 @@
-"""Puts a text on the clipboard of the person at the terminal.
+"""Clipboard of the user at the terminal.
 
-There are two ways, and neither is enough. A program (wl-copy, xclip, ...) reaches the clipboard of the machine that we
-run on, if that has a display. The terminal (the escape sequence OSC 52) reaches the one in front of which the person
-sits, also through ssh; but many terminals have it turned off, and none says whether it has obeyed. So both are taken.
+There are two ways, and neither is enough. A program (wl-copy, xclip, ...) reaches the clipboard of the machine that
+runs this process, if it has a display. The terminal (escape sequence OSC 52) reaches the machine of the user, also
+through ssh; but many terminals disable it, and none reports whether it obeyed. So both are used.
 
-tmux keeps OSC 52 to itself by default; `tmux load-buffer -w` has it hand the text on.
+tmux does not forward OSC 52 by default; `tmux load-buffer -w` makes it forward the text.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from ..protocol.errors import UsageError
 from .render.text import redrawable
 
 TERMINAL = "the terminal"
-"""What `copy` calls the way through OSC 52."""
+"""Name of OSC 52 in the result of `copy`."""
 
 OSC_52_LIMIT = 74_994
-"""Bytes of a text that terminals take by OSC 52: xterm's bound, and the smallest that is known of."""
+"""Maximum bytes of a text for OSC 52: xterm's limit, the smallest known one."""
 
 _PATIENCE = 5.0
-"""Seconds that a program may take. Those that keep the text put themselves into the background at once."""
+"""Seconds that a program may take. Programs that serve the clipboard move to the background at once."""
 
 
 @dataclass(frozen=True)
 class _Program:
-    """A program that reads the text from its standard input, and the variable without which it has no clipboard."""
+    """Program that reads the text from standard input, and the variable that shows that it has a clipboard."""
 
     command: tuple[str, ...]
     needs: str = ""
@@ -45,19 +45,19 @@ _PROGRAMS = (
     _Program(("wl-copy",), needs="WAYLAND_DISPLAY"),
     _Program(("xclip", "-selection", "clipboard"), needs="DISPLAY"),
     _Program(("xsel", "--clipboard", "--input"), needs="DISPLAY"),
-    _Program(("clip.exe",), encoding="utf-16"),  # without the byte order mark it takes the text for its code page
+    _Program(("clip.exe",), encoding="utf-16"),  # without a byte order mark it would assume its code page
 )
 _TMUX = _Program(("tmux", "load-buffer", "-w", "-"), needs="TMUX")
 
 
 def copy(text: str, terminal: TextIO | None = None) -> str:
-    """Put the text on the clipboard; returns what has taken it: names of programs, `TERMINAL`.
+    """Put the text on the clipboard; return the names of the programs that accepted it, and `TERMINAL` for OSC 52.
 
     Args:
-        terminal: where OSC 52 may be written; stdout if that is a terminal.
+        terminal: stream for OSC 52; by default stdout if that is a terminal.
 
     Raises:
-        UsageError: there is no way; the message says what to install.
+        UsageError: there is no clipboard; the message says what to install.
     """
     taken = list(_by_programs(text, os.environ))
     if _by_terminal(text, sys.stdout if terminal is None else terminal):
@@ -68,7 +68,7 @@ def copy(text: str, terminal: TextIO | None = None) -> str:
 
 
 def _by_programs(text: str, environ: Mapping[str, str]) -> Iterator[str]:
-    """The programs that have taken the text: the first that has a clipboard, and tmux."""
+    """Yield the programs that accepted the text: the first that has a clipboard, and tmux."""
     for program in _PROGRAMS:
         if _taken_by(program, text, environ):
             yield program.command[0]
@@ -85,7 +85,7 @@ def _taken_by(program: _Program, text: str, environ: Mapping[str, str]) -> bool:
         ended = subprocess.run(
             [path, *program.command[1:]],
             input=text.encode(program.encoding, "replace"),
-            stdout=subprocess.DEVNULL,  # what stays in the background would keep a pipe of ours open
+            stdout=subprocess.DEVNULL,  # a background process would keep a pipe open
             stderr=subprocess.DEVNULL,
             timeout=_PATIENCE,
             check=False,

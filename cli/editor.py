@@ -1,4 +1,4 @@
-"""Opens a file in the user's editor: `editor` of config.yaml, else `$VISUAL`, else `$EDITOR`, else vi."""
+"""The user's editor for a file: `editor` of config.yaml, else `$VISUAL`, else `$EDITOR`, else vi."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ..protocol.errors import UsageError
 
 
 def edit_new(file: Path, configured: str | None = None) -> bool:
-    """Open a file that was just begun for the user; False if it stays as it was begun, and so is removed again.
+    """Open a new file in the editor. Remove it and return False if the user does not change it.
 
     Raises:
-        UsageError: there is no such editor, or it has failed. A file that it has not changed is removed, too.
+        UsageError: there is no such editor, or it failed. An unchanged file is removed then too.
     """
     before = file.read_bytes()
     try:
@@ -27,10 +27,10 @@ def edit_new(file: Path, configured: str | None = None) -> bool:
 
 
 def edit_file(file: Path, configured: str | None = None) -> None:
-    """Open the file and wait until the editor is closed.
+    """Open the file in the editor and wait until it is closed.
 
     Raises:
-        UsageError: there is no such editor, or it has failed.
+        UsageError: there is no such editor, or it failed.
     """
     chosen = configured or os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     try:

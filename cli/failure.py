@@ -1,7 +1,7 @@
-"""What a user sees when a command fails: clear text on stderr, and one JSON object if JSON was asked for.
+"""Error reports of a failed command: text on stderr, and one JSON object on stdout if the flags ask for JSON.
 
-`-o json` promises an object whatever happens, so this looks at the raw arguments: a command line that click
-could not parse still says which output it wanted.
+`-o json` promises an object whatever happens, so this module examines the raw arguments: a command line that click
+could not parse still requests an output format.
 """
 
 from __future__ import annotations
@@ -10,20 +10,23 @@ import io
 import json
 import os
 import re
+import shutil
 import sys
 from collections.abc import Sequence
 
 import click
 
-from ..protocol.errors import CallboardError, InvalidFile
+from ..protocol.errors import CallboardError, InvalidFile, UsageError
 from .render.text import safe, with_node
 
 _OUTPUT = re.compile(r"-[qv]*o(.*)", re.DOTALL)
 
 
 def report(error: BaseException, arguments: Sequence[str]) -> int:
-    """Tells the user about `error`, in the form the command line asked for; returns the exit code."""
+    """Report `error` in the form that the command line requests; return the exit code."""
     error = single(error)
+    if isinstance(error, FileNotFoundError) and not _has_directory():
+        error = UsageError("the working directory does not exist any more; change to another one, and run it again")
     if isinstance(error, click.ClickException):
         _show_usage(error)
         code, exit_code, node = "usage", error.exit_code, None
@@ -45,21 +48,29 @@ def report(error: BaseException, arguments: Sequence[str]) -> int:
     return exit_code
 
 
+def _has_directory() -> bool:
+    try:
+        os.getcwd()  # noqa: PTH109 - a path is not needed
+    except OSError:
+        return False
+    return True
+
+
 def _hide_secrets(error: BaseException) -> None:
-    from ..actors.io.handed_out import hide_in  # heavier than what a wrong command line needs
+    from ..actors.io.handed_out import hide_in  # heavier than a wrong command line needs
 
     hide_in(error)
 
 
 def single(error: BaseException) -> BaseException:
-    """What a chain of one-element exception groups holds: nurseries wrap even a lone error."""
+    """Return the only error in nested one-element exception groups: nurseries wrap even a lone error."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
 
 
 def wanted_output(arguments: Sequence[str]) -> str:
-    """The value of the last `-o` / `--output`, without help from the parser; `""` if there is none."""
+    """Return the value of the last `-o` / `--output` without the parser; `""` if there is none."""
     wanted = ""
     waiting = False
     for argument in arguments:
@@ -84,18 +95,34 @@ def _command(arguments: Sequence[str]) -> str:
 def _show_usage(error: click.ClickException) -> None:
     shown = io.StringIO()
     error.show(shown)
-    sys.stderr.write(
-        shown.getvalue().replace(f"Error: {error.format_message()}", f"callboard: {error.format_message()}")
-    )
+    text = shown.getvalue().replace(f"Error: {error.format_message()}", f"callboard: {error.format_message()}")
+    sys.stderr.write(_fitting(text))
 
 
 def _show(error: CallboardError) -> None:
     message = with_node(str(error), error.node)
     if isinstance(error, InvalidFile) and error.problems:
-        message = message.partition("\n")[0].rstrip(":")  # the rest of it lists the problems once more
+        message = message.partition("\n")[0].rstrip(":")  # the rest lists the problems again
         for problem in error.problems:
-            sys.stderr.write(safe(str(problem)) + "\n")
-    sys.stderr.write(f"callboard: {safe(message)}\n")
+            sys.stderr.write(_fitting(safe(str(problem))) + "\n")
+    complain(message)
+
+
+def complain(message: str) -> None:
+    """Write an error line to stderr, wrapped between words to the width of a terminal."""
+    sys.stderr.write(_fitting(f"callboard: {safe(message)}") + "\n")
+
+
+def _fitting(text: str) -> str:
+    """Wrap a message at blanks for a terminal, which would wrap inside words; otherwise return it unchanged."""
+    if not sys.stderr.isatty():
+        return text
+    columns = shutil.get_terminal_size().columns
+    if max(map(len, text.split("\n"))) * 2 <= columns:  # fits, however wide its characters are
+        return text
+    from .render.wrap import wrapped
+
+    return "\n".join(row for line in text.split("\n") for row in wrapped(line, columns, deeper=4))
 
 
 def _show_unexpected(error: BaseException, message: str) -> None:

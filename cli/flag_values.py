@@ -1,9 +1,7 @@
-"""What was given on the command line, read into values: `--var`, `--set`, `--answer`, `--answers`, `--root`, `--json`.
+"""Parsed flag values: `--var`, `--set`, `--answer`, `--answers`, `--root`, `--json`.
 
-`request` takes out of the flags of a command what its run is about.
-
-Each function takes the raw strings and returns what `callboard.run` takes, or says what is wrong with them and
-how to write it instead.
+Each function accepts the raw strings and returns the value for `callboard.run`, or raises a `UsageError` that says how
+to write it. `request` builds the `RunRequest` from the flags of a command.
 """
 
 from __future__ import annotations
@@ -22,10 +20,10 @@ Answers = list[Any] | dict[str, Any]
 
 
 def request(flags: dict[str, Any]) -> RunRequest:
-    """The request that flags of `run`, `ask`, `demo` or `batch` make. It is taken out of `flags`; others stay there.
+    """Return the request of the flags of `run`, `ask`, `demo` or `batch`, and remove these flags from `flags`.
 
     Raises:
-        UsageError: a flag says what no run can be given.
+        UsageError: a flag has an invalid value.
     """
     from ..protocol.requests import Limits, RunRequest
 
@@ -57,17 +55,17 @@ def request(flags: dict[str, Any]) -> RunRequest:
 
 
 def variables(pairs: Iterable[str]) -> dict[str, str]:
-    """`NAME=VALUE` strings as a dict; of two with one name the later wins."""
+    """Return `NAME=VALUE` strings as a dict; the last value of a name wins."""
     return dict(_split(pair, "--var", "NAME=VALUE") for pair in pairs)
 
 
 def pairs(given: Iterable[str], flag: str, form: str) -> dict[str, str]:
-    """Strings such as `NAME=VALUE` as a dict; of two with one name the later wins."""
+    """Return strings such as `NAME=VALUE` as a dict; the last value of a name wins."""
     return dict(_split(pair, flag, form) for pair in given)
 
 
 def state(pairs: Iterable[str]) -> dict[str, Any]:
-    """`KEY=JSON` strings as a dict of JSON values."""
+    """Return `KEY=JSON` strings as a dict of JSON values."""
     found: dict[str, Any] = {}
     for pair in pairs:
         key, text = _split(pair, "--set", "KEY=JSON")
@@ -76,12 +74,12 @@ def state(pairs: Iterable[str]) -> dict[str, Any]:
 
 
 def answers(in_order: Iterable[str], file: str | None) -> Answers | None:
-    """The answers to give without a terminal: a list in the order asked, or a mapping of node id.
+    """Return prepared answers: a list in the order of the questions, or a mapping by node id.
 
     In a file every scalar is text: `yes` answers "yes" and `1.0` answers "1.0", whatever YAML makes of them.
 
     Raises:
-        UsageError: both ways were used, or the file holds neither a list nor a mapping.
+        UsageError: both flags were used, or the file contains neither a list nor a mapping.
     """
     listed = list(in_order)
     if file is None:
@@ -92,10 +90,10 @@ def answers(in_order: Iterable[str], file: str | None) -> Answers | None:
 
 
 def directories(paths: Iterable[str]) -> None:
-    """Checks the directories of `--root`.
+    """Check the directories of `--root`.
 
     Raises:
-        UsageError: one is not there, or is no directory.
+        UsageError: a path does not exist, or is not a directory.
     """
     for path in paths:
         if not Path(path).is_dir():
@@ -103,10 +101,10 @@ def directories(paths: Iterable[str]) -> None:
 
 
 def arguments(text: str) -> dict[str, Any]:
-    """The arguments of a tool call: the text of a JSON object.
+    """Return the arguments of a tool call from the text of a JSON object.
 
     Raises:
-        UsageError: it is not JSON, or no object.
+        UsageError: it is not JSON, or not an object.
     """
     try:
         value: object = json.loads(text, parse_constant=_no_constant)

@@ -1,7 +1,7 @@
-"""The frame around whatever runs: a root that owns the signals, progress on stderr, prompts at the terminal.
+"""Root of a command: it owns the signals, and connects progress on stderr and questions at the terminal.
 
-`run`, `ask` and `tools call` work inside of it. None of what hangs on it can hold the work up. `act` does one thing by
-hand, outside of a run: in an actor under a root, whose events feed the progress display.
+`play` executes a run under it; neither display can block the run. `act` executes one task outside of a run, in an actor
+under a root whose events feed the progress display.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import trio
 
 from ..protocol.errors import CallboardError, ShuttingDown
 from . import logging
-from .render.progress import Progress
+from .render.progress import ProgressDisplay
 from .render.text import redrawable
 
 if TYPE_CHECKING:
-    from .. import Root
+    from ..actors.runs.root import Root
     from ..actors.work.models.recorder import Recorder
     from ..supervisors import Actor, End
 
@@ -32,18 +32,20 @@ T = TypeVar("T")
 
 _SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
 FILES = 65_536
-"""Files that we may have open, where the user's hard limit allows it: the usual 1,024 is a hundred tools at work."""
+"""Open files that the process requests, if the user's hard limit allows it: the usual 1,024 suffice for a hundred
+tools.
+"""
 
 _SHOW_CURSOR = b"\x1b[?25h"
 _CLEAR_LINE = b"\r\x1b[2K"
 
 
-def play(body: Callable[[Root], Awaitable[T]], progress: Progress, **options: Any) -> T:
-    """What `body` returns, given a root; `options` are those of `open_frame`.
+def play(body: Callable[[Root], Awaitable[T]], progress: ProgressDisplay, **options: Any) -> T:
+    """Run `body` with a root and return its result; `options` are passed to `open_frame`.
 
     Raises:
-        CallboardError: what `body` raises, not wrapped in a group.
-        click.exceptions.Exit: a signal has ended the root, and `body` with it.
+        CallboardError: raised by `body`, not wrapped in a group.
+        click.exceptions.Exit: a signal ended the root, and `body` with it.
     """
 
     roots: list[Root] = []
@@ -59,7 +61,7 @@ def play(body: Callable[[Root], Awaitable[T]], progress: Progress, **options: An
 
     logging.configure()
     trio.run(framed)
-    if not ends:  # the body was still waiting when the time of the root's stop was up
+    if not ends:  # the body was still waiting when the root's stop timed out
         raise click.exceptions.Exit(exit_code_of(roots[0]))
     end = ends[0]
     if isinstance(end, CallboardError):
@@ -70,22 +72,24 @@ def play(body: Callable[[Root], Awaitable[T]], progress: Progress, **options: An
 def keeping(
     root: Root, wanted: bool, note: Callable[[str], None], *, logged: bool = True
 ) -> AbstractAsyncContextManager[Callable[[str], Recorder] | None]:
-    """Keeps the runs of the block, with what their models see and say, if that is wanted; see `kept_run.keep_runs`."""
+    """Record the runs of the block, with requests and replies of their models, if `wanted`; see
+    `run_recorder.keep_runs`.
+    """
     if not wanted:
         return nullcontext()
-    from ..actors.front.control.kept_run import keep_runs
+    from ..actors.front.control.run_recorder import keep_runs
 
     return keep_runs(root, note, logged=logged)
 
 
 def exit_code_of(root: Root) -> int:
-    """The exit code of a server that has ended: 0, or that of the signal that has ended it."""
+    """Return the exit code of an ended server: 0, or that of the signal that ended it."""
     return 0 if root.kernel.signal is None else 128 + root.kernel.signal
 
 
 @asynccontextmanager
 async def open_frame(
-    progress: Progress,
+    progress: ProgressDisplay,
     *,
     config_dir: str | None,
     person: bool,
@@ -94,27 +98,27 @@ async def open_frame(
     dry_run: bool = False,
     own_screen: bool = False,
 ) -> AsyncIterator[Root]:
-    """The root to work under.
+    """Open the root of a command.
 
     Args:
-        person: whether the terminal can ask its user.
-        serving: whether we are here for long.
-        own_screen: whether questions and signals are shown by a screen that the caller has.
-        dry_run: whether no request may go to a model.
-        traced: whether there may be runs; OpenTelemetry traces them if the environment says so.
+        person: True if the terminal can ask its user.
+        serving: True for a long-running process.
+        own_screen: True if the caller's screen shows questions and signals.
+        dry_run: True if no request may go to a model.
+        traced: True if there may be runs; OpenTelemetry traces them if the environment enables it.
 
-    The block should let no error of ours out: it would arrive wrapped in a group.
+    The block should handle `CallboardError` itself: an exception that leaves it arrives wrapped in a group.
     """
-    from .. import Root  # heavy, and not needed to know whether there is a terminal
     from ..actors.front.telemetry.export import exporting
-    from .vault_opening import asking, has_terminal
+    from ..actors.runs.root import Root  # heavy, and not needed to find out whether there is a terminal
+    from .vault_passphrase import asking, has_terminal
 
     raise_file_limit()
     root = Root(
         config_dir=config_dir,
         signals=True,
-        on_signal=None if own_screen else _tell_signal,
-        serving=serving,
+        on_signal=None if own_screen else _print_signal,
+        keep_servers=serving,
         keeps_usage=True,
         dry_run=dry_run,
         ask_passphrase=asking(progress.aside) if (person or own_screen) and has_terminal() else None,
@@ -126,38 +130,38 @@ async def open_frame(
             if person:
                 from .render.prompt import TerminalPrompts
 
-                await nursery.start(TerminalPrompts(root.questions, progress.aside).serve)
+                await nursery.start(TerminalPrompts(root.kernel.questions, progress.aside).serve)
             if serving:
-                gc.freeze()  # else Python's collector goes through all modules now and then, which takes 50 ms
+                gc.freeze()  # otherwise the garbage collector occasionally scans all modules, which takes 50 ms
             yield root
 
 
 def person_at_terminal(*, no_input: bool) -> bool:
-    """Whether questions are possible: stdin and stderr are terminals, and no flag forbids it."""
+    """Return True if questions are possible: stdin and stderr are terminals, and no flag forbids it."""
     return not no_input and all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
 
 
 def raise_file_limit() -> None:
-    """Use what the hard limit allows, up to `FILES`.
+    """Raise the soft limit of open files to the hard limit, up to `FILES`.
 
-    Subprocesses inherit it. To most it makes no difference; those that go through all numbers up to the limit in order
-    to close them are why there is an upper bound.
+    Subprocesses inherit the limit. Most do not notice; some close all descriptors up to the limit one by one, so there
+    is an upper bound.
     """
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        with suppress(OSError, ValueError):  # the kernel knows better; then it stays as it is
+        with suppress(OSError, ValueError):  # the kernel refuses: the limit remains
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _tell_signal(number: int, count: int) -> None:
+def _print_signal(number: int, count: int) -> None:
     if count == 1:
         name = _SIGNALS.get(signal.Signals(number), f"signal {number}")
-        with suppress(OSError):  # the terminal that is closed, which is what SIGHUP tells
+        with suppress(OSError):  # the terminal is closed, which is the reason for SIGHUP
             if redrawable(sys.stderr):
-                # Past rich, which drops it; after a third signal it is too late. A bar may stand where we write.
+                # Bypass rich, which drops it; after a third signal it is too late. The cursor may be on a progress bar.
                 os.write(2, _CLEAR_LINE + _SHOW_CURSOR)
             sys.stderr.write(f"callboard: {name}, stopping\n")
             sys.stderr.flush()
@@ -170,23 +174,22 @@ def act(
     body: Callable[[Actor, Root], Awaitable[T]],
     *,
     config_dir: str | None,
-    progress: Progress | None = None,
+    progress: ProgressDisplay | None = None,
     person: bool = False,
     traced: bool = False,
 ) -> T:
-    """What `body` returns, played to its end by an actor of its own.
+    """Run `body` to its end in an actor of its own and return its result.
 
     Args:
         config_dir: see `directories.config_dir`.
-        progress: gets its events, if any.
-        person: whether the terminal can ask its user.
-        traced: whether it has runs (see `open_frame`).
-
+        progress: display for its events, if any.
+        person: True if the terminal can ask its user.
+        traced: True if it has runs (see `open_frame`).
     Raises:
-        CallboardError: it failed.
-        click.exceptions.Exit: it was interrupted.
+        CallboardError: `body` failed.
+        click.exceptions.Exit: a signal interrupted it.
     """
-    shown = progress or Progress()
+    shown = progress or ProgressDisplay()
 
     async def by_actor(root: Root) -> tuple[End, int | None]:
         stream = root.bus.open(f"call-{secrets.token_hex(4)}")

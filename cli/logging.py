@@ -1,16 +1,17 @@
-"""The log, on stderr: for finding out why, where the narration only says what.
+"""Log on stderr, for diagnosis; the progress display only names events.
 
-`CALLBOARD_LOG` holds a level (`warning`, `info`, `debug`, `trace`), or several parted by commas, some of them
-for one logger and those below it: `info,callboard.graph=trace`. Off, only warnings are shown. `debug` has the
-keys and size of the state at every step, and requests to models without their keys; `trace` has the whole state, which
-may hold secrets.
+`CALLBOARD_LOG` holds a level (`warning`, `info`, `debug`, `trace`), or several separated by commas, some of them for
+one logger and its descendants: `info,callboard.graph=trace`. Without it, only warnings are shown. `debug` logs the keys
+and size of the state at every step, and requests to models without their keys; `trace` logs the whole state, which may
+contain secrets.
 
-Everything below `cli` logs through the standard library. structlog renders; it is imported only when
-a log is asked for, since it costs more time than the rest of a short run.
+All packages below `cli` log through the standard library. structlog renders; it is imported only when a log is
+requested, because it takes longer than the rest of a short run.
 
-Loki's variables are understood where `CALLBOARD_LOG` is not set: `CALLBOARD_LOG_LEVEL` (or `LOKI_LOG_LEVEL`) is the
-level, `..._LOG_FILTER` names the loggers that it is for, and with `..._LOG_PATH` (or `..._LOG_FILE`) the log goes into
-a file, from `info` on unless a level is named; stderr then gets warnings alone.
+If `CALLBOARD_LOG` is not set, Loki's variables apply. `CALLBOARD_LOG_LEVEL` (or `LOKI_LOG_LEVEL`) is the level, and
+`..._LOG_FILTER` names its loggers. With `..._LOG_PATH` (or `..._LOG_FILE`) the log goes into a file, from `info` on
+unless a level is named; stderr then gets only warnings. If none of them is set, `RUST_LOG` applies with its targets
+that begin with `loki` (`loki::graph=debug`); targets of other programs are ignored.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from typing import TextIO
 import msgspec
 
 from ..actors.io.handed_out import hidden
-from ..protocol.environment import said
+from ..protocol.environment import variable_value
 from ..protocol.errors import ConfigError
 from .render.text import colours, safe
 
 TRACE = 5
-"""Below debug: may show everything there is."""
+"""Level below debug: may log everything."""
 
 _LEVELS = {
     "trace": TRACE,
@@ -43,13 +44,13 @@ _LEVELS = {
 }
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What the environment says of the log.
+class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Log settings of the environment.
 
     Attributes:
-        text: levels, as `CALLBOARD_LOG` words them; "" for none but warnings.
-        variable: which has said so.
-        file: where it goes; None for stderr.
+        text: levels, in the syntax of `CALLBOARD_LOG`; "" for warnings only.
+        variable: variable that sets them.
+        file: log file; None for stderr.
     """
 
     text: str = ""
@@ -57,24 +58,38 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     file: Path | None = None
 
 
-def wanted_by(environ: Mapping[str, str]) -> Wanted:
-    """What the environment says of the log."""
-    of_path, of_file = said("log_path", environ)[1], said("log_file", environ)[1]
+def wanted_by(environ: Mapping[str, str]) -> LogSettings:
+    """Return the log settings of the environment."""
+    of_path, of_file = variable_value("log_path", environ)[1], variable_value("log_file", environ)[1]
     file = Path(of_path or of_file).expanduser() if of_path or of_file else None
     if text := environ.get("CALLBOARD_LOG", "").strip():
-        return Wanted(text=text, file=file)
-    variable, level = said("log_level", environ)
-    names = said("log_filter", environ)[1]
+        return LogSettings(text=text, file=file)
+    variable, level = variable_value("log_level", environ)
+    names = variable_value("log_filter", environ)[1]
+    if not level.strip() and (of_rust := _of_rust(environ.get("RUST_LOG", ""))):
+        return LogSettings(text=of_rust, variable="RUST_LOG", file=file)
     level = level.strip() or ("info" if file is not None else "")
     parts = [f"{name.strip()}={level}" for name in names.split(",") if name.strip()] or [level]
-    return Wanted(text=",".join(parts) if level else "", variable=variable or "CALLBOARD_LOG_LEVEL", file=file)
+    return LogSettings(text=",".join(parts) if level else "", variable=variable or "CALLBOARD_LOG_LEVEL", file=file)
+
+
+def _of_rust(text: str) -> str:
+    """Return the directives of `RUST_LOG` for Loki in the syntax of `CALLBOARD_LOG`; invalid ones are ignored."""
+    found = []
+    for directive in text.split(","):
+        target, _, level = directive.strip().partition("=")
+        level = level.partition("[")[0].strip().lower() or "trace"
+        first, *parts = target.strip().split("::")
+        if first == "loki" and level in _LEVELS:  # Loki's modules below `graph` are one logger here
+            found.append(f"{parts[0]}={level}" if parts else level)
+    return ",".join(found)
 
 
 def configure(stream: TextIO | None = None) -> None:
-    """Sets up logging for this process as the environment wants it.
+    """Configure logging for this process from its environment.
 
     Raises:
-        ConfigError: it names an unknown level, or a file that can't be written.
+        ConfigError: a variable names an unknown level, or a file that can't be written.
     """
     logging.addLevelName(TRACE, "TRACE")
     wanted = wanted_by(os.environ)
@@ -98,14 +113,19 @@ def _to_file(path: Path) -> logging.Handler:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise ConfigError(f"the log can't be written to {path}: {error.strerror}") from error
-    stream = os.fdopen(fd, "w", encoding="utf-8", errors="backslashreplace", buffering=1)  # lives as long as we do
+    # open for the lifetime of the process
+    stream = os.fdopen(fd, "w", encoding="utf-8", errors="backslashreplace", buffering=1)
     handler = _StderrHandler(stream)
     handler.setFormatter(_structured(handler.stream))
     return handler
 
 
 def parse(text: str, variable: str = "CALLBOARD_LOG") -> dict[str, int]:
-    """Logger names and levels as `CALLBOARD_LOG` words them; `callboard` itself is always among them."""
+    """Parse logger names and levels in the syntax of `CALLBOARD_LOG`; `callboard` itself is always included.
+
+    Raises:
+        ConfigError: a level is unknown.
+    """
     levels = {"callboard": logging.WARNING}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, equals, level = part.rpartition("=")
@@ -122,7 +142,7 @@ def _logger_name(name: str) -> str:
 
 
 class _StderrHandler(logging.StreamHandler[TextIO]):
-    """Finds stderr anew for each line, since the live tree puts itself in between while it is drawn."""
+    """Handler that looks up stderr for each line, because the live tree replaces it while it is drawn."""
 
     def __init__(self, stream: TextIO | None) -> None:
         self._fixed = stream
@@ -133,7 +153,7 @@ class _StderrHandler(logging.StreamHandler[TextIO]):
         super().emit(record)
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, without secrets of the vault."""
+        """Return the line, with secrets of the vault redacted."""
         return hidden(super().format(record))
 
 

@@ -1,8 +1,8 @@
-"""The program `callboard`: finds the command, runs it, turns whatever happens into an exit code.
+"""Program `callboard`: finds the command, runs it, and turns every outcome into an exit code.
 
-Start-up time is part of the promise (`callboard --help` and completion cost little more than Python itself),
-so this module and the command modules import only click and the light half of `protocol`. A test lists what
-may not be imported here.
+Start-up time is a requirement: `callboard --help` and completion take little longer than Python itself. So this module
+and the command modules import only click and the light half of `protocol`. A test lists the modules that may not be
+imported here.
 """
 
 from __future__ import annotations
@@ -20,56 +20,69 @@ from typing import TYPE_CHECKING, NoReturn, TextIO
 import click
 
 from ..actors.io.temporary import sweep
-from .loki.routing import before_command, is_prompt, nearest
+from .loki.routing import CONFIG_DIR_NAMED, before_command, is_prompt, nearest
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 BROKEN_PIPE = 141
-"""Exit code when the reader of our output went away: 128 + SIGPIPE, as for any Unix filter."""
+"""Exit code after the reader of stdout has closed the pipe: 128 + SIGPIPE, as for any Unix filter."""
 
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""How a write to stdout fails through no fault of ours."""
+"""Write errors of stdout with an external cause."""
 
 COMMANDS = {
-    "setup": "setting_up",
-    "chat": "chat.command",
-    **dict.fromkeys(("run", "ask", "batch"), "run"),
-    **{name: name for name in ("resume", "fork", "replay", "test")},
-    **dict.fromkeys(("macro", "macros"), "macro"),
-    **{name: name for name in ("agents", "roles", "tools", "permissions", "skills")},
-    **{name: name for name in ("mcp", "auth", "vault", "kb", "sessions", "install", "trust")},
-    **dict.fromkeys(("serve", "worker"), "serve"),
-    "cluster": "cluster",
-    **dict.fromkeys(("acp", "keys"), "serve"),
-    **dict.fromkeys(("ps", "top", "attach", "answer", "stop", "logs"), "remote"),
-    **{name: name for name in ("runs", "show", "usage")},
-    **dict.fromkeys(("validate", "graph", "convert", "schema"), "files"),
-    **{name: name for name in ("init", "demo")},
-    **dict.fromkeys(("models", "doctor"), "models"),
+    "setup": "commands.setup",
+    "chat": "commands.chat",
+    **dict.fromkeys(("run", "ask", "batch"), "commands.run"),
+    **{name: f"commands.{name}" for name in ("resume", "fork", "replay", "test")},
+    **dict.fromkeys(("macro", "macros"), "commands.macro"),
+    **{name: f"commands.{name}" for name in ("agents", "roles", "tools", "permissions", "skills")},
+    **{name: f"commands.{name}" for name in ("mcp", "auth", "vault", "kb", "sessions", "install", "trust")},
+    **dict.fromkeys(("serve", "worker"), "commands.serve"),
+    "cluster": "commands.cluster",
+    **dict.fromkeys(("acp", "keys"), "commands.serve"),
+    **dict.fromkeys(("ps", "top", "attach", "answer", "stop", "logs"), "commands.remote"),
+    **{name: f"commands.{name}" for name in ("runs", "show", "usage")},
+    **dict.fromkeys(("validate", "graph", "convert", "schema"), "commands.files"),
+    **{name: f"commands.{name}" for name in ("init", "demo")},
+    **{name: f"commands.{name}" for name in ("models", "doctor")},
     "loki": "loki.flags",
     **dict.fromkeys(("completion", "shell-init"), "shells.commands"),
 }
-"""Command name to module of this package, in the order `--help` shows them.
+"""Command name to module of this package; `help_text` has the order in which help shows them.
 
 A module with one command calls it `command`; those with several call each by its name.
 """
 
+_ALL = "--all"
+_EVERYTHING = f"{__name__}.everything"
+"""Context key: the line is `--help --all`."""
+
 _ONE_PROMPT = f"{__name__}.one_prompt"
-"""What a context remembers of a command line that is one prompt."""
+"""Context key: the command line is one prompt."""
 
 
 class _Commands(click.Group):
-    """Imports a command's module when the command is asked for, not before. What names no command is one prompt."""
+    """Command group that imports a command's module on demand. A word that is not a command begins a prompt."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args[:2] in (["-h", _ALL], ["--help", _ALL], [_ALL, "-h"], [_ALL, "--help"]):
+            ctx.meta[_EVERYTHING] = True
+            args = ["--help"]
         home, args = before_command(args, COMMANDS)
         if home is not None:
             _set_for_context(ctx, "CALLBOARD_CONFIG_DIR", home)
+            ctx.meta[CONFIG_DIR_NAMED] = True
         if is_prompt(args, COMMANDS) and (args or not ctx.resilient_parsing):
             ctx.meta[_ONE_PROMPT] = True
             args = ["--", *(args or ["--"])]
         return super().parse_args(ctx, args)
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from .help_text import write_help
+
+        write_help(self, ctx, formatter, everything=ctx.meta.get(_EVERYTHING, False))
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -105,7 +118,7 @@ class _Commands(click.Group):
 
 
 def _takes_no_directory(command: click.Command) -> bool:
-    """Whether a command has no `--config-dir`, which else says whose `.env` is read, as the flag is."""
+    """True if a command has no `--config-dir`; otherwise the callback of that flag reads the directory's `.env`."""
     return not isinstance(command, click.Group) and all(each.name != "config_dir" for each in command.params)
 
 
@@ -142,27 +155,15 @@ def _unknown(arguments: Sequence[str]) -> str:
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(None, "-V", "--version", package_name="callboard", message="callboard %(version)s")
 def cli() -> None:
-    """Runs many LLM agents, written in YAML, in one supervised process.
-
-    What names no command is one prompt, Loki's way: callboard [FLAGS] TEXT (callboard loki --help has the flags).
-
-    \b
-    To begin with:
-      callboard demo
-      callboard "Say hello"
-      callboard agents new my-agent
-      callboard run my-agent "How many words has this sentence?"
-
-    Without a command it begins a conversation at the terminal (callboard chat).
-    """
+    """Runs many LLM agents, written in YAML, in one supervised process. `help_text` has the text of `--help`."""
 
 
 def main() -> NoReturn:
-    """Runs the process's own command line, which `start` has begun; always ends the process.
+    """Run the command line of a process that `start` has begun; always ends the process.
 
-    A terminal that was closed meanwhile ends it by 129, silently, as its SIGHUP does. The signal often comes a moment
-    after the first read or write that fails, so what the command made of that failure does not count. What is no
-    failure does: a server that has drained, or that has outlived its terminal and was stopped by SIGTERM later.
+    A terminal closed meanwhile ends it with 129, silently, as its SIGHUP does. The signal often arrives a moment after
+    the first failing read or write, so the command's handling of that failure does not count. A success or a signal
+    does count: a server that has drained, or that outlived its terminal and was later stopped by SIGTERM.
     """
     terminals = [fd for fd in range(3) if os.isatty(fd)]
     hangup_ends = signal.getsignal(signal.SIGHUP) != signal.SIG_IGN  # not under nohup
@@ -172,22 +173,25 @@ def main() -> NoReturn:
         if hangup_ends and 0 < code < 128:
             code = 128 + signal.SIGHUP
     if code == 128 + signal.SIGINT:
-        # Python gives SIGINT back its default action on the way out; one Ctrl-C more would change how we end.
+        # At exit Python restores SIGINT's default action; another Ctrl-C would then change the exit status.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs one command line and returns its exit code. Nothing a command raises gets past it."""
+    """Run one command line and return its exit code. No exception of a command passes it."""
     _write_all_or_fail()
     _tolerate_any_text()
+    if (shell := os.environ.get("COMPLETE", "")) and tuple(arguments) in ((), ("loki",)):
+        # Programs made with clap print their completion this way, and shell scripts for Loki use it.
+        arguments = import_module(".shells.commands", __package__).by_variable(shell, arguments)
     if "_CALLBOARD_COMPLETE" in os.environ:
         import_module(".shells.completing", __package__).register()
         cli.main(list(arguments), prog_name="callboard")
     try:
         with cli.make_context("callboard", list(arguments)) as context:
-            sweep()  # not for `--help`, `--version` and completion, which have ended here
-            ended: int | str = cli.invoke(context)  # an exit code, or what is to be printed
+            sweep()  # not for `--help`, `--version` and completion, which have already exited
+            ended: int | str = cli.invoke(context)  # an exit code, or text to print
         code = 0 if isinstance(ended, str) else ended
         if isinstance(ended, str):
             sys.stdout.write(ended)
@@ -196,7 +200,7 @@ def run(arguments: Sequence[str]) -> int:
         return _flushed(exit_.exit_code)
     except KeyboardInterrupt:
         return 130
-    except Exception as error:  # noqa: BLE001 - the last stop before the user, who gets a line and no traceback
+    except Exception as error:  # noqa: BLE001 - the user gets a line and no traceback
         return _failed(error, arguments)
     return code
 
@@ -221,7 +225,7 @@ def _flushed(code: int) -> int:
 
 
 def _unwritable(error: OSError) -> int:
-    """Ends after stdout took no more: quietly if its reader left, with a line if its disk is full."""
+    """End after a write error of stdout: silently if the reader closed the pipe, with a line if the disk is full."""
     _drop_output(sys.stdout)
     if isinstance(error, BrokenPipeError):
         return BROKEN_PIPE
@@ -232,14 +236,17 @@ def _unwritable(error: OSError) -> int:
 
 
 def _drop_output(*streams: TextIO) -> None:
-    """Lead `streams` (both, if none is named) to /dev/null: Python flushes once more at exit, and would complain."""
+    """Redirect `streams` (both, if none is named) to /dev/null: Python flushes again at exit, and would complain."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in streams or (sys.stdout, sys.stderr):
         os.dup2(nowhere, stream.fileno())
 
 
 def _write_all_or_fail() -> None:
-    """With PYTHONUNBUFFERED, Python drops what a pipe did not take of one write, and does not say so. A buffer does."""
+    """Buffer the standard streams.
+
+    With PYTHONUNBUFFERED, Python silently drops the rest of a partial write to a pipe.
+    """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         raw = getattr(stream, "buffer", None)
@@ -250,7 +257,7 @@ def _write_all_or_fail() -> None:
 
 
 def _tolerate_any_text() -> None:
-    """A model may write what the terminal's encoding lacks; show it escaped and go on."""
+    """Escape characters that the terminal's encoding lacks, instead of raising an error."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:

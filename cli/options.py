@@ -1,4 +1,4 @@
-"""Flags that several commands share, the group that lists by default, and completion of TARGET."""
+"""Click options shared by commands, groups that list by default, and shell completion of option values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ config_dir = click.option(
     "--config-dir",
     metavar="DIR",
     callback=begin_with,
-    is_eager=True,  # other values are completed and checked by what the settings say
+    is_eager=True,  # later values are completed and checked according to the settings
     help="Where agents and config.yaml live [default: $CALLBOARD_CONFIG_DIR or ~/.config/callboard].",
 )
 text_or_json = click.option(
@@ -38,9 +38,9 @@ text_or_json = click.option(
 
 
 def above_zero(unit: str, kind: type[int | float]) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """A callback for an option whose value is a number above zero; `kind` is `int` for whole numbers.
+    """Return a callback for an option with a positive number; `kind` is `int` for whole numbers.
 
-    Infinity and NaN are none of them: a limit that is left out is no limit.
+    Infinity and NaN are refused: no limit is expressed by leaving the option out.
     """
 
     def read(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> int | float | None:
@@ -62,7 +62,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def several(*options: Decorator) -> Decorator:
-    """The options as one decorator, in the order in which `--help` shows them."""
+    """Combine options into one decorator, in the order of `--help`."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed(options):
@@ -76,7 +76,7 @@ output_and_config = several(text_or_json, config_dir)
 
 
 def complete_model(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Models of the clients that can be used, as far as they are known; after a comma, the next of a list."""
+    """Return known models of the usable clients; after a comma, for the next item of a list."""
     from .shells.known_models import known_models
 
     names = known_models(configured(ctx.params.get("config_dir"), os.environ)[0], os.environ)
@@ -85,7 +85,7 @@ def complete_model(ctx: click.Context, _parameter: click.Parameter, incomplete: 
 
 
 def complete_kind(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """What bundles hold; after a comma, the next of a list."""
+    """Return kinds of files in bundles; after a comma, for the next item of a list."""
     from ..actors.work.bundles.layout import KINDS
 
     before, comma, begun = incomplete.rpartition(",")
@@ -226,13 +226,13 @@ cluster = click.option(
 
 
 def check_loudness(given: dict[str, Any]) -> None:
-    """Refuses `-q` and `-v` at once."""
+    """Refuse `-q` together with `-v`."""
     if given["quiet"] and given["verbose"]:
         raise click.UsageError("-q and -v contradict each other.")
 
 
 class ListByDefault(click.Group):
-    """A group of commands whose `list` is meant where none is named: `callboard agents`, `callboard agents -o json`."""
+    """Command group with `list` as its default command: `callboard agents`, `callboard agents -o json`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not ctx.resilient_parsing and (not args or (args[0].startswith("-") and args[0] not in ("-h", "--help"))):
@@ -255,7 +255,7 @@ class ListByDefault(click.Group):
 
 
 def complete_target(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Agents by name, and agent directories and YAML files of the current directory."""
+    """Return agents by name, and agent directories and YAML files of the current directory."""
     found = complete_agent(ctx, _parameter, incomplete)
     folder, _slash, start = incomplete.rpartition("/")
     here = Path(folder or ("/" if incomplete.startswith("/") else "."))
@@ -274,14 +274,14 @@ def complete_target(ctx: click.Context, _parameter: click.Parameter, incomplete:
 
 
 def complete_agent(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Agents of the config directory and built-in ones."""
+    """Return agents of the configuration directory and built-in ones."""
     agents = configured(ctx.params.get("config_dir"), os.environ)[0] / "agents"
     names = {path.name for place in (agents, AGENTS) for path in _entries(place) if path.is_dir()}
     return sorted(name for name in names if name.startswith(incomplete) and not name.startswith((".", "_")))
 
 
 def complete_base_name(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Knowledge bases with names of their own, and `.kb` directories of the current directory."""
+    """Return named knowledge bases, and `.kb` directories of the current directory."""
     names = base_names(configured(ctx.params.get("config_dir"), os.environ)[0])
     folder, slash, _start = incomplete.rpartition("/")
     here = _entries(Path(folder or ("/" if slash else ".")))
@@ -290,7 +290,7 @@ def complete_base_name(ctx: click.Context, _parameter: click.Parameter, incomple
 
 
 def base_names(home: Path) -> set[str]:
-    """Names of knowledge bases in a configuration directory, as far as its files tell."""
+    """Return names of knowledge bases in a configuration directory, from file names alone."""
     places = (home / "knowledge", user_folder("rags", home))
     return {path.stem for place in places for path in _entries(place) if path.suffix == ".yaml"}
 
@@ -311,14 +311,23 @@ knowledge = several(
         metavar="FILE",
         multiple=True,
         type=click.Path(),
-        help="Attaches a file, directory, glob, URL, '`command`' or %% (the last reply) to PROMPT; repeatable.",
+        help="Attaches a file, image, directory, glob, URL, '`command`' or %% (the last reply) to PROMPT; repeatable.",
     ),
     click.option("--rebuild-kb", "rebuild_knowledge", is_flag=True, help="Builds the knowledge of the run anew first."),
 )
 
 
+attach = click.option(
+    "--attach",
+    metavar="FILE",
+    multiple=True,
+    type=click.Path(),
+    help="A file as it is, such as an image or a PDF, beside the prompt of an LLM agent or a workflow; repeatable.",
+)
+
+
 def complete_session(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Sessions of the target, or of no agent; those of older programs, too."""
+    """Return sessions of the target, or those without an agent; Loki's sessions are included."""
     from ..actors.runs.sessions.disk.places import scope_of
 
     home, _ = configured(ctx.params.get("config_dir"), os.environ)
@@ -350,12 +359,12 @@ session = several(
 
 
 def complete_role(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Roles of the config directory and built-in ones."""
+    """Return roles of the configuration directory and built-in ones."""
     return _complete_files(ctx, "roles", ".md", ROLES, incomplete)
 
 
 def complete_macro(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Macros of the config directory and built-in ones."""
+    """Return macros of the configuration directory and built-in ones."""
     return _complete_files(ctx, "macros", ".yaml", MACROS, incomplete)
 
 
@@ -383,21 +392,21 @@ role = several(
 
 
 def check_role(*, system: str, role: str | None, prompt: str | None) -> None:
-    """Refuses more than one way to say how a model answers."""
+    """Refuse more than one of the flags that set the system prompt."""
     given = [flag for flag, value in (("--role", role), ("--prompt", prompt), ("--system", system or None)) if value]
     if len(given) > 1:
         raise click.UsageError(f"{' and '.join(given)} contradict each other.")
 
 
 def complete_base(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """What `callboard kb` takes as TARGET: bases, and agents, which may have some."""
+    """Return TARGETs of `callboard kb`: bases, and agents, which may have some."""
     found = {*complete_base_name(ctx, parameter, incomplete), *complete_target(ctx, parameter, incomplete)}
     return sorted(name for name in found if not name.endswith(".kb/"))
 
 
 def complete_interrupted(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """The ids of durable runs that may go on."""
-    if not _entries(journal_dir(os.environ)):  # then nothing of that need be imported
+    """Return the ids of durable runs that can be resumed."""
+    if not _entries(journal_dir(os.environ)):  # avoids the imports below
         return []
     from ..actors.runs.interrupted import interrupted
 
@@ -405,31 +414,37 @@ def complete_interrupted(_ctx: click.Context, _param: click.Parameter, incomplet
 
 
 def complete_durable(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """The ids of all durable runs that are kept."""
+    """Return the ids of all stored durable runs."""
     from ..actors.runs.rerun.fork import durable_runs
 
     return [run for run in durable_runs(os.environ) if run.startswith(incomplete)]
 
 
 def complete_run(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Runs that have left records."""
+    """Return ids of runs with records."""
     names = {path.name for path in _entries(state_dir(os.environ) / "runs") if not path.name.startswith(".")}
     names.update(complete_interrupted(_ctx, _parameter, incomplete))
     return sorted(name for name in names if name.startswith(incomplete))
 
 
 def complete_server(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """MCP servers of the config directory."""
+    """Return MCP servers of the configuration directory."""
     from ..actors.work.mcp.files import load_mcp
 
     base, _ = configured(ctx.params.get("config_dir"), os.environ)
     return sorted(name for name in load_mcp(base).servers if name.startswith(incomplete))
 
 
+def complete_secret(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return names in the vault, if it opens without a passphrase."""
+    from .vault_passphrase import names_to_complete
+
+    return [name for name in names_to_complete(ctx.params.get("config_dir")) if name.startswith(incomplete)]
+
+
 def complete_sign_in(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Where one can sign in: clients of config.yaml, and servers of mcp.json as `mcp:NAME`."""
-    from .auth_clients import names_of_clients
-    from .auth_servers import names_of_servers
+    """Return targets of a sign-in: clients of config.yaml, and servers of mcp.json as `mcp:NAME`."""
+    from .actions.auth import names_of_clients, names_of_servers
 
     config_dir = ctx.params.get("config_dir")
     names = [*names_of_clients(config_dir), *names_of_servers(config_dir)]

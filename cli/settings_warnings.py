@@ -1,8 +1,8 @@
-"""Prints oddities of config.yaml, in every command that reads it: one line on stderr, once.
+"""Warnings about config.yaml, in every command that reads it: one line on stderr, once.
 
-A misspelt key is no error, but it is often the reason of one: with `clientz:` there is an unknown model. Runs tell it
-as they begin, among their warnings. For all other commands, and for runs that never begin, it is told when the command
-ends, before the error if there is one.
+A misspelt key is not an error, but often the reason for one: with `clientz:` there is an unknown model. Runs report it
+at their beginning, with their other warnings. For all other commands, and for runs that fail to start, it is printed
+when the command ends, before the error if there is one.
 """
 
 from __future__ import annotations
@@ -22,46 +22,47 @@ if TYPE_CHECKING:
     from ..protocol.problems import Problem
 
 MOST = 5
-"""Oddities that are printed; a file with more was hardly written for us."""
+"""Maximum number of warnings printed; a file with more was hardly written for Callboard."""
 
 _TOLD = f"{__name__}.told"
 
 
 def begin_with(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """A callback for `--config-dir`: what the `.env` of that directory sets holds for all that follows."""
-    with suppress(CallboardError) if ctx.resilient_parsing else nullcontext():  # completion has nowhere to say it
+    """Load the directory's `.env` before other options are read. Callback of `--config-dir`."""
+    with suppress(CallboardError) if ctx.resilient_parsing else nullcontext():  # completion can't print errors
         load_env(value)
     return print_at_the_end(ctx, parameter, value)
 
 
 def load_env(config_dir: str | None) -> None:
-    """Put the `.env` of the configuration directory into our environment.
+    """Load the `.env` of the configuration directory into the environment of this process.
 
     Raises:
-        ConfigError: it can't be read or understood.
+        ConfigError: it can't be read or parsed.
     """
     from ..actors.io.directories import config_dir as configured
-    from ..actors.io.env_file import load_env_file
+    from ..actors.io.env_file import load_env_file, load_key_files
 
     load_env_file(configured(config_dir, os.environ)[0], os.environ)
+    load_key_files(os.environ)
 
 
 def print_at_the_end(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
-    """A callback for `--config-dir`."""
+    """Print warnings when the command ends. Callback of `--config-dir`."""
     if not ctx.resilient_parsing:
-        ctx.call_on_close(lambda: _tell(ctx.params, value))
+        ctx.call_on_close(lambda: _print_problems(ctx.params, value))
     return value
 
 
 def already_printed() -> None:
-    """The command tells it by itself."""
+    """Record that the command reports the warnings itself."""
     context = click.get_current_context(silent=True)
     if context is not None:
         context.meta[_TOLD] = True
 
 
 def line_about(problems: Sequence[Problem]) -> str:
-    """All of them in a line: the file, then each with its line, as long as there are few."""
+    """Format all problems on one line: the file, then up to `MOST` problems with their lines."""
     told = [_in_short(problem) for problem in problems[:MOST]]
     if len(problems) > MOST:
         told.append(f"and {len(problems) - MOST} more")
@@ -74,7 +75,7 @@ def _in_short(problem: Problem) -> str:
     return f"{where}{problem.message}{hint}"
 
 
-def _tell(given: dict[str, Any], config_dir: str | None) -> None:
+def _print_problems(given: dict[str, Any], config_dir: str | None) -> None:
     context = click.get_current_context(silent=True)
     if given.get("quiet") or (context is not None and context.meta.get(_TOLD)):
         return
@@ -90,7 +91,7 @@ def _tell(given: dict[str, Any], config_dir: str | None) -> None:
 
     try:
         _, problems = load_settings(home)
-    except ConfigError:  # with errors in it, which the command has failed by
+    except ConfigError:  # the command has failed with this error already
         return
     if problems:
         already_printed()

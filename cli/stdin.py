@@ -1,10 +1,10 @@
-"""Standard input is prompt text and nothing else: all of it for PROMPT `-`, appended to PROMPT otherwise.
+"""Standard input as prompt text: all of it for PROMPT `-`, appended to PROMPT otherwise.
 
-What comes through a pipe, a socket or from a file is read to its end before anything starts. Nothing about a pipe says
-whether text is still to come, and no time that we might wait says it either: a build in front of the pipe may be silent
-for minutes, and a run on half of what was piped in is worse than one that starts late. So a program that starts us with
-a pipe that it never closes makes us wait; after `PATIENCE` seconds a line tells what for. A terminal and `/dev/null`
-are never read unless `-` asks for it, and a closed standard input is as good as none.
+A pipe, a socket or a file is read to its end before anything starts. Nothing about a pipe shows whether more text
+follows, and no waiting time does either: a build before the pipe may be silent for minutes, and a run with half of its
+input is worse than one that starts late. So a parent that never closes the pipe blocks the process; after `PATIENCE`
+seconds a line explains the wait. A terminal and `/dev/null` are never read unless `-` requests it, and a closed
+standard input is ignored.
 """
 
 from __future__ import annotations
@@ -17,24 +17,30 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from ..protocol.errors import UsageError
 
+if TYPE_CHECKING:
+    from ..protocol.requests import RunRequest
+
 PATIENCE = 2.0
-"""Seconds of waiting after which a line tells what is waited for."""
+"""Seconds of waiting after which a line explains the wait."""
 
 LIMIT = 10 * 1024 * 1024
-"""Bytes of standard input that a prompt may hold."""
+"""Maximum bytes of standard input."""
 
 _CHUNK = 64 * 1024
 
 
 def prompt_text(prompt: str | None, *, quiet: bool = False, fd: int = 0) -> str:
-    """The run's prompt: the argument, standard input, or both with a newline between.
+    """Return the run's prompt: the argument, standard input, or both with a newline between. Blocks.
 
     Raises:
-        UsageError: standard input holds more than `LIMIT` bytes, or no text.
-        KeyboardInterrupt: Ctrl-C came during the wait, which is printed.
+        UsageError: standard input has more than `LIMIT` bytes, or is not text.
+        KeyboardInterrupt: Ctrl-C during the wait, which is printed.
     """
     if prompt == "-":
         return piped_text(quiet=quiet, fd=fd)
@@ -44,8 +50,15 @@ def prompt_text(prompt: str | None, *, quiet: bool = False, fd: int = 0) -> str:
     return "\n".join(part for part in (given, piped_text(quiet=quiet, fd=fd)) if part)
 
 
+def with_standard_input(request: RunRequest, *, quiet: bool = False) -> RunRequest:
+    """Return the request with its whole prompt and, separately, the typed part. Raises as `prompt_text` does."""
+    given = "" if request.prompt == "-" else request.prompt
+    prompt = prompt_text(request.prompt, quiet=quiet)
+    return msgspec.structs.replace(request, prompt=prompt, typed=None if prompt == given else given)
+
+
 def piped_text(*, quiet: bool = False, fd: int = 0) -> str:
-    """All of standard input, without the newline at its end. Raises as `prompt_text` does."""
+    """Return all of standard input without its last newline. Raises as `prompt_text` does."""
     from ..actors.io.encodings import binary, decoded
 
     try:
@@ -61,7 +74,7 @@ def piped_text(*, quiet: bool = False, fd: int = 0) -> str:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Ctrl-C is an exception for the length of the block, so that it can be told (see `start`)."""
+    """Raise `KeyboardInterrupt` on Ctrl-C during the block, so that it can be reported (see `start`)."""
     before = signal.getsignal(signal.SIGINT)
     if before == signal.SIG_IGN:
         yield
@@ -88,7 +101,7 @@ def _read_to_end(fd: int, *, quiet: bool) -> bytes:
     poll = select.poll()
     poll.register(fd, select.POLLIN | select.POLLHUP)
     kind = _kind(fd)
-    told = quiet or not kind  # at a terminal it is clear who waits for whom
+    told = quiet or not kind  # at a terminal the user knows that the program waits for input
     until = time.monotonic() + PATIENCE
     try:
         while True:
@@ -101,7 +114,7 @@ def _read_to_end(fd: int, *, quiet: bool) -> bytes:
                 continue
             try:
                 piece = os.read(fd, _CHUNK)
-            except BlockingIOError:  # it was opened so by another program; what was there has gone to that
+            except BlockingIOError:  # another program has made it non-blocking and may have read from it
                 continue
             if not piece:
                 return b"".join(pieces)

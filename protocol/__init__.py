@@ -1,6 +1,6 @@
-"""The vocabulary: messages, events, and the shape of every file a user writes.
+"""Vocabulary: messages, events, and the format of every file that a user writes.
 
-This floor holds msgspec structs and the pure code that reads and checks them. It does no I/O, imports no
-trio and knows nothing of who sends or receives. Start with `events` (what a run tells the world) and `graph`
-(what a `graph.yaml` may say); `errors` lists everything that can go wrong by name.
+This layer has msgspec structs, and pure code that reads and checks them. It does no I/O, does not import trio, and
+does not know its senders and receivers. Start with `events` (reports of a run) and `graph` (contents of a
+`graph.yaml`). `errors` lists every error by name.
 """

@@ -1,6 +1,6 @@
-"""The structs of a `config.yaml`: an agent that works in a loop, calling tools until it is done.
+"""Structs of a `config.yaml`: an agent that works in a loop, calling tools until it is done.
 
-Every field of Loki's is read and checked here. What a release does not run yet, it says when the agent is run.
+Every field of Loki's is read and checked. A field that this release cannot execute is reported when the agent runs.
 As in `graph.model`, the field types are the table: they drive the reader and the JSON Schema.
 """
 
@@ -117,26 +117,26 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Agent(AgentFile, frozen=True, kw_only=True):
-    """An agent that was read: the file's fields, and where each of them stands."""
+    """Agent that was read: the fields of the file, and their positions."""
 
     source: Source = Source()
 
     def where(self, path: Path) -> tuple[int, int]:
-        """Line and column of the value at `path`; (0, 0) for an agent that was not read from text."""
+        """Return line and column of the value at `path`; (0, 0) for an agent that was not read from text."""
         return self.source.where(path)
 
 
 def read_agent(text: str, file: str, *, strict: bool = False) -> tuple[Agent | None, list[Problem]]:
-    """The agent of a YAML text, and all problems by line; None when one of them is an error.
+    """Return the agent of a YAML text, and all problems by line; None if one of them is an error.
 
-    `file` is how problems call the text. With `strict`, warnings (unknown keys) are errors.
+    `file` is the name of the text in problems. With `strict`, warnings (unknown keys) are errors.
     """
     agent, problems = draft_agent(text, file, strict=strict)
     return (None if errors_in(problems) else agent), problems
 
 
 def draft_agent(text: str, file: str, *, strict: bool = False) -> tuple[Agent | None, list[Problem]]:
-    """Like `read_agent`, but gives what could be read in spite of errors; None if that is nothing."""
+    """Return the readable part of an agent in spite of errors, and all problems; None if nothing is readable."""
     root, problems = parse_mapping(text, file)
     if root is None:
         return None, problems
@@ -148,7 +148,7 @@ def draft_agent(text: str, file: str, *, strict: bool = False) -> tuple[Agent | 
 
 
 def agent_schema() -> dict[str, Any]:
-    """JSON Schema (2020-12) of `config.yaml`, for editors."""
+    """Return the JSON Schema (2020-12) of `config.yaml`, for editors."""
     return schema_of(AgentFile, title="Callboard agent (config.yaml)")
 
 

@@ -1,4 +1,4 @@
-"""How long ago a moment was, in few characters, for tables and lists."""
+"""Age of a moment in few characters, for tables and lists."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
 
 def seconds_since(moment: str, now: datetime | None = None) -> float | None:
-    """How long ago that was, in RFC 3339; None for no moment. Never less than 0: clocks differ."""
+    """Return the seconds since a moment in RFC 3339; None for an invalid text. Never less than 0, because clocks
+    differ.
+    """
     try:
         then = datetime.fromisoformat(moment)
     except ValueError:
@@ -19,7 +21,7 @@ def seconds_since(moment: str, now: datetime | None = None) -> float | None:
 
 
 def age(seconds: float | None) -> str:
-    """`45s`, `12m`, `3h05m`, `2d04h`; "" for None."""
+    """Return a duration as `45s`, `12m`, `3h05m` or `2d04h`; "" for None."""
     if seconds is None:
         return ""
     if seconds < _MINUTE:

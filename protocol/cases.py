@@ -1,4 +1,4 @@
-"""Cases that an agent is tested with: `tests.yaml` beside it, or `tests/*.yaml` in its directory.
+"""Test cases of an agent: `tests.yaml` next to it, or `tests/*.yaml` in its directory.
 
     defaults: {model: openai:gpt-4o-mini}
     cases:
@@ -9,10 +9,10 @@
           calls: [{tool: look_up, arguments: {name: Ann}}]
           at_most: {turns: 3}
 
-Where a value is expected, it is what is written; or a mapping of these words says what it is like: `equals`, `contains`
-(a text, or several), `lacks`, `matches` (a regular expression), `one_of`, `at_least`, `at_most`.
+An expected value is either a literal value or a mapping of conditions: `equals`, `contains` (a text, or several),
+`lacks`, `matches` (a regular expression), `one_of`, `at_least`, `at_most`.
 
-This module knows what the file says; what it means of a run, `actors/runs/rerun/cases`.
+This module reads the file; `actors/runs/rerun/cases` compares runs with it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .source import Source, parse_mapping
 from .tree import Path
 
 LIKE = ("equals", "contains", "lacks", "matches", "one_of", "at_least", "at_most")
-"""Words that say what a value is like."""
+"""Keys of a mapping that is a condition instead of a literal value."""
 
 _Limit = Annotated[float, Meta(ge=0)]
 _Count = Annotated[int, Meta(ge=0)]
@@ -145,15 +145,15 @@ class CasesFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cases(CasesFile, frozen=True, kw_only=True):
-    """A file of cases that was read."""
+    """File of cases that was read."""
 
     source: Source = Source()
 
 
 def read_cases(text: str, file: str) -> tuple[Cases | None, list[Problem]]:
-    """The cases of a file's text, and all problems by line; None when one of them is an error.
+    """Return the cases of a file's text, and all problems by line; None if one of them is an error.
 
-    What is not understood is an error: an expectation that nobody reads would hold for ever.
+    Unknown keys are errors: an expectation that is never checked would always pass.
     """
     root, problems = parse_mapping(text, file)
     if root is None:
@@ -168,17 +168,17 @@ def read_cases(text: str, file: str) -> tuple[Cases | None, list[Problem]]:
 
 
 def cases_schema() -> dict[str, Any]:
-    """JSON Schema (2020-12) of a file of cases, for editors."""
+    """Return the JSON Schema (2020-12) of a file of cases, for editors."""
     return schema_of(CasesFile, title="Callboard test cases (tests.yaml)")
 
 
 def is_like(value: Any) -> bool:
-    """Whether an expected value says what something is like, and not what it is."""
+    """Return whether an expected value is a mapping of conditions and not a literal value."""
     return isinstance(value, Mapping) and bool(value) and all(key in LIKE for key in value)
 
 
 def _oddities(cases: Cases, reading: Reading) -> Iterator[Problem]:
-    """What fits the types and makes no sense."""
+    """Yield problems of values that have the right type and make no sense."""
     source, names = cases.source, list[str]()
     if not cases.cases and not reading.broken:
         yield source.problem("error", "no_cases", "the file has no cases", ("cases",), expected="a list of cases")
@@ -222,7 +222,7 @@ def _of_expect(expect: Expect, source: Source, path: Path) -> Iterator[Problem]:
 
 
 def _of_value(value: Any, source: Source, path: Path) -> Iterator[Problem]:
-    """What is wrong with an expected value."""
+    """Yield problems of an expected value."""
     if not isinstance(value, Mapping) or not is_like(value):
         near = [key for key in value if key in LIKE] if isinstance(value, Mapping) else []
         if near:

@@ -1,4 +1,4 @@
-"""A cassette: what a run got from outside, as lines of JSON, so that it can be played without a network or processes.
+"""Cassette: the external results of a run as lines of JSON, so that it can be replayed without a network or processes.
 
     {"line":"cassette","version":1,"callboard":"0.1.0","target":"greeter","model":"openai:gpt-4o-mini",...}
     {"line":"piece","hash":"6ff3c0e1...","value":{"role":"user","content":"Ann"}}
@@ -7,10 +7,10 @@
     {"line":"answer","at":"/greeter/ok","question":"Send it?","value":"yes","by":"terminal"}
     {"line":"end","status":"done"}
 
-`at` is the actor below the run that has asked, by its names; of several lines of one kind there the first is the first.
-`request` is the hash of what was asked. Turns, tools and system prompts are pieces, each once, so that what a request
-said can be read, and be compared with another. Paths of the machine stand as `‹cwd›`, `‹home›`, `‹agent›` and such;
-ids of calls are counted; headers and keys are nowhere.
+`at` is the path of the asking actor below the run. Several lines of one kind with the same `at` are in the order of
+the requests. `request` is the hash of the request. Turns, tools and system prompts are pieces, each written once, so
+that a request can be read and compared with another. Paths of the machine are replaced by `‹cwd›`, `‹home›`,
+`‹agent›` and so on. Ids of calls are counted. Headers and keys are not recorded.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ VERSION = 1
 
 
 class CassetteDiffers(CallboardError):
-    """A run asks for something else than the cassette has that it is played by."""
+    """A run makes a request that is not in its cassette."""
 
     code = "cassette_differs"
 
@@ -40,13 +40,14 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, tag_field="line", omit_def
 
 
 class Head(Line, frozen=True, kw_only=True, tag="cassette"):
-    """The first line.
+    """First line of a cassette.
 
     Attributes:
-        version: of this format; callboard: that has recorded it.
-        recorded: when (RFC 3339).
-        target, prompt: of the run.
-        model: what answered where none was named; "" if that was nowhere.
+        version: version of this format.
+        callboard: version of Callboard that recorded it.
+        recorded: time of the recording (RFC 3339).
+        target, prompt: target and prompt of the run.
+        model: default model of the run; "" if there was none.
     """
 
     version: int = VERSION
@@ -58,18 +59,18 @@ class Head(Line, frozen=True, kw_only=True, tag="cassette"):
 
 
 class Piece(Line, frozen=True, kw_only=True, tag="piece"):
-    """A turn, a tool, or a system prompt."""
+    """Turn, tool, or system prompt."""
 
     hash: str
     value: Any
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A request to a model; its pieces are hashes.
+class RecordedRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Request to a model, with hashes of its pieces.
 
     Attributes:
-        model: as it was named; "" for the default.
-        parameters: what else was given: temperature, response_schema, ...
+        model: model as it was named; "" for the default.
+        parameters: further parameters: temperature, response_schema, ...
     """
 
     model: str = ""
@@ -80,23 +81,24 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ReplyLine(Line, frozen=True, kw_only=True, tag="reply"):
-    """A model was asked, and replied or failed."""
+    """Request to a model, with its reply or error."""
 
     at: str
     request: str
-    asked: Asked
+    asked: RecordedRequest
     reply: ChatReply | None = None
     error: Failure | None = None
     seconds: float = 0.0
 
 
 class DoneLine(Line, frozen=True, kw_only=True, tag="done"):
-    """A tool, a script, a server or a knowledge base was asked.
+    """Request to a tool, a script, a server or a knowledge base, with its result or error.
 
     Attributes:
         kind, name: see `actors/work/playback`.
-        given: what it was given.
-        value: what it came to; error: what it failed with.
+        given: input of the effect.
+        value: its result.
+        error: its failure.
     """
 
     at: str
@@ -110,7 +112,7 @@ class DoneLine(Line, frozen=True, kw_only=True, tag="done"):
 
 
 class ValueLine(Line, frozen=True, kw_only=True, tag="value"):
-    """Something that the run found out: the time, the names of this machine."""
+    """Value that the run read from its environment: the time, names of this machine."""
 
     at: str
     name: str
@@ -118,7 +120,7 @@ class ValueLine(Line, frozen=True, kw_only=True, tag="value"):
 
 
 class AnswerLine(Line, frozen=True, kw_only=True, tag="answer"):
-    """A question was answered, or closed without an answer (`reason`: `timeout` or `nobody`)."""
+    """Question with its answer, or closed without one (`reason`: `timeout` or `nobody`)."""
 
     at: str
     question: str
@@ -128,34 +130,34 @@ class AnswerLine(Line, frozen=True, kw_only=True, tag="answer"):
 
 
 class WindowLine(Line, frozen=True, kw_only=True, tag="window"):
-    """So many tokens a model takes in; None if that is not known."""
+    """Window of a model in tokens; None if unknown."""
 
     model: str
     tokens: int | None = None
 
 
-class End(Line, frozen=True, kw_only=True, tag="end"):
-    """The last line; how the run ended."""
+class CassetteEnd(Line, frozen=True, kw_only=True, tag="end"):
+    """Last line, with the final status of the run."""
 
     status: str
 
 
-AnyLine: TypeAlias = Head | Piece | ReplyLine | DoneLine | ValueLine | AnswerLine | WindowLine | End
+AnyLine: TypeAlias = Head | Piece | ReplyLine | DoneLine | ValueLine | AnswerLine | WindowLine | CassetteEnd
 
 _LINES = json_decoder(AnyLine)
 
 
 def hash_of(value: Any) -> str:
-    """What tells values apart."""
+    """Return a digest that identifies a JSON value."""
     data = msgspec.json.encode(value, order="deterministic")
     return hashlib.blake2b(data, digest_size=12).hexdigest()
 
 
 def read_cassette(text: str, file: str) -> list[AnyLine]:
-    """The lines of a cassette; the first is its head, the last its end.
+    """Return the lines of a cassette, from its head to its end.
 
     Raises:
-        InvalidFile: it is none, or not whole.
+        InvalidFile: the text is no cassette, or is incomplete.
     """
     lines: list[AnyLine] = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -171,7 +173,7 @@ def read_cassette(text: str, file: str) -> list[AnyLine]:
             raise _invalid(file, 1, f"this cassette is of a later callboard (version {lines[0].version})")
     if not lines:
         raise _invalid(file, 1, "this is no cassette: it is empty")
-    if not isinstance(lines[-1], End):
+    if not isinstance(lines[-1], CassetteEnd):
         raise _invalid(file, len(lines), "this cassette is not whole: its last line is missing")
     return lines
 

@@ -1,5 +1,4 @@
-"""What the file tools of runs have changed, as people and programs see it: files with their diffs, and what became of
-taking the changes back."""
+"""File changes by the tools of runs, with diffs, and results of undoing them."""
 
 from __future__ import annotations
 
@@ -8,10 +7,12 @@ from typing import Literal
 import msgspec
 
 How = Literal["created", "changed", "removed"]
-"""What became of a file, seen from before the runs to after them."""
+"""Change of a file, from before the runs to after them."""
 
 Back = Literal["content", "removed", "returned"]
-"""What was done to a file: it has its earlier content; it is gone, since a run had made it; it is there again."""
+"""Undo of a change: the earlier content was restored, a file created by a run was removed, or a removed file was
+restored.
+"""
 
 
 class ChangedFile(msgspec.Struct, kw_only=True):

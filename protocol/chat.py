@@ -1,9 +1,9 @@
-"""Requests to a language model and its replies, the same for every provider.
+"""Requests to a language model and its replies, independent of the provider.
 
-A conversation is a tuple of turns: `UserTurn`, `AssistantTurn`, `ToolTurn`; the system prompt stands beside it
-in `ChatRequest`, since half of the providers want it there. Content is plain text or a tuple of parts (text,
-images, files). `actors/work/models` turns a `ChatRequest` into a provider's own format and its answer into a
-`ChatReply`; nothing above that floor knows which provider it was.
+A conversation is a tuple of turns: `UserTurn`, `AssistantTurn`, `ToolTurn`. The system prompt is a field of
+`ChatRequest`, because half of the providers want it there. Content is plain text or a tuple of parts (text, images,
+files). `actors/work/models` turns a `ChatRequest` into a provider's format and its answer into a `ChatReply`. Code
+above that layer does not know the provider.
 
     request = ChatRequest(model="openai:gpt-4o-mini", messages=(UserTurn("Hello"),))
     reply = await gateway.chat(me, request)
@@ -21,20 +21,20 @@ Json = Any
 """A JSON value: str, int, float, bool, None, or lists and string-keyed dicts of them."""
 
 Role = Literal["system", "user", "assistant", "tool"]
-"""Who says a message of a workflow."""
+"""Author of a message in a workflow."""
 
 
 # --- content ----------------------------------------------------------------------------------------------
 
 
 class TextPart(msgspec.Struct, frozen=True, tag="text"):
-    """A piece of text."""
+    """Text of a message."""
 
     text: str
 
 
 class ImagePart(msgspec.Struct, frozen=True, tag="image", omit_defaults=True):
-    """An image: its bytes with their media type, or a `url` (http, https or data) that the provider fetches."""
+    """Image: its bytes with their media type, or a `url` (http, https or data) that the provider fetches."""
 
     media_type: str = "image/png"
     data: bytes = b""
@@ -42,7 +42,7 @@ class ImagePart(msgspec.Struct, frozen=True, tag="image", omit_defaults=True):
 
 
 class FilePart(msgspec.Struct, frozen=True, tag="file", omit_defaults=True):
-    """A file the model should read. Text files reach every provider; other types only those that take them."""
+    """File for the model. Text files reach every provider; other types only providers that accept them."""
 
     name: str
     data: bytes
@@ -54,14 +54,14 @@ Content = str | tuple[Part, ...]
 
 
 def text_of(content: Content) -> str:
-    """The text in `content`, its parts joined by newlines; images and files are left out."""
+    """Return the text in `content`, its parts joined by newlines, without images and files."""
     if isinstance(content, str):
         return content
     return "\n".join(part.text for part in content if isinstance(part, TextPart))
 
 
 def parts_of(content: Content) -> tuple[Part, ...]:
-    """`content` as parts; the empty string has none."""
+    """Return `content` as parts; the empty string has none."""
     if isinstance(content, str):
         return (TextPart(content),) if content else ()
     return content
@@ -71,7 +71,7 @@ def parts_of(content: Content) -> tuple[Part, ...]:
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool offered to the model. `parameters` is a JSON Schema of type object."""
+    """Tool offered to the model. `parameters` is a JSON Schema of type object."""
 
     name: str
     description: str = ""
@@ -104,11 +104,11 @@ ToolChoice = str
 
 
 class Thought(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a model has thought before or within a turn, as its provider wants to see it again. No part of the answer.
+    """Reasoning item of a turn, in the form that its provider wants to receive again. It is not part of the answer.
 
     Attributes:
-        by: `client:model` that thought it; nothing of it is sent to others.
-        form: the format that `data` is in; opaque to all but the codec of that format.
+        by: `client:model` that produced it; it is never sent to another model.
+        form: format of `data`, opaque to all but the codec of that format.
     """
 
     by: str = ""
@@ -117,13 +117,13 @@ class Thought(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class UserTurn(msgspec.Struct, frozen=True, tag="user", tag_field="role"):
-    """What the user says."""
+    """Message of the user."""
 
     content: Content
 
 
 class AssistantTurn(msgspec.Struct, frozen=True, tag="assistant", tag_field="role", omit_defaults=True):
-    """What the model said before: text, tool calls, or both; and what it thought, where that has to be kept."""
+    """Earlier reply of the model: text, tool calls, or both; and its reasoning item if that must be sent again."""
 
     text: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
@@ -131,7 +131,7 @@ class AssistantTurn(msgspec.Struct, frozen=True, tag="assistant", tag_field="rol
 
 
 class ToolTurn(msgspec.Struct, frozen=True, tag="tool", tag_field="role", omit_defaults=True):
-    """The result of one tool call. `call` is its id, `error` says that the tool failed."""
+    """Result of one tool call. `call` is its id; `error` is True if the tool failed."""
 
     call: str
     name: str
@@ -145,27 +145,28 @@ Turn = UserTurn | AssistantTurn | ToolTurn
 # --- request and reply ------------------------------------------------------------------------------------
 
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
-"""How much a model is to think before it answers."""
+"""Amount of reasoning before the answer."""
 
 ThinkingBudget = Annotated[int, Meta(ge=0)]
-"""The same in tokens; 0 for not at all."""
+"""The same in tokens; 0 for none."""
 
 
-class ChatRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):  # leads to nothing but data
-    """One request to a model.
+# Without garbage collection: its fields cannot form cycles.
+class ChatRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """Request to a model.
 
     Attributes:
         model: `client:model`; empty for the configured default.
         messages: the conversation, oldest first.
         system: the system prompt; empty for none.
-        tools: offered to the model, in order.
-        response_schema: JSON Schema that the reply's text must fit, where the provider can promise that.
-        temperature, top_p: sampling; None leaves it to the settings, then to the provider.
-        max_tokens: bound of the reply; None likewise.
-        reasoning_effort, thinking_budget: how much it thinks first, as a level or in tokens; None likewise.
-        stop: the reply ends before any of these.
-        stream: ask for the reply in pieces; None: if there is a listener for them.
-        extra: more keys for the body of the request, in the provider's own words; they replace nothing.
+        tools: tools offered to the model, in order.
+        response_schema: JSON Schema that the reply's text must fit, if the provider can guarantee that.
+        temperature, top_p: sampling; None for the value of the settings, then of the provider.
+        max_tokens: maximum length of the reply; None likewise.
+        reasoning_effort, thinking_budget: amount of reasoning, as a level or in tokens; None likewise.
+        stop: texts before which the reply ends.
+        stream: whether to stream the reply; None to stream if there is a listener.
+        extra: further keys of the request's body in the provider's format; they do not replace others.
     """
 
     messages: tuple[Turn, ...]
@@ -203,20 +204,22 @@ class TokenUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 StopReason = Literal["end", "length", "tools", "refused", "failed"]
-"""Why the model stopped: it was done, `max_tokens` was reached, it waits for tools, a filter cut it off, or the
-provider failed. The last two are errors of the request, unless the model has refused in words of its own."""
+"""Reason for the end of a reply: it is complete, `max_tokens` was reached, it waits for tools, a filter cut it off, or
+the provider failed. The last two are errors of the request, unless the model has refused in its own words.
+"""
 
 
 class ChatReply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A complete reply.
+    """Complete reply.
 
     Attributes:
-        text: what the model said; empty when it only calls tools.
+        text: text of the reply; empty if the model only calls tools.
         model: `client:model` that was asked.
-        reasoning: visible reasoning, where the provider shows it.
-        thought: what the provider wants to see of it again, together with this reply.
-        cost: in USD; None where the price is not known.
-        reason: the provider's own word for an end that is not an ordinary one.
+        reasoning: visible reasoning, if the provider returns it.
+        thought: reasoning item to be sent again with this reply.
+        cost: cost in USD; None if the price is unknown.
+        reason: the provider's own word for an unusual end.
+        id: the provider's id of the reply, until the reply's event has it.
     """
 
     text: str = ""
@@ -228,9 +231,10 @@ class ChatReply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     thought: Thought | None = None
     cost: float | None = None
     reason: str = ""
+    id: str = ""
 
     def turn(self) -> AssistantTurn:
-        """The reply as a turn, to go on with the conversation."""
+        """Return the reply as a turn, to continue the conversation."""
         return AssistantTurn(self.text, self.tool_calls, self.thought_by)
 
     @property
@@ -239,23 +243,25 @@ class ChatReply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return None if self.thought is None else msgspec.structs.replace(self.thought, by=self.model)
 
 
-# --- a reply in pieces ------------------------------------------------------------------------------------
+# --- streaming --------------------------------------------------------------------------------------------
 
 
 class TextDelta(msgspec.Struct, frozen=True, tag="text"):
-    """More text."""
+    """Further text."""
 
     text: str
 
 
 class ReasoningDelta(msgspec.Struct, frozen=True, tag="reasoning"):
-    """More visible reasoning."""
+    """Further visible reasoning."""
 
     text: str
 
 
 class ToolCallDelta(msgspec.Struct, frozen=True, tag="tool_call", omit_defaults=True):
-    """More of the tool call number `index`: its id and name come once, `arguments` is a piece of JSON text."""
+    """Further part of the tool call number `index`. Its id and name are sent once; `arguments` is a part of the JSON
+    text.
+    """
 
     index: int
     id: str = ""
@@ -264,7 +270,7 @@ class ToolCallDelta(msgspec.Struct, frozen=True, tag="tool_call", omit_defaults=
 
 
 class Restarted(msgspec.Struct, frozen=True, tag="restarted"):
-    """The stream broke and the request was sent again: forget the pieces so far, the reply starts anew."""
+    """The stream broke and the request was sent again: discard the chunks so far, the reply starts over."""
 
 
 Delta = TextDelta | ReasoningDelta | ToolCallDelta | Restarted

@@ -1,4 +1,4 @@
-"""A place in a file that is read: what stands there, what is below it, and how to report what is wrong with it."""
+"""Cursor: a position in a file that is being read, with its value, and methods to report problems there."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 class Cursor:
-    """A value of a file while it is read: where it is, and a way to report what is wrong with it.
+    """Value of a file while it is read, with its position and methods to report problems.
 
     Attributes:
-        node: the value; of a key that is missing, the mapping that lacks it.
-        path: where it sits.
-        place: line and column that problems are reported at.
+        node: the value; for a missing key, the mapping that lacks it.
+        path: keys that lead to the value.
+        place: line and column at which problems are reported.
     """
 
     def __init__(self, reading: Reading, node: Node, path: Path = (), place: tuple[int, int] | None = None) -> None:
@@ -28,21 +28,21 @@ class Cursor:
 
     @property
     def entries(self) -> dict[str, Entry]:
-        """The entries of a mapping; none of any other value."""
+        """Entries of a mapping; none for any other value."""
         return self.node.entries if isinstance(self.node, Mapping) else {}
 
     def __getitem__(self, key: str) -> Self:
-        """The value under a key, which may be missing."""
+        """Return the value of a key, which may be missing."""
         entry = self.entries.get(key)
         return type(self)(self.reading, self.node if entry is None else entry.value, (*self.path, key))
 
     def get(self, key: str) -> Self | None:
-        """The value under a key; None if it is missing, or stands there without a value."""
+        """Return the value of a key; None if it is missing or null."""
         entry = self.entries.get(key)
         return None if entry is None or is_null(entry.value) else self[key]
 
     def key(self, key: str) -> Self:
-        """The value under a key, whose problems are reported at the key; at the mapping if that is missing."""
+        """Return the value of a key. Its problems are reported at the key, or at the mapping if the key is missing."""
         entry = self.entries.get(key)
         found = self[key]
         found.place = found.place if entry is None else (entry.line, entry.column)
@@ -50,35 +50,35 @@ class Cursor:
 
     @property
     def is_list(self) -> bool:
-        """Whether the value is a list."""
+        """True if the value is a list."""
         return isinstance(self.node, Sequence)
 
     @property
     def items(self) -> list[Self]:
-        """The items of a list; none of any other value."""
+        """Items of a list; none for any other value."""
         items = self.node.items if isinstance(self.node, Sequence) else []
         return [type(self)(self.reading, item, (*self.path, i)) for i, item in enumerate(items)]
 
     @property
     def text(self) -> str | None:
-        """The value, if it is a text."""
+        """The value if it is a text, else None."""
         return self.node.value if isinstance(self.node, Scalar) and isinstance(self.node.value, str) else None
 
     @property
     def is_broken(self) -> bool:
-        """Whether an error was reported about this value, or about one inside of it."""
+        """True if an error was reported for this value, or for a value inside of it."""
         return any(broken[: len(self.path)] == self.path for broken in self.reading.broken)
 
     def report(self, severity: Severity, code: str, message: str, **remedy: Unpack[Remedy]) -> None:
-        """Report a problem of this value."""
+        """Report a problem with this value."""
         self.reading.report(severity, code, message, self.path, self.place, **remedy)
 
     def error(self, code: str, message: str, **remedy: Unpack[Remedy]) -> None:
-        """Report an error about this value."""
+        """Report an error in this value."""
         self.report("error", code, message, **remedy)
 
     def misfit(self, expected: str) -> None:
-        """Report that this value has another type than it should."""
+        """Report that this value has the wrong type."""
         message = f"invalid type: `{dotted(self.path)}` is {describe(self.node)}"
         self.error("wrong_type", message, expected=expected)
 

@@ -1,14 +1,15 @@
-"""Decodes to types, from any thread: the package's only way to msgspec's typed decoders and to `msgspec.convert`.
+"""Thread-safe typed decoding: the package's only access to msgspec's typed decoders and to `msgspec.convert`.
 
     _decode = json_decoder(Answer).decode                 # once, when the module is imported
     answer = decode_json(body, Answer)
     wanted = convert(told, RunRequest, from_attributes=True)
 
-msgspec (0.18 to 0.22 at least) learns the fields of a Struct at its first use, and shares what it learns with all
-threads before it is whole: a type that names itself has to find something there. Python code runs in between (it
-evaluates annotations), so another thread may get its turn, find fields that have no type yet, and end the process with
-a segmentation fault. A server that starts two runs at once did. So types are learned here under one lock, and only
-types that are known as a whole are decoded to.
+Problem: msgspec (0.18 to 0.22 at least) collects the fields of a Struct at its first use. It publishes this
+information to all threads before it is complete, because a type that refers to itself must find an entry. Python code
+runs in between (annotations are evaluated), so another thread may run, find fields without types, and crash the
+process with a segmentation fault. That happened in a server that started two runs at once.
+
+Solution: types are prepared here under one lock, and only completely prepared types are used for decoding.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import msgspec
 T = TypeVar("T")
 
 _LEARNING = threading.RLock()
-"""Re-entrant: a finalizer may run, and decode, while a type is learned."""
+"""Re-entrant, because a finalizer may run and decode while a type is prepared."""
 
 _KNOWN: weakref.WeakSet[type] = weakref.WeakSet()
 
@@ -33,7 +34,7 @@ def json_decoder(type: type[T], *, strict: bool = True) -> msgspec.json.Decoder[
 @overload
 def json_decoder(type: Any, *, strict: bool = True) -> msgspec.json.Decoder[Any]: ...
 def json_decoder(type: Any, *, strict: bool = True) -> msgspec.json.Decoder[Any]:
-    """As `msgspec.json.Decoder`."""
+    """Return a `msgspec.json.Decoder`, with its type prepared."""
     with _LEARNING:
         return msgspec.json.Decoder(type, strict=strict)
 
@@ -49,7 +50,7 @@ def msgpack_decoder(
 def msgpack_decoder(
     type: Any, *, ext_hook: Callable[[int, memoryview], Any] | None = None
 ) -> msgspec.msgpack.Decoder[Any]:
-    """As `msgspec.msgpack.Decoder`."""
+    """Return a `msgspec.msgpack.Decoder`, with its type prepared."""
     with _LEARNING:
         return msgspec.msgpack.Decoder(type, ext_hook=ext_hook)
 
@@ -59,31 +60,43 @@ def decode_json(data: bytes | bytearray | memoryview | str, type: type[T]) -> T:
 @overload
 def decode_json(data: bytes | bytearray | memoryview | str, type: Any) -> Any: ...
 def decode_json(data: bytes | bytearray | memoryview | str, type: Any) -> Any:
-    """As `msgspec.json.decode(data, type=type)`.
+    """Call `msgspec.json.decode(data, type=type)`, with the type prepared.
 
     Raises:
-        msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError: see there.
+        msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError: as `msgspec.json.decode`.
     """
     _learn(type)
     return msgspec.json.decode(data, type=type)
 
 
+DecHook = Callable[[type, Any], Any]
+
+
 @overload
-def convert(value: Any, type: type[T], *, strict: bool = True, from_attributes: bool = False) -> T: ...
+def convert(
+    value: Any, type: type[T], *, strict: bool = True, from_attributes: bool = False, dec_hook: DecHook | None = None
+) -> T: ...
 @overload
-def convert(value: Any, type: Any, *, strict: bool = True, from_attributes: bool = False) -> Any: ...
-def convert(value: Any, type: Any, *, strict: bool = True, from_attributes: bool = False) -> Any:
-    """As `msgspec.convert`.
+def convert(
+    value: Any, type: Any, *, strict: bool = True, from_attributes: bool = False, dec_hook: DecHook | None = None
+) -> Any: ...
+def convert(
+    value: Any, type: Any, *, strict: bool = True, from_attributes: bool = False, dec_hook: DecHook | None = None
+) -> Any:
+    """Call `msgspec.convert`, with the type prepared.
 
     Raises:
-        msgspec.ValidationError: see there.
+        msgspec.ValidationError: as `msgspec.convert`.
     """
     _learn(type)
-    return msgspec.convert(value, type, strict=strict, from_attributes=from_attributes)
+    return msgspec.convert(value, type, strict=strict, from_attributes=from_attributes, dec_hook=dec_hook)
 
 
 def _learn(kind: Any) -> None:
-    """Have msgspec know all of this type. Classes are remembered; a union of them is cheap to look through again."""
+    """Make msgspec collect all fields of a type.
+
+    Classes are cached; scanning a union of known classes again is cheap.
+    """
     if isinstance(kind, type):
         if kind in _KNOWN:
             return

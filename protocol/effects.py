@@ -1,7 +1,7 @@
-"""What deciders want done: the other half of `messages`.
+"""Effects: the output of deciders. `messages` has their input.
 
-A decider (`actors/engine`) gets a message and answers with a list of these. The driver carries them out in their
-order. `Work` takes its time: each is an actor of its own, whose result comes back as a message with the same `key`.
+A decider (`actors/engine`) gets a message and returns a list of effects. The driver executes them in order. `Work`
+takes time: each is an actor of its own, whose result returns as a message with the same `key`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ class Effect(msgspec.Struct, frozen=True, tag=True):
 
 
 class Work(Effect, frozen=True, kw_only=True):
-    """Something that takes its time, done by an actor below the driver's.
+    """Effect that takes time and is executed by an actor below the driver's.
 
     Attributes:
-        key: of its result; no two that are under way have the same.
-        name: of its actor; made unique if it is taken.
-        lane: of those on the same lane one is under way at a time, in the order in which they came.
+        key: key of its result; unique among work under way.
+        name: name of its actor; made unique if it is in use.
+        lane: work on the same lane is executed one at a time, in order.
     """
 
     key: int
@@ -35,21 +35,23 @@ class Work(Effect, frozen=True, kw_only=True):
 
 
 class InPlace(Work, frozen=True, kw_only=True):
-    """Something that takes its time, done by the driver itself in the task of its own actor: its events are about that
-    actor, and mail waits meanwhile. One at a time; it ends before the next message is taken.
+    """Work that the driver executes in the task of its own actor.
+
+    Its events are about that actor, and mail waits meanwhile. One at a time; it ends before the next message is
+    received.
     """
 
     name: str = ""
 
 
-class RunNode(Work, frozen=True, kw_only=True):
+class RunNode(Work, frozen=True, kw_only=True, tag="RunNode"):
     """Run a node of a graph.
 
     Attributes:
         node: its id.
-        visit: how often it was entered, this time included.
-        state: what it works on.
-        item: the index of the map item that it runs for.
+        visit: number of entries of the node, this one included.
+        state: the state that it reads.
+        item: index of the map item that it runs for.
     """
 
     node: str
@@ -58,23 +60,23 @@ class RunNode(Work, frozen=True, kw_only=True):
     item: int | None = None
 
 
-class RunTask(Work, frozen=True, kw_only=True):
-    """Run a task of a batch: the one of number `key`, from 0."""
+class RunTask(Work, frozen=True, kw_only=True, tag="RunTask"):
+    """Run the task of a batch with the number `key`, from 0."""
 
 
-class CallModel(InPlace, frozen=True, kw_only=True):
+class CallModel(InPlace, frozen=True, kw_only=True, tag="CallModel"):
     """Ask the model of a conversation for its reply to these turns."""
 
     messages: tuple[Turn, ...]
 
 
-class CallTool(Work, frozen=True, kw_only=True):
-    """Play one call of a model.
+class CallTool(Work, frozen=True, kw_only=True, tag="CallTool"):
+    """Execute one tool call of a model.
 
     Attributes:
-        call: its id.
+        call: id of the call.
         tool: name of the tool.
-        arguments: they fit the tool's schema.
+        arguments: arguments, which fit the tool's schema.
     """
 
     call: str
@@ -82,22 +84,22 @@ class CallTool(Work, frozen=True, kw_only=True):
     arguments: dict[str, Any]
 
 
-class Answer(Effect, frozen=True):
-    """Tell the actor of a call, which waits for it, the call's result; or what is wrong with it if it has failed."""
+class AnswerCall(Effect, frozen=True, tag="Answer"):
+    """Return the result of a call, or its error if `failed`, to the waiting actor of the call."""
 
     key: int
     value: Any
     failed: bool = False
 
 
-class Spawn(Effect, frozen=True, kw_only=True):
-    """Start a child agent: `ChildEnded` is told when it has ended, however that comes.
+class Spawn(Effect, frozen=True, kw_only=True, tag="Spawn"):
+    """Start a child agent. `ChildEnded` reports its end, whatever the reason.
 
     Attributes:
-        id: its own.
-        agent: its name.
-        prompt: what it is told.
-        timeout: seconds it has, or None.
+        id: id of the child.
+        agent: name of the agent.
+        prompt: its prompt.
+        timeout: time limit in seconds, or None.
     """
 
     id: str
@@ -106,60 +108,60 @@ class Spawn(Effect, frozen=True, kw_only=True):
     timeout: float | None = None
 
 
-class CancelChild(Effect, frozen=True):
-    """Interrupt the child agent of this id."""
+class CancelChild(Effect, frozen=True, tag="CancelChild"):
+    """Interrupt the child agent with this id."""
 
     id: str
 
 
-class AnswerQuestion(Effect, frozen=True):
-    """Answer the question of this id, which a child has asked; `EscalationClosed` tells what came of that."""
+class AnswerChild(Effect, frozen=True, tag="AnswerQuestion"):
+    """Answer the question with this id, asked by a child; `EscalationClosed` reports the result."""
 
     question: str
     value: str | list[str]
 
 
-class Summarize(InPlace, frozen=True, kw_only=True):
-    """Have a model write a summary of the first turns of a conversation, which it takes the place of."""
+class Summarize(InPlace, frozen=True, kw_only=True, tag="Summarize"):
+    """Ask a model for a summary that replaces the first turns of a conversation."""
 
     turns: tuple[Turn, ...]
 
 
 class WholeResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a call of `tool`, as text."""
+    """Result of a call of `tool`, as text."""
 
     tool: str
     text: str
 
 
-class KeepResults(InPlace, frozen=True, kw_only=True):
-    """Write down these results, of which only beginning and end stay in a conversation."""
+class KeepResults(InPlace, frozen=True, kw_only=True, tag="KeepResults"):
+    """Store these results in files; only their beginnings and ends stay in the conversation."""
 
     results: tuple[WholeResult, ...]
 
 
-class LookAround(InPlace, frozen=True, kw_only=True):
-    """Look whether the tools that a conversation may call are others by now."""
+class LookAround(InPlace, frozen=True, kw_only=True, tag="LookAround"):
+    """Check whether the tools that a conversation may call have changed."""
 
 
-class SetTimer(Effect, frozen=True):
-    """Tell `TimerFired(name)` after so many seconds."""
+class SetTimer(Effect, frozen=True, tag="SetTimer"):
+    """Send `TimerFired(name)` after this number of seconds."""
 
     name: str
     seconds: float
 
 
-class WhenIdle(Effect, frozen=True):
-    """Tell `Idle(name)` as soon as no mail waits and nothing is paused. A second one takes the place of the first."""
+class WhenIdle(Effect, frozen=True, tag="WhenIdle"):
+    """Send `Idle(name)` when no mail waits and nothing is paused. A second one replaces the first."""
 
     name: str
 
 
-class Emit(Effect, frozen=True):
-    """Publish an event: about the driver's actor, or about the one that did the work `about`, which has just failed.
+class Emit(Effect, frozen=True, tag="Emit"):
+    """Publish an event about the driver's actor, or about the actor of the work `about`, which has just failed.
 
     Attributes:
-        id: of the event, where others refer to it.
+        id: id of the event, if others refer to it.
     """
 
     event: EventData
@@ -167,19 +169,19 @@ class Emit(Effect, frozen=True):
     id: str = ""
 
 
-class Reject(Effect, frozen=True):
-    """A message is not for this decider: it is a dead letter."""
+class Reject(Effect, frozen=True, tag="Reject"):
+    """Reject a message that is not for this decider: it becomes a dead letter."""
 
     message: Any
     reason: str
 
 
-class Finish(Effect, frozen=True):
-    """It is over; what is still under way is interrupted.
+class Finish(Effect, frozen=True, tag="Finish"):
+    """End the decider; work under way is interrupted.
 
     Attributes:
-        result: what `drive` returns.
-        failure: what it raises instead.
+        result: return value of `drive`.
+        failure: error that it raises instead.
     """
 
     result: Any = None

@@ -1,14 +1,14 @@
-"""Every error that reaches a user, by name.
+"""Errors that reach a user.
 
-One tree under `CallboardError`. Each class has a stable `code` (what JSON output and events carry) and the
-`exit_code` that the command line ends with when the error ends a run:
+All derive from `CallboardError`. Each class has a stable `code` (in JSON output and events) and the `exit_code` of
+the command line if the error ends a run:
 
     1 the run failed                        4 a limit was reached (timeout, turns, budget, a model's window)
-    2 wrong usage or an invalid file        5 a person was needed and none was there
+    2 wrong usage or an invalid file        5 a user was needed and none was available
     3 configuration or credentials          6 upstream failed, a retry may work
 
-Whose fault it is shows in the name: a `GraphMistake` is the author's, an `UpstreamError` the provider's, a
-`NodeFailed` the step's own. Kernel errors (`ActorError` and below) say what became of an actor or a message.
+The name shows the cause: a `GraphMistake` is the author's, an `UpstreamError` the provider's, a `NodeFailed` the
+step's own. Kernel errors (`ActorError` and its subclasses) report the fate of an actor or a message.
 """
 
 from __future__ import annotations
@@ -17,48 +17,48 @@ import functools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Self
 
-from .kernel.errors import *  # noqa: F403 - what the kernel names is public here as well
+from .kernel.errors import *  # noqa: F403 - the kernel's errors are public here as well
 from .kernel.errors import CallboardError, LimitReached, RunFailed, Saturated
 
 if TYPE_CHECKING:
     from .problems import Problem
 
-# --- the user's words and files ---------------------------------------------------------------------------
+# --- the user's input and files ---------------------------------------------------------------------------
 
 
 class UsageError(CallboardError):
     """The call itself is wrong: an unknown target, contradicting flags, a value of the wrong type.
 
     Attributes:
-        needs: the scope that a caller needs to read the text, which names what there is; "" for none.
-        plain: what callers without it are told.
+        needs: scope that a caller needs to read the text, which lists names; "" for none.
+        plain: text for callers without that scope.
     """
 
     code = "usage"
     exit_code = 2
-    needs = ""
-    plain = ""
+    needs: str = ""
+    plain: str = ""
 
     def for_readers(self, needs: str, plain: str) -> Self:
-        """Callers without the scope `needs` are told `plain`; returns self."""
+        """Restrict the text to callers with the scope `needs`; others get `plain`. Return self."""
         self.needs, self.plain = needs, plain
         return self
 
 
 class NotFound(UsageError):
-    """What was named (a run, an actor, a session) is not there, or not to be seen by who asks."""
+    """The named run, actor or session does not exist, or the caller may not see it."""
 
     code = "not_found"
 
 
 class Conflict(UsageError):
-    """It is there, but in no state in which this can be done to it: an ended run, a name that is taken."""
+    """The resource exists, but its state does not permit the operation: an ended run, a name in use."""
 
     code = "conflict"
 
 
 class InvalidFile(CallboardError):
-    """A file the user wrote can't be used. Carries every problem found, not only the first."""
+    """A file of the user cannot be used. It has every problem found, not only the first."""
 
     code = "invalid_file"
     exit_code = 2
@@ -69,33 +69,33 @@ class InvalidFile(CallboardError):
 
 
 class Unsupported(CallboardError):
-    """The file is valid, but asks for something this version can't run yet."""
+    """The file is valid, but uses a feature that this version cannot run yet."""
 
     code = "unsupported"
     exit_code = 2
 
 
 class NotKept(CallboardError):
-    """Files of a session, or what models have cost, can't be read or written: the disk is full, for instance."""
+    """Files of a session, or the record of spending, cannot be read or written, for example on a full disk."""
 
     code = "not_kept"
 
 
 class ConfigError(CallboardError):
-    """`config.yaml` or the environment asks for something that can't be had."""
+    """`config.yaml` or the environment names something unavailable."""
 
     code = "config"
     exit_code = 3
 
 
 class Unpriced(ConfigError):
-    """Money is limited, and the price of a model is not known."""
+    """Spending is limited, and the price of a model is unknown."""
 
     code = "unpriced"
 
     @classmethod
     def of(cls, model: str, file: str) -> Unpriced:
-        """The error for a model by its id; `file` is where it could be given a price."""
+        """Return the error for a model id; `file` is the file that may set a price."""
         return cls(
             f"'{model}' has no price, so a limit in USD can't be kept: give the model `input_price` and `output_price` "
             f"in {file}, refresh the prices with `callboard models update`, or go on with `--allow-unpriced`"
@@ -103,7 +103,7 @@ class Unpriced(ConfigError):
 
     @classmethod
     def of_day(cls, model: str, file: str, limit: str) -> Unpriced:
-        """The same where the server limits money; `limit` is the key in its settings."""
+        """Return the error for a spending limit of the server; `limit` is its key in the settings."""
         return cls(
             f"'{model}' has no price, so `{limit}` of this server can't be kept, whatever `allow_unpriced` says. The "
             f"server's owner can give the model `input_price` and `output_price` in {file}, or refresh the prices with "
@@ -112,36 +112,36 @@ class Unpriced(ConfigError):
 
 
 class CredentialsError(ConfigError):
-    """No key, or a key that the provider refused."""
+    """The key is missing, or the provider refused it."""
 
     code = "credentials"
 
 
 class KeyRefused(CredentialsError):
-    """A provider did not take a key, or does not let its owner do this.
+    """A provider refused a key, or its owner lacks the permission.
 
     Attributes:
-        said: what the provider said, without our advice.
+        said: message of the provider, without Callboard's advice.
         status: HTTP status, 401 or 403.
     """
 
     def __init__(self, message: str, *, said: str = "", status: int | None = None) -> None:
         super().__init__(message)
-        self.said = said or message
+        self.said: str = said or message
         self.status = status
 
 
 class SignInNeeded(CredentialsError):
-    """There is no token, or it is good no more, and only a person can get another one."""
+    """A token is missing or no longer valid, and only the user can get another one."""
 
     code = "sign_in_needed"
 
 
 class OAuthRefused(CredentialsError):
-    """An authorization server, or the person who was asked there, said no.
+    """An authorization server, or the user that it asked, refused.
 
     Attributes:
-        error: the server's word for why, such as `access_denied` or `invalid_grant`.
+        error: error code of the server, such as `access_denied` or `invalid_grant`.
     """
 
     code = "oauth_refused"
@@ -151,28 +151,28 @@ class OAuthRefused(CredentialsError):
         self.error = error
 
 
-# --- who asks ----------------------------------------------------------------------------------------------
+# --- callers ------------------------------------------------------------------------------------------------
 
 
 class Unauthorized(CallboardError):
-    """Who asks has not shown who they are: no token, or an unknown one."""
+    """The caller is not authenticated: no token, or an unknown one."""
 
     code = "unauthorized"
     exit_code = 3
 
 
 class Denied(CallboardError):
-    """Who asks is known, and may not do this."""
+    """The caller is authenticated, and lacks the permission."""
 
     code = "forbidden"
     exit_code = 3
 
 
 class RateLimited(Saturated):
-    """Who asks has asked too often.
+    """The caller has sent too many requests.
 
     Attributes:
-        retry_after: seconds after which it may be tried again.
+        retry_after: seconds until a retry is useful.
     """
 
     code = "rate_limited"
@@ -182,14 +182,14 @@ class RateLimited(Saturated):
         self.retry_after = retry_after
 
 
-# --- a run ------------------------------------------------------------------------------------------------
+# --- runs -------------------------------------------------------------------------------------------------
 
 
 class GraphMistake(RunFailed):
-    """The graph itself is wrong, which shows only while it runs: never tolerated as a node's own failure.
+    """The graph itself is wrong, which only shows at run time. It is never tolerated as a node's failure.
 
-    A strict template that names a missing key, an unknown `_next`, two parallel writers without a reducer,
-    the visit cap, several end nodes in one step.
+    Examples are a strict template with a missing key, an unknown `_next`, two parallel writers without a reducer, the
+    visit limit, and several end nodes in one step.
     """
 
     code = "graph"
@@ -202,30 +202,30 @@ class NodeFailed(RunFailed):
 
 
 class FailedEnd(NodeFailed):
-    """A graph reached an end node whose `error` says that the run has failed; the run has an output all the same."""
+    """A graph reached an end node with an `error`, so the run has failed; it has an output all the same."""
 
     code = "failed_end"
 
 
 class UnknownOutcome(NodeFailed):
-    """It was under way when the program was killed, and nobody is there to say whether it is to be done again."""
+    """The call was under way when the program was killed, and no user is available to decide whether to repeat it."""
 
     code = "unknown_outcome"
 
 
 class WorkCrashed(NodeFailed):
-    """The actor that did a piece of work had a bug; the text is that of its exception, with its class."""
+    """The actor of a piece of work crashed; the text contains its exception and the class."""
 
 
 class WorkCancelled(NodeFailed):
-    """The actor that did a piece of work was cancelled from outside."""
+    """The actor of a piece of work was cancelled from outside."""
 
 
 class TurnsReached(LimitReached):
-    """`--max-turns` or `max_iterations` model turns were used up.
+    """The model turns of `--max-turns` or `max_iterations` are used up.
 
     Attributes:
-        account: path of the account that is at its end (`Account.path`); "" if it is none.
+        account: path of the exhausted account (`Account.path`); "" if it is not an account's limit.
     """
 
     code = "max_turns"
@@ -233,10 +233,10 @@ class TurnsReached(LimitReached):
 
 
 class BudgetReached(LimitReached):
-    """`--max-tokens` or `--max-cost` was used up, or the same of `limits`.
+    """The amount of `--max-tokens` or `--max-cost`, or of the same keys in `limits`, is used up.
 
     Attributes:
-        account: path of the account that is at its end (`Account.path`).
+        account: path of the exhausted account (`Account.path`).
     """
 
     code = "budget"
@@ -244,10 +244,10 @@ class BudgetReached(LimitReached):
 
 
 class DayReached(BudgetReached):
-    """What a subject, or all together, may spend on a server in a day was used up (`daily` of its settings).
+    """The daily spending limit of a subject, or of all subjects, on a server is used up (`daily` in its settings).
 
     Attributes:
-        retry_after: seconds until the next day begins, or until others may reserve less of this one.
+        retry_after: seconds until the next day begins, or until others may have reserved less of this one.
     """
 
     code = "daily_budget"
@@ -258,38 +258,38 @@ class DayReached(BudgetReached):
 
 
 class LedgerBroken(BudgetReached):
-    """What is spent of a daily limit can't be written down, so nothing may be spent; it ends a run as `DayReached`."""
+    """The spending of a daily limit cannot be recorded, so spending is refused. Ends a run as `DayReached` does."""
 
     code = "ledger"
 
 
 class ShareReached(LimitReached):
-    """The `limits` of an agent or a node were reached: it has failed, and the run may go on without it.
+    """The `limits` of an agent or a node were reached: it has failed, and the run may continue without it.
 
-    Its code is that of the error that ended it.
+    Its code is the code of the error that ended it.
     """
 
     code = "budget"
 
 
 class WindowReached(LimitReached):
-    """A conversation does not fit the window of its model, whatever is left out of it."""
+    """A conversation does not fit the window of its model, whatever is omitted."""
 
     code = "window"
 
 
 class HookRefused(CallboardError):
-    """A hook has refused a prompt, or has ended the run; the text is its reason."""
+    """A hook refused a prompt, or ended the run; the text is its reason."""
 
     code = "hook_refused"
 
 
 class ToolFailed(CallboardError):
-    """A tool call failed. The model gets it and goes on; the run fails only where no model is there.
+    """A tool call failed. The model gets the error and continues; without a model, the run fails.
 
     Attributes:
-        stderr: the end of what the tool wrote there.
-        output: what it had written as its result until then.
+        stderr: last part of the tool's stderr.
+        output: output of the tool until the failure.
     """
 
     code = "tool_failed"
@@ -300,11 +300,35 @@ class ToolFailed(CallboardError):
         self.output = output
 
 
+class SendingRefused(ToolFailed):
+    """A call was not made because it could send private data away, and no user has agreed to it."""
+
+    code = "sending_refused"
+
+
+class ToolRaised(RunFailed):
+    """A Python function that is a tool with `on_error="raise"` raised an exception, which is the `__cause__`."""
+
+    code = "tool_raised"
+
+
+class ResultInvalid(RunFailed):
+    """The answer of a model does not fit the type of the run's result, and repeated requests did not help."""
+
+    code = "result_invalid"
+
+
+class CallRefused(ToolFailed):
+    """The user denied a tool call."""
+
+    code = "call_refused"
+
+
 class ModelError(RunFailed):
-    """The provider answered with an error that another try would not mend.
+    """The provider returned an error that a retry would not resolve.
 
     Attributes:
-        status: HTTP status, or None if it was none that told so.
+        status: HTTP status; None if the error has no status.
     """
 
     code = "model"
@@ -316,11 +340,11 @@ class AccountEmpty(CredentialsError):
 
 
 class UpstreamError(ModelError):
-    """The provider or the network failed in a way that may pass (429, 5xx, a broken connection).
+    """The provider or the network failed in a way that may be temporary (429, 5xx, a broken connection).
 
     Attributes:
-        retry_after: seconds the provider asked us to wait, if it did.
-        sent: false where the request did not get as far as the provider.
+        retry_after: seconds to wait, if the provider named them.
+        sent: False if the request did not reach the provider.
     """
 
     code = "upstream"
@@ -335,19 +359,19 @@ class UpstreamError(ModelError):
 
 
 class EmptyReply(UpstreamError):
-    """A model's reply has neither text nor calls: never a success, whatever the provider says of its end."""
+    """A model's reply has neither text nor calls. That is never a success, whatever stop reason was returned."""
 
     code = "empty_reply"
 
 
 class ReplyFiltered(ModelError):
-    """A filter of the provider's has stopped the prompt or the reply; the text has the provider's reason."""
+    """A filter of the provider stopped the prompt or the reply; the text has the provider's reason."""
 
     code = "reply_filtered"
 
 
 class Stalled(UpstreamError):
-    """A model's answer has begun, and then stood still for too long."""
+    """A model's answer began, and then no data arrived for too long."""
 
     code = "stalled"
 
@@ -356,11 +380,11 @@ class Stalled(UpstreamError):
 
 
 class McpError(CallboardError):
-    """An MCP server refused a request, or what it said can't be used.
+    """An MCP server refused a request, or its response cannot be used.
 
     Attributes:
-        rpc_code: JSON-RPC's number, None where the server gave none.
-        data: what the server says beside its text.
+        rpc_code: JSON-RPC error number; None if the server returned none.
+        data: data of the server in addition to its text.
     """
 
     code = "mcp"
@@ -372,21 +396,22 @@ class McpError(CallboardError):
 
 
 class McpLost(McpError):
-    """An MCP server can't be reached: it did not start, died, or broke the connection."""
+    """An MCP server cannot be reached: it did not start, died, or broke the connection."""
 
     code = "mcp_lost"
     exit_code = 6
 
 
 class McpUnsent(McpLost):
-    """An MCP server has not begun to do what it was asked for; on a new connection it may be asked again."""
+    """An MCP server has not begun to process the request, so it may be repeated on a new connection."""
 
 
 class HttpRefused(McpError):
-    """An MCP server's address gave an answer of HTTP's that no such server gives to a request it understood.
+    """The address of an MCP server returned an HTTP response that such a server never returns to a request it
+    understands.
 
     Attributes:
-        status: HTTP's number.
+        status: HTTP status.
     """
 
     def __init__(self, message: str, status: int) -> None:
@@ -395,17 +420,17 @@ class HttpRefused(McpError):
 
 
 class McpUnauthorized(HttpRefused):
-    """An MCP server wants credentials, or others than it was given."""
+    """An MCP server requires credentials, or other ones."""
 
     code = "mcp_unauthorized"
     exit_code = 3
 
 
 class McpSignInNeeded(McpUnauthorized):
-    """An MCP server wants a person to sign in; the text names the command.
+    """An MCP server requires the user to sign in; the text names the command.
 
     Attributes:
-        scopes: what it wants that the token is not good for; empty if there is no good token at all.
+        scopes: scopes that the token lacks; empty if there is no valid token at all.
     """
 
     def __init__(self, message: str, status: int, scopes: tuple[str, ...] = ()) -> None:
@@ -417,13 +442,13 @@ class McpSignInNeeded(McpUnauthorized):
 
 
 class KnowledgeError(ConfigError):
-    """A knowledge base can't be used or built as it is; the text says what to run."""
+    """A knowledge base cannot be used or built in its present state; the text contains the command to run."""
 
     code = "knowledge"
 
 
 class KnowledgeMissing(KnowledgeError):
-    """There is no such knowledge base yet."""
+    """The knowledge base does not exist yet."""
 
     code = "knowledge_missing"
 
@@ -434,17 +459,17 @@ class KnowledgeBusy(KnowledgeError):
     code = "knowledge_busy"
 
 
-# --- servers of callboard, as their clients see them --------------------------------------------------------
+# --- Callboard's own servers, as their clients see them ------------------------------------------------------
 
 
 class NoServer(ConfigError):
-    """No server runs that could be asked, or it is not where it is said to be."""
+    """No server is running, or it is not at the given address."""
 
     code = "no_server"
 
 
 class ServerLost(CallboardError):
-    """The server went away, or does not answer."""
+    """The server has ended, or does not respond."""
 
     code = "server_lost"
     exit_code = 6
@@ -452,7 +477,7 @@ class ServerLost(CallboardError):
 
 @functools.cache
 def exit_codes() -> dict[str, int]:
-    """What the command line ends with, by the `code` of the error that ended a run."""
+    """Return the exit codes of the command line by the `code` of the error that ended a run."""
     codes: dict[str, int] = {}
     for kind in kinds():
         codes.setdefault(kind.code, kind.exit_code)
@@ -460,7 +485,7 @@ def exit_codes() -> dict[str, int]:
 
 
 def kinds() -> Iterator[type[CallboardError]]:
-    """Every class of error there is by now, each behind the one it is derived from."""
+    """Yield every error class that has been imported, each after its base class."""
     waiting: list[type[CallboardError]] = [CallboardError]
     while waiting:
         yield (kind := waiting.pop())

@@ -1,8 +1,8 @@
-"""An error as data: what a message says of something that failed, in a process or after it.
+"""Failure: an error as data, for messages within a process and after it.
 
-An exception can't be a message: it holds frames, and no other process could read it. A `Failure` holds what decisions
-and users need of one: its class and those above it by name, its text, its attributes. `restore` makes an error of the
-nearest class that this process knows, so `except UpstreamError` means the same before and after.
+An exception cannot be a message: it has stack frames, and no other process could read it. A `Failure` has the parts
+that decisions and users need: the names of its class and base classes, its text, and its attributes. `restore` makes
+an error of the nearest class that this process knows, so `except UpstreamError` works the same before and after.
 """
 
 from __future__ import annotations
@@ -14,17 +14,16 @@ import msgspec
 from .errors import CallboardError, kinds
 
 LONGEST_CAUSE = 500
-"""Most characters of a cause's text."""
+"""Maximum of characters of a cause's text."""
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """An error that was.
+    """Recorded error.
 
     Attributes:
-        kinds: names of its class and of those above it, up to `CallboardError`, the nearest first.
-        text: what `str` of it is.
-        attributes: what it carries beside its text (`code`, `exit_code`, `node`, ...), where that is not its class's;
-            among them its notes, which tell its cause.
+        kinds: names of its class and base classes up to `CallboardError`, the most derived first.
+        text: `str` of the error.
+        attributes: its instance attributes (`code`, `exit_code`, `node`, ...), including notes with its cause.
     """
 
     kinds: tuple[str, ...]
@@ -33,7 +32,7 @@ class Failure(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, error: CallboardError) -> Failure:
-        """What is to be said of an error."""
+        """Return an error as data."""
         kinds = tuple(kind.__name__ for kind in type(error).__mro__ if issubclass(kind, CallboardError))
         attributes = dict(error.__dict__)
         if (cause := error.__cause__) is not None:
@@ -42,9 +41,10 @@ class Failure(msgspec.Struct, frozen=True):
         return cls(kinds, str(error), attributes)
 
     def restore(self) -> CallboardError:
-        """An error of the nearest class that is known, with the same text and attributes."""
+        """Return an error of the nearest known class, with the same text and attributes."""
         known = {kind.__name__: kind for kind in reversed(list(kinds()))}
         kind = next((known[name] for name in self.kinds if name in known), CallboardError)
-        error = kind.__new__(kind, self.text)  # what its `__init__` wants beside the text is among the attributes
+        # `__init__` is not called: its further arguments are among the attributes.
+        error = kind.__new__(kind, self.text)
         error.__dict__.update(self.attributes)
         return error

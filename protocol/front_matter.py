@@ -1,4 +1,4 @@
-"""Front matter: YAML between two lines of dashes at the beginning of a Markdown file. Roles and skills have it."""
+"""Front matter: YAML between two lines of dashes at the beginning of a Markdown file, as in roles and skills."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _FENCE = re.compile(r"-{3,}[ \t]*")
 
 
 class Parted(msgspec.Struct, frozen=True, kw_only=True):
-    """A file in two.
+    """File split into front matter and body.
 
     Attributes:
-        head: the front matter, without its dashes; "" for none.
-        body: the text behind it.
-        line: how many lines stand before `head`; so many line ends before it keep its line numbers right.
-        open: the line in which front matter begins that does not end, so that all is `body`; 0 if there is none such.
+        head: front matter without its dashes; "" for none.
+        body: text after it.
+        line: number of lines before `head`; that many empty lines before it preserve its line numbers.
+        open: line of front matter without an end, in which case all is `body`; 0 if there is none.
     """
 
     head: str = ""
@@ -26,7 +26,7 @@ class Parted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parted(text: str) -> Parted:
-    """The two halves of a file. Empty lines may stand before the first dashes, and nothing else."""
+    """Split a file. Only empty lines may precede the first dashes."""
     lines = text.splitlines(keepends=True)
     first = next((number for number, line in enumerate(lines) if line.strip()), 0)
     if not lines or not _FENCE.fullmatch(lines[first].rstrip("\r\n")):

@@ -1,4 +1,4 @@
-"""Hooks: commands that are run when something happens in a run, in the JSON that Claude Code has for them.
+"""Hooks: commands that run at events of a run, in Claude Code's JSON format.
 
     {"hooks": {
       "PreToolUse": [
@@ -7,10 +7,10 @@
       "Stop": [{"hooks": [{"type": "command", "command": "notify-send done"}]}]
     }}
 
-A command gets JSON on its standard input and may answer with JSON on its standard output; exit status 2 refuses, and
-its standard error says why (`work/hooks`). In config.yaml the same stands under the key `hooks`. `on_error` is ours:
-what becomes of a call whose hook could not be asked (it hung, crashed, answered nonsense); `allow` if it says nothing.
-What of a file is not known here is warned of, and costs itself.
+A command gets JSON on stdin and may answer with JSON on stdout. Exit status 2 refuses, with the reason on stderr
+(`work/hooks`). In config.yaml the same structure is under the key `hooks`. `on_error` is Callboard's own key: the
+result for a call whose hook failed (it hung, crashed, or its answer was invalid); the default is `allow`. Unknown
+parts of a file cause warnings and are ignored.
 """
 
 from __future__ import annotations
@@ -51,32 +51,32 @@ _ELSEWHERE = frozenset(
         "TaskCompleted",
     )
 )
-"""Events that only others have: a hook for one of them is no slip of the pen."""
+"""Events of other programs: a hook for one of them is no misspelling."""
 
 TIMEOUT = 60.0
-"""Seconds of one command that names no other number."""
+"""Default timeout of a command in seconds."""
 
 _KNOWN = ("type", "command", "args", "timeout", "on_error", "statusMessage", "if")
-"""Keys of a hook; `statusMessage` is for a screen that is not ours."""
+"""Keys of a hook. `statusMessage` is for a screen that Callboard does not have."""
 
 _NO_EFFECT = ("async", "once", "shell")
-"""Keys that Claude Code has, and that have no effect here."""
+"""Keys of Claude Code without an effect here."""
 
 _PLAIN = re.compile(r"[\w, |-]*", re.ASCII)
-"""A matcher that is no regular expression: names, with `|` or commas between them."""
+"""Matcher that is no regular expression: names, separated by `|` or commas."""
 
 
 class Hook(msgspec.Struct, frozen=True, kw_only=True):
-    """One command.
+    """Command of a hook.
 
     Attributes:
-        matcher: which tools (or sources, triggers) it is for: names, a regular expression, or "" for all.
-        command: a line of shell; with `args` a program.
-        args: what it is started with, without a shell; None for a line of shell.
+        matcher: the tools (or sources, triggers) it is for: names, a regular expression, or "" for all.
+        command: a shell line; with `args` a program.
+        args: arguments of the program, started without a shell; None for a shell line.
         timeout: seconds.
-        condition: a pattern of a call that it is for as well, `Bash(git *)`; "" for none.
-        on_error: what becomes of a call if the hook can't be asked.
-        file: where it stands.
+        condition: additional pattern of a call, `Bash(git *)`; "" for none.
+        on_error: result for a call if the hook fails.
+        file: file with this hook.
     """
 
     command: str
@@ -112,7 +112,9 @@ GroupsByEvent = dict[Event, tuple[HookGroup, ...]]
 
 
 def matches(matcher: str, name: str) -> bool:
-    """Whether a matcher means a name: one of a list of names, or a regular expression that the whole name fits."""
+    """Return whether a matcher fits a name: one of a list of names, or a regular expression that matches the whole
+    name.
+    """
     if matcher in ("", "*"):
         return True
     if _PLAIN.fullmatch(matcher):
@@ -124,7 +126,7 @@ def matches(matcher: str, name: str) -> bool:
 
 
 def read_hooks(text: str, file: str) -> tuple[HookTable, list[Problem]]:
-    """The hooks of a JSON file, whose other keys are somebody else's, and what is wrong with them."""
+    """Return the hooks of a JSON file, and their problems. Other keys of the file belong to other programs."""
     root, problems = jsonc.parse(text.removeprefix("\ufeff"), file)
     if root is None:
         return {}, problems
@@ -139,7 +141,7 @@ def read_hooks(text: str, file: str) -> tuple[HookTable, list[Problem]]:
 
 
 def table_of(groups: GroupsByEvent, file: str) -> HookTable:
-    """The hooks of config.yaml."""
+    """Return the hooks of config.yaml."""
     return {
         event: tuple(
             Hook(

@@ -1,22 +1,23 @@
-"""The rows of a durable run: what is on disk of it, and what it goes on from.
+"""Rows of a durable run: its stored history, from which it is recovered.
 
-Deciders are deterministic, and told everything by message (`messages`). So the rows are those messages (`Told`), each
-with the path of its decider below the run, and little else: how the run began, what was about to be done to the world
-(`Intends`, before it is), questions to people and their answers, and what a node's own code has found out that it would
-find out anew (`Noted`).
+Deciders are deterministic, and receive all input as messages (`messages`). Therefore the rows are those messages
+(`Told`), each with the path of its decider below the run, and few others. The others record the beginning of
+the run, external effects before they are performed (`Intends`), and questions to users with their answers. `Noted` has
+values that the code of a node computed and would compute differently in a later incarnation.
 
     path    1        the work of key 1 of the run's first decider, and its first decider
             1/3.2    in that, the second work of key 3
             1:2      in the work of key 1, its second decider
     1/agent_explore_1a2b3c4d   the child of this id that the agent in the work of key 1 has spawned
 
-A row is msgpack: an array, begun by its number. A message in it is one as well. That a no-op node was left takes some
-30 bytes, a reply with a call 190, a result of 2 kB 2,030; a whole history (`ConversationBegun`) or a large state takes
-as much as its text, and over 16 KiB the journal keeps it once, however many rows say the same. Whole numbers of more
-than 64 bits, which are no msgpack, are an extension.
+A row is msgpack: an array that begins with the number of its type. A message in it is encoded likewise. The exit of a
+no-op node takes about 30 bytes, a reply with a call 190, and a result of 2 kB 2,030. A whole history
+(`ConversationBegun`) or a large state takes as much as its text; over 16 KiB the journal stores it once, however many
+rows contain it. Integers of more than 64 bits, which msgpack does not have, are an extension.
 
-Numbers are never given anew, and new fields come last, with a default: rows are read by every later version. `FOLD`
-says by which rules messages are folded; it rises when the same messages come to something else.
+Numbers of types are never reused, and new fields are added last, with a default, because every later version must
+read the rows. `FOLD` is the version of the rules by which messages are folded; it increases when the same messages
+lead to another result.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ FOLD = 1
 T = TypeVar("T")
 
 _BIG = 1
-"""The extension that a large whole number is."""
+"""Extension type of a large integer."""
 
 Kept: TypeAlias = (
     CallsBegun
@@ -91,7 +92,7 @@ Kept: TypeAlias = (
     | WorkFailed
     | WorkflowBegun
 )
-"""The messages that can be kept. A run whose deciders are told another can't go on after a kill, and says so."""
+"""Messages that can be stored. A run with any other message to a decider cannot be recovered, and reports that."""
 
 
 CAN_BE_KEPT: frozenset[type] = frozenset(get_args(Kept))
@@ -101,27 +102,27 @@ class Row(msgspec.Struct, frozen=True, array_like=True, tag=True, gc=False):
     """Base of all rows.
 
     Attributes:
-        at: milliseconds that the run had been played when it was written, in all its lives.
+        at: run time in milliseconds when the row was written, in all incarnations together.
     """
 
     at: int
 
 
 class Began(Row, frozen=True, tag=1):
-    """The first row: what is to be run.
+    """First row: the beginning of a run.
 
     Attributes:
-        request: with the id of the run, and a directory to work in.
-        definition: the file of its target; None for an agent that was made by a program.
+        request: request with the id of the run, and its working directory.
+        definition: file of its target; None for an agent made by a program.
         fold: see `FOLD`.
-        version: of callboard.
-        wall: when, in seconds since 1970.
-        owner: the subject whose run it is.
-        functions: names of Python functions that its agents may call: who goes on with it brings them along.
-        forked_from, forked_at: the run whose rows up to that number it has begun with; "" for one that has none.
-        agent: its agent, where that may not be what its file says: a session or a program has changed it.
-        settings: what its own settings say otherwise than those of the process.
-        session: the session that it is a turn of.
+        version: version of Callboard.
+        wall: time in seconds since 1970.
+        owner: subject that owns the run.
+        functions: names of Python functions that its agents may call. A resuming process must provide them.
+        forked_from, forked_at: run that it was forked from, and the number of rows it began with; "" for no fork.
+        agent: its agent, if that may differ from its file, because a session or a program has changed it.
+        settings: the run's own settings that differ from the settings of the process.
+        session: session in which the run is a turn.
     """
 
     request: RunRequest
@@ -139,9 +140,9 @@ class Began(Row, frozen=True, tag=1):
 
 
 class InSession(msgspec.Struct, frozen=True, array_like=True):
-    """The session that a run is a turn of, by its id and its agent; and how many turns were said there before.
+    """Session in which the run is a turn: its id, its agent, and the number of earlier turns.
 
-    These are not in the request of the run: the session's file has them, and its conversation as it began.
+    The conversation is not in the request of the run, because the session's file has it.
     """
 
     id: str
@@ -150,13 +151,14 @@ class InSession(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Definition(msgspec.Struct, frozen=True, array_like=True):
-    """The file that a run is of, or that of an agent that it calls, as it was when it was read.
+    """File of a run's target, or of an agent that the run calls, as it was when it was read.
 
     Attributes:
         dialect: `graph`, `agent` or `workflow`.
-        file: as it was named; directory: where it stands.
-        parts: the texts of the files of its subgraphs, by absolute path.
-        sums: of the files that are executed in place (scripts, tool files, functions), by absolute path.
+        file: path as it was named.
+        directory: its directory.
+        parts: texts of the files of its subgraphs, by absolute path.
+        sums: checksums of the files executed in place (scripts, tool files, functions), by absolute path.
     """
 
     dialect: Literal["graph", "agent", "workflow"]
@@ -168,7 +170,7 @@ class Definition(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Lived(Row, frozen=True, tag=2):
-    """Another process goes on with it."""
+    """Beginning of a further incarnation, in another process."""
 
     life: int
     version: str
@@ -176,23 +178,23 @@ class Lived(Row, frozen=True, tag=2):
 
 
 class Over(Row, frozen=True, tag=3):
-    """It is over, with this status."""
+    """End of the run, with its status."""
 
     status: str
 
 
 class Told(Row, frozen=True, tag=4):
-    """A decider was told this; the first of a decider is what it began with."""
+    """Message to a decider. The first message of a decider is the request that it began with."""
 
     message: Kept
 
 
 class Intends(Row, frozen=True, tag=5):
-    """The world is about to be changed by work of this path; whether it was, the end of the work tells.
+    """Intent: work of this path is about to have an external effect. The end of the work shows whether it did.
 
     Attributes:
-        what: the tool or script, for people.
-        server: the MCP server whose tool it is, which remembers it perhaps; "" for none.
+        what: name of the tool or script, for users.
+        server: MCP server of the tool, which may remember the call; "" for none.
     """
 
     what: str
@@ -200,36 +202,36 @@ class Intends(Row, frozen=True, tag=5):
 
 
 class Asked(Row, frozen=True, tag=6):
-    """A person was asked; `wall` is when, as a question's time runs on while no process lives."""
+    """Question to a user. `wall` is its time, because the timeout also runs while no process lives."""
 
     question: Question
     wall: float
 
 
 class Answered(Row, frozen=True, tag=7):
-    """An answer was accepted. That to a secret question is in no row: it is asked anew."""
+    """Accepted answer. Answers to secret questions are not stored: such a question is asked again."""
 
     answer: Answer
 
 
 class Noted(Row, frozen=True, tag=8):
-    """What a node's own code has found out, in the order in which it asked; `name` says what (`reply`: of a model)."""
+    """Value computed by the code of a node, in the order of its requests; `name` is its kind (`reply`: of a model)."""
 
     name: str
     value: msgspec.Raw
 
 
 LETTER = "letter"
-"""What a `Posted` is noted as."""
+"""Name of a noted `Posted`."""
 
 
 class Posted(msgspec.Struct, frozen=True, array_like=True):
-    """What has become of a letter that an agent wanted to send, noted where it did.
+    """Result of sending a team message, noted in the sender's rows.
 
     Attributes:
-        to: path of the decider that is to be told of it, or has been.
-        letter: it; None if it could not be sent.
-        problem: why.
+        to: path of the decider that receives it, or has received it.
+        letter: the message; None if it could not be sent.
+        problem: reason why it could not be sent.
     """
 
     to: str
@@ -238,7 +240,7 @@ class Posted(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Spoilt(Row, frozen=True, tag=9):
-    """From here on something happened that can't be kept, so the run can't go on after a kill."""
+    """An event that cannot be stored, so the run cannot be recovered from here on."""
 
     why: str
 
@@ -247,20 +249,21 @@ AnyRow: TypeAlias = Began | Lived | Over | Told | Intends | Asked | Answered | N
 
 
 class About(msgspec.Struct, frozen=True, array_like=True):
-    """What lists of runs say of one without reading its rows.
+    """Summary of a run for lists, which do not read the rows.
 
     Attributes:
-        target: what was named; name: what it calls itself.
-        prompt: the first words.
-        cwd, config_dir: the directories that it works in and has its agents from.
-        owner: the subject whose run it is.
-        by: what plays it: `run`, `ask`, `batch`, `chat`, `serve`, `worker`; "" for a program.
-        session: id of the session that it is a turn of, or "".
-        spoilt: why it can't go on, or "".
-        rows: how many it had when the process that plays it took it over.
-        since: the first life of those that have, one after another, written no row but that they go on with it.
-        left: its process has ended in order, and left it to the next.
-        dormant: it waits for people alone, and nobody plays it until an answer comes.
+        target: target as it was named.
+        name: name in its file.
+        prompt: the first characters of the prompt.
+        cwd, config_dir: working directory, and configuration directory.
+        owner: subject that owns the run.
+        by: front end that executes it: `run`, `ask`, `batch`, `chat`, `serve`, `worker`; "" for a program.
+        session: id of the session in which it is a turn, or "".
+        spoilt: reason why it cannot be resumed, or "".
+        rows: number of rows when the present process claimed it.
+        since: first of the last incarnations that have written no row except the one of their beginning.
+        left: True if its process ended normally, and left the run to the next process.
+        dormant: True if it only waits for users, and no process executes it until an answer arrives.
     """
 
     target: str
@@ -278,38 +281,40 @@ class About(msgspec.Struct, frozen=True, array_like=True):
     dormant: bool = False
 
     def is_idle(self, rows: int) -> bool:
-        """Whether the life that ended when it had so many rows was killed, and has written none but its first."""
+        """Return whether the last incarnation was killed before it wrote a second row; `rows` is the number of all
+        rows.
+        """
         return bool(self.since) and rows - self.rows <= 1 and not self.left
 
     def taken_over(self, life: int, rows: int) -> About:
-        """As a process says it that goes on with it: the life of this number, from so many rows on."""
+        """Return the summary after a process has claimed the run, as incarnation `life` after `rows` rows."""
         since = self.since if self.is_idle(rows) else life
         return msgspec.structs.replace(self, rows=rows, since=since, left=self.dormant)
 
 
 BATCH, BY_SERVER, BY_WORKER = "batch", "serve", "worker"
-"""What plays runs that are tasks of a batch, those of a server, and those of a cluster (`About.by`)."""
+"""Values of `About.by` for tasks of a batch, runs of a server, and runs of a cluster."""
 
 STUCK = 3
-"""Processes that have died without a new row of a run, after which only a person goes on with it."""
+"""Number of processes that die without a new row, after which only a user may resume the run."""
 
 
 def encode_about(about: About) -> bytes:
-    """It as bytes."""
+    """Return a summary as bytes."""
     return _ENCODER.encode(about)
 
 
 def decode_about(data: bytes) -> About:
-    """What these bytes say. Raises as `decode` does."""
+    """Return the summary in these bytes. Raises as `decode` does."""
     about: About = _about_decoder().decode(data)
     return about
 
 
 def encode(row: AnyRow) -> bytes:
-    """A row as bytes.
+    """Return a row as bytes.
 
     Raises:
-        TypeError, ValueError: it holds what is no data.
+        TypeError, ValueError: it contains an object that cannot be encoded.
     """
     try:
         return _ENCODER.encode(row)
@@ -318,17 +323,17 @@ def encode(row: AnyRow) -> bytes:
 
 
 def decode(data: bytes) -> AnyRow:
-    """The row of these bytes.
+    """Return the row in these bytes.
 
     Raises:
-        msgspec.DecodeError: they are none.
+        msgspec.DecodeError: they are not a row.
     """
     row: AnyRow = _decoder().decode(data)
     return row
 
 
 def encode_value(value: Any) -> msgspec.Raw:
-    """A value for `Noted`. Raises as `encode` does."""
+    """Return a value in the form of `Noted`. Raises as `encode` does."""
     try:
         return msgspec.Raw(_ENCODER.encode(value))
     except OverflowError:
@@ -336,7 +341,7 @@ def encode_value(value: Any) -> msgspec.Raw:
 
 
 def decode_value(value: msgspec.Raw, kind: type[T]) -> T:
-    """The value of a `Noted`. Raises as `decode` does."""
+    """Return the value of a `Noted`. Raises as `decode` does."""
     found: T = msgpack_decoder(kind, ext_hook=_ext).decode(value)
     return found
 
@@ -358,10 +363,10 @@ def _ext(code: int, data: memoryview) -> Any:
 _ENCODER = msgspec.msgpack.Encoder()
 
 encode_plain = _ENCODER.encode
-"""As `encode`, of a row without whole numbers of more than 64 bits: OverflowError says that it has one."""
+"""Encode a row without the extension: raises OverflowError for integers of more than 64 bits."""
 
 
-@cache  # made when a run goes on: it takes a while
+@cache  # created when a run is resumed, because it takes a while
 def _decoder() -> msgspec.msgpack.Decoder[AnyRow]:
     return msgpack_decoder(AnyRow, ext_hook=_ext)
 

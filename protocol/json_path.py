@@ -1,6 +1,7 @@
 """Paths into JSON values: `items[0].name`, `$.items[-1]['first name']`, `items[*].id`.
 
-A name, or one in quotes and brackets; a number in brackets, from the end if it is negative; `[*]` for all of a list.
+A step is a name, a name in quotes and brackets, a number in brackets (negative from the end), or `[*]` for all items
+of a list.
 """
 
 from __future__ import annotations
@@ -9,24 +10,24 @@ import re
 from typing import Any, TypeAlias
 
 Step: TypeAlias = "str | int | None"
-"""A name, a place in a list, or all of it (None)."""
+"""Name, index in a list, or all of a list (None)."""
 
 _STEP = re.compile(r"""\.?([\w-]+)|\[(-?\d+)\]|\[(\*)\]|\[(?:'([^']*)'|"([^"]*)")\]""")
 
 
 class BadPath(ValueError):
-    """It is no path; the text says where."""
+    """The text is not a path; the message shows the position."""
 
 
 class Missing(LookupError):
-    """Nothing is there; the text says how far the path leads."""
+    """The path leads to no value; the message shows how far it leads."""
 
 
 def parsed(path: str) -> list[Step]:
-    """The steps of a path.
+    """Return the steps of a path.
 
     Raises:
-        BadPath: it is none.
+        BadPath: the text is not a path.
     """
     text = path.strip().removeprefix("$")
     steps: list[Step] = []
@@ -47,11 +48,11 @@ def parsed(path: str) -> list[Step]:
 
 
 def at(value: Any, path: str) -> Any:
-    """What is at a path; a list where it says `[*]`.
+    """Return the value at a path; a list for `[*]`.
 
     Raises:
-        BadPath: it is none.
-        Missing: nothing is there.
+        BadPath: the text is not a path.
+        Missing: the path leads to no value.
     """
     return _at(value, parsed(path), "$")
 

@@ -1,11 +1,12 @@
-"""JSON that scripts and models wrote: bounded before it becomes state, and read in spite of half characters.
+"""JSON of scripts and models: bounded before it becomes state, and read in spite of half characters.
 
-State is walked by recursive code (compared, rendered, encoded), here and in the programs that read it. So what is
-nested deeper than any sensible document is refused where it comes in, and whatever is state can be worked on.
+Recursive code processes the state (compares, renders, encodes it), here and in programs that read it. Therefore a
+value that is nested deeper than any sensible document is refused at the input, and every state can be processed.
 
-Models and the programs around them cut texts between the two halves of an emoji: escapes like `\\ud83d` without their
-other half, bytes that are no UTF-8. Such a half is no character: no file, no socket and no strict JSON decoder takes
-it. Each becomes U+FFFD, the replacement character, where the text comes in.
+Models and the programs around them cut texts between the two halves of an emoji. The results are escapes like
+`\\ud83d` without their other half, and bytes that are not UTF-8. Files, sockets and strict JSON decoders reject such a
+half. Each becomes U+FFFD, the replacement character, at the input. `NaN` and `Infinity`, which JSON does not have,
+become null.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ DEEPEST = 200
 
 
 class NotJson(ValueError):
-    """The text is no JSON, or none that can become state; says why."""
+    """The text is not JSON, or cannot become state; the message has the reason."""
 
 
 def decode(text: str | bytes) -> Any:
-    """The value of a JSON text.
+    """Return the value of a JSON text.
 
     Raises:
-        NotJson: see there.
+        NotJson: the text is not JSON, or is nested too deep.
     """
     try:
         value = msgspec.json.decode(text)
@@ -43,7 +44,7 @@ def decode(text: str | bytes) -> Any:
 
 
 def is_too_deep(value: Any) -> bool:
-    """Whether lists and objects are nested in it more than `DEEPEST` levels. Does not recurse itself."""
+    """Return whether lists and objects are nested more than `DEEPEST` levels. Not recursive itself."""
     level = [value] if isinstance(value, dict | list) else []
     for _ in range(DEEPEST):
         if not level:
@@ -65,54 +66,69 @@ T = TypeVar("T")
 REPLACEMENT = "\ufffd"
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What decoding JSON may raise: it is none, has another shape, is not UTF-8, or is nested without end."""
+"""Exceptions of decoding JSON: a syntax error, a wrong type, invalid UTF-8, or too deep nesting."""
 
 _ESCAPE = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)"
 )
-"""An escape of a JSON string: a whole pair, a lone half (group 1), or any other; so `\\\\ud83d` is not mistaken."""
+"""Escape of a JSON string: a complete pair, a lone half (group 1), or any other, so that `\\\\ud83d` is not mistaken.
+"""
 
 
-def replaced(text: str | bytes) -> str:
-    """The text of a JSON document with the replacement character for every half of one."""
-    if isinstance(text, bytes):
-        text = text.decode("utf-8", errors="replace")
+Document = str | bytes | bytearray | memoryview | msgspec.Raw
+
+
+def replaced(text: Document) -> str:
+    """Return the text of a JSON document with the replacement character for every half of a pair."""
+    if not isinstance(text, str):
+        text = bytes(text).decode("utf-8", errors="replace")
     return _ESCAPE.sub(lambda escape: REPLACEMENT if escape[1] else escape[0], text)
 
 
-def decode_mended(decode: Callable[[str | bytes], T], text: str | bytes) -> T:
-    """What `decode` makes of a JSON document; if it can't read it for half characters, of the document without them.
+_STRING_OR_NAN = re.compile(r'"(?:[^"\\]|\\.)*"|(-?Infinity\b|\bNaN\b)', re.DOTALL)
 
-    Raises: what `decode` raises, if half characters are not what is wrong.
+
+def mended(text: Document) -> str:
+    """Return the text of a JSON document without half characters, and with `null` for `NaN` and `Infinity`.
+
+    Python's json writes both by default; JSON has neither.
+    """
+    return _STRING_OR_NAN.sub(lambda found: "null" if found[1] else found[0], replaced(text))
+
+
+def decode_mended(decode: Callable[[Any], T], text: Document) -> T:
+    """Return `decode(text)`; if that fails, the same for the document as `mended` returns it.
+
+    Raises: exceptions of `decode`, if mending changes nothing or does not help.
     """
     try:
         return decode(text)
-    except (ValueError, RecursionError):  # msgspec's errors are of the first kind
-        without = replaced(text)
-        if without == text:
+    except (ValueError, RecursionError):  # msgspec's errors are ValueErrors
+        without = mended(text)
+        if without == text or (not isinstance(text, str) and without.encode(errors="replace") == bytes(text)):
             raise
         return decode(without)
 
 
-# --- JSON within what a model wrote -----------------------------------------------------------------------
+# --- JSON in the text of a model --------------------------------------------------------------------------
 
 _FENCED = re.compile(r"^[ \t]*(?:```|~~~)[^\n`]*\n(.*?)(?:\n[ \t]*(?:```|~~~)|\Z)", re.DOTALL | re.MULTILINE)
 _STRING_OR_COMMA = re.compile(r'"(?:\\.|[^"\\])*"|,(?=\s*[}\]])', re.DOTALL)
 _STRING_OR_BRACKET = re.compile(r'"(?:\\.|[^"\\])*"|[{}\[\]]', re.DOTALL)
 _OPENING = re.compile(r"[{\[]")
 _MOST_PLACES = 50
-"""Brackets at which a value is looked for; each costs a pass over the rest of the text."""
+"""Maximum of brackets at which a value is searched; each costs a pass over the rest of the text."""
 
 
 def values_in(text: str, *, among_words: bool = True) -> Iterator[Any]:
-    """The JSON values that a model may have meant, the likeliest first: the text itself, fenced blocks, the first
-    balanced object or list among other words. A byte order mark and a comma too many are passed over, and a text that
-    encodes a list or an object follows behind that.
+    """Yield the JSON values that a model may have meant, the likeliest first.
+
+    Candidates are the text itself, fenced blocks, and the first balanced object or list among other words. A byte
+    order mark and a trailing comma are ignored. If a value is a text that encodes a list or an object, the decoded
+    one is yielded first. A fence that is not closed extends to the end of the text.
 
     Args:
-        among_words: whether to look for a value that is neither the whole text nor in a fence.
-
-    A fence that is not closed reaches to the end of the text.
+        among_words: whether to search for a value outside of fences in a longer text.
     """
     bare = text.strip().removeprefix("\ufeff").strip()
     for candidate in (bare, *_FENCED.findall(bare), *(_balanced(bare) if among_words else ())):
@@ -133,7 +149,7 @@ def _without_comma(found: re.Match[str]) -> str:
 
 
 def _balanced(text: str) -> Iterator[str]:
-    """The parts of a text that begin with a bracket and end with its counterpart, brackets in strings not counted."""
+    """Yield the parts of a text from a bracket to its counterpart, without counting brackets in strings."""
     start = 0
     for _ in range(_MOST_PLACES):
         opened = _OPENING.search(text, start)
@@ -146,3 +162,32 @@ def _balanced(text: str) -> Iterator[str]:
                 yield text[opened.start() : found.end()]
                 break
         start = opened.end()
+
+
+JSON_TYPES = (
+    "use JSON types, a dataclass, a TypedDict, a msgspec.Struct, a pydantic model, an enum, a date, a Path or a UUID"
+)
+"""Recommendation of error messages for a type that JSON cannot hold."""
+
+
+def to_json(value: Any) -> Any:
+    """Return an object of a Python program as JSON values, including pydantic models and paths.
+
+    Raises:
+        TypeError: JSON cannot hold it.
+    """
+    return msgspec.to_builtins(value, str_keys=True, enc_hook=_json_of)
+
+
+def _json_of(value: Any) -> Any:
+    path = getattr(value, "__fspath__", None)
+    if path is not None:
+        return path()
+    dump = getattr(value, "model_dump", None)
+    if dump is not None and hasattr(value, "__pydantic_core_schema__"):
+        return dump(mode="json")
+    raise TypeError(f"an object of the type {type(value).__name__} is no JSON: {JSON_TYPES}")
+
+
+class UnfitValue(ValueError):
+    """A JSON value does not fit a type; the message has the position and the reason."""

@@ -1,12 +1,12 @@
 """JSON-RPC 2.0: one line, one HTTP body or one websocket frame is one message.
 
     encode_request(7, "tools/call", {...})    b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{...}}'
-    decode(line)                              Request, Notification, Result or Failure
+    decode(line)                              Request, Notification, Result or ErrorResponse
 
-Results are kept as the bytes they came as (`msgspec.Raw`), until code that knows their shape decodes them. A batch
-(an array, which the revision of 2025-03-26 allowed) is decoded by `decode_all`.
+Results stay undecoded bytes (`msgspec.Raw`) until code that knows their type decodes them. A batch (an array, which
+the revision of 2025-03-26 allowed) is decoded by `decode_all`.
 
-MCP, ACP and the control channel speak it. Source: https://www.jsonrpc.org/specification.
+MCP, ACP and the control channel use it. Source: https://www.jsonrpc.org/specification.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from typing import Any, TypeAlias
 import msgspec
 
 from .decoding import json_decoder
+from .json_values import decode_mended
 
 UNREADABLE = (ValueError, RecursionError)
-"""What decoding a stranger's JSON raises. Of what is kept as `Raw`, not even the UTF-8 was looked at."""
+"""Exceptions of decoding untrusted JSON. In a `Raw`, not even the UTF-8 has been checked."""
 
 Json: TypeAlias = Any
 Id: TypeAlias = int | str
@@ -31,7 +32,7 @@ INTERNAL_ERROR = -32603
 
 
 class ErrorData(msgspec.Struct, frozen=True):
-    """What went wrong with a request, as its receiver says it."""
+    """Error object of a response."""
 
     code: int
     message: str = ""
@@ -39,7 +40,7 @@ class ErrorData(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """Wants an answer under the same `id`; `params` is the JSON text of an object, or nothing."""
+    """Request that expects a response with the same `id`; `params` is the JSON text of an object, or empty."""
 
     id: Id
     method: str
@@ -47,30 +48,30 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Notification(msgspec.Struct, frozen=True):
-    """Wants none."""
+    """Message without a response."""
 
     method: str
     params: msgspec.Raw = msgspec.Raw(b"{}")
 
 
 class Result(msgspec.Struct, frozen=True):
-    """The answer to request `id`."""
+    """Successful response to the request `id`."""
 
     id: Id
     result: msgspec.Raw
 
 
-class Failure(msgspec.Struct, frozen=True):
-    """Request `id` came to nothing; None if the receiver could not even read the id."""
+class ErrorResponse(msgspec.Struct, frozen=True):
+    """Error response to the request `id`; None if the receiver could not read the id."""
 
     id: Id | None
     error: ErrorData
 
 
-Message: TypeAlias = Request | Notification | Result | Failure
+Message: TypeAlias = Request | Notification | Result | ErrorResponse
 
 
-_ABSENT = msgspec.Raw(b"")  # not None: `Raw | None` takes nothing but null
+_ABSENT = msgspec.Raw(b"")  # not None: `Raw | None` accepts only null
 
 
 class _Any(msgspec.Struct, frozen=True):
@@ -87,66 +88,66 @@ _ENCODER = msgspec.json.Encoder()
 
 
 def decode(data: bytes | bytearray | memoryview | msgspec.Raw) -> Message:
-    """One message.
+    """Return one message.
 
     Raises:
-        ValueError: it is none; the text says why (`msgspec.MsgspecError` among them).
+        ValueError: the data are not a message; the text has the reason (`msgspec.MsgspecError` included).
     """
     try:
-        return _told_apart(_ONE.decode(data))
+        return _distinguished(decode_mended(_ONE.decode, data))
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
 
 
 def decode_all(data: bytes | bytearray | memoryview | msgspec.Raw) -> list[Message]:
-    """One message, or a batch of them.
+    """Return one message, or the messages of a batch.
 
     Raises:
-        ValueError: something in it is no message.
+        ValueError: a part is not a message.
     """
     if bytes(data[:64]).lstrip()[:1] != b"[":
         return [decode(data)]
     try:
-        return [_told_apart(each) for each in _MANY.decode(data)]
+        return [_distinguished(each) for each in decode_mended(_MANY.decode, data)]
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
 
 
-def _told_apart(any: _Any) -> Message:
+def _distinguished(any: _Any) -> Message:
     if any.method is not None:
         params = msgspec.Raw(b"{}") if any.params is _ABSENT or bytes(any.params) == b"null" else any.params
         return Notification(any.method, params) if any.id is None else Request(any.id, any.method, params)
     if any.error is not None:
-        return Failure(any.id, any.error)
+        return ErrorResponse(any.id, any.error)
     if any.result is not _ABSENT and any.id is not None:
         return Result(any.id, any.result)
     raise ValueError("a message has a method, or an id with a result or an error")
 
 
 def number(id: Id | None) -> int | None:
-    """The id of one of our requests, which are numbers; some servers send it back as a text."""
+    """Return the id of one of our requests as a number; some servers return it as a text."""
     if isinstance(id, str) and len(id) < 20 and id.isascii() and id.isdigit():
         return int(id)
     return id if isinstance(id, int) else None
 
 
 def encode_request(id: Id, method: str, params: Json) -> bytes:
-    """A request without a newline."""
+    """Return a request without a newline."""
     return _encoded({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
 
 
 def encode_notification(method: str, params: Json) -> bytes:
-    """A notification without a newline."""
+    """Return a notification without a newline."""
     return _encoded({"jsonrpc": "2.0", "method": method, "params": params})
 
 
 def encode_result(id: Id, result: Json) -> bytes:
-    """An answer without a newline."""
+    """Return a successful response without a newline."""
     return _encoded({"jsonrpc": "2.0", "id": id, "result": result})
 
 
 def encode_failure(id: Id | None, code: int, message: str, data: Json = None) -> bytes:
-    """A refusal without a newline."""
+    """Return an error response without a newline."""
     error: dict[str, Json] = {"code": code, "message": message}
     if data is not None:
         error["data"] = data
@@ -156,7 +157,7 @@ def encode_failure(id: Id | None, code: int, message: str, data: Json = None) ->
 def _encoded(message: dict[str, Json]) -> bytes:
     try:
         return _ENCODER.encode(message)
-    except UnicodeEncodeError:  # half a surrogate pair, in what a program printed or a file is called
+    except UnicodeEncodeError:  # Half of a surrogate pair, from a program's output or a file name.
         return _ENCODER.encode(_readable(msgspec.to_builtins(message, builtin_types=(msgspec.Raw,))))
 
 
@@ -169,5 +170,5 @@ def _readable(value: Json) -> Json:
 
 
 def readable(text: str) -> str:
-    """The text, with a question mark for whatever UTF-8 can't say."""
+    """Return the text with a question mark for each character that UTF-8 cannot encode."""
     return text if text.isascii() else text.encode(errors="replace").decode()

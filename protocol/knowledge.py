@@ -1,8 +1,8 @@
-"""Knowledge: what is read, how it is cut up, and what retrieval gives back.
+"""Knowledge: documents, chunks, and results of retrieval.
 
-A source (a file, a page) is read as a `Document`, a document is split into `Chunk`s, and what a query finds of them are
-`Hit`s, which `Retrieved` puts together for a prompt. Where sources come from, how they are split and embedded, and how
-a knowledge base keeps them is in `actors/work/knowledge`. Nothing here says that a source is a file.
+A source (a file, a page) is read as a `Document`, and a document is split into `Chunk`s. A query finds `Hit`s among
+them, which `Retrieved` combines for a prompt. `actors/work/knowledge` reads sources, splits and embeds them, and
+stores knowledge bases. A source need not be a file.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import msgspec
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What was read of one source.
+    """Contents of one source.
 
     Attributes:
-        source: as it is shown and filtered by: a path relative to where the sources are named from, or a URL.
-        text: all of it, lines ended by `\\n`.
+        source: name for display and filters: a path relative to the base of the sources, or a URL.
+        text: the whole text, with lines ended by `\\n`.
         kind: `markdown`, `html`, `text`, `code:<language>`, `csv`, `json`, `pdf`, ...; decides how it is split.
-        title: what it calls itself, if it does.
+        title: title in the source, if any.
         digest: SHA-256 of the source's bytes (not of the text), in hexadecimal digits.
     """
 
@@ -29,11 +29,11 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
-    """A source that can't be read: it is reported, and the others are read all the same.
+    """Source that cannot be read. It is reported, and the other sources are read all the same.
 
     Attributes:
-        source: as in `Document`.
-        reason: why, in words.
+        source: see `Document`.
+        reason: reason as a text.
     """
 
     source: str
@@ -41,15 +41,15 @@ class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Chunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A piece of a document, small enough to be embedded and to be put into a prompt.
+    """Part of a document, small enough to be embedded and to be inserted into a prompt.
 
     Attributes:
-        id: the same for the same text under the same heading of the same source, whatever changes around it:
-            SHA-256 of the three, cut to 32 digits; where they come twice, a counter makes the difference.
-        source: the document's.
-        text: as it stands in the document.
-        heading: the headings it stands under, outermost first.
-        lines: first and last line of it in the document's text, counted from 1.
+        id: stable for the same text under the same heading of the same source, whatever changes around it: SHA-256 of
+            the three, cut to 32 digits, with a counter for repetitions.
+        source: source of the document.
+        text: text as it is in the document.
+        heading: its headings, outermost first.
+        lines: its first and last line in the document's text, counted from 1.
     """
 
     id: str
@@ -60,14 +60,14 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A piece of a source that a query found: one chunk, or several that touch each other.
+    """Part of a source that a query found: one chunk, or several adjacent ones.
 
     Attributes:
-        text: what it says.
-        source: where it was read.
-        score: how well it fits; the higher, the better. Comparable within one retrieval only.
+        text: its text.
+        source: its source.
+        score: relevance, higher is better. Comparable within one retrieval only.
         lines: first and last line in the source's text, counted from 1.
-        heading: the headings it stands under, outermost first.
+        heading: its headings, outermost first.
     """
 
     text: str
@@ -78,10 +78,10 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Retrieved(msgspec.Struct, frozen=True, kw_only=True):
-    """What a query found, best first. This is the `{{output}}` of a rag node.
+    """Result of a query, best first; the `{{output}}` of a rag node.
 
     Attributes:
-        context: for a prompt: `[Source: path]` and the text below it for each hit, with an empty line between them.
+        context: text for a prompt: `[Source: path]` and the text for each hit, separated by empty lines.
         sources: the hits' sources, each once.
         chunks: the hits themselves.
     """

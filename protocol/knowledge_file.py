@@ -1,4 +1,4 @@
-"""The struct of a `knowledge/<name>.yaml`: what a knowledge base with a name of its own is made of, and how.
+"""Struct of a `knowledge/<name>.yaml`: the definition of a named knowledge base.
 
     description: The handbook of the house.
     relative_to: ~/projects/handbook
@@ -6,7 +6,7 @@
       - ./docs
       - https://example.com/handbook/**
 
-The keys below `documents` are those of a rag node, and as with one, what is not said is what the settings say.
+The keys from `embedding_model` on are the same as in a rag node. Omitted keys have the values of the settings.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class KnowledgeFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 def read_knowledge_file(text: str, file: str) -> tuple[KnowledgeFile | None, list[Problem]]:
-    """What a YAML text says, and all problems by line; None when one of them is an error."""
+    """Return the contents of a YAML text, and all problems by line; None if one of them is an error."""
     root, problems = parse_mapping(text, file)
     if root is None:
         return None, problems
@@ -61,5 +61,5 @@ def read_knowledge_file(text: str, file: str) -> tuple[KnowledgeFile | None, lis
 
 
 def knowledge_schema() -> dict[str, Any]:
-    """JSON Schema (2020-12) of `knowledge/<name>.yaml`, for editors."""
+    """Return the JSON Schema (2020-12) of `knowledge/<name>.yaml`, for editors."""
     return schema_of(KnowledgeFile, title="Callboard knowledge base (knowledge/<name>.yaml)")

@@ -1,4 +1,4 @@
-"""Languages of documents. Imports nothing heavy, since the command line names them in its help."""
+"""Languages of documents. Imports nothing heavy, because the command line lists them in its help."""
 
 from __future__ import annotations
 
@@ -25,4 +25,4 @@ Language: TypeAlias = Literal[
     "tr",
     "none",
 ]
-"""Whose words an index reduces to their stems; `none` leaves them as they are."""
+"""Language whose words an index stems; `none` leaves words unchanged."""

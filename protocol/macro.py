@@ -1,4 +1,4 @@
-"""A macro: lines of the chat that are played one after another. The file is Loki's.
+"""Macro: lines of a chat that are executed one after another. The file format is Loki's.
 
     description: Has an agent do something.
     variables:
@@ -10,10 +10,10 @@
       - .agent {{agent}}
       - '{{task}}'
 
-Arguments belong to variables by their place. `{{name}}` in a step stands for the value, which is not looked at again:
-an argument can't bring in another variable or another step. Names that are no variable's stay as they are.
+Arguments are assigned to variables by position. `{{name}}` in a step is replaced by the value, which is not scanned
+again: an argument cannot insert another variable or another step. Names without a variable are unchanged.
 
-This module knows what a macro says. Who plays its steps knows what a line of the chat does: `actors.work.macros`.
+This module reads the file; `actors.work.macros` executes the steps.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ class MacroFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Macro(MacroFile, frozen=True, kw_only=True):
-    """A macro that was read.
+    """Macro that was read.
 
     Attributes:
         called: its name.
-        problems: the warnings about its file.
+        problems: warnings about its file.
     """
 
     called: str
@@ -75,7 +75,7 @@ class Macro(MacroFile, frozen=True, kw_only=True):
 
     @property
     def usage(self) -> str:
-        """How it is called: `build <target> [flags]...`."""
+        """Usage line: `build <target> [flags]...`."""
         parts = [self.called]
         for variable in self.variables:
             form = "<{}>" if variable.default is None else "[{}]"
@@ -83,7 +83,7 @@ class Macro(MacroFile, frozen=True, kw_only=True):
         return " ".join(parts)
 
     def bound(self, arguments: Sequence[str]) -> dict[str, str]:
-        """The values of its variables.
+        """Return the values of its variables.
 
         Raises:
             UsageError: a variable has neither an argument nor a default.
@@ -100,12 +100,12 @@ class Macro(MacroFile, frozen=True, kw_only=True):
         return values
 
     def left_over(self, arguments: Sequence[str]) -> Sequence[str]:
-        """Arguments that no variable takes. Loki passes over them without a word."""
+        """Return the arguments that no variable accepts. Loki ignores them silently."""
         takes_all = bool(self.variables) and self._takes_rest(self.variables[-1])
         return () if takes_all else arguments[len(self.variables) :]
 
     def rendered(self, values: Mapping[str, str]) -> tuple[str, ...]:
-        """The steps with the values of the variables put in."""
+        """Return the steps with the variables replaced by their values."""
 
         def value(found: re.Match[str]) -> str:
             return values.get(found[1], found[0])
@@ -117,12 +117,12 @@ class Macro(MacroFile, frozen=True, kw_only=True):
 
 
 def read_macro(text: str, file: str, called: str, *, strict: bool = False) -> tuple[Macro | None, list[Problem]]:
-    """The macro of a file's text, and all problems by line; None when one of them is an error.
+    """Return the macro of a file's text, and all problems by line; None if one of them is an error.
 
     Args:
-        file: how problems call the text.
-        called: the macro's name.
-        strict: warnings (unknown keys) are errors.
+        file: name of the text in problems.
+        called: name of the macro.
+        strict: treat warnings (unknown keys) as errors.
     """
     root, problems = parse_mapping(text, file)
     if root is None:
@@ -139,7 +139,7 @@ def read_macro(text: str, file: str, called: str, *, strict: bool = False) -> tu
 
 
 def macro_schema() -> dict[str, Any]:
-    """JSON Schema (2020-12) of a macro's file, for editors."""
+    """Return the JSON Schema (2020-12) of a macro's file, for editors."""
     return schema_of(MacroFile, title="Callboard macro (macros/NAME.yaml)")
 
 
@@ -149,7 +149,7 @@ def _of_macro(problem: Problem) -> Problem:
 
 
 def _oddities(macro: Macro, reading: Reading) -> list[Problem]:
-    """What fits the types and makes no sense."""
+    """Return problems of values that have the right type and make no sense."""
     found: list[Problem] = []
     source, names = macro.source, [variable.name for variable in macro.variables]
     for place, name in enumerate(names):

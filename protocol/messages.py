@@ -1,7 +1,7 @@
-"""Messages to actors of runs, beside the kernel's own messages (`protocol/kernel/messages`).
+"""Messages to actors of runs, in addition to the kernel's own (`protocol/kernel/messages`).
 
-What deciders are told is also what a durable run is on disk (`journal`): those messages are arrays with a number as
-tag. So a number is never given to another message, and a new field comes last and has a default.
+The messages to deciders are also the stored form of a durable run (`journal`): they are arrays with a number as tag.
+So a number is never reused for another message, and a new field is added last, with a default.
 """
 
 from __future__ import annotations
@@ -18,37 +18,37 @@ from .kernel.messages import Down, Message
 from .kernel.questions import Question
 from .outcome import ChildRecord, ErrorReport, Status
 
-__all__ = ["Down", "Message"]  # of the kernel; what is defined here is public as well
+__all__ = ["Down", "Message"]  # of the kernel; names defined here are public as well
 
 
 class PersonSays(Message, frozen=True, kw_only=True, tag=31, array_like=True):
-    """Sent to an agent at work by a person who watches it; its model reads it with the next request.
+    """Message of the user to a running agent; its model reads it with the next request.
 
     Attributes:
-        text: what they say.
-        by: who they are.
+        text: text of the message.
+        by: name of the user.
     """
 
     text: str
     by: str = ""
 
 
-# --- messages to deciders about work that they have had done (see `actors/engine`) -------------------------
+# --- results of a decider's work (see `actors/engine`) ------------------------------------------------------
 
 
 class WorkDone(Message, frozen=True):
-    """Base of the results of work: `key` is the number that the decider gave to it."""
+    """Base of the results of work: `key` is the number that the decider assigned to it."""
 
     key: int
 
 
 class WorkFailed(WorkDone, frozen=True, kw_only=True, tag=11, array_like=True):
-    """It came to no result: its actor crashed, or was cancelled from outside.
+    """Work without a result: its actor crashed, or was cancelled from outside.
 
     Attributes:
-        failure: the crash, or that it was cancelled.
-        crashed: it was not cancelled.
-        seconds: how long it was under way.
+        failure: the crash, or the cancellation.
+        crashed: True for a crash.
+        seconds: duration.
     """
 
     failure: Failure
@@ -57,65 +57,66 @@ class WorkFailed(WorkDone, frozen=True, kw_only=True, tag=11, array_like=True):
 
 
 class Interrupted(WorkDone, frozen=True, kw_only=True, tag=12, array_like=True):
-    """It was under way when the decider finished, or was ended itself. Nothing can be done about it any more.
+    """Work that was interrupted because the decider finished or was ended. The decider can no longer react.
 
     Attributes:
-        seconds: how long it was under way.
+        seconds: duration until the interruption.
     """
 
     seconds: float
 
 
 class GraphBegun(Message, frozen=True, kw_only=True, tag=1, array_like=True):
-    """A graph is to run: `prompt` becomes `initial_prompt`, `state` replaces keys of `initial_state`."""
+    """Start of a graph: `prompt` becomes `initial_prompt`, `state` replaces keys of `initial_state`."""
 
     prompt: str
     state: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class StateSet(Message, frozen=True, kw_only=True, tag=6, array_like=True):
-    """Of a fork: a person has set these keys of a graph's state, and nodes that were under way begin again."""
+    """State of a fork: the user has set these keys of a graph's state, and nodes that were under way start again."""
 
     state: dict[str, Any]
 
 
 class Follows(Message, frozen=True):
-    """Base of what a decider begins with that is kept empty: it is large, and known when the decider begins again."""
+    """Base of a decider's first message that is stored empty: it is large, and its contents are known on recovery."""
 
     def emptied(self) -> Message:
-        """It without what it holds."""
+        """Return the message without its contents."""
         raise NotImplementedError
 
 
 class MapBegun(Follows, frozen=True, kw_only=True, tag=2, array_like=True):
-    """A map is to run over these items, on this state."""
+    """Start of a map over these items, with this state."""
 
     items: list[Any]
     state: Mapping[str, Any]
 
     def emptied(self) -> Message:
-        """See `Follows`."""
         return MapBegun(items=[], state={})
 
 
-class MapEnded(Message, frozen=True, kw_only=True):
-    """What a map has come to: the results of its items in their order, and what nodes of them went on over."""
+class MapEnded(Message, frozen=True, kw_only=True, tag="MapEnded"):
+    """Result of a map: results of its items in order, and failures that its nodes survived without the author's
+    consent.
+    """
 
     collected: list[Any]
     unaccepted: tuple[Failure, ...] = ()
 
 
 class NodeLeft(WorkDone, frozen=True, kw_only=True, tag=10, array_like=True):
-    """A node of a graph was left, failed or not.
+    """Exit of a graph's node, after success or failure.
 
     Attributes:
         node: its id.
         writes: state keys that it set.
-        targets: where its lane goes; None after an error that fails the run.
+        targets: the nodes that follow on its lane; None after an error that fails the run.
         output: its primary result.
-        failure: what it failed with, also if that was tolerated.
-        unaccepted: failures that it, or what it played, went on over without the author's word.
-        seconds: how long it was under way.
+        failure: its failure, also if that was tolerated.
+        unaccepted: failures, of the node or below it, that it survived without the author's consent.
+        seconds: duration.
     """
 
     node: str
@@ -128,20 +129,20 @@ class NodeLeft(WorkDone, frozen=True, kw_only=True, tag=10, array_like=True):
 
 
 class BatchBegun(Message, frozen=True, kw_only=True, tag=5, array_like=True):
-    """A batch of so many tasks is to run; `with_vars` are those that have variables of their own, by number."""
+    """Start of a batch with this number of tasks; `with_vars` has the numbers of tasks with their own variables."""
 
     tasks: int
     with_vars: frozenset[int] = frozenset()
 
 
 class TaskEnded(WorkDone, frozen=True, kw_only=True, tag=18, array_like=True):
-    """A task of a batch was run, and its result is on disk.
+    """End of a batch's task, whose result is on disk.
 
     Attributes:
-        status: that of its outcome; one that was `cancelled` has no result.
-        error: what it failed with.
-        exit_code: what its run would have exited with.
-        lost: why its result could not be kept, or None.
+        status: status of its outcome; a `cancelled` task has no result.
+        error: error of its run.
+        exit_code: exit code that its run would have had.
+        lost: reason why its result could not be stored, or None.
     """
 
     status: Status
@@ -151,7 +152,7 @@ class TaskEnded(WorkDone, frozen=True, kw_only=True, tag=18, array_like=True):
 
 
 class Todo(msgspec.Struct, kw_only=True):
-    """One item of a todo list; `id` counts from 1."""
+    """Item of a todo list; `id` counts from 1."""
 
     id: int
     desc: str
@@ -159,21 +160,21 @@ class Todo(msgspec.Struct, kw_only=True):
 
 
 class Todos(msgspec.Struct, kw_only=True):
-    """An agent's todo list, which goes on from turn to turn: what is reached when all is done, and the steps to it."""
+    """Todo list of an agent, which persists from turn to turn: a goal, and the steps to it."""
 
     goal: str = ""
     items: list[Todo] = []
 
 
 class Shortening(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """When the history of a conversation is shortened.
+    """Conditions for compressing the history of a conversation.
 
     Attributes:
-        threshold: tokens from which on; None for never.
-        keep_last: turns that stay then.
-        window: tokens that its model takes in; None if that is not known.
-        fixed: tokens, roughly, of what each request has beside the history.
-        model: the one it is held with.
+        threshold: number of tokens above which it is compressed; None for never.
+        keep_last: number of turns that are not compressed.
+        window: window of its model in tokens; None if unknown.
+        fixed: approximate tokens of each request besides the history.
+        model: model of the conversation.
     """
 
     threshold: int | None = None
@@ -184,11 +185,11 @@ class Shortening(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class ConversationBegun(Message, frozen=True, tag=3, array_like=True):
-    """A model is to reply to these turns.
+    """Start of a conversation: a model is to reply to these turns.
 
     Attributes:
-        todos: what is on its todo list.
-        shortening: as it was settled then: a run that goes on, perhaps with another model, was shortened by that.
+        todos: its todo list.
+        shortening: conditions at the start; a resumed run, perhaps with another model, was compressed under them.
     """
 
     turns: tuple[Turn, ...]
@@ -197,39 +198,40 @@ class ConversationBegun(Message, frozen=True, tag=3, array_like=True):
 
 
 class CallsBegun(Message, frozen=True, tag=4, array_like=True):
-    """These calls are to be played."""
+    """Start of a sequence of tool calls without a model."""
 
     calls: tuple[ToolCall, ...]
 
 
 Stop: TypeAlias = Literal["done", "handed_out", "todo_limit", "todo_stuck"]
-"""Why a conversation is over: the model calls no more tools, or a tool that the caller of the run plays; the todo list
-had open items still, and the model has gone on as often as it may, or does nothing any more."""
+"""Reason for the end of a conversation: the model calls no more tools; it calls a tool that the caller of the run
+executes; or the todo list has open items, and the agent has reached its limit of continuations, or makes no progress.
+"""
 
 
-class ConversationEnded(Message, frozen=True):
-    """What a conversation has come to: what the model said to its last input, and why it is over."""
+class ConversationEnded(Message, frozen=True, tag="ConversationEnded"):
+    """Result of a conversation: the model's reply to its last input, and the reason for the end."""
 
     text: str
     stop: Stop
 
 
 class Replied(WorkDone, frozen=True, kw_only=True, tag=13, array_like=True):
-    """A model's reply, with its calls."""
+    """Reply of a model, with its calls."""
 
     reply: ChatReply
 
 
 class FamilyCalled(Message, frozen=True, kw_only=True, tag=30, array_like=True):
-    """A call over what the conversation itself remembers (`todo__add`) may go ahead: the decider answers it.
+    """Permitted call of a tool that the decider executes itself (`todo__add`).
 
     Attributes:
-        key: of the call's work.
-        name: of the tool, by its own name.
-        arguments: they fit the tool's schema.
-        token: eight random hex digits, for the ids of children that are started now.
-        unknown: why there is no agent of the name that the arguments say, or None.
-        turns, tool_calls: of the child that the arguments say, until now.
+        key: key of the call's work.
+        name: name of the tool.
+        arguments: arguments, which fit the tool's schema.
+        token: eight random hex digits, for the ids of children started by the call.
+        unknown: reason why no agent has the name in the arguments, or None.
+        turns, tool_calls: present counts of the child named in the arguments.
     """
 
     key: int
@@ -242,38 +244,38 @@ class FamilyCalled(Message, frozen=True, kw_only=True, tag=30, array_like=True):
 
 
 class Text(msgspec.Struct, frozen=True, tag="text"):
-    """Words of a teammate."""
+    """Text of a teammate."""
 
     content: str
 
 
 class TaskCompleted(msgspec.Struct, frozen=True, tag="task_completed"):
-    """A child has ended; `task_id` is its task in the queue, or its own id if it has none."""
+    """End of a child; `task_id` is its task in the queue, or its own id without a task."""
 
     task_id: str
     summary: str
 
 
 class ShutdownRequest(msgspec.Struct, frozen=True, tag="shutdown_request"):
-    """Please come to an end."""
+    """Request to a child to finish."""
 
     reason: str
 
 
 class ShutdownApproved(msgspec.Struct, frozen=True, tag="shutdown_approved"):
-    """The answer to that."""
+    """Consent to a `ShutdownRequest`."""
 
 
 Payload: TypeAlias = Text | TaskCompleted | ShutdownRequest | ShutdownApproved
 
 
 class Letter(Message, frozen=True, kw_only=True, tag=32, array_like=True):
-    """A letter of a teammate (see `actors/work/letters`).
+    """Team message to an agent (see `actors/work/team_messages`).
 
     Attributes:
-        sender: what its reader calls the agent that wrote it.
-        payload: what it says.
-        written: when.
+        sender: name of the sending agent for the reader.
+        payload: contents.
+        written: time.
     """
 
     sender: str
@@ -281,7 +283,7 @@ class Letter(Message, frozen=True, kw_only=True, tag=32, array_like=True):
     written: datetime
 
     def shown(self) -> dict[str, Any]:
-        """As a model reads it."""
+        """Return the message in the form that a model reads."""
         return {
             "from": self.sender,
             "payload": msgspec.to_builtins(self.payload),
@@ -290,29 +292,29 @@ class Letter(Message, frozen=True, kw_only=True, tag=32, array_like=True):
 
 
 class FromBelow(Message, frozen=True, kw_only=True):
-    """Base of what a conversation is told by what works for it. It always fits into the mailbox.
+    """Base of the messages to a conversation from actors that work for it. They always fit into the mailbox.
 
     Attributes:
-        late: the conversation is over, and can do nothing about it any more.
+        late: True if the conversation is over and cannot react.
     """
 
     late: bool = False
 
 
 class Partial(FromBelow, frozen=True, kw_only=True, tag=33, array_like=True):
-    """What the model had said of a reply that does not come to its end."""
+    """Text of a reply that was interrupted."""
 
     text: str
 
 
 class ChildEnded(FromBelow, frozen=True, kw_only=True, tag=34, array_like=True):
-    """A child agent has ended.
+    """End of a child agent.
 
     Attributes:
-        record: what has become of it.
-        failures: those that it went on over although no author has accepted them.
-        at: when.
-        token: eight random hex digits, for the ids of children that are started now.
+        record: its record.
+        failures: failures that it survived without an author's consent.
+        at: time.
+        token: eight random hex digits, for the ids of children started by the reaction.
     """
 
     record: ChildRecord
@@ -322,12 +324,12 @@ class ChildEnded(FromBelow, frozen=True, kw_only=True, tag=34, array_like=True):
 
 
 class EscalationNoted(FromBelow, frozen=True, kw_only=True, tag=35, array_like=True):
-    """A child asks what its parent's model may answer.
+    """Question of a child that its parent's model may answer.
 
     Attributes:
-        id: how the model calls the question.
-        agent: the child that it came from, or by.
-        question: it.
+        id: id of the question for the model.
+        agent: the child that asked it, or passed it on.
+        question: the question.
     """
 
     id: str
@@ -336,53 +338,53 @@ class EscalationNoted(FromBelow, frozen=True, kw_only=True, tag=35, array_like=T
 
 
 class EscalationClosed(FromBelow, frozen=True, kw_only=True, tag=36, array_like=True):
-    """Such a question is open no more: `answered` by this agent, else by others, withdrawn or timed out."""
+    """End of such a question: `answered` by this agent, or by another party, withdrawn or timed out."""
 
     id: str
     answered: bool
 
 
 class ServersAnew(FromBelow, frozen=True, kw_only=True, tag=39, array_like=True):
-    """The run goes on in another process: these MCP servers, which it has used, are other instances by now.
+    """Notice to a resumed run: the MCP servers that it has used are now other instances.
 
     Attributes:
-        servers: their names; what they remembered is gone.
+        servers: names of the servers, whose state is lost.
     """
 
     servers: tuple[str, ...]
 
 
-class CallAnswered(Message, frozen=True):
-    """Told to the actor of such a call: its result, or what is wrong with it if it has failed."""
+class CallAnswered(Message, frozen=True, tag="CallAnswered"):
+    """Message to the actor of such a call: its result, or its error if it has failed."""
 
     value: Any
     failed: bool = False
 
 
 class ToolDone(WorkDone, frozen=True, kw_only=True, tag=14, array_like=True):
-    """A tool call came to a result."""
+    """Result of a tool call."""
 
     content: Content
 
 
 class Summarized(WorkDone, frozen=True, kw_only=True, tag=15, array_like=True):
-    """The summary of a conversation's first turns."""
+    """Summary of a conversation's first turns."""
 
     summary: str
 
 
 class ResultsKept(WorkDone, frozen=True, kw_only=True, tag=16, array_like=True):
-    """The files that results of calls were written into, in their order; "" for one that could not be kept."""
+    """Files with the results of calls, in order; "" for a result that could not be stored."""
 
     files: tuple[str, ...]
 
 
 class OfferedTool(msgspec.Struct, frozen=True, kw_only=True):
-    """What a conversation knows of a tool that it was offered after it had begun; see `work/tools/tool`.
+    """Tool that a conversation was offered after its start; see `work/tools/tool`.
 
     Attributes:
-        name: as calls have it.
-        listed: the model is offered it; it may call the others if it knows of them.
+        name: name in calls.
+        listed: True if the model is offered it. It may call unlisted ones if it knows their names.
     """
 
     name: str
@@ -396,22 +398,22 @@ class OfferedTool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LookedAround(WorkDone, frozen=True, kw_only=True, tag=17, array_like=True):
-    """What has changed around a conversation.
+    """Changes of a conversation's environment.
 
     Attributes:
-        offered: all that may be called from now on; None for what there was.
+        offered: all tools that may be called from now on; None for no change.
     """
 
     offered: tuple[OfferedTool, ...] | None = None
 
 
 class TimerFired(Message, frozen=True, tag=37, array_like=True):
-    """The time that a decider has set is over; `name` is what it calls it."""
+    """End of a timer set by a decider; `name` is the decider's name for it."""
 
     name: str
 
 
 class Idle(Message, frozen=True, tag=38, array_like=True):
-    """No mail waits, and nothing is paused; `name` is what the decider calls it."""
+    """No mail waits, and nothing is paused; `name` is the name in the decider's `WhenIdle`."""
 
     name: str

@@ -1,7 +1,7 @@
-"""What a model saw and what it said: the requests of a run and their replies, as they are kept beside its log.
+"""Requests of a run to models and their replies, as stored next to its log.
 
-`ModelCall` is a line of a list; `ModelCallDetail` has the request and the reply as well. Messages and tools are those
-of `protocol.chat` as JSON, but for images and files, of which `bytes` says only how many there were.
+`ModelCall` is an entry of a list; `ModelCallDetail` also has the request and the reply. Messages and tools are those
+of `protocol.chat` as JSON, except for images and files, of which only the size is stored in `bytes`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ import msgspec
 from .chat import TokenUsage, ToolCall
 
 CallStatus = Literal["asked", "answered", "failed"]
-"""`asked`: there is no reply yet, or it was cut off: the call was cancelled, or its process ended."""
+"""State of a call. `asked`: there is no reply yet, or it was cut off because the call was cancelled or its process
+ended.
+"""
 
 
 class FailedTry(msgspec.Struct, kw_only=True, frozen=True):

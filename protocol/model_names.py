@@ -1,7 +1,8 @@
-"""Ids of models in one text, `openai:gpt-4o,claude:claude-haiku-4-5`: the second is asked if the first does not answer.
+"""Ids of alternative models in one text, such as `openai:gpt-4o,claude:claude-haiku-4-5`.
 
-A file may have them as a list, `model: [openai:gpt-4o, claude:claude-haiku-4-5]`, which is the same. So a text stands
-for the models wherever one model may stand: in a request, a session, on the command line, in the environment.
+The second model is asked if the first does not answer. A file may also have a list, `model: [openai:gpt-4o,
+claude:claude-haiku-4-5]`. Such a text is valid wherever one model is: in a request, a session, on the command line,
+in the environment.
 """
 
 from __future__ import annotations
@@ -10,6 +11,9 @@ from typing import Annotated, TypeAlias
 
 from msgspec import Meta
 
+CASSETTE = "cassette"
+"""Client name of cassettes as models (`cassette:FILE`): recorded replies, without a provider and without cost."""
+
 _JOINED = Meta(
     description="`client:model`; of a list the first that answers.",
     extra={"joined": True},
@@ -17,16 +21,16 @@ _JOINED = Meta(
 )
 
 Models: TypeAlias = Annotated[str | None, _JOINED]
-"""A field of a file that may name a model, or several in the order in which they are asked."""
+"""Field of a file that may name a model, or several in the order in which they are asked."""
 
 DefaultModels: TypeAlias = Annotated[str, _JOINED]
-"""The same of a field that is empty where there is none."""
+"""The same for a field that is empty without a model."""
 
 
 def models_of(text: str) -> tuple[str, ...]:
-    """The ids in a text, in order, each once; "" where one is missing between two commas.
+    """Return the ids in a text, in order, each once; "" for an id that is missing between two commas.
 
-    A file with weights may have commas in its path: `local:/models/a,b.gguf` is one model.
+    The path of a file with weights may contain commas: `local:/models/a,b.gguf` is one model.
     """
     if "," not in text:
         return (text,)

@@ -1,6 +1,6 @@
-"""What other agent programs call tools of ours: Claude Code's names, which skills and hooks of strangers use.
+"""Tool aliases: names of Claude Code's tools, which third-party skills and hooks use.
 
-What they call it, and what that is here:
+Examples:
 
     Bash(git add:*)     execute_command, for commands that begin with `git add`
     Read, Edit, ...     fs_cat and fs_read, fs_edit and fs_patch, ...
@@ -29,50 +29,50 @@ OURS: dict[str, tuple[str, ...]] = {
     "TodoWrite": ("todo__init", "todo__add", "todo__done"),
     "AskUserQuestion": ("user__ask", "user__confirm", "user__input", "user__checkbox"),
 }
-"""Their name of a tool, and ours."""
+"""Claude Code's name of a tool, and Callboard's names."""
 
 _THEIRS = {ours: theirs for theirs, names in reversed(OURS.items()) for ours in names}
 _PARAMETERS = {ours: {"path": "file_path"} for theirs in ("Read", "Write", "Edit") for ours in OURS[theirs]}
-"""Our parameters that they call otherwise."""
+"""Parameters of Callboard's tools with other names in Claude Code."""
 
 _PATTERN = re.compile(r"[^\s,()]+(?:\([^)]*\))?")
 
 
 def theirs(name: str, *, mcp: bool = False) -> str:
-    """What they call a tool of ours; a name that they have none for stays.
+    """Return Claude Code's name of a tool; a name without an alias is unchanged.
 
     Args:
-        mcp: it is a tool of an MCP server.
+        mcp: True for a tool of an MCP server.
     """
     return f"mcp__{name}" if mcp else _THEIRS.get(name, name)
 
 
 def ours(name: str) -> tuple[str, ...]:
-    """What we call a tool of theirs; a name of ours stays."""
+    """Return Callboard's names of a tool of Claude Code; other names are unchanged."""
     if name in OURS:
         return OURS[name]
     return (name.removeprefix("mcp__"),)
 
 
 def arguments_of(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a call of our tool `name`, with their names."""
+    """Return the arguments of a call of our tool `name`, with Claude Code's parameter names."""
     others = _PARAMETERS.get(name, {})
     return {others.get(key, key): value for key, value in arguments.items()}
 
 
 def arguments_back(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The reverse of `arguments_of`."""
+    """Return the reverse of `arguments_of`."""
     others = {back: key for key, back in _PARAMETERS.get(name, {}).items()}
     return {others.get(key, key): value for key, value in arguments.items()}
 
 
 def patterns_in(text: str) -> tuple[str, ...]:
-    """The patterns of a list in one text: `Bash(git add:*), Read` and `Bash(git add:*) Read` are two."""
+    """Return the patterns of a list in one text: `Bash(git add:*), Read` and `Bash(git add:*) Read` are two each."""
     return tuple(_PATTERN.findall(text))
 
 
 def split_pattern(pattern: str) -> tuple[str, str]:
-    """A pattern's tool (theirs or ours) and what is in its parentheses as a pattern of ours: `git add*`, or ""."""
+    """Return the tool of a pattern, and the part in parentheses as a pattern of Callboard: `git add*`, or ""."""
     name, _, rest = pattern.partition("(")
     inner = rest.removesuffix(")").strip()
     if inner.endswith(":*"):

@@ -1,22 +1,32 @@
-"""How a run ended: what `callboard.run` returns and `-o json` prints."""
+"""Outcome of a run: the return value of `callboard.run`, and the output of `-o json`."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal, cast
 
 import msgspec
 
-from .errors import CallboardError
+from .errors import CallboardError, RunFailed
 from .events import SCHEMA_VERSION
+from .json_values import to_json
 from .place import Carried
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    R = TypeVar("R", default=Any)
+else:
+    from typing import TypeVar
+
+    R = TypeVar("R")
 
 Status = Literal["done", "failed", "cancelled"]
 
 
 class Usage(msgspec.Struct, kw_only=True):
-    """What one model was used for. Tokens as the provider counted them; `cost` in USD.
+    """Usage of one model. Tokens as the provider counted them; `cost` in USD.
 
-    `priced` is false if the price of any reply was not known; such replies are not in the cost.
+    `priced` is False if the price of any reply was unknown; such replies are not in the cost.
     """
 
     input_tokens: int = 0
@@ -26,7 +36,7 @@ class Usage(msgspec.Struct, kw_only=True):
 
 
 class NodeTime(msgspec.Struct, kw_only=True):
-    """How often a node ran and how long in all. Map items and child graphs count towards their node."""
+    """Visits and total seconds of a node. Map items and child graphs count towards their node."""
 
     visits: int = 0
     seconds: float = 0.0
@@ -41,7 +51,7 @@ class ErrorReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, error: CallboardError) -> ErrorReport:
-        """The report of an error."""
+        """Return the report of an error."""
         return cls(code=error.code, message=str(error), node=error.node)
 
 
@@ -49,16 +59,16 @@ ChildStatus = Literal["running", "completed", "failed", "cancelled"]
 
 
 class ChildRecord(msgspec.Struct, kw_only=True):
-    """A child agent, as `-o json` lists it under `children`.
+    """Child agent, as `-o json` lists it under `children`.
 
     Attributes:
         id: `agent_<name>_<8 hex digits>`.
         agent: name of the agent.
-        status: how it stands.
-        output: what it said, complete or not.
-        error: what it failed with.
-        turns, tool_calls: how many.
-        children: its own.
+        status: its status.
+        output: its output, complete or not.
+        error: its error.
+        turns, tool_calls: numbers of each.
+        children: its own children.
     """
 
     id: str
@@ -72,68 +82,116 @@ class ChildRecord(msgspec.Struct, kw_only=True):
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node of a workflow has said, or what waits for one; `source` is where it comes from, if that is known."""
+    """Message by or for a node of a workflow; `source` is its origin, if known."""
 
     role: str
     content: str
     source: str | None = None
 
 
-class Outcome(msgspec.Struct, kw_only=True):
-    """The whole result of one run.
+class Outcome(msgspec.Struct, Generic[R], kw_only=True):
+    """Result of one run; `R` is the type of its `result`.
 
     Attributes:
-        run_id: also the first part of every actor path of the run.
+        run_id: id of the run; also the first part of each of its actor paths.
         status: `done`, `failed` (see `error`) or `cancelled`.
-        output: the text of the end node (graph) or of the agent's last answer; "" if that was not reached. A run that
-            reached its end over `failures` has failed and has an output.
-        state: the final state of the graph; for a failed run, the state before the failing step.
-        order: node ids as the scheduler started them, map items and child graphs excluded; of a workflow, those of its
-            subgraphs too.
-        nodes: per node id, visits and seconds.
-        usage: per model id, tokens and cost, and whether that is all of the cost.
-        priced: whether the costs of all models are known.
-        turns: model replies, those of nodes and child agents included.
-        tool_calls: calls that were played, likewise.
-        children: the agents that the run's agent spawned, each with what it said.
-        final_messages: of a workflow, all that its final node has said; the last of it is the output.
-        leftover: of a workflow, what was still queued at the end, by node.
-        failures: failures that the run went on over although the file does not accept them by a `fallback` or by
-            `on_error`, in order. A run that has any is not `done`.
-        error: why the run failed: the first of `failures`, else what ended it; or None.
-        unsaved: why not all of it could be kept as files (`save`), or None.
-        resumable: of a run that is `cancelled`: it ended with its process, and `callboard resume` goes on with it.
-        carries: of a part of another run, what its conversations carry at its end; see `labels`.
-        exit_code: what the command line exits with; not part of the JSON.
+        output: text of the end node (graph) or of the agent's last answer; "" if that was not reached. A run that
+            reached its end in spite of `failures` has failed and has an output.
+        final: text of the agent's last turn alone; for a graph or a workflow its output.
+        result: answer as an object of the `result` type of the run, or of its agent; None without one.
+        has_result: True if `result` is such an object; not part of the JSON.
+        state: final state of the graph; for a failed run, the state before the failing super-step.
+        order: node ids in the order of their starts, without map items and child graphs; for a workflow, with the nodes
+            of its subgraphs.
+        nodes: visits and seconds by node id.
+        usage: tokens and cost by model id.
+        cost_complete: True if the costs of all models are known; `priced` in the JSON.
+        turns: number of model replies, including those of nodes and child agents.
+        tool_calls: number of executed calls, likewise.
+        children: agents that the run's agent spawned, each with its output.
+        final_messages: for a workflow, all messages of its final node; the last one is the output.
+        pending: for a workflow, messages that were still queued at the end, by node; `leftover` in the JSON.
+        failures: failures that the run survived although the file does not accept them by a `fallback` or by
+            `on_error`, in order. A run with any is not `done`.
+        error: reason of the failure: the first of `failures`, else the error that ended it; or None.
+        save_error: reason why files (`save`) are incomplete, or None; `unsaved` in the JSON.
+        resumable: for a `cancelled` run, True if it ended with its process, and `callboard resume` continues it.
+        carries: for a remote child, the labels of its conversations at its end; see `labels`.
+        exit_code: exit code of the command line; not part of the JSON.
     """
 
     run_id: str
     status: Status
     output: str = ""
+    final: str = ""
+    result: R | None = None
+    has_result: bool = False
     state: dict[str, Any] = {}
     order: list[str] = []
     nodes: dict[str, NodeTime] = {}
     usage: dict[str, Usage] = {}
-    priced: bool = True
+    cost_complete: bool = msgspec.field(default=True, name="priced")
     turns: int = 0
     tool_calls: int = 0
     children: list[ChildRecord] = []
     final_messages: list[Message] | None = None
-    leftover: dict[str, list[Message]] | None = None
+    pending: dict[str, list[Message]] | None = msgspec.field(default=None, name="leftover")
     failures: list[ErrorReport] = []
     error: ErrorReport | None = None
-    unsaved: str | None = None
+    save_error: str | None = msgspec.field(default=None, name="unsaved")
     resumable: bool = False
     carries: Carried | None = None
     exit_code: int = 0
 
+    def __post_init__(self) -> None:
+        if not self.final:  # It is only sent if it differs from the output.
+            self.final = self.output
+
+    @property
+    def priced(self) -> bool:
+        """Deprecated name of `cost_complete`."""
+        from .deprecation import warn_of
+
+        warn_of("Outcome.priced", "cost_complete")
+        return self.cost_complete
+
+    @property
+    def leftover(self) -> dict[str, list[Message]] | None:
+        """Deprecated name of `pending`."""
+        from .deprecation import warn_of
+
+        warn_of("Outcome.leftover", "pending")
+        return self.pending
+
+    @property
+    def unsaved(self) -> str | None:
+        """Deprecated name of `save_error`."""
+        from .deprecation import warn_of
+
+        warn_of("Outcome.unsaved", "save_error")
+        return self.save_error
+
+    def unwrap(self) -> R:
+        """Return the `result`; for a run without a result type, the `final` text.
+
+        Raises:
+            OutcomeError: the run is not done; its `outcome` is this.
+        """
+        if self.status != "done":
+            raise OutcomeError(self)
+        return cast("R", self.result if self.has_result else self.final)
+
     def to_wire(self) -> dict[str, Any]:
-        """The object that `-o json` prints; seconds to the microsecond, costs to a hundred-millionth of a cent."""
+        """Return the object that `-o json` prints: seconds rounded to 1 µs, costs to 10 decimal places of a dollar."""
         wire: dict[str, Any] = {"schema_version": SCHEMA_VERSION}
-        wire.update(msgspec.to_builtins(self))
-        del wire["exit_code"]
+        wire.update(to_json(self))
+        del wire["exit_code"], wire["has_result"]
+        if not self.has_result:
+            del wire["result"]
+        if self.final == self.output:
+            del wire["final"]
         for key in ("final_messages", "leftover"):
-            if wire[key] is None:  # it was no workflow
+            if wire[key] is None:  # not a workflow
                 del wire[key]
         if wire["unsaved"] is None:
             del wire["unsaved"]
@@ -146,3 +204,24 @@ class Outcome(msgspec.Struct, kw_only=True):
         for usage in wire["usage"].values():
             usage["cost"] = round(usage["cost"], 10)
         return wire
+
+
+class OutcomeError(RunFailed):
+    """Error of `Outcome.unwrap` for a run that is not done. Its code is the run's error code, or `cancelled`.
+
+    Attributes:
+        outcome: the outcome.
+    """
+
+    code: str = "cancelled"
+
+    def __init__(self, outcome: Outcome[Any]) -> None:
+        error = outcome.error
+        super().__init__(
+            f"{outcome.run_id} was cancelled" if error is None else f"{outcome.run_id} failed: {error.message}"
+        )
+        self.outcome = outcome
+        self.exit_code: int = outcome.exit_code or 1
+        if error is not None:
+            self.code = error.code
+            self.node: str | None = error.node

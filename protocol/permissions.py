@@ -1,4 +1,4 @@
-"""What tools may do without asking, as files and flags say it.
+"""Permissions of tools, in files and flags.
 
     permissions:
       fs_write: allow                       # allow, ask or deny every call
@@ -10,8 +10,8 @@
       "server:github": ask                  # every tool of an MCP server
       "host:*.example.com": deny            # every address there, for tools and for processes in a sandbox
 
-Within one rule the longest pattern that matches decides, and of two as long `deny` before `ask` before `allow`. What
-"matches" means, and how files and flags are put together, is in `actors/work/tools/permissions.py`.
+Within one rule the longest matching pattern decides; among equally long ones `deny` precedes `ask`, and `ask`
+precedes `allow`. Matching, and the combination of files and flags, are defined in `actors/work/tools/permissions.py`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Verdict: TypeAlias = Literal["allow", "ask", "deny"]
 Patterns: TypeAlias = Annotated[
     tuple[str, ...] | None, Meta(extra={"one_or_many": True}, extra_json_schema={"x-one-or-many": True})
 ]
-"""`"git *"` and `["git *", "ls"]` both read as a tuple."""
+"""Either `"git *"` or `["git *", "ls"]`; both are read as a tuple."""
 
 
 class PermissionRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -38,9 +38,9 @@ class PermissionRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 def denies(rule: Verdict | PermissionRule) -> bool:
-    """Whether a rule denies anything."""
+    """Return whether a rule denies any call."""
     return bool(rule.deny) if isinstance(rule, PermissionRule) else rule == "deny"
 
 
 Permissions: TypeAlias = dict[str, Verdict | PermissionRule]
-"""Tool name, or pattern of names, to what it may do."""
+"""Tool name, or pattern of names, to its rule."""

@@ -1,11 +1,11 @@
-"""Where a part of a run may be played: `place` of map nodes, of agent nodes, and of agents.
+"""Placement of remote children: `place` of map nodes, of agent nodes, and of agents.
 
-    place: here              where its run is played
-    place: anywhere          by any worker of the cluster that the run is played in
-    place: {needs: [gpu]}    by one that has these labels
+    place: here              on the worker of its run
+    place: anywhere          on any worker of the cluster that executes the run
+    place: {needs: [gpu]}    on a worker with these labels
 
-A part that is played elsewhere is a run of its own, for which the other one waits (`PartOf`, in its request). Outside
-of a cluster there is one place only, and all of it is played there.
+A remote child is a run of its own, for which the parent run waits (`PartOf`, in its request). Outside of a cluster
+everything is executed in one place.
 """
 
 from __future__ import annotations
@@ -36,19 +36,20 @@ PLACE = Meta(
 
 
 def needs_of(place: Place | None) -> tuple[str, ...] | None:
-    """The labels that a worker must have to play a part; None for one that is played here."""
+    """Return the labels that a worker must have to execute a remote child; None for `here`."""
     if isinstance(place, Needs):
         return place.needs
     return () if place == ANYWHERE else None
 
 
 class Branch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One item of a map, with the branch that is played for it.
+    """Item of a map, with the branch that is executed for it.
 
     Attributes:
         node: the map node.
-        item: the item; index: its number, from 0.
-        state: that of the graph.
+        item: the item.
+        index: number of the item, from 0.
+        state: state of the graph.
     """
 
     node: str
@@ -58,15 +59,16 @@ class Branch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class PartOf(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What a run is told that is a part of another.
+    """Data of the parent run in the request of a remote child.
 
     Attributes:
-        run: the other one.
-        depth: agents that stand above it; max_depth: how many may stand above each other.
-        denied: what those above it deny to all that works below them.
-        held: what their files say of processes.
-        untrusted, private: what it carries from the beginning; see `labels`.
-        branch: of a graph, what is played of it; None for all.
+        run: id of the parent run.
+        depth: number of agents above it.
+        max_depth: maximum of nested agents.
+        denied: permissions that the agents above it deny to all their descendants.
+        held: sandbox rules in the files of the agents above it.
+        untrusted, private: initial labels; see `labels`.
+        branch: part of a graph to execute; None for all.
     """
 
     run: str
@@ -80,7 +82,7 @@ class PartOf(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
 
 
 class Carried(msgspec.Struct, frozen=True, kw_only=True):
-    """What a part carries at its end; see `labels`."""
+    """Final labels of a remote child; see `labels`."""
 
     untrusted: tuple[str, ...] = ()
     private: tuple[str, ...] = ()

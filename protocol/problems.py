@@ -1,9 +1,8 @@
-"""One finding about one file: where it is, what is wrong, what was expected, how to mend it."""
+"""Problem in a file: its position, the finding, the expectation, and a remedy."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from itertools import islice
 from typing import Literal, TypedDict
 
@@ -13,29 +12,29 @@ Severity = Literal["error", "warning"]
 
 
 class Remedy(TypedDict, total=False):
-    """What may be said beside the message of a problem; see there."""
+    """Optional fields of a problem; see `Problem`."""
 
     expected: str | None
     hint: str | None
 
 
 MOST_KNOWN = 500
-"""Names that are compared with one that is unknown; to compare takes its time, and a stranger may list any number."""
+"""Maximum of names compared with an unknown one. Comparing takes time, and an untrusted file may list any number."""
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A problem found in a file that a user wrote.
+    """Problem found in a file that a user wrote.
 
     Attributes:
         file: path as the user would type it.
-        line: 1-based; 0 when the whole file is meant.
-        column: 1-based; 0 when the whole line is meant.
+        line: 1-based; 0 for the whole file.
+        column: 1-based; 0 for the whole line.
         code: stable identifier of the kind of problem, `snake_case` (`unknown_key`, `missing_node`, ...).
         node: id of the graph node, if the problem belongs to one.
         key: dotted path of the key (`nodes.plan.next`).
-        message: what is wrong, naming what was found.
-        expected: what would have been right.
-        hint: how to fix it, or "did you mean 'x'?".
+        message: description of the problem, including the value found.
+        expected: a correct value.
+        hint: remedy, or "did you mean 'x'?".
     """
 
     severity: Severity
@@ -65,7 +64,9 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def did_you_mean(found: str, known: Iterable[str]) -> str | None:
-    """`did you mean 'x'?` for the nearest known name, or None when nothing is near."""
+    """Return `did you mean 'x'?` for the nearest known name; None if no name is near."""
+    from difflib import get_close_matches
+
     near = get_close_matches(found, list(islice(known, MOST_KNOWN)), n=1, cutoff=0.6)
     return suggestion(near[0]) if near else None
 
@@ -76,11 +77,13 @@ def suggestion(name: str) -> str:
 
 
 def slip_of(found: str, known: Iterable[str]) -> str | None:
-    """The known name that `found` is a slip of the pen of; None if there is none.
+    """Return the known name that `found` is probably a misspelling of; None if there is none.
 
-    One letter too many, too few, another one, or two that changed places (`peom` for `poem`), which the likeness that
-    `did_you_mean` goes by rates too low in a short name. In a long name a few more letters may differ.
+    A misspelling has one letter too many, too few, or wrong, or two letters swapped (`peom` for `poem`). The
+    similarity of `did_you_mean` rates these too low in short names. In long names a few more letters may differ.
     """
+    from difflib import get_close_matches
+
     names = list(islice(known, MOST_KNOWN))
     if len(found) >= _SHORTEST:
         for name in names:
@@ -91,11 +94,11 @@ def slip_of(found: str, known: Iterable[str]) -> str | None:
 
 
 _SHORTEST = 3
-"""Letters of a name that can be said to be like another: `x1` and `x2` are two names."""
+"""Minimum length of names to compare: `x1` and `x2` are different names."""
 
 
 def _one_slip_apart(one: str, other: str) -> bool:
-    """Whether the Damerau distance of the two is 1."""
+    """Return whether the Damerau–Levenshtein distance of two names is 1."""
     short, long = sorted((one, other), key=len)
     if len(long) - len(short) > 1:
         return False
@@ -109,5 +112,5 @@ def _one_slip_apart(one: str, other: str) -> bool:
 
 
 def errors_in(problems: Iterable[Problem]) -> list[Problem]:
-    """The problems that stop a run."""
+    """Return the errors among the problems."""
     return [problem for problem in problems if problem.severity == "error"]

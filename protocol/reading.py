@@ -1,13 +1,13 @@
-"""Fills msgspec structs from a positioned tree, and reports everything that does not fit.
+"""Reader of msgspec structs from a positioned tree, which reports everything that does not fit.
 
-msgspec's own decoder stops at the first error and knows no lines. Here the struct's field types are the table:
-for each key the type says what may stand there, and a value that does not fit becomes a `Problem` with its
-line and column, what was found, what was expected and how to mend it. Nothing is coerced: a number is no text
-and `"30"` is no number. Three liberties, all about what people mean: a key without a value (`tools:` and nothing
-after it) counts as not given, keys that start with `x-` are the author's own, and a version may be written as a number.
+msgspec's own decoder stops at the first error and has no line numbers. Here the struct's field types are the table.
+For each key the type defines the permitted values. A value that does not fit becomes a `Problem` with its line and
+column, the value found, the expectation and a remedy. Nothing is coerced: a number is not a text, and `"30"` is not a
+number. There are three exceptions for convenience. A key without a value (`tools:` and nothing after it) counts as
+missing. Keys that begin with `x-` belong to the author. A version may be written as a number.
 
-Reading goes on after a problem, with a stand-in for what could not be read, so that one pass finds all of them.
-`broken` names the paths of the stand-ins: later checks skip those.
+Reading continues after a problem, with a stand-in for the unreadable value, so that one pass finds all problems.
+`broken` has the paths of the stand-ins, which later checks skip.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from collections.abc import Mapping as Dict
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, TypeVar, Unpack
 
 import msgspec
@@ -31,12 +31,12 @@ YAML_ERROR = "YAML parsing error: "
 
 
 class Reading:
-    """One file while it is read.
+    """State of reading one file.
 
     Attributes:
-        prefix: what the texts about shapes begin with; Loki's words by default.
-        problems: everything found so far, in the order of reading.
-        broken: the paths of values that could not be read.
+        prefix: prefix of messages about types; Loki's words by default.
+        problems: problems so far, in the order of reading.
+        broken: paths of unreadable values.
     """
 
     def __init__(self, file: str, *, prefix: str = YAML_ERROR) -> None:
@@ -44,7 +44,7 @@ class Reading:
         self.prefix = prefix
         self.problems: list[Problem] = []
         self.broken: set[Path] = set()
-        self._near: dict[tuple[str, str], str | None] = {}  # to look for a near name takes its time
+        self._near: dict[tuple[str, str], str | None] = {}  # cache: searching for a similar name takes time
 
     def fill(
         self,
@@ -57,13 +57,13 @@ class Reading:
         hidden: Iterable[str] = (),
         elsewhere: Dict[str, str] | None = None,
     ) -> T:
-        """A `cls` with the values of the mapping `node`.
+        """Return a `cls` with the values of the mapping `node`.
 
         Args:
-            what: how messages call the mapping: `an llm node`.
+            what: name of the mapping in messages: `an llm node`.
             given: values of keys that the caller has read already.
-            hidden: fields of the struct that are no keys of the file.
-            elsewhere: for keys this mapping can't have, where they would belong (`llm nodes`).
+            hidden: fields of the struct without a key in the file.
+            elsewhere: for keys that this mapping cannot have, their proper place (`llm nodes`).
         """
         given = given or {}
         fields = {field.encode_name: field for field in fields_of(cls) if field.name not in hidden}
@@ -81,7 +81,7 @@ class Reading:
                     values[field.name] = self._missing(key, field, node, path, what, fields.values())
                 continue
             value = self._value(field.type, present.value, (*path, key))
-            if value and value is not _BROKEN and (why := why_without_effect(field)) is not None:
+            if value and value is not _BROKEN and (why := why_without_effect(field.type)) is not None:
                 self._without_effect(key, present, path, why)
             if value is not _BROKEN:
                 values[field.name] = value
@@ -99,7 +99,7 @@ class Reading:
         place: tuple[int, int] | Node,
         **remedy: Unpack[Remedy],
     ) -> None:
-        """Add a problem about `path`; an error also marks it as broken."""
+        """Add a problem at `path`; an error also marks the path as broken."""
         line, column = place if isinstance(place, tuple) else (place.line, place.column)
         self.problems.append(
             Problem(
@@ -120,7 +120,7 @@ class Reading:
     def unknown_key(
         self, key: str, entry: Entry, path: Path, what: str, known: Iterable[str], elsewhere: Dict[str, str]
     ) -> None:
-        """Warn of a key of the mapping at `path` that nothing reads."""
+        """Warn about an unknown key of the mapping at `path`."""
         known = list(known)
         if key in elsewhere:
             hint: str | None = f"`{key}` is a key of {elsewhere[key]}; remove it here."
@@ -137,20 +137,20 @@ class Reading:
         what, hint = f"`{key}` has no effect: {why}", "remove it, or leave it for programs that know it."
         self.report("warning", "ignored_key", what, (*path, key), (entry.line, entry.column), hint=hint)
 
-    # what a dialect may read in another way
+    # overridden by dialects
 
     def node_at(self, path: Path) -> str | None:
-        """The name of the node a path leads into, if it does."""
+        """Return the name of the node that a path leads into, if any."""
         return node_of(path)
 
     def taken_as(self, wanted: inspect.Type, extra: Dict[str, Any], node: Node, path: Path) -> Node:  # noqa: ARG002 - to be overridden
-        """What stands there as it is to be read; `extra` is what the type's `Meta` says beside it."""
+        """Return the node to read at this path; `extra` has the type's `Meta(extra=...)`."""
         return node
 
     # one value
 
     def _value(self, wanted: inspect.Type, node: Node, path: Path) -> Any:
-        """The value of `node` as the type wants it, or `_BROKEN` with a problem reported."""
+        """Return the value of `node` in the wanted type; `_BROKEN` after reporting a problem."""
         whole = wanted
         extra: Dict[str, Any] = {}
         while isinstance(wanted, inspect.Metadata):
@@ -191,7 +191,7 @@ class Reading:
         return {key: value for key, value in values.items() if value is not _BROKEN}
 
     def _joined(self, wanted: inspect.Type, node: Sequence, path: Path) -> Any:
-        """The texts of a list as one, with commas."""
+        """Return the texts of a list as one text, separated by commas."""
         items = [self._value(_A_TEXT, item, (*path, i)) for i, item in enumerate(node.items)]
         if not items:
             return self._misfit(wanted, node, path)
@@ -217,13 +217,12 @@ class Reading:
 
     def _misfit(self, wanted: inspect.Type, node: Node, path: Path) -> Any:
         what = f"{self.prefix}invalid type: `{dotted(path)}` is {describe(node)}"
-        hint = f"Hint: {_remedy(wanted, node)}"
+        for_list = isinstance(node, Sequence) and isinstance(wanted, inspect.Metadata) and wanted.extra
+        hint = f"Hint: {(for_list and for_list.get('for_list')) or _remedy(wanted, node)}"
         self.report("error", "wrong_type", what, path, node, expected=wording(wanted), hint=hint)
         return _BROKEN
 
-    def _missing(
-        self, key: str, field: inspect.Field, node: Mapping, path: Path, what: str, fields: Iterable[inspect.Field]
-    ) -> Any:
+    def _missing(self, key: str, field: Field, node: Mapping, path: Path, what: str, fields: Iterable[Field]) -> Any:
         present = node.entries.get(key)
         place = (present.line, present.column) if present else (node.line, node.column)
         state = "stands there without a value" if present else "is not there"
@@ -235,32 +234,49 @@ class Reading:
 
 
 def node_of(path: Path) -> str | None:
-    """The graph node a path leads into, if it does."""
+    """Return the id of the graph node that a path leads into, if any."""
     return str(path[1]) if len(path) > 1 and path[0] == "nodes" else None
 
 
 def in_file_order(problems: Iterable[Problem], *, strict: bool = False) -> list[Problem]:
-    """The problems by line and column; with `strict`, every warning as an error."""
+    """Return the problems by line and column; with `strict`, every warning as an error."""
     ordered = sorted(problems, key=lambda problem: (problem.line, problem.column))
     if not strict:
         return ordered
     return [msgspec.structs.replace(problem, severity="error") for problem in ordered]
 
 
-# --- what types say ---------------------------------------------------------------------------------------
+# --- types --------------------------------------------------------------------------------------------------
 
 _BROKEN: Any = object()
 _A_TEXT = inspect.StrType(min_length=1)
 _TEXTS = frozenset({"one_or_many", "joined"})
-"""What the `Meta` of a text says that may be a list of texts."""
+"""`Meta` markers of a text that may also be a list of texts."""
+
+
+class Field:
+    """Field of a struct: `name`, `encode_name` (its key in a file), `required`, `default`, and `type`.
+
+    `msgspec.inspect.type_info` returns the same for whole structs. It also inspects nested structs, which takes 6 ms
+    for all settings, and a file has few of them. So here a type is inspected when a file has its key.
+    """
+
+    def __init__(self, info: msgspec.structs.FieldInfo) -> None:
+        self.name = info.name
+        self.encode_name = info.encode_name
+        self.required = info.required
+        self.default = info.default
+        self._annotation = info.type
+
+    @cached_property
+    def type(self) -> inspect.Type:
+        return inspect.type_info(self._annotation)
 
 
 @lru_cache(maxsize=64)
-def fields_of(cls: type[msgspec.Struct]) -> tuple[inspect.Field, ...]:
-    """The fields of a struct, with their types."""
-    info = inspect.type_info(cls)
-    assert isinstance(info, inspect.StructType)
-    return info.fields
+def fields_of(cls: type[msgspec.Struct]) -> tuple[Field, ...]:
+    """Return the fields of a struct."""
+    return tuple(Field(info) for info in msgspec.structs.fields(cls))
 
 
 def _bare(wanted: inspect.Type) -> inspect.Type:
@@ -270,7 +286,7 @@ def _bare(wanted: inspect.Type) -> inspect.Type:
 
 
 def _fits(wanted: inspect.Type, node: Node) -> bool:
-    """Whether a node has the shape of the type; what is inside is not looked at."""
+    """Return whether a node has the kind of the type; its contents are not checked."""
     bare = _bare(wanted)
     if isinstance(node, Sequence):
         return isinstance(bare, inspect.VarTupleType | inspect.AnyType)
@@ -289,7 +305,7 @@ def _fits(wanted: inspect.Type, node: Node) -> bool:
 
 
 def _broken_bound(wanted: inspect.Type, value: Any) -> str | None:
-    """The bound of the type that the value breaks, in words."""
+    """Return the violated bound of the type as a text; None if there is none."""
     if isinstance(wanted, inspect.StrType):
         return "a text that is not empty" if wanted.min_length and not value else None
     if not isinstance(wanted, inspect.IntType | inspect.FloatType):
@@ -305,7 +321,7 @@ def _broken_bound(wanted: inspect.Type, value: Any) -> str | None:
 
 
 def wording(wanted: inspect.Type) -> str:
-    """A type in words, for `expected`."""
+    """Return a type as a text for `expected`."""
     bare = wanted
     while isinstance(bare, inspect.Metadata):
         if not _TEXTS.isdisjoint(bare.extra or ()):
@@ -339,9 +355,22 @@ def _remedy(wanted: inspect.Type, node: Node) -> str:
         return f"write it as a list: [{quoted}]." if what.startswith("a list") else f"put quotes around it: {quoted}."
     if isinstance(node, Scalar) and what.startswith("a list") and isinstance(node.value, str):
         return f"write it as a list: [{node.text}]."
-    if isinstance(node, Scalar) and "number" in what and isinstance(node.value, str) and _is_number(node.value):
-        return f"remove the quotes: {node.text}."
+    if isinstance(node, Scalar) and "number" in what and isinstance(node.value, str):
+        if _is_number(node.value):
+            return f"remove the quotes: {node.text}."
+        if (seconds := _in_seconds(node.value)) is not None:
+            return f"write {what} of seconds: {seconds:g}."
     return f"write {what}."
+
+
+_UNITS = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
+
+
+def _in_seconds(text: str) -> float | None:
+    """Return the seconds of `90s`, `1m`, `2 h`; None for other texts. No key has another unit."""
+    number = text.strip().rstrip("smhdecin").rstrip()
+    unit = text.strip()[len(number) :].strip()
+    return float(number) * _UNITS[unit] if unit in _UNITS and _is_number(number) else None
 
 
 def _is_number(text: str) -> bool:
@@ -353,7 +382,7 @@ def _is_number(text: str) -> bool:
 
 
 def _stand_in(wanted: inspect.Type) -> Any:
-    """A harmless value of the type, for a required field that could not be read."""
+    """Return a harmless value of the type, for a required field that could not be read."""
     bare = _bare(wanted)
     if isinstance(bare, inspect.VarTupleType):
         return ()

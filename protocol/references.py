@@ -1,11 +1,12 @@
-"""`${NAME}`, `${NAME:-default}` and `{{NAME}}` in the values of files: secrets, and what differs between machines.
+"""References in the values of files, for secrets and machine-specific values: `${NAME}`, `${NAME:-default}`,
+`{{NAME}}`.
 
-`${NAME}` stands for the environment's NAME; as in a shell, the default stands in for a name that is unset or empty.
-`${env:NAME}` is what other programs' files call it. `{{NAME}}` stands for a secret: of the vault, else of the
-environment. Where only `{{NAME}}` is a reference, as in the variables of agents, `with_secrets` replaces it and nothing
-else; where secrets are put in later, `of_environment` replaces the rest.
+`${NAME}` is replaced by the environment variable NAME; as in a shell, the default replaces an unset or empty
+variable. `${env:NAME}` is the spelling in other programs' files. `{{NAME}}` is replaced by a secret of the vault,
+else of the environment. If only `{{NAME}}` is a reference, as in the variables of agents, `with_secrets` replaces it
+and nothing else. If secrets are inserted later, `of_environment` replaces the other references.
 
-What a name stands for is put in as it is and never looked through again.
+Inserted values are never scanned for references again.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from typing import Protocol
 
 
 class Secrets(Protocol):
-    """Where the names are looked up: the environment (any mapping will do), or a vault."""
+    """Source of names: the environment (any mapping), or a vault."""
 
     def get(self, name: str, /) -> str | None:
-        """What the name stands for; None where it is unknown."""
+        """Return the value of the name; None if it is unknown."""
         ...
 
 
@@ -34,12 +35,12 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
 def is_secret_name(text: str) -> bool:
-    """Whether `{{text}}` is a reference."""
+    """Return whether `{{text}}` is a reference."""
     return _NAME.fullmatch(text) is not None
 
 
 def with_secrets(text: str, secrets: Secrets, missing: Callable[[str], None]) -> str:
-    """`text` with every `{{NAME}}` replaced; `missing(name)` gets each that stands for nothing."""
+    """Return `text` with every `{{NAME}}` replaced; `missing(name)` is called for each name without a value."""
 
     def replaced(match: re.Match[str]) -> str:
         value = secrets.get(match[1])
@@ -51,7 +52,7 @@ def with_secrets(text: str, secrets: Secrets, missing: Callable[[str], None]) ->
 
 
 def of_environment(text: str, environ: Secrets, missing: Callable[[str, str], None]) -> str:
-    """`text` with every `${NAME}` replaced, and every `{{NAME}}` as it is; `missing(reference, name)` as `expanded`."""
+    """Return `text` with every `${NAME}` replaced, but no `{{NAME}}`; `missing(reference, name)` as in `expanded`."""
 
     def replaced(match: re.Match[str]) -> str:
         value = environ.get(match["name"]) or match["default"]
@@ -63,11 +64,11 @@ def of_environment(text: str, environ: Secrets, missing: Callable[[str, str], No
 
 
 def expanded(text: str, environ: Secrets, missing: Callable[[str, str], None], secrets: Secrets | None = None) -> str:
-    """`text` with its references replaced; `missing(reference, name)` gets each that stands for nothing.
+    """Return `text` with its references replaced; `missing(reference, name)` is called for each without a value.
 
     Args:
-        environ: what `${NAME}` stands for.
-        secrets: what `{{NAME}}` stands for; None for `environ`.
+        environ: source of `${NAME}`.
+        secrets: source of `{{NAME}}`; None for `environ`.
     """
 
     def replaced(match: re.Match[str]) -> str:

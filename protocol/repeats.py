@@ -1,7 +1,7 @@
-"""What becomes of calls that were under way when the process of a durable run was killed.
+"""Policies for calls that were under way when the process of a durable run was killed.
 
-Whether they did their work, a part of it or nothing, no row tells. What may follow depends on what the author of a tool
-says of calls that are made twice (`Repeats`), and else on what the user or the agent's file wants (`OnUnknown`).
+No row records whether such a call did its work, a part of it, or nothing. The reaction depends on the tool's own
+declaration about repeated calls (`Repeats`), else on the user or the agent's file (`OnUnknown`).
 """
 
 from __future__ import annotations
@@ -9,21 +9,22 @@ from __future__ import annotations
 from typing import Literal, TypeAlias, get_args
 
 Repeats: TypeAlias = Literal["read", "idempotent", "keyed", "write"]
-"""What a tool's author says of a call that is made twice.
+"""Declaration of a tool about repeated calls.
 
-It changes nothing; it leaves the world as one call does; it gets a key, and does its work once for each key; it does
-its work twice.
+`read`: it changes nothing. `idempotent`: two calls have the effect of one. `keyed`: it gets a key, and does its work
+once for each key. `write`: it does its work twice.
 """
 
 REPEATS: tuple[Repeats, ...] = get_args(Repeats)
 
 OnUnknown: TypeAlias = Literal["ask", "tell", "again", "fail"]
-"""What is to be done about a call whose outcome is unknown, where it can't simply be made again.
+"""Reaction to a call with an unknown outcome that cannot simply be repeated.
 
-A person is asked; the model that has made the call is told, and goes on; it is made again; whoever made it fails.
+`ask`: the user decides. `tell`: the calling model gets an error and continues. `again`: the call is repeated. `fail`:
+the caller fails.
 """
 
 ON_UNKNOWN: tuple[OnUnknown, ...] = get_args(OnUnknown)
 
 OfScript: TypeAlias = Literal["ask", "again", "fail"]
-"""The same for a script: there is no model that could be told."""
+"""The same for a script, which has no calling model."""

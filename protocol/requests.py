@@ -1,12 +1,12 @@
-"""A run as a message: all that a caller wants of it, by name, checked when it is made.
+"""Run request: all options of a run, checked when it is created.
 
-`RunRequest` is data alone, so it survives JSON and msgpack: what a front end has to say of a run it says in one of
-these. Callbacks, Python functions and other live objects go beside it (`actors.runs.loading`).
+`RunRequest` is pure data, so it survives JSON and msgpack. Every front end expresses a run as a `RunRequest`.
+Callbacks, Python functions and other live objects are passed separately (`actors.runs.loading`).
 
     request = RunRequest(target="researcher", prompt="What is a callboard?", limits=Limits(max_turns=20))
     again = decode_json(msgspec.json.encode(request), RunRequest)
 
-Integers beyond 64 bits are JSON, and no msgpack.
+Integers of more than 64 bits can be encoded as JSON, but not as msgpack.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from .repeats import ON_UNKNOWN, OnUnknown
 from .sandbox import PROFILES, Profile
 
 COMPAT = ("standard", "loki", "devall")
-"""Dialects that a request may force; a file of another kind goes by its own."""
+"""Dialects that a request may force; a file of another kind uses its own."""
 
 ID = re.compile("run-[0-9a-z]{1,40}")
-"""What an id of a run looks like."""
+"""Format of a run id."""
 
 AnswerText = str | list[str]
-"""What a prepared answer says; a list for a question with several choices."""
+"""Prepared answer; a list for a question with several choices."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run may use at most; None for no limit. All of a run's graphs and agents share them.
+    """Upper bounds for a run; None for no limit. All graphs and agents of a run share them.
 
     Attributes:
         timeout: seconds.
-        max_turns: model requests that were answered.
+        max_turns: answered model requests.
         max_tokens: input and output tokens together.
-        max_cost: USD; models whose price is not known are refused (`RunRequest.allow_unpriced`).
+        max_cost: USD; models with an unknown price are refused (`RunRequest.allow_unpriced`).
     """
 
     timeout: float | None = None
@@ -54,11 +54,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def of_models(self) -> bool:
-        """Whether what models may be asked is limited, and not the time alone."""
+        """True if requests to models are limited, and not only the time."""
         return self.max_turns is not None or self.max_tokens is not None or self.max_cost is not None
 
     def __post_init__(self) -> None:
-        """Raise `UsageError` for a limit that nothing could keep."""
+        """Raise `UsageError` for a limit that cannot be enforced."""
         for name in self.__struct_fields__:
             value = getattr(self, name)
             if value is not None and not 0 <= value < float("inf"):
@@ -66,77 +66,88 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Overrides(msgspec.Struct, frozen=True, kw_only=True):
-    """What goes before the file of the agent that a request names: for one run, and for that agent alone.
+    """Overrides of the agent that a request names, for one run and only for that agent.
 
-    Neither the agents that work for it nor graphs and workflows see any of it.
+    Its child agents, graphs and workflows are not affected.
 
     Attributes:
         sampling: fields of every `ChatRequest` (`temperature`, `max_tokens` ...).
-        auto_continue: None leaves it to the file.
+        auto_continue: None for the file's value.
+        result_schema: JSON Schema of the answer, of type object; None for any text.
+        tool_choice: for the first request only; an agent that had to call a tool each time would never answer.
     """
 
     sampling: dict[str, Any] = {}
     auto_continue: bool | None = None
+    result_schema: dict[str, Any] | None = None
+    tool_choice: str | None = None
 
     def of(self, agent: Agent) -> Agent:
-        """The agent as this run has it."""
+        """Return the agent with the overrides of this run."""
         if self.auto_continue is None:
             return agent
         return msgspec.structs.replace(agent, auto_continue=self.auto_continue)
 
     def asked(self, request: ChatRequest) -> ChatRequest:
-        """The request as this run makes it."""
-        return msgspec.structs.replace(request, **self.sampling)
+        """Return the request with the overrides of this run."""
+        asked = msgspec.structs.replace(request, **self.sampling)
+        if self.tool_choice is None:
+            return asked
+        return msgspec.structs.replace(asked, tool_choice=self.tool_choice)
 
 
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True, tag="run", omit_defaults=True, forbid_unknown_fields=True):
-    """See the module.
+    """Options of a run; see the module.
 
     Attributes:
-        target: an agent's name, an agent's directory, a YAML file, or an `Agent` made in Python; in a session ""
-            for the agent whose session it is.
-        prompt: the user's words; a graph finds them as `{{initial_prompt}}`.
-        model: `client:model` for everything that does not name its own.
-        variables: values of the agent's variables; of a workflow, what `${NAME}` stands for.
+        target: an agent's name, an agent's directory, a YAML file, or an `Agent` made in Python; in a session "" for
+            the session's agent.
+        prompt: the user's words; in a graph, the value of `{{initial_prompt}}`.
+        typed: the part of `prompt` that the user has typed, if another part came through a pipe or from a file; None
+            for all of it. Labels (docs/security.md) treat only these words as the user's own.
+        model: default model, `client:model`.
+        variables: values of the agent's variables; for a workflow, values of `${NAME}`.
         state: replaces keys of a graph's `initial_state`; JSON values.
-        answers: to questions: a list used in order, or node id to an answer or a list of answers; kept as texts.
-        compat: `standard`, `loki` (agents) or `devall` (workflows), whatever the file says.
-        limits: what the run may use at most.
-        allow_unpriced: with `limits.max_cost`, models whose price is not known may be asked, and count for nothing.
-        no_wait: a model's provider that wants requests to wait fails them.
-        strict: warnings about the file are errors.
-        allow: names of tools that need not ask a person for permission.
+        answers: answers to questions: a list used in order, or a mapping of node ids to an answer or a list of answers;
+            stored as texts.
+        compat: `standard`, `loki` (agents) or `devall` (workflows), in place of the file's dialect.
+        limits: upper bounds for the run.
+        allow_unpriced: with `limits.max_cost`, allow models with an unknown price, and count them as free.
+        no_wait: fail requests that a rate limit delays.
+        strict: treat warnings about the file as errors.
+        allow: names of tools that may run without asking the user for permission.
         yes: no tool asks for permission.
-        roots: directories beside the working directory in which the `fs_*` tools may work.
-        knowledge: names of knowledge bases to look the prompt up in.
-        files: what is read and put before the prompt: paths, globs, URLs.
-        rebuild_knowledge: every knowledge base that the run needs is built anew first.
-        attach: files that a workflow's task comes with, for its models and for its python nodes.
-        save: a directory in which the run is kept as files.
-        id: the run's; None for a new one.
-        history: what was said before; an LLM agent goes on from there.
-        cwd: the directory that the run's tools and scripts work in; None for the process's own.
-        servers: MCP servers that an LLM agent has beside those it names, all their tools included.
-        parts: images and files that an LLM agent gets beside the prompt.
-        overrides: see there.
-        role: the name of a role, with arguments behind `#`, in which a model answers; for a target that has no file.
-        role_prompt: the same for a role that is this text, and no file.
-        default_tools: the tools and servers of the target, an `Agent`, are those of the settings: what a role or a
-            session names counts in their place.
-        on_unknown: what is to be done about calls that are under way when the process of a durable run is killed,
-            whatever files say; see `repeats`.
-        workspace: whether the AGENTS.md, skills and `.mcp.json` of the directory count, as far as their user trusts it;
-            None: for agents that have a file.
-        needs: labels that a worker of a cluster must have to play it.
-        sandbox: the profile that the run's processes are held to, whatever the settings say of all; see `sandbox`.
-        part: what it is a part of, if a run of a cluster has it played elsewhere.
+        roots: further directories in which the `fs_*` tools may work.
+        knowledge: names of knowledge bases in which the prompt is looked up.
+        files: paths, globs and URLs whose text is inserted before the prompt.
+        rebuild_knowledge: rebuild every knowledge base of the run first.
+        attach: files of a workflow's task, for its models and its python nodes.
+        save: a directory in which the run is stored as files.
+        id: id of the run; None for a new one.
+        history: earlier conversation, which an LLM agent continues.
+        cwd: directory that the run's tools and scripts work in; None for the process's own.
+        servers: MCP servers that an LLM agent gets in addition to its own, with all their tools.
+        parts: images and files that an LLM agent gets in addition to the prompt.
+        overrides: see `Overrides`.
+        role: name of a role in which the model answers, with arguments after `#`; for a target without a file.
+        role_prompt: text of a role, in place of its name.
+        default_tools: the tools and servers of the target, an `Agent`, come from the settings. Tools named by a role or
+            a session replace them.
+        on_unknown: policy for calls that are under way when the process of a durable run is killed, whatever files say;
+            see `repeats`.
+        workspace: whether AGENTS.md, skills and `.mcp.json` of the directory are used, as far as the user trusts it;
+            None for agents that have a file.
+        needs: labels that a worker of a cluster must have to execute the run.
+        sandbox: sandbox profile of the run's processes, in place of that of the settings; see `sandbox`.
+        part: data of the parent run, if this is a remote child.
 
     Raises:
-        UsageError: a value that no run can be given.
+        UsageError: an option has an invalid value.
     """
 
     target: str | Agent = ""
     prompt: str = ""
+    typed: str | None = None
     model: str | None = None
     variables: dict[str, str] = {}
     state: dict[str, Any] = {}
@@ -170,7 +181,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, tag="run", omit_defa
     part: PartOf | None = None
 
     def __post_init__(self) -> None:
-        """Check the values; `state` and `answers` become what scripts, templates and questions can take."""
+        """Check the values; convert `state` and `answers` to the types that scripts, templates and questions accept."""
         if self.compat is not None and self.compat not in COMPAT:
             raise UsageError(f"compat must be one of {', '.join(COMPAT)}, not '{self.compat}'")
         if self.id is not None and not ID.fullmatch(self.id):
@@ -193,18 +204,18 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, tag="run", omit_defa
 
     @property
     def in_role(self) -> bool:
-        """Whether a role is wanted."""
+        """True if the run has a role."""
         return self.role is not None or self.role_prompt is not None
 
     @property
     def says_nothing(self) -> bool:
-        """Whether an LLM agent has nothing to answer: no prompt, nothing beside it, no results of its own tools."""
+        """True if an LLM agent has nothing to answer: no prompt, no files or parts, no results of its own tools."""
         waits_for_the_model = bool(self.history) and isinstance(self.history[-1], ToolTurn)
         return not (self.prompt.strip() or self.files or self.parts or waits_for_the_model)
 
 
 def _plain_state(state: Mapping[str, Any]) -> dict[str, Any]:
-    """State as scripts and templates see it: tuples are lists, structs are objects, dates are text."""
+    """Return state in the form of scripts and templates: tuples as lists, structs as objects, dates as text."""
     try:
         plain = _listed(msgspec.to_builtins(dict(state), str_keys=True))
     except (TypeError, ValueError) as error:
@@ -222,14 +233,14 @@ def _plain_state(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _listed(value: Any) -> Any:
-    """A value with lists for its tuples, which `to_builtins` leaves."""
+    """Return a value with lists in place of tuples, which `to_builtins` does not convert."""
     if isinstance(value, dict):
         return {key: _listed(each) for key, each in value.items()}
     return [_listed(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _plain_answers(answers: Any) -> list[AnswerText] | dict[str, list[AnswerText]]:
-    """Prepared answers as texts; what a node id maps to is a list, one per visit."""
+    """Return prepared answers as texts; by node id, a list with one answer per visit."""
     if not isinstance(answers, Mapping):
         return [_answer(value, f"answer {number}") for number, value in enumerate(answers, 1)]
     plain = {}
@@ -259,7 +270,7 @@ def _worded(value: Any, what: str) -> AnswerText:
 
 
 def _check_unicode(what: str, text: str) -> None:
-    """Raise `UsageError` for text that no script and no model can take: bytes of a command line outside UTF-8."""
+    """Raise `UsageError` for text that scripts and models cannot accept: bytes of a command line outside UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

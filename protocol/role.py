@@ -1,4 +1,4 @@
-"""A role: a Markdown file that says how a model answers, where no agent does.
+"""Role: a Markdown file that defines how a model answers in a conversation without an agent.
 
     ---
     model: openai:gpt-4o-mini
@@ -11,17 +11,19 @@
     ### OUTPUT:
     buongiorno
 
-The file is Loki's. The front matter between two lines of dashes may be left out, and so may the text behind it. The
-text (or the key `prompt`) is one of three things:
+The file format is Loki's. Both the front matter between two lines of dashes and the text after it are optional. The
+text (or the key `prompt`) is one of three kinds:
 
-- an **embedded prompt**, if it holds `__INPUT__`: what the user says is put there, and the whole is the user's turn;
-- a **few-shot prompt**, if it holds pairs of `### INPUT:` and `### OUTPUT:`: the pairs become turns before it;
+- an **embedded prompt**, if it contains `__INPUT__`: the user's words are inserted there, and the result is the user's
+  turn;
+- a **few-shot prompt**, if it contains pairs of `### INPUT:` and `### OUTPUT:`: the pairs become earlier turns;
 - else a **system prompt**.
 
-Where a file has both, the text is the system prompt, and `prompt` one of the three. `NAME#one#two` fills `__ARG1__` and
-`__ARG2__`. `{{__os__}}` and the other special variables of agents are put in when a run begins (`actors.work.roles`).
+If a file has both, the text is the system prompt, and `prompt` is one of the three. `NAME#one#two` fills `__ARG1__`
+and `__ARG2__`. `{{__os__}}` and the other special variables of agents are replaced when a run begins
+(`actors.work.roles`).
 
-Dashes count as front matter at the beginning of the file only, so a rule further down is part of the text.
+Dashes are front matter only at the beginning of the file, so a rule further down is part of the text.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ from .tree import Mapping
 
 INPUT = "__INPUT__"
 MOST_CHARACTERS = 1_000_000
-"""A text that is longer is no prompt."""
+"""Maximum of characters in a prompt."""
 
 MOST_ARGUMENTS = 99
 
@@ -54,7 +56,7 @@ _ARGUMENT = re.compile(r"__ARG([1-9][0-9]?)__")
 _CASE = re.compile(r"^[ \t]*### (INPUT|OUTPUT):", re.MULTILINE)
 
 Names: TypeAlias = str | tuple[str, ...]
-"""Names with commas between them, or a list of them."""
+"""Names separated by commas, or a list of names."""
 
 
 class RoleFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,19 +86,19 @@ class RoleFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Example(msgspec.Struct, frozen=True):
-    """A pair of a few-shot prompt."""
+    """Pair of a few-shot prompt."""
 
     input: str
     output: str
 
 
 class Role(RoleFile, frozen=True, kw_only=True):
-    """A role that was read.
+    """Role that was read.
 
     Attributes:
         called: its name, without arguments.
-        text: what stands behind the front matter.
-        problems: the warnings about its file.
+        text: text after the front matter.
+        problems: warnings about its file.
     """
 
     called: str
@@ -106,17 +108,17 @@ class Role(RoleFile, frozen=True, kw_only=True):
 
     @property
     def template(self) -> str:
-        """What is embedded, few-shot or a system prompt: `prompt`, else the text."""
+        """Template that is embedded, few-shot or a system prompt: `prompt`, else the text."""
         return self.prompt.strip() if self.prompt and self.prompt.strip() else self.text
 
     @property
     def embedded(self) -> str | None:
-        """The template into which the user's words are put; None for a role that leaves them as they are."""
+        """Template into which the user's words are inserted; None for other kinds of roles."""
         return self.template if INPUT in self.template else None
 
     @property
     def system(self) -> str:
-        """The system prompt, without what the user's words are put into and without examples; "" for none."""
+        """System prompt, without an embedded prompt and without examples; "" for none."""
         parts = [self.text] if self.template != self.text else []
         if self.embedded is None:
             parts.append(split_cases(self.template)[0])
@@ -124,12 +126,12 @@ class Role(RoleFile, frozen=True, kw_only=True):
 
     @property
     def examples(self) -> tuple[Example, ...]:
-        """The pairs of a few-shot prompt, in order."""
+        """Pairs of a few-shot prompt, in order."""
         return () if self.embedded is not None else split_cases(self.template)[1]
 
     @property
     def kind(self) -> str:
-        """What its template is, in words."""
+        """Kind of its template, as a text."""
         if self.embedded is not None:
             return "embedded prompt"
         if self.examples:
@@ -138,27 +140,27 @@ class Role(RoleFile, frozen=True, kw_only=True):
 
     @property
     def arguments(self) -> int:
-        """How many arguments it takes."""
+        """Number of arguments."""
         found = _ARGUMENT.findall(f"{self.text}\n{self.prompt or ''}")
         return max(map(int, found), default=0)
 
     @property
     def tools(self) -> tuple[str, ...] | None:
-        """The tools that it names, under either name of the key; None where it leaves that open."""
+        """Tools that it names, under either name of the key; None if it names none."""
         given = self.enabled_tools if self.enabled_tools is not None else self.use_tools
         return None if given is None else names_of(given)
 
     @property
     def servers(self) -> tuple[str, ...] | None:
-        """The MCP servers that it names; None where it leaves that open."""
+        """MCP servers that it names; None if it names none."""
         return None if self.enabled_mcp_servers is None else names_of(self.enabled_mcp_servers)
 
     def with_arguments(self, given: tuple[str, ...]) -> Role:
-        """The role with its arguments put in; what they hold is never looked at again.
+        """Return the role with its arguments inserted; their contents are never scanned again.
 
         Raises:
-            UsageError: it takes more or fewer of them, one holds `{{`, which would name a variable, or what the role is
-                would be another thing with them: `__INPUT__` in an argument would embed the prompt.
+            UsageError: the number of arguments is wrong; one contains `{{`, which would name a variable; or the
+                arguments change the kind of the role: `__INPUT__` in an argument would embed the prompt.
         """
         if len(given) != self.arguments:
             usage = "#".join([self.called, *(f"ARG{number}" for number in range(1, self.arguments + 1))])
@@ -174,7 +176,7 @@ class Role(RoleFile, frozen=True, kw_only=True):
 
         prompt = None if self.prompt is None else filled(self.prompt)
         made = msgspec.structs.replace(self, text=filled(self.text), prompt=prompt)
-        if _marks_of(made) != _marks_of(self):  # of the whole: an argument may be a part of a mark
+        if _marks_of(made) != _marks_of(self):  # Compared as a whole: an argument may complete a marker.
             raise UsageError(
                 f"the arguments of role '{self.called}' change what kind of prompt it is, or its variables; leave"
                 f" `{INPUT}`, `### INPUT:`, `### OUTPUT:` and braces out of them"
@@ -183,14 +185,14 @@ class Role(RoleFile, frozen=True, kw_only=True):
 
 
 def read_role(text: str, file: str, called: str, *, strict: bool = False) -> tuple[Role | None, list[Problem]]:
-    """The role of a file's text, and all problems by line; None when one of them is an error.
+    """Return the role of a file's text, and all problems by line; None if one of them is an error.
 
     Args:
-        file: how problems call the text.
-        called: the role's name.
-        strict: warnings (unknown keys) are errors.
+        file: name of the text in problems.
+        called: name of the role.
+        strict: treat warnings (unknown keys) as errors.
     """
-    source = Source(file)  # without the text, which is no YAML as a whole
+    source = Source(file)  # Without the text, which as a whole is not YAML.
     if len(text) > MOST_CHARACTERS:
         expected = f"at most {MOST_CHARACTERS} characters"
         told = source.problem("error", "too_long", f"a role of {len(text)} characters is too long", expected=expected)
@@ -217,10 +219,10 @@ def read_role(text: str, file: str, called: str, *, strict: bool = False) -> tup
 
 
 def role_of_prompt(text: str) -> Role:
-    """The role that a text makes which is no file: a prompt for one conversation. It takes no front matter.
+    """Return the role of a prompt without a file, for one conversation. It has no front matter.
 
     Raises:
-        UsageError: it is longer than a role may be.
+        UsageError: the text is longer than a role may be.
     """
     if len(text) > MOST_CHARACTERS:
         raise UsageError(
@@ -230,19 +232,19 @@ def role_of_prompt(text: str) -> Role:
 
 
 def split_name(name: str) -> tuple[str, tuple[str, ...]]:
-    """A role's name and its arguments: `translate#it` is `translate` with `it`."""
+    """Split a role's name from its arguments: `translate#it` is `translate` with `it`."""
     called, *given = name.split("#")
     return called, tuple(given)
 
 
 def names_of(given: Names) -> tuple[str, ...]:
-    """The names, each once stripped of the blanks around it."""
+    """Return the names, stripped of surrounding blanks."""
     parts = given.split(",") if isinstance(given, str) else given
     return tuple(name.strip() for name in parts if name.strip())
 
 
 def split_cases(template: str) -> tuple[str, tuple[Example, ...]]:
-    """The system prompt of a template, and its pairs; without whole pairs all of it is the system prompt."""
+    """Return the system prompt of a template, and its pairs; without complete pairs all of it is the system prompt."""
     if _uneven(template) is not None:
         return template, ()
     system, *parts = _CASE.split(template)
@@ -251,12 +253,12 @@ def split_cases(template: str) -> tuple[str, tuple[Example, ...]]:
 
 
 def role_schema() -> dict[str, Any]:
-    """JSON Schema (2020-12) of a role's front matter, for editors."""
+    """Return the JSON Schema (2020-12) of a role's front matter, for editors."""
     return schema_of(RoleFile, title="Callboard role (front matter)")
 
 
 def _uneven(template: str) -> str | None:
-    """Why the marks of a template are no pairs; None if they are, or there are none."""
+    """Return why the markers of a template are not pairs; None if they are, or if there are none."""
     marks = [mark[1] for mark in _CASE.finditer(template)]
     for number, mark in enumerate(marks):
         if mark != ("INPUT", "OUTPUT")[number % 2]:
@@ -265,14 +267,14 @@ def _uneven(template: str) -> str | None:
 
 
 def _marks_of(role: Role) -> tuple[object, ...]:
-    """What makes its template one of three things, and what names variables."""
+    """Return the features of a role that determine its kind and its variables."""
     whole = f"{role.text}\n{role.prompt or ''}"
     cases = [mark[1] for mark in _CASE.finditer(role.template)]
     return bool(role.prompt and role.prompt.strip()), role.template.count(INPUT), cases, whole.count("{{")
 
 
 def _parted(text: str, source: Source) -> tuple[Parted, list[Problem]]:
-    """The front matter and the text behind it, and what is odd about that."""
+    """Return the front matter and the text after it, and warnings about them."""
     halves = parted(text)
     if not halves.open:
         return halves, []
@@ -283,7 +285,7 @@ def _parted(text: str, source: Source) -> tuple[Parted, list[Problem]]:
 
 
 def _of_front_matter(problem: Problem) -> Problem:
-    """The problem in words that fit a role, whose file is more than its front matter."""
+    """Return the problem reworded for a role, whose file is more than its front matter."""
     if problem.code != "not_a_mapping":
         return problem
     return msgspec.structs.replace(
@@ -295,7 +297,7 @@ def _of_front_matter(problem: Problem) -> Problem:
 
 
 def _oddities(role: Role, root: Mapping, source: Source) -> list[Problem]:
-    """What can be read and is hardly meant."""
+    """Return warnings about contents that are valid but probably not intended."""
     found: list[Problem] = []
 
     def warn(code: str, message: str, key: str, hint: str) -> None:

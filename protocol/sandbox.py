@@ -1,4 +1,4 @@
-"""What the processes that agents start may do, as files and flags say it.
+"""Sandbox rules of processes that agents start, in files and flags.
 
     sandbox: workspace                # read-only, workspace, open or off
     sandbox:
@@ -8,8 +8,8 @@
       network: [api.github.com, "*.pypi.org"]    # or "on", "off", ask
       env: [OPENWEATHER_API_KEY]      # variables handed over although they look like secrets
 
-The user's own `config.yaml` says it for all, and under `tools` and `servers` by name. A file of an agent, and a node of
-a graph, can narrow that (`sandbox: read-only`), and never widen it.
+The user's `config.yaml` sets the rules for all processes, and under `tools` and `servers` by name. The file of an
+agent, and a node of a graph, can restrict them (`sandbox: read-only`), and never extend them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from msgspec import Meta
 
 Profile: TypeAlias = Literal["read-only", "workspace", "open", "off"]
 PROFILES: tuple[Profile, ...] = ("read-only", "workspace", "open", "off")
-"""The strictest first."""
+"""Profiles, strictest first."""
 
 Host: TypeAlias = Annotated[
     str,
@@ -32,7 +32,9 @@ Host: TypeAlias = Annotated[
 ]
 
 Network: TypeAlias = Literal["off", "on", "ask"] | tuple[Host, ...]
-"""None; all of it; a person is asked of each host; the same but for the hosts that are named."""
+"""Network access. `off`: none. `on`: all. `ask`: the user is asked about each host. A list: as `ask`, except for the
+listed hosts.
+"""
 
 
 class SandboxRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

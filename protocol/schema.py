@@ -1,8 +1,8 @@
-"""JSON Schema (2020-12) of the structs that describe a file, for editors.
+"""JSON Schema (2020-12) of structs that describe a file, for editors.
 
-msgspec knows the types, their bounds and their descriptions; what it can't know is how our reader differs from
-its decoder: keys that begin with `x-` are allowed everywhere, a key without a value counts as not given, and
-some lists of one may be written without the brackets.
+msgspec generates the types, their bounds and their descriptions. Its schema lacks the differences between our reader
+and its decoder: keys that begin with `x-` are allowed everywhere, a key without a value counts as missing, and some
+lists with one item may be written without brackets.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 def by_tag(*kinds: type[T]) -> dict[str, type[T]]:
-    """Structs by their tags, which the files write as `type`; a union of them may be given as its members."""
+    """Return structs by their tags, which files write as `type`; pass the members of a union."""
     return {str(kind.__struct_config__.tag): kind for kind in kinds}
 
 
 def schema_of(cls: type[msgspec.Struct], *, title: str) -> Schema:
-    """The schema of a file whose top level is `cls`, with all it refers to under `$defs`."""
+    """Return the schema of a file with the top level `cls`, with all referenced structs under `$defs`."""
     (_, components) = msgspec.json.schema_components([cls], ref_template="#/$defs/{name}")
     definitions = {name: as_read(schema) for name, schema in components.items()}
     top = definitions.pop(cls.__name__)
@@ -34,9 +34,9 @@ def schema_of(cls: type[msgspec.Struct], *, title: str) -> Schema:
 
 
 def by_type(blocks: Mapping[str, Schema]) -> list[Schema]:
-    """The `allOf` of a block whose `type` decides what else it has.
+    """Return the `allOf` of a block whose `type` determines its other keys.
 
-    Written with `if` and not as a choice of several, so that an editor complains about the one key that is wrong.
+    It uses `if` instead of a choice, so that an editor reports the one wrong key.
     """
     return [
         {"if": {"properties": {"type": {"const": kind}}, "required": ["type"]}, "then": then}
@@ -45,7 +45,7 @@ def by_type(blocks: Mapping[str, Schema]) -> list[Schema]:
 
 
 def as_read(schema: Schema) -> Schema:
-    """A struct's schema, with the liberties of our reader."""
+    """Return a struct's schema with the exceptions of our reader."""
     properties: dict[str, Schema] | None = schema.get("properties")
     if properties is None:
         return schema

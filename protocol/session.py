@@ -1,4 +1,4 @@
-"""A session's file, `state.yaml`: what a conversation needs to go on another day. The keys are Loki's.
+"""Session file, `state.yaml`: the state from which a conversation can be continued later. The keys are Loki's.
 
     _meta: {owner: alice, created_at: '2026-11-03T10:00:00Z'}
     model: openai:gpt-4o-mini
@@ -10,8 +10,8 @@
     - role: assistant
       content: Tension and compression.
 
-`_meta` is ours. Unknown keys stay as they are, in the file and in its messages. `session_yaml` reads and
-writes the text; `session_turns` makes a history of the messages.
+`_meta` is Callboard's own key. Unknown keys are preserved, in the file and in its messages. `session_yaml` reads and
+writes the text; `session_turns` converts the messages to a history.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from .chat import ReasoningEffort, ThinkingBudget
 from .decoding import convert
 from .errors import InvalidFile
 from .messages import Todos
+from .place import Carried
 from .session_yaml import read_yaml, write_yaml
 
 Json = Any
 
 MOST_BYTES = 64 * 1024 * 1024
-"""A file that is longer is no conversation."""
+"""Maximum size of a file in bytes."""
 
 
 class Meta(msgspec.Struct, omit_defaults=True):
@@ -42,6 +43,7 @@ class Meta(msgspec.Struct, omit_defaults=True):
         created_by_key_id: the key its owner came with.
         cost: USD of all its turns, as far as their prices are known.
         runs: the durable runs that its newest turns were, so that none is written twice.
+        carries: the labels of all that was said (docs/security.md); None if that is not known.
     """
 
     owner: str | None = None
@@ -49,25 +51,26 @@ class Meta(msgspec.Struct, omit_defaults=True):
     created_by_key_id: str | None = None
     cost: float = 0.0
     runs: list[str] = []
+    carries: Carried | None = None
 
 
 class Session(msgspec.Struct, kw_only=True):
-    """What the file says.
+    """Contents of a session file.
 
     Attributes:
-        model: `client:model` that was chosen for it; None for what its agent says.
-        enabled_tools, enabled_mcp_servers: of one without an agent: names with commas between them.
-        auto_continue, max_auto_continues, inject_todo_instructions, continuation_prompt: of one without an agent.
-        save_session: true keeps it without asking, false never, None asks.
-        compression_threshold: tokens from which on it is shortened; 0 or less for never.
-        role_name: the role in which the model answers, of one without an agent; with its arguments.
-        agent_instructions: kept for Loki; nothing here reads it.
+        model: `client:model` chosen for it; None for that of its agent.
+        enabled_tools, enabled_mcp_servers: without an agent: names separated by commas.
+        auto_continue, max_auto_continues, inject_todo_instructions, continuation_prompt: without an agent.
+        save_session: True to store it without asking, False for never, None to ask.
+        compression_threshold: number of tokens above which it is compressed; 0 or less for never.
+        role_name: without an agent: role in which the model answers, with its arguments.
+        agent_instructions: preserved for Loki; not used here.
         agent_variables: values of the agent's variables.
-        compressed_messages: what was said before the summary that `messages` begin with.
-        messages: what the next turn builds on.
-        title: what it is about, in a few words.
-        todo: the todo list of its agent.
-        meta: whose it is.
+        compressed_messages: messages before the summary that `messages` begin with.
+        messages: messages that the next turn builds on.
+        title: subject in a few words.
+        todo: todo list of its agent.
+        meta: owner and origin.
         other: unknown keys.
     """
 
@@ -104,10 +107,10 @@ _FIELDS = {field.encode_name: field for field in msgspec.structs.fields(Session)
 
 
 def read_session(text: str, file: str) -> Session:
-    """The session that a file holds.
+    """Return the session in a file.
 
     Raises:
-        InvalidFile: it is no YAML, or a key holds something else than it should.
+        InvalidFile: the text is not YAML, or a key has a value of the wrong type.
     """
     if len(text) > MOST_BYTES:
         raise InvalidFile(f"{file}: a session of {len(text)} characters is too long")
@@ -125,12 +128,12 @@ def read_session(text: str, file: str) -> Session:
 
 
 def _is_gap(key: str, value: object) -> bool:
-    """`agent_variables:` with nothing behind it means none, as in Loki's files."""
+    """Return whether a key without a value means its default: `agent_variables:`, as in Loki's files."""
     return value is None and _FIELDS[key].default_factory is not msgspec.NODEFAULT
 
 
 def write_session(session: Session) -> str:
-    """The text of the file; keys that say nothing are left out."""
+    """Return the text of the file, without empty keys."""
     told: dict[str, Json] = {"_meta": meta} if (meta := msgspec.to_builtins(session.meta)) else {}
     said = {key: getattr(session, key) for key in _FIELDS if key != "_meta" and key not in _LONG}
     told |= {key: msgspec.to_builtins(value) for key, value in said.items() if value not in (None, {}, [])}
@@ -140,6 +143,8 @@ def write_session(session: Session) -> str:
 
 
 def head_of(text: str) -> str:
-    """The text of the file without what was said, if it was written here: all that a list of sessions shows."""
+    """Return the text before the messages, which has everything that lists show. Files of other programs are returned
+    whole.
+    """
     found = _LONG_KEY.search(text)
     return text if found is None else text[: found.start()]

@@ -1,13 +1,14 @@
-"""A session's messages as the turns of a conversation, and back; and what Loki's rules say of them.
+"""Conversion of a session's messages to the turns of a conversation, and back, by Loki's rules.
 
     role: user       content: text, or parts: {type: text, text}, {type: image_url, image_url: {url}}
     role: assistant  content: text
     role: tool       content: {tool_results: [{call: {name, arguments, id}, output}], text, sequence}
     role: system     content: the system prompt; or, once the session was compressed, the summary
 
-A `tool` message holds the calls of a model's turn together with their results; `text` is what the model said beside
-them. With `sequence` they were made one after another. Our own keys (`error`, `signature`, `malformed`, `thought`, and
-parts of type `file`) stand beside Loki's; so does `within` at what came in the user's name after an exchange had begun.
+A `tool` message has the calls of a model's turn together with their results; `text` is the model's text. With
+`sequence` the calls were made one after another. Callboard adds its own keys to Loki's: `error`, `signature`,
+`malformed`, `thought`, and parts of type `file`. It adds `within` to messages in the user's role that were sent after
+an exchange had begun.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ Message = dict[str, Json]
 
 
 def turns_of(session: Session) -> list[Turn]:
-    """The history that the next turn of this session builds on.
+    """Return the history that the next turn of this session builds on.
 
-    Of a session that was just compressed the last exchange before the summary comes along. The system prompt of one
-    that was not is no turn: see `system_of`.
+    If the session has just been compressed, the last exchange before the summary is included. The system prompt of an
+    uncompressed session is not a turn: see `system_of`.
     """
     messages = session.messages
     if len(messages) == 1 and len(session.compressed_messages) >= 2:
@@ -56,13 +57,13 @@ def turns_of(session: Session) -> list[Turn]:
 
 
 def system_of(session: Session) -> str:
-    """The system prompt that the session itself keeps; "" for none."""
+    """Return the system prompt in the session's messages; "" for none."""
     first = (session.compressed_messages or session.messages or [{}])[0]
     return content_text(_content(first.get("content"))) if first.get("role") == "system" else ""
 
 
 def messages_of(turns: Iterable[Turn]) -> list[Message]:
-    """Turns as messages. A call without its result is left out."""
+    """Convert turns to messages, without calls that have no result."""
     messages: list[Message] = []
     waiting: dict[str, ToolCall] = {}
     for turn in turns:
@@ -130,7 +131,7 @@ def _calls(content: Message, index: int) -> Iterator[Turn]:
 
 
 def _thought(told: Json) -> Thought | None:
-    """What the model had thought; None for nothing, and for what was written by hand and makes no sense."""
+    """Return the model's reasoning item; None without one, or if it is invalid because the file was edited by hand."""
     try:
         return None if told is None else convert(told, Thought)
     except msgspec.ValidationError:
@@ -190,12 +191,12 @@ def _bytes(text: Json) -> bytes:
 
 
 def same_but_for_results(old: Sequence[Turn], new: Sequence[Turn]) -> bool:
-    """Whether a conversation went on from `old` without changing more of it than what calls came to."""
+    """Return whether `new` continues the conversation `old`, with changes of results at most."""
     return len(new) >= len(old) and all(one is two or _one_call(one, two) for one, two in zip(old, new, strict=False))
 
 
 def with_results(messages: Sequence[Message], results: Mapping[str, Content]) -> list[Message]:
-    """The messages, with other results of these calls (by id)."""
+    """Return the messages with the results of these calls (by id) replaced."""
     return [_with_results(message, results) if results else message for message in messages]
 
 

@@ -1,8 +1,9 @@
-"""The YAML of sessions: the core schema of YAML 1.2 (`yes` and dates are text), as serde writes it.
+"""YAML of sessions: the core schema of YAML 1.2 (`yes` and dates are text), as serde writes it.
 
-Files may be edited by hand, torn, or sent by an attacker. PyYAML's own loader recurses in C: a line of
-brackets ends the process; a few hundred bytes of nested aliases fill the memory as soon as they are written again. So
-the values are made from the parser's events, with a bound for depth and one for what aliases stand for.
+Files may be edited by hand, truncated, or sent by an attacker. PyYAML's own loader recurses in C, so a line of
+brackets crashes the process. A few hundred bytes of nested aliases fill the memory when they are written again.
+Therefore the values are built from the parser's events, with a limit for the depth and one for the expansion of
+aliases.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from .errors import InvalidFile
 Json = Any
 
 DEEPEST = 100
-"""How deep mappings and lists may nest; a conversation with the arguments of its tools stays below 20."""
+"""Maximum nesting of mappings and lists; a conversation with the arguments of its tools stays below 20."""
 
 MOST_ALIASED = 1_000_000
-"""Values and characters that the aliases of a file may stand for together."""
+"""Maximum of values and characters in the expansions of all aliases of a file."""
 
 _C = yaml.__with_libyaml__
 _YAML = "tag:yaml.org,2002:"
@@ -31,14 +32,14 @@ _CORE = {
     "float": r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
 }
 _GUESSED = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in _CORE.items()))
-"""Texts that stand for something else when nothing is around them."""
+"""Texts that are another type when unquoted."""
 
 
 def read_yaml(text: str, file: str) -> Json:
-    """What a document holds.
+    """Return the contents of a document.
 
     Raises:
-        InvalidFile: it is no YAML, nests too deeply, or its aliases stand for too much.
+        InvalidFile: the text is not YAML, is nested too deep, or its aliases expand to too much.
     """
     try:
         return _Reading(file).value_of(text)
@@ -47,7 +48,7 @@ def read_yaml(text: str, file: str) -> Json:
 
 
 def write_yaml(value: Json) -> str:
-    """The text of a document; what it holds twice is written twice, what nests too deeply to be read is left out."""
+    """Return the text of a document, without aliases. A text replaces values nested too deep to be read again."""
     return yaml.dump(_cut(value, DEEPEST), Dumper=_Dumper, allow_unicode=True, sort_keys=False, width=120)
 
 
@@ -62,7 +63,7 @@ def _cut(value: Json, levels: int) -> Json:
 
 
 class _Open:
-    """A mapping or a list that is not at its end; `key` is the key that waits for its value."""
+    """Mapping or list that has not ended; `key` is the key without a value."""
 
     def __init__(self, anchor: str | None, before: int, *, mapping: bool) -> None:
         self.value: Any = {} if mapping else []
@@ -74,7 +75,7 @@ class _Open:
 
 
 class _Reading:
-    """One document, from its events."""
+    """Reader of one document from its events."""
 
     def __init__(self, file: str) -> None:
         self._file = file
@@ -85,7 +86,7 @@ class _Reading:
         self._found: Json = None
 
     def value_of(self, text: str) -> Json:
-        """What the text holds."""
+        """Return the contents of the text."""
         documents = 0
         for event in yaml.parse(text, Loader=yaml.CSafeLoader if _C else yaml.SafeLoader):
             if isinstance(event, yaml.ScalarEvent):
@@ -161,7 +162,7 @@ class _Reading:
             return text
         try:
             return _MADE[kind](text)
-        except ValueError:  # more digits than Python reads
+        except ValueError:  # more digits than Python converts
             raise InvalidFile(f"{self._file}: the number {text[:20]}... is too long") from None
 
     def _check_tag(self, tag: str | None, kind: str) -> None:
@@ -189,14 +190,14 @@ _MADE: dict[str, Any] = {
 
 
 class _Dumper(yaml.CSafeDumper if _C else yaml.SafeDumper):  # type: ignore[misc]  # one of two
-    """A safe dumper that writes long texts as people read them."""
+    """Safe dumper that writes texts with line breaks as block scalars."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - each value is written where it stands
         return True
 
 
 def _text(dumper: Any, value: str) -> yaml.ScalarNode:
-    plain = value.encode("utf-8", "replace").decode()  # half a surrogate can't be written
+    plain = value.encode("utf-8", "replace").decode()  # Half of a surrogate pair cannot be written.
     style = "|" if "\n" in plain else "'" if _GUESSED.fullmatch(plain) else None
     node: yaml.ScalarNode = dumper.represent_scalar(_YAML + "str", plain, style=style)
     return node

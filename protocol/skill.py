@@ -3,13 +3,17 @@
     ---
     name: pdf-processing                 # like the directory; lower case, digits, single hyphens; at most 64
     description: Extracts text from PDF files. Use it when ...       # at most 1,024 characters
-    allowed-tools: Bash(git:*) Read      # what may be called while it is followed; all if it is not there
+    allowed-tools: Bash(git:*) Read      # tools that may be called while the skill is followed; default: all
     ---
-    The instructions, which are read when an agent wants to do what the skill is for.
+    The instructions. An agent reads them when its task matches the description.
 
-What the standard calls an error keeps a skill from being used where nobody could call it by its name or know what it
-is for; everything else is a warning. With `strict`, as `callboard skills validate` reads, warnings are errors: then
-the same skills are valid as with the standard's own validator.
+A breach of the standard is an error here only if it hides the purpose of the skill from the model. Every other breach
+is a warning, because other programs are lax about names: Coyote's skills have no names, and skills in plugins of
+Claude Code may have titles. A skill is known by the name of its directory if its own `name` is missing, invalid or
+different.
+
+With `strict` (used by `callboard skills validate --strict`) warnings are errors. Then the same skills are valid as
+with the validator of the standard.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ import msgspec
 from msgspec import Meta
 
 from .front_matter import parted
+from .no_effect import no_effect
 from .others_names import patterns_in
 from .problems import Problem, Severity, errors_in
 from .reading import Reading, in_file_order
@@ -30,7 +35,7 @@ FILE = "SKILL.md"
 NAMES = (FILE, "skill.md")
 LONGEST_NAME, LONGEST_DESCRIPTION, LONGEST_COMPATIBILITY = 64, 1024, 500
 MOST_CHARACTERS = 500_000
-"""A SKILL.md that is longer is none."""
+"""Longest SKILL.md that is read."""
 
 _TEXT = Meta(extra={"number_too": True}, extra_json_schema={"x-number-too": True})
 
@@ -38,12 +43,18 @@ _TEXT = Meta(extra={"number_too": True}, extra_json_schema={"x-number-too": True
 class SkillFile(msgspec.Struct, frozen=True, kw_only=True, rename={"allowed_tools": "allowed-tools"}):
     """The front matter of a `SKILL.md`."""
 
-    name: Annotated[str, _TEXT]
+    name: Annotated[str, _TEXT] = ""
     description: Annotated[str, _TEXT]
     license: Annotated[str, _TEXT] = ""
     compatibility: Annotated[str, _TEXT] = ""
     metadata: dict[str, Any] = {}
     allowed_tools: str | tuple[str, ...] = ""
+    enabled_tools: Annotated[
+        str | tuple[str, ...], no_effect("a skill gives no tools; name them in `global_tools` of the agent")
+    ] = ""
+    enabled_mcp_servers: Annotated[
+        str | tuple[str, ...], no_effect("a skill gives no servers; name them in `mcp_servers` of the agent")
+    ] = ""
 
 
 class Skill(SkillFile, frozen=True, kw_only=True):
@@ -51,8 +62,8 @@ class Skill(SkillFile, frozen=True, kw_only=True):
 
     Attributes:
         text: its instructions.
-        directory: where it lies.
-        file: its `SKILL.md`.
+        directory: path of its directory.
+        file: path of its `SKILL.md`.
     """
 
     text: str
@@ -61,7 +72,7 @@ class Skill(SkillFile, frozen=True, kw_only=True):
 
     @property
     def allows(self) -> tuple[str, ...]:
-        """The patterns of `allowed-tools`; none allows everything."""
+        """Return the patterns of `allowed-tools`; an empty result allows every tool."""
         given = self.allowed_tools
         return (
             patterns_in(given)
@@ -71,12 +82,13 @@ class Skill(SkillFile, frozen=True, kw_only=True):
 
 
 def read_skill(text: str, file: str, directory: str, *, strict: bool = False) -> tuple[Skill | None, list[Problem]]:
-    """The skill of a `SKILL.md`'s text, and all problems by line; None when one of them is an error.
+    """Return the skill in the text of a `SKILL.md`, and all problems by line. The skill is None if a problem is an
+    error.
 
     Args:
-        file: how problems call the text.
-        directory: where it lies.
-        strict: warnings are errors.
+        file: name of the file in the problems.
+        directory: path of the directory of the skill.
+        strict: treat warnings as errors.
     """
     source = Source(file)
     if len(text) > MOST_CHARACTERS:
@@ -97,31 +109,50 @@ def read_skill(text: str, file: str, directory: str, *, strict: bool = False) ->
     if not errors_in(problems):
         for severity, key, message in _of_standard(skill, directory):
             told = source.problem(severity, f"bad_{key}", message)
-            entry = root.entries[key]
-            problems.append(msgspec.structs.replace(told, line=entry.line, column=entry.column, key=key))
+            entry = root.entries.get(key)
+            line, column = (halves.line + 1, 1) if entry is None else (entry.line, entry.column)
+            problems.append(msgspec.structs.replace(told, line=line, column=column, key=key))
     problems = in_file_order(problems, strict=strict)
-    return (None if errors_in(problems) else skill), problems
+    if errors_in(problems):
+        return None, problems
+    return msgspec.structs.replace(skill, name=known_as(skill.name, directory)), problems
+
+
+def known_as(name: str, directory: str) -> str:
+    """Return the name that agents use for a skill: the name of its directory if there is one, else its own."""
+    called = unicodedata.normalize("NFKC", directory.rstrip("/").rpartition("/")[2])
+    for each in (called, unicodedata.normalize("NFKC", name)):
+        slug = "-".join("".join(sign if sign.isalnum() else " " for sign in each.lower()).split())
+        if slug:
+            return slug[:LONGEST_NAME]
+    return name
 
 
 def _of_standard(skill: Skill, directory: str) -> list[tuple[Severity, str, str]]:
-    """What the standard forbids and types do not say: severity, key, message."""
+    """Yield the breaches of the standard that types can't express, as severity, key and message."""
     found: list[tuple[Severity, str, str]] = []
     called = directory.rstrip("/").rpartition("/")[2]
     name = unicodedata.normalize("NFKC", skill.name.strip())
     if not name:
-        found.append(("error", "name", "`name` is empty"))
+        found.append(("warning", "name", f"there is no `name`, so the skill is called '{known_as('', directory)}'"))
     if len(name) > LONGEST_NAME:
-        found.append(("error", "name", f"`name` has {len(name)} characters, and may have {LONGEST_NAME}"))
+        found.append(("warning", "name", f"`name` has {len(name)} characters, and may have {LONGEST_NAME}"))
     if name != name.lower():
-        found.append(("error", "name", f"`name` must be lowercase: '{name.lower()}'"))
+        found.append(("warning", "name", f"`name` must be lowercase: '{name.lower()}'"))
     if name.startswith("-") or name.endswith("-"):
-        found.append(("error", "name", "`name` begins or ends with a hyphen"))
+        found.append(("warning", "name", "`name` begins or ends with a hyphen"))
     if "--" in name:
-        found.append(("error", "name", "`name` has two hyphens in a row"))
+        found.append(("warning", "name", "`name` has two hyphens in a row"))
     if not all(each.isalnum() or each == "-" for each in name):
-        found.append(("error", "name", "`name` has characters other than letters, digits and hyphens"))
+        found.append(("warning", "name", "`name` has characters other than letters, digits and hyphens"))
     if name and name != unicodedata.normalize("NFKC", called):
-        found.append(("error", "name", f"`name` is '{name}', and its directory is '{called}'; they must be alike"))
+        found.append(
+            (
+                "warning",
+                "name",
+                f"`name` is '{name}', and its directory is '{called}', which counts; they must be alike",
+            )
+        )
     if not skill.description.strip():
         found.append(("error", "description", "`description` is empty"))
     for key, most in (("description", LONGEST_DESCRIPTION), ("compatibility", LONGEST_COMPATIBILITY)):

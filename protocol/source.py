@@ -1,6 +1,7 @@
-"""The text that something was read from: `Source` keeps it, so that a later error can still say where.
+"""The text of a file that was read: `Source` keeps it, so a later error can still name the line.
 
-How YAML becomes a tree, and what is refused on the way, stands in `yaml_tree`; what it consists of, in `tree`.
+The module `yaml_tree` describes how YAML becomes a tree and which constructs it refuses. The module `tree` defines
+the nodes of the tree.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ from .yaml_tree import parse
 
 
 class Source(msgspec.Struct, frozen=True):
-    """The text a struct was read from, so that a later error can still say where.
+    """Text of the file from which a struct was read, kept so that a later error can name the line.
 
-    It keeps the text alone, which costs nothing while all goes well; a place is found by parsing once more.
+    Only the text is kept, so a file without errors costs nothing. To find a position, the text is parsed again.
     """
 
     file: str = ""
     text: str = ""
 
     def where(self, path: Path, *, key: bool = False) -> tuple[int, int]:
-        """Line and column of the value at `path` (`key`: of its key), or of the nearest parent that exists.
+        """Return line and column of the value at `path` (with `key`: of its key), or of the nearest parent that exists.
 
-        (0, 0) when there is no text.
+        The result is (0, 0) when there is no text.
         """
         node = _parsed(self.text)
         if node is None:
@@ -57,7 +58,7 @@ class Source(msgspec.Struct, frozen=True):
         node: str | None = None,
         **remedy: Unpack[Remedy],
     ) -> Problem:
-        """A `Problem` about the value at `path` (`at_key`: about its key)."""
+        """Return a `Problem` about the value at `path` (with `at_key`: about its key)."""
         line, column = self.where(path, key=at_key)
         return Problem(
             severity=severity,
@@ -73,7 +74,7 @@ class Source(msgspec.Struct, frozen=True):
 
 
 def parse_mapping(text: str, file: str) -> tuple[Mapping | None, list[Problem]]:
-    """Like `parse`, for files whose top level has to be a mapping."""
+    """Parse a file that must have a mapping at its top level."""
     node, problems = parse(text, file)
     if node is None or isinstance(node, Mapping):
         return node, problems

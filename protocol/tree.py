@@ -1,7 +1,7 @@
-"""Plain values that know where they were written: what `yaml_tree.parse` gives and `reading` fills structs from.
+"""Plain values with their positions in the file: `yaml_tree.parse` returns them, and `reading` fills structs from them.
 
-A tree has no circles, so the garbage collector need not look at its parts (`gc=False`), which takes longer than to
-build them where there are hundreds of thousands.
+A tree has no reference cycles, so the garbage collector can skip its nodes (`gc=False`). In a large file the
+collector would take longer than the parser.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from typing import Any, TypeAlias
 import msgspec
 
 Path: TypeAlias = tuple[str | int, ...]
-"""Where a value sits: `("nodes", "plan", "options", 0)`."""
+"""Keys and indexes that lead to a value: `("nodes", "plan", "options", 0)`."""
 
 
 class Scalar(msgspec.Struct, frozen=True, gc=False):
     """A text, number, boolean or null.
 
     Attributes:
-        text: what the user wrote, without quotes.
-        quoted: it stood in quotes or in a block, or came from where everything is text: no other spelling of something
-            else can be meant.
+        text: the text as the user wrote it, without quotes.
+        quoted: True if the value was in quotes or a block, or comes from a source where every value is a text. A quoted
+            value is never another spelling of a number or boolean.
     """
 
     value: Any
@@ -39,7 +39,7 @@ class Sequence(msgspec.Struct, frozen=True, gc=False):
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """One key of a mapping; `line` and `column` are the key's."""
+    """A key of a mapping with its value; `line` and `column` are the position of the key."""
 
     value: Node
     line: int
@@ -47,7 +47,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class Mapping(msgspec.Struct, frozen=True, gc=False):
-    """A mapping, keys in the file's order."""
+    """A mapping, with its keys in the order of the file."""
 
     entries: dict[str, Entry]
     line: int
@@ -59,7 +59,7 @@ Node: TypeAlias = Scalar | Sequence | Mapping
 
 
 def dotted(path: Path) -> str:
-    """`("nodes", "plan", "options", 0)` as `nodes.plan.options[0]`."""
+    """Return a path as text: `("nodes", "plan", "options", 0)` becomes `nodes.plan.options[0]`."""
     text = ""
     for step in path:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
@@ -67,7 +67,7 @@ def dotted(path: Path) -> str:
 
 
 def plain(node: Node) -> Any:
-    """The value as JSON would hold it: fresh dicts and lists, nothing shared between aliases."""
+    """Return the value as JSON types: new dicts and lists, with no parts shared between aliases."""
     if isinstance(node, Scalar):
         return node.value
     if isinstance(node, Sequence):
@@ -76,12 +76,12 @@ def plain(node: Node) -> Any:
 
 
 def is_null(node: Node) -> bool:
-    """Whether a key stands there without a value."""
+    """Return whether the value of a key is empty or null."""
     return isinstance(node, Scalar) and node.value is None
 
 
 def describe(node: Node) -> str:
-    """What a value is, for error texts: `the number 5`, `a list`, `the text 'abc'`."""
+    """Describe a value for error texts: `the number 5`, `a list`, `the text 'abc'`."""
     if isinstance(node, Sequence):
         return "a list"
     if isinstance(node, Mapping):

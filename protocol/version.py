@@ -1,3 +1,3 @@
-"""The version of this package, as programs on other machines hear it."""
+"""The version of this package, as reported to programs on other machines."""
 
 VERSION = "0.1.0"

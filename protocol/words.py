@@ -1,11 +1,11 @@
-r"""Lines of the chat as words: quotes and backquotes hold blanks together, a backslash takes the next character.
+r"""Lines of the chat split into words: quotes and backquotes keep blanks in a word, a backslash escapes a character.
 
     a 'b c' d\ e `git diff`    ->   a, b c, d e, `git diff`
 
-A backquoted word keeps its backquotes: `-f` and `.file` know it as a command by them. A quote that does not end takes
-the rest of the line, so a prompt with an apostrophe is no error.
+A backquoted word keeps its backquotes, so `-f` and `.file` recognize it as a command. A quote without an end takes
+the rest of the line, so an apostrophe in a prompt is no error.
 
-`:::` before and behind a text says where it begins and ends, for those who type several lines one after another.
+`:::` before and after a text marks its beginning and end. This allows a text of several lines in the chat.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 FENCE = ":::"
-"""Begins and ends a text of several lines."""
+"""Mark at the beginning and the end of a text of several lines."""
 
 
 def unfenced(text: str) -> str:
-    """A text without its fences, if it has both."""
+    """Return a text without its fences, if it has both."""
     inner = text.strip()
     if not inner.startswith(FENCE) or is_open(text):
         return text
@@ -25,18 +25,18 @@ def unfenced(text: str) -> str:
 
 
 def is_open(text: str) -> bool:
-    """Whether a text is begun with a fence and not ended: what is typed next belongs to it."""
+    """Return whether a text has an opening fence and no closing one, so that the next line belongs to it."""
     text = text.strip()
     return text.startswith(FENCE) and not text.removeprefix(FENCE).endswith(FENCE)
 
 
 def split_words(line: str) -> list[str]:
-    """The words of a line."""
+    """Return the words of a line."""
     return [word for word, _, _ in _words(line)]
 
 
 def split_files(line: str) -> tuple[tuple[str, ...], str]:
-    """What `.file` is given: words for files, and behind ` -- ` the prompt."""
+    """Split the arguments of `.file`: words for files, and after ` -- ` the prompt."""
     words: list[str] = []
     for word, start, end in _words(line):
         if line[start:end] == "--":
@@ -46,7 +46,7 @@ def split_files(line: str) -> tuple[tuple[str, ...], str]:
 
 
 def _words(line: str) -> Iterator[tuple[str, int, int]]:
-    """Each word as it is meant, and where it stands. One pass, whatever the line holds."""
+    """Yield each word without its quoting, and its position. The line is scanned only once."""
     at = 0
     while at < len(line):
         if line[at].isspace():
@@ -60,7 +60,7 @@ def _words(line: str) -> Iterator[tuple[str, int, int]]:
 
 
 def _piece(line: str, at: int) -> tuple[str, int]:
-    """The part of a word that begins here, and where the next begins."""
+    """Return the part of a word that begins here, and the position of the next part."""
     mark = line[at]
     if mark == "\\":
         return line[at + 1 : at + 2] or mark, at + 2

@@ -1,7 +1,7 @@
-"""What nodes of a workflow say to each other; what its deciders (`engine/workflow`) receive, and have done.
+"""Messages between the nodes of a workflow, and the effects and events of its deciders (`engine/workflow`).
 
-What is received is kept of durable runs, as `messages` describes it: arrays with numbers for tags, and what stands in
-them are arrays too, with new fields last.
+Durable runs store the events as `messages` describes it: arrays with a number as tag. The values in them are arrays
+too, and new fields come last.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from .messages import Follows, WorkDone
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
-    """One message between nodes.
+    """A message between two nodes.
 
     Attributes:
-        source: the node it comes from; None for what a file puts into a queue.
-        keep: it survives trimming and `clear_context`.
-        preserve_role: edges leave its role as it is.
-        dynamic: it came over a dynamic edge, so the next node with such an edge takes it apart.
-        metadata: what functions say about it.
+        source: id of the sending node; None for a message that the file puts into a queue.
+        keep: the message survives trimming and `clear_context`.
+        preserve_role: edges do not change its role.
+        dynamic: it came over a dynamic edge, so the next node with such an edge splits it.
+        metadata: data that functions attach to it.
     """
 
     role: Role
@@ -38,17 +38,17 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=Fal
 
     @property
     def text(self) -> str:
-        """Its text, without images and files."""
+        """Return its text, without images and files."""
         return self.content if isinstance(self.content, str) else text_of(self.content)
 
 
 class Gate(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What the gate of a loop remembers from one visit to the next.
+    """State of the gate of a loop between two visits.
 
     Attributes:
-        visits: since it last began to count.
-        since: when its time began, in seconds; None before the first visit.
-        spoken: whether it has ever said its message.
+        visits: number of visits since it last began to count.
+        since: start of its time, in seconds; None before the first visit.
+        spoken: whether it has ever sent its message.
     """
 
     visits: int = 0
@@ -56,19 +56,19 @@ class Gate(msgspec.Struct, frozen=True, array_like=True, gc=False):
     spoken: bool = False
 
 
-# --- what is to be done -----------------------------------------------------------------------------------
+# --- effects ----------------------------------------------------------------------------------------------
 
 
-class FireNode(Work, frozen=True, kw_only=True):
-    """Run a node's own code, and carry what it says over its edges.
+class FireNode(Work, frozen=True, kw_only=True, tag="FireNode"):
+    """Run a node's own code, and carry its outputs over its edges.
 
     Attributes:
-        node: its id.
-        visit: how often it has been fired, this time included.
-        inputs: everything that was queued for it.
-        gate: what it remembers, if it is one.
-        said: what nodes have said last, as far as templates of its edges ask for it.
-        failure: its own code was cancelled with this; only its edges are to be done.
+        node: id of the node.
+        visit: number of times the node has fired, including this one.
+        inputs: all messages in its queue.
+        gate: its state, if it is a gate.
+        said: last outputs of nodes, limited to nodes used in templates of its edges.
+        failure: failure with which its own code was cancelled; only its edges remain to be followed.
     """
 
     node: str
@@ -80,11 +80,11 @@ class FireNode(Work, frozen=True, kw_only=True):
 
 
 class Unit(msgspec.Struct, frozen=True):
-    """One run of a node's own code: all of its inputs, or the share of one unit of a map or tree.
+    """A run of a node's own code, either for all its inputs or for the share of one unit of a map or tree.
 
     Attributes:
-        index: its number in the batch; None for a node that does not run per unit.
-        item, item_name: the unit's text, and how the node's role calls it.
+        index: number of the unit in the batch; None for a node that does not run per unit.
+        item, item_name: text of the unit, and its name in the node's role.
     """
 
     inputs: tuple[Message, ...]
@@ -93,8 +93,8 @@ class Unit(msgspec.Struct, frozen=True):
     item_name: str = "item"
 
 
-class RunUnit(Work, frozen=True, kw_only=True):
-    """Run a node's own code for one unit; `key` is the unit's number."""
+class RunUnit(Work, frozen=True, kw_only=True, tag="RunUnit"):
+    """Run a node's own code for one unit; `key` is the number of the unit."""
 
     unit: Unit
 
@@ -103,33 +103,33 @@ class RunUnit(Work, frozen=True, kw_only=True):
 
 
 class WorkflowBegun(Follows, frozen=True, kw_only=True, tag=50, array_like=True):
-    """A graph is to run: its start nodes are given `task`."""
+    """Start of a graph: its start nodes receive `task`."""
 
     task: tuple[Message, ...]
 
     def emptied(self) -> Told:
-        """See `Follows`."""
+        """Return the message without its contents."""
         return WorkflowBegun(task=())
 
 
 class UnitsBegun(Follows, frozen=True, kw_only=True, tag=51, array_like=True):
-    """A batch of units is to run."""
+    """Start of a batch of units."""
 
     units: tuple[RunUnit, ...]
 
     def emptied(self) -> Told:
-        """See `Follows`."""
+        """Return the message without its contents."""
         return UnitsBegun(units=())
 
 
 class Crossing(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What one edge does with one message.
+    """Effect of one edge on one message.
 
     Attributes:
-        way: the edge's number in the graph.
-        arrives: what does; the number of an output that arrives as it was said, which is not told twice; None if
-            nothing does.
-        fires: whether it triggers its target.
+        way: number of the edge in the graph.
+        arrives: message at the target, or the number of an output that arrives unchanged and is not stored twice; None
+            if no message arrives.
+        fires: whether the edge triggers its target.
     """
 
     way: int
@@ -138,19 +138,19 @@ class Crossing(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Fired(WorkDone, frozen=True, kw_only=True, tag=52, array_like=True, gc=False):
-    """What a firing came to.
+    """Result of a firing.
 
     Attributes:
-        node: its id.
-        outputs: what it said.
-        trace: the turns of its tool loop; a node with a context window remembers them instead of its output.
-        failure: why it failed.
-        unaccepted: failures that it went on over although the author has not said `on_error: continue`.
-        crossings: what its edges do, in the order of messages and edges.
-        tolerated: why it, or one of its units, would have failed if its node did not go on with that as its output.
-        warnings: for the author of the file.
-        gate: what it remembers now; None if that has not changed.
-        seconds: how long it took.
+        node: id of the node.
+        outputs: messages that it produced.
+        trace: turns of its tool loop; a node with a context window remembers them instead of its output.
+        failure: reason for its failure.
+        unaccepted: failures after which it continued, although the author did not set `on_error: continue`.
+        crossings: effects of its edges, in the order of messages and edges.
+        tolerated: reason for a failure of the node, or of one of its units, that the node returns as output.
+        warnings: warnings for the author of the file.
+        gate: new state of its gate; None if it has not changed.
+        seconds: duration of the firing.
     """
 
     node: str
@@ -166,7 +166,7 @@ class Fired(WorkDone, frozen=True, kw_only=True, tag=52, array_like=True, gc=Fal
 
 
 class NodeSaid(WorkDone, frozen=True, kw_only=True, tag=53, array_like=True, gc=False):
-    """What a node's own code came to for one unit; the attributes are those of `Fired`."""
+    """Result of a node's own code for one unit; the attributes have the same meaning as in `Fired`."""
 
     outputs: tuple[Message, ...] = ()
     trace: tuple[Message, ...] = ()
@@ -174,25 +174,25 @@ class NodeSaid(WorkDone, frozen=True, kw_only=True, tag=53, array_like=True, gc=
     unaccepted: tuple[Failure, ...] = ()
 
 
-# --- what is noted ----------------------------------------------------------------------------------------
+# --- events -----------------------------------------------------------------------------------------------
 
 CALL = "call of a function"
-"""What calls of functions of edges are noted as."""
+"""Name under which calls of edge functions are recorded."""
 
 CODE, NODE = "the code of '{}'", "the node '{}'"
-"""What the code of a node is noted as; one whose type others bring has that behind."""
+"""Names under which the code of a node is recorded; for a node type of a plugin, the type follows."""
 
 
 class Called(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """What a durable run keeps of the call of a function.
+    """Result of a function call, as a durable run stores it.
 
     Attributes:
-        met: what a condition says.
-        messages: what a processor makes of a message; none if it drops it.
-        failure: why it failed.
-        whose: the path of the workflow.
-        number: of what the processors share; the highest is the last.
-        shared: that; None for as before.
+        met: result of a condition.
+        messages: messages that a processor returns; empty if it drops the message.
+        failure: reason for a failure.
+        whose: path of the workflow.
+        number: number of the version of the processors' shared state; the highest is the latest.
+        shared: the shared state; None if it has not changed.
     """
 
     met: bool = True

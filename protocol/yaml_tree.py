@@ -1,15 +1,15 @@
-"""From the events of a YAML parser to a tree of values with places.
+"""Builder of a tree of values with positions from the events of a YAML parser.
 
-PyYAML's own loaders give values without places, turn a bare `yes` into True, let the last of two equal keys
-win, and run out of memory on a few hundred bytes of nested aliases. So this module reads the parser's
-*events* (the C parser's where PyYAML was built with it) and builds its own small tree:
+PyYAML's own loaders return values without positions, and turn a bare `yes` into True. They accept duplicate keys, and
+run out of memory on a few hundred bytes of nested aliases. So this module reads the parser's *events* (from the C
+parser if PyYAML has it) and builds its own small tree:
 
 - scalars follow the YAML 1.2 core schema: only `true` and `false` are booleans; `yes`, `no`, `on` and `off`
   stay the text the user wrote; `010`, `1:30` and dates are text as well, as in Loki;
-- anchors, aliases and merge keys (`<<`) work; what an alias would grow to is counted before it is copied;
+- anchors, aliases and merge keys (`<<`) work; the size of an alias is counted before it is copied;
 - duplicate keys, keys that are not text, tags, several documents, too much depth or size are `Problem`s.
 
-Nothing here recurses, nothing raises for what a file contains, nothing does I/O.
+The module does not recurse, does no I/O, and never raises because of the contents of a file.
 """
 
 from __future__ import annotations
@@ -26,21 +26,29 @@ from .problems import Problem
 from .tree import Entry, Mapping, Node, Scalar, Sequence, describe, short
 
 MAX_DEPTH = 100
-"""How deep mappings and lists may nest. Real files stay below 20."""
+"""Deepest nesting of mappings and lists. Real files stay below 20."""
 
 MAX_WEIGHT = 500_000
-"""Values, plus one per 32 characters of text, that a file may hold once its aliases are copied out."""
+"""Most values of a file with its aliases copied, plus one per 32 characters of text."""
 
 
 def parse(text: str, file: str) -> tuple[Node | None, list[Problem]]:
-    """The tree of one YAML document, and everything that is wrong with it.
+    """Return the tree of one YAML document, and all its problems.
 
-    A duplicate or unusable key is reported and left out, so that the rest can still be checked; a syntax
-    error leaves nothing (None). `file` is only named in the problems.
+    A duplicate or unusable key is reported and left out, so the rest can still be checked. A syntax error leaves no
+    tree (None). `file` is only named in the problems.
     """
     builder = _Builder(file)
     try:
         return builder.build(text), builder.problems
+    except _TabRefused:
+        # libyaml refuses a block text whose first line begins with a tab behind its indentation (a Makefile's recipe),
+        # which YAML 1.2 allows and PyYAML's own parser reads.
+        slower = _Builder(file, yaml.Loader)
+        try:
+            return slower.build(text), slower.problems
+        except _UnreadableError:
+            return None, builder.problems
     except _UnreadableError:
         return None, builder.problems
 
@@ -50,11 +58,15 @@ _Parser: type[Any] = yaml.CLoader if yaml.__with_libyaml__ else yaml.Loader
 
 
 class _UnreadableError(Exception):
-    """Ends the building; what is wrong is in the list of problems already."""
+    """Signal to stop building; the problem is already in the list of problems."""
+
+
+class _TabRefused(Exception):
+    """Signal that the fast parser has met a tab where it accepts none."""
 
 
 class _Open:
-    """A mapping or list whose end has not come yet."""
+    """A mapping or list that has begun and not ended."""
 
     __slots__ = ("anchor", "column", "entries", "height", "items", "key", "line", "merges", "weight")
 
@@ -71,7 +83,7 @@ class _Open:
 
 
 class _Anchored(msgspec.Struct, frozen=True):
-    """What an alias stands for; `node` is None until its end has come."""
+    """The value of an anchor, for its aliases; `node` is None until the value has ended."""
 
     node: Node | None
     weight: int = 0
@@ -79,7 +91,7 @@ class _Anchored(msgspec.Struct, frozen=True):
 
 
 class _Key(msgspec.Struct, frozen=True):
-    """The key whose value comes next; `name` is None when the value is to be dropped."""
+    """A key that waits for its value; `name` is None if the value is to be dropped."""
 
     name: str | None
     line: int
@@ -87,8 +99,9 @@ class _Key(msgspec.Struct, frozen=True):
 
 
 class _Builder:
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, parser: type[Any] = _Parser) -> None:
         self.file = file
+        self.parser = parser
         self.problems: list[Problem] = []
         self.anchors: dict[str, _Anchored] = {}
         self.open: list[_Open] = []
@@ -118,9 +131,9 @@ class _Builder:
         return self.root
 
     def _events(self, text: str) -> Iterator[Any]:
-        """The parser's events, with every error it may raise turned into a problem."""
+        """Yield the parser's events; report every parser error as a problem."""
         try:
-            parser = _Parser(text)
+            parser = self.parser(text)
         except (yaml.YAMLError, UnicodeError) as error:
             self._unreadable(text, error)
         try:
@@ -170,7 +183,9 @@ class _Builder:
             what = f"the key {node.text} is {_json_type(node.value)}, not text"
             self._report(node, "non_string_key", what, hint=f'put quotes around it: "{node.text}":')
         else:
-            self._report(node, "non_string_key", f"{describe(node)} can't be a key")
+            braces = isinstance(node, Mapping) and parent.line == node.line and parent.column == node.column - 1
+            hint = 'a template needs quotes: "{{name}}".' if braces else ""
+            self._report(node, "non_string_key", f"{describe(node)} can't be a key", hint=hint)
         if name is not None and name in parent.entries:
             what = f"duplicate entry with key '{name}'; the first is on line {parent.entries[name].line}"
             self._report(node, "duplicate_key", what, key=name)
@@ -247,7 +262,7 @@ class _Builder:
     def _report(
         self, at: Any, code: str, message: str, *, hint: str = "", key: str | None = None, name: str = ""
     ) -> None:
-        """A problem with its remedy (`_REMEDIES`), in which `name` stands for the anchor that is meant."""
+        """Report a problem with its remedy from `_REMEDIES`; `name` is the anchor named in the remedy."""
         if at is None:
             line, column = 0, 0
         elif isinstance(at, Scalar | Sequence | Mapping):
@@ -299,7 +314,8 @@ class _Builder:
             mark, message = opened, f"the text in quotes that begins here is not closed {where}"
             hint = f"close it where the text ends, with {quote}."
         elif mark is not None and "\t" in _indent(text, mark.line):
-            message, hint = "a tab stands where YAML wants spaces", "replace tabs by spaces."
+            self._report(mark, "yaml_syntax", "a tab stands where YAML wants spaces", hint="replace tabs by spaces.")
+            raise _UnreadableError if self.parser is yaml.Loader else _TabRefused
         self._report(mark, "yaml_syntax", message, hint=hint)
         raise _UnreadableError
 
@@ -308,14 +324,16 @@ class _Builder:
             self.spanning = event
 
     def _open_quote(self, error: Exception) -> Any:
-        """Where the quotes were opened that were not closed, if that is what the parser has stumbled over.
+        """Return the position of an opening quote without a closing one, if it caused the parser's error.
 
-        A quote that is missing shows late: the text goes on to the next quote of the file, which was to open another
-        one, and what stands behind that makes no sense.
+        A missing quote is noticed late. The text extends to the next quote in the file, which was meant as an opening
+        one, and the rest makes no sense.
         """
         at = getattr(error, "problem_mark", None)
         begun = None
-        if getattr(error, "context", None) == "while scanning a quoted scalar":  # it goes on to the end of the file
+        if (
+            getattr(error, "context", None) == "while scanning a quoted scalar"
+        ):  # the text extends to the end of the file
             at = begun = getattr(error, "context_mark", None)
         if self.spanning is not None and at is not None and self.spanning.end_mark.line == at.line:
             return self.spanning.start_mark
@@ -341,7 +359,7 @@ _REMEDIES = {
         "check the indentation, and put quotes around text that holds `: `, ` #`, `{`, `[` or `*`.",
     ),
 }
-"""By code: what was expected, and what usually helps."""
+"""For each code, the expectation and the usual remedy."""
 
 _QUOTES = ("'", '"')
 _NOT_YAML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -383,7 +401,7 @@ def _plain_scalar(text: str) -> Any:
 
 
 def _integer(text: str, base: int) -> int | float:
-    """An int that JSON readers can hold in 64 bits, else the nearest float."""
+    """Return an int that fits into 64 bits, else the nearest float."""
     if len(text) > 300:
         return float(text) if base == 10 else math.inf
     number = int(text, base)

@@ -1,9 +1,22 @@
-"""Who keeps whom alive: actors, mailboxes, supervisors, processes, pools, questions, events.
+"""Actor kernel on trio: actors, mailboxes, supervisors, subprocesses, pools, escalation, events.
 
-This floor knows nothing of models, YAML or MCP, and of `protocol` only `protocol/kernel`: it can be used for anything
-that runs on trio. All that such a program needs is listed here. Subprocesses and pools are imported at first use.
-Start with `actor` (what an actor is), `life` (how it ends), then `root` (signals and the order of dying) and
-`supervisor`. docs/kernel.md shows how it is used and numbers what you may rely on.
+It knows nothing of models, YAML or MCP and imports only `protocol/kernel`, so any trio program can use it; everything
+that such a program needs is exported here. Subprocesses and pools are imported at first use.
+
+Five names to know:
+
+    Actor        one task with a mailbox and a place in the tree; its body is an async function (`actor`)
+    Ref          sends messages to an actor, asks it, stops it, waits for its end (`ref`)
+    Root         the tree: owns signals and the order in which everything ends (`root`, `signals`)
+    Supervisor   restarts children by OTP's rules (`supervisor`, decisions in `policy`)
+    Desk         open questions to users, at the root (`escalation`)
+
+Modules, from the bottom: `mailbox`, `ref`, `scheduler` (tasks and timers), `actor`, `bus` (events), `escalation`,
+`root`, `supervisor`, `pool`. Subprocesses: `process`, `pipes`, `guardian_link`, and `guardian`, which is a program of
+its own. `introspection` and `memory` inspect a running tree. Packages: `journal` (durable runs), `cluster` (PostgreSQL
+store).
+
+Start with `actor`. docs/kernel.md is the manual and numbers the guarantees.
 """
 
 from __future__ import annotations
@@ -35,31 +48,29 @@ from ..protocol.kernel.events import Event, EventData
 from ..protocol.kernel.messages import Down, Message
 from ..protocol.kernel.questions import Answer, Question
 from .actor import Actor
-from .alarms import Timer
 from .bus import Bus, Feed, Stream
 from .escalation import HOLD, NOTED, PASS, Desk, FrontEnd, Policy, QuestionTimeout
 from .policy import Backoff, Breaker, Retry
 from .ref import End, Monitor, Ref, Request
 from .root import Root
+from .scheduler import Timer
 from .supervisor import ChildSpec, Supervisor
 
 if TYPE_CHECKING:
-    from .census import pause, resume
-    from .child import ProcessEnd, ProcessStop
-    from .lease import Lease, PoolStatistics
-    from .pool import Pool
-    from .process import Completed, Process, run_process, start_process
+    from .introspection import pause, resume
+    from .pool import Lease, Pool, PoolStatistics
+    from .process import Completed, Process, ProcessEnd, ProcessStop, run_process, start_process
 
 _HOMES = {
     "Completed": ".process",
-    "Lease": ".lease",
+    "Lease": ".pool",
     "Pool": ".pool",
-    "PoolStatistics": ".lease",
+    "PoolStatistics": ".pool",
     "Process": ".process",
-    "ProcessEnd": ".child",
-    "ProcessStop": ".child",
-    "pause": ".census",
-    "resume": ".census",
+    "ProcessEnd": ".process",
+    "ProcessStop": ".process",
+    "pause": ".introspection",
+    "resume": ".introspection",
     "run_process": ".process",
     "start_process": ".process",
 }

@@ -1,8 +1,8 @@
-"""What a process may not do although its user may: how `start_process` is told.
+"""Interface between `start_process` and a sandbox: the restrictions of one process.
 
-A `Confinement` belongs to one process. `begin` and `end` are called in threads, since they look at files. `begin` only
-says what is to be done: the restrictions themselves are put on the process by the reaper that starts it (see
-`guardian`), so the program that embeds Callboard is never restricted.
+A `Confinement` serves one process. `begin` and `end` run in threads, since they access files. `begin` only describes
+the restrictions: the reaper that starts the process applies them (see `guardian`), so the program that embeds Callboard
+is never restricted itself.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ import msgspec
 
 
 class Guarded(msgspec.Struct, frozen=True, kw_only=True):
-    """A directory that is read-only for a process, but in which the broker changes what has one of these names.
+    """A directory that is read-only for a process, with exceptions that the broker changes on its behalf.
 
     Attributes:
-        directory: a path, the same for the process and for us.
-        names: files in it; `*` at the beginning or the end of a name stands for any text.
-        heads: files in it that are only replaced, by a rename and if the new one is a git HEAD, and never removed.
+        directory: its path, the same inside and outside of the sandbox.
+        names: files in it that may be changed; `*` at the beginning or the end of a name matches any text.
+        heads: files in it that may only be replaced by renaming a valid git HEAD over them, and never removed.
         trees: directories in it in which everything may be changed.
-        nurseries: directories in it in which directories may be made, and everything be changed in those that were.
+        nurseries: directories in it in which new directories may be created, and everything in those be changed.
+        object_name: length in bytes of a git object name, with which the broker checks a new `index`.
     """
 
     directory: bytes
@@ -29,18 +30,19 @@ class Guarded(msgspec.Struct, frozen=True, kw_only=True):
     heads: tuple[bytes, ...]
     trees: tuple[bytes, ...]
     nurseries: tuple[bytes, ...]
+    object_name: int
 
 
 class Brokered(msgspec.Struct, frozen=True, kw_only=True):
-    """System calls that the reaper performs for a process; see `syscall_broker`.
+    """System calls that the reaper executes for a process; see `syscall_broker`.
 
     Attributes:
-        filter: a seccomp program that notifies of these calls.
-        without: the one in its place where the kernel can't notify us: it refuses them, or what leads to them.
-        places: paths, with whether the calls are performed on what is in them; the longest path decides.
-        abstract: whether abstract Unix sockets can be connected to: those of its network namespace.
+        filter: a seccomp program that notifies the broker of these calls.
+        without: a seccomp program for kernels without notifications: it refuses the calls, or calls that lead to them.
+        places: paths, each with True if the calls are executed for files below it; the longest path decides.
+        abstract: True if abstract Unix sockets of its network namespace can be connected to.
         guarded: read-only directories with exceptions.
-        unchangeable: paths whose own metadata is not changed, whatever `places` says.
+        unchangeable: paths whose own metadata is never changed, whatever `places` says.
     """
 
     filter: bytes
@@ -52,15 +54,15 @@ class Brokered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Restrictions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the kernel is to refuse a process, and all that it starts.
+    """Restrictions that the kernel enforces on a process and its descendants.
 
     Attributes:
-        network: a descriptor of the network namespace that it is in; None for ours.
-        gains_nothing: it gains no privileges by setuid programs (`no_new_privs`). The others need this.
-        capabilities: numbers of those that it keeps, if we have them; None for all.
-        ruleset: a descriptor of the Landlock ruleset that it is held to; None for none.
-        filter: a seccomp program, 8 bytes for each instruction; empty for none.
-        broker: the calls that are performed for it; None for none.
+        network: descriptor of its network namespace; None for this program's.
+        gains_nothing: True if setuid programs give it no privileges (`no_new_privs`). The following ones need that.
+        capabilities: numbers of the capabilities that it keeps; None for all.
+        ruleset: descriptor of its Landlock ruleset; None for none.
+        filter: a seccomp program, 8 bytes per instruction; empty for none.
+        broker: the calls that the reaper executes for it; None for none.
     """
 
     network: int | None = None
@@ -75,13 +77,13 @@ NO_RESTRICTIONS = Restrictions()
 
 
 class Confined(msgspec.Struct, frozen=True, kw_only=True):
-    """How a process is started.
+    """A start command, changed for the sandbox.
 
     Attributes:
-        argv, env: what is executed in place of what was asked for, and with which environment.
-        fds: descriptors that it inherits for that, under the same numbers.
-        restrictions: what it may not do from its first instruction on.
-        close: called when it has been started, or could not be: frees what the start alone needed.
+        argv, env: program, arguments and environment that replace the requested ones.
+        fds: descriptors that the process inherits for that, under the same numbers.
+        restrictions: apply to the process from its first instruction on.
+        close: frees what only the start needed; called once it has succeeded or failed.
     """
 
     argv: Sequence[str]
@@ -92,18 +94,18 @@ class Confined(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Confinement(Protocol):
-    """See the module."""
+    """The sandbox of one process."""
 
     def begin(self, argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> Confined:
-        """Return how this command is started. Blocks.
+        """Return the command to start in place of this one, and its restrictions. Blocks.
 
         Raises:
-            OSError: it can't be: there is no such program, or the system refuses what the restrictions need.
-            ProcessError: the same, in words.
+            OSError: the program does not exist, or the system lacks features that the restrictions need.
+            ProcessError: the same, with a text for the user.
         """
 
     def meaning(self, status: int) -> int:
-        """Return the exit status of the program itself, as in `subprocess`: bubblewrap reports signal n as 128 + n."""
+        """Return the program's own exit status as in `subprocess`; bubblewrap reports signal n as 128 + n."""
 
     def end(self) -> None:
-        """Free what the process needed. It has ended, with all it left behind. Blocks."""
+        """Free the resources of the sandbox. The process and its descendants have ended. Blocks."""

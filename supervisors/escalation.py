@@ -1,23 +1,28 @@
-"""Questions travel from any leaf to the root, and each is answered on its own.
+"""Escalation: questions travel from any actor up to the root, and the first answer wins.
 
-`me.ask_person(question)` walks up the tree. Every ancestor that has a `policy` may answer at once (a list of
-prepared answers, "always yes"), keep the question to itself and answer later (`HOLD`), let it pass and perhaps answer
-later all the same (`NOTED`: a parent whose model may know), or let it pass. What no ancestor answers is put on the
-*desk* at the root and shown to every attached front end (terminal, websocket, HTTP) at once. The first answer wins and
-closes the question for the others.
+`me.ask_person(question)` offers the question to the ancestors of the asker, from the nearest one up. An ancestor with a
+`policy` may
 
-A question is a message, and so is its answer. The question is mail of the root's actor, whose body has the desk decide
-about it (`Desk.decide`): all policies and front ends are called in that one task. The answer is the reply to it
-(`ref.Request`): the root sends it, the asker's mailbox counts it, and it goes past the asker's mail to the call that
-waits for it. So an actor may ask while its mail waits, and ask several questions at a time. An answer, wherever it is
-given, closes its question at once (`Desk.answer`), and a question ends with the wait of its asker: neither waits for
-the root's turn.
+    answer      with an `Answer` (a list of prepared answers, "always yes")
+    HOLD        stop the question here and answer it later
+    NOTED       let it pass, and perhaps answer it later all the same (a parent whose model may know the answer)
+    PASS        let it pass
 
-The asker waits, and only the asker: its siblings go on, up to `MOST_OPEN` questions may be open, and they are answered
-in any order. One more fails at once with `Saturated`: no person reads that many, and each takes memory.
-An unanswerable question (no front end is there, no ancestor has noted it) gets its own
-default, else `NobodyToAsk`. Deadline (`timeout`) and default belong to the question; when the asker is interrupted
-the question is withdrawn.
+A question that no ancestor answers or holds reaches the *desk* of the root, which shows it to every attached front end
+(terminal, websocket, HTTP) at once. The first answer closes it for all.
+
+**Question and answer are messages.** The question is mail of the root's actor, whose body calls `Desk.decide`: all
+policies and front ends are called in that one task. The answer is the reply to that mail (`ref.Request`). It counts as
+a message in the asker's mailbox, but bypasses the mail that waits there, so an actor may ask while its mail waits, and
+ask several questions at a time. Answering (`Desk.answer`) and withdrawing take effect at once; they do not wait for the
+root's task.
+
+**Only the asker waits.** Its siblings continue, and questions are answered in any order. At most `MOST_OPEN` may be
+open; one more fails at once with `Saturated`, since no user reads that many and each takes memory.
+
+**Endings.** A question without any possible answer (no front end is attached, no ancestor has noted it) gets its own
+default or fails with `NobodyToAsk`. `timeout` and default belong to the question. If the asker is interrupted, the
+question is withdrawn.
 """
 
 from __future__ import annotations
@@ -47,13 +52,13 @@ if TYPE_CHECKING:
 Value = str | list[str]
 
 MOST_OPEN = 10_000
-"""Questions that may be open under one root."""
+"""Most questions that may be open under one root."""
 
 log = logging.getLogger("callboard.questions")
 
 
 class Verdict(Enum):
-    """What a policy says when it does not answer."""
+    """Result of a policy that does not answer; see the table in the module docstring."""
 
     PASS = "pass"  # noqa: S105 - not a password
     HOLD = "hold"
@@ -64,52 +69,50 @@ PASS = Verdict.PASS
 HOLD = Verdict.HOLD
 NOTED = Verdict.NOTED
 Policy = Callable[[Question], Answer | Verdict]
-"""Asked once per question that comes by. Must be quick; use `HOLD` or `NOTED` and `desk.answer` to take one's time.
-
-One that raises is reported, and counts as `PASS`: its fault is not the asker's.
-"""
+"""Called once for each question that passes its actor. Must be quick; for a later answer return `HOLD` or `NOTED` and
+call `desk.answer`. An exception is logged and counts as `PASS`: the asker must not fail because of it."""
 
 
 class FrontEnd(Protocol):
-    """Something that can show questions to a person. Both calls must return at once; one that raises is detached."""
+    """Shows questions to a user. Both methods must return at once; a front end that raises is detached."""
 
     name: str
 
     def asked(self, question: Question) -> None:
-        """Show this; answer through `desk.answer`."""
+        """Show the question. Its answer is given to `desk.answer`."""
 
     def closed(self, question_id: str, by: str) -> None:
-        """It is answered or withdrawn; stop showing it. `by` says why."""
+        """Stop showing the question: it was answered or withdrawn. `by` is the answering party or the reason."""
 
 
 class QuestionMemory(Protocol):
-    """Remembers what actors have asked in an earlier life of what they work on, and what was answered."""
+    """Journal of questions and answers, so that a resumed run does not ask again."""
 
     def asked(self, actor: Actor, question: Question) -> Question | Answer:
-        """The answer that was given before; else the question as it is to be asked, under the id that it had."""
+        """Return the recorded answer, or else the question with the id under which it was asked before."""
 
     def answer(self, actor: Actor, question: Question, answer: Answer) -> None:
-        """It is answered. Called before anybody is told."""
+        """Record an answer. Called before the asker or any front end sees it."""
 
     async def keep(self) -> None:
-        """Wait until the questions and answers so far will be remembered, whatever happens."""
+        """Wait until all questions and answers so far are durable."""
 
 
 class QuestionListener(Protocol):
-    """Is told how the questions of actors have ended."""
+    """Receives the outcome of each question."""
 
     def answered(self, actor: Actor, question: Question, answer: Answer) -> None:
-        """It has this answer."""
+        """The question was answered."""
 
     def unanswered(self, actor: Actor, question: Question, reason: str) -> None:
-        """It was closed without one: `timeout` or `nobody`."""
+        """The question was closed without an answer; `reason` is `timeout` or `nobody`."""
 
 
 listens: ContextVar[QuestionListener | None] = ContextVar("callboard_question_listener", default=None)
-"""What is told how the questions of the actors of this context have ended."""
+"""Receives the outcomes of the questions asked in this context."""
 
 remembers: ContextVar[QuestionMemory | None] = ContextVar("callboard_question_memory", default=None)
-"""What remembers the questions of the actors of this context."""
+"""Journal for the questions asked in this context."""
 
 
 class QuestionTimeout(TimedOut):
@@ -123,9 +126,9 @@ class Desk:
     """The open questions of one root.
 
     Attributes:
-        patient: whether a question may wait for a front end that is not there yet (servers), or fails at once.
-        most: how many questions may be open.
-        mark: what ids of questions begin with that nothing remembers.
+        patient: True if questions wait for a front end to be attached (servers); else they fail without one.
+        most: most questions that may be open.
+        mark: prefix of the ids of questions that no journal records.
     """
 
     def __init__(self, root: Root, *, patient: bool = False) -> None:
@@ -134,40 +137,40 @@ class Desk:
         self.mark = "q"
         self._root = root
         self._front_ends: list[FrontEnd] = []
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, _OpenQuestion] = {}
         self._asking: Counter[Actor] = Counter()
         self._ids = itertools.count(1)
 
     @property
     def open(self) -> tuple[Question, ...]:
-        """Every question that has no answer yet, oldest first. From any thread."""
+        """All questions without an answer, oldest first. From any thread."""
         return tuple(pending.question for pending in list(self._open.values()))
 
     @property
     def attended(self) -> bool:
-        """Whether a front end is there, so that a person may see what is asked."""
+        """True if a front end is attached, so that a user may see questions."""
         return bool(self._front_ends)
 
     def new_id(self) -> str:
-        """An id for a question, unique under this root."""
+        """Return an id for a question, unique under this root."""
         return f"{self.mark}{next(self._ids)}"
 
     @contextlib.contextmanager
     def attach(self, front_end: FrontEnd) -> Iterator[None]:
-        """Show questions to `front_end` while the block lasts, those first that are open already. From any thread.
+        """Show questions to `front_end` while the block lasts, beginning with the open ones. From any thread.
 
-        In an asyncio loop its methods are called in that loop, else in that of the root.
+        If the caller runs in an asyncio loop, the methods are called in that loop, else in the root's.
         """
         host = asyncio_host()
-        shown = front_end if host is None else _ThroughLoop(front_end, host, self._detach_from_elsewhere)
+        shown = front_end if host is None else _ThroughLoop(front_end, host, self._detach_in_loop)
         try:
             self._root.in_loop(self._attach, shown)
             yield
         finally:
-            self._detach_from_elsewhere(shown)
+            self._detach_in_loop(shown)
 
-    def _detach_from_elsewhere(self, front_end: FrontEnd) -> None:
-        with contextlib.suppress(ShuttingDown):  # the root has ended, and its desk with it
+    def _detach_in_loop(self, front_end: FrontEnd) -> None:
+        with contextlib.suppress(ShuttingDown):  # the root has ended, and its questions with it
             self._root.in_loop(self._detach, front_end)
 
     def _attach(self, front_end: FrontEnd) -> None:
@@ -177,9 +180,9 @@ class Desk:
                 self._show(front_end, pending.question)
 
     def answer(self, question_id: str, value: Value, by: str = "") -> bool:
-        """Answer a question, as `protocol.kernel.questions.understood` understands the value. From any thread.
+        """Answer a question; `protocol.kernel.questions.understood` interprets the value. From any thread.
 
-        False if it is not open: answered by another, withdrawn, or never asked.
+        Returns False if it is not open: already answered, withdrawn, or never asked.
         """
         return self._root.in_loop(self._answer, question_id, value, by)
 
@@ -192,7 +195,11 @@ class Desk:
         return True
 
     async def answer_for_good(self, question_id: str, value: Value, by: str = "") -> bool:
-        """As `answer`; returns when the answer will be remembered, if its asker's are. Raises if that can't be."""
+        """Answer like `answer`, and return once the answer is durable, if the asker has a journal.
+
+        Raises:
+            JournalError: the answer could not be stored.
+        """
         pending = self._open.get(question_id)
         answered = self.answer(question_id, value, by)
         if answered and pending is not None and pending.memory is not None:
@@ -200,7 +207,7 @@ class Desk:
         return answered
 
     def expire(self, question_id: str, seconds: float) -> bool:
-        """End a question that was open for so long, as its own `timeout` would. False if it is not open."""
+        """End a question as its own `timeout` would, after `seconds`. False if it is not open."""
         pending = self._open.get(question_id)
         if pending is None or not pending.request.waits:
             return False
@@ -208,7 +215,7 @@ class Desk:
         return True
 
     def leave_to_nobody(self, question_id: str) -> bool:
-        """End a question as if nobody was there to be asked. False if it is not open."""
+        """End a question as if no front end were attached. False if it is not open."""
         pending = self._open.get(question_id)
         if pending is None or not pending.request.waits:
             return False
@@ -216,7 +223,7 @@ class Desk:
         return True
 
     def waits_for_people(self, question_id: str) -> bool:
-        """Whether a question is open, shown to people alone, and for as long as it takes, and no secret."""
+        """Return whether a question is open, only users can answer it, it has no timeout, and it is not secret."""
         pending = self._open.get(question_id)
         return (
             pending is not None
@@ -228,11 +235,11 @@ class Desk:
         )
 
     def when_closed(self, question_id: str, callback: Callable[[str], None]) -> None:
-        """Call back once with why, as front ends are told, when this question, which is open, is so no more."""
+        """Call `callback` once when this open question is closed, with the `by` that front ends receive."""
         self._open[question_id].callbacks.append(callback)
 
     def pass_on(self, question_id: str) -> None:
-        """A policy that held this question lets it go on upwards."""
+        """Offer a held question to the ancestors above the one that held it."""
         pending = self._open.get(question_id)
         if pending is not None and pending.holder is not None:
             self._climb(pending, pending.holder.parent)
@@ -243,9 +250,9 @@ class Desk:
         Raises:
             NobodyToAsk: no front end or ancestor can answer, and there is no default.
             QuestionTimeout: no answer came within the question's `timeout`.
-            ShuttingDown: the root stops and asks people nothing more.
-            JournalError: it can't be remembered that it was asked, and has to be.
-            Saturated: as many questions as may be are open.
+            ShuttingDown: the root is stopping and asks no more questions.
+            JournalError: the question could not be stored in the asker's journal.
+            Saturated: `most` questions are open.
         """
         root, memory = self._root, remembers.get()
         if root.stopping or root.actor.stopping:
@@ -255,7 +262,7 @@ class Desk:
             if isinstance(known, Answer):
                 return known
             question = known
-            await memory.keep()  # nobody sees a question whose id another may have after a kill
+            await memory.keep()  # before it is shown: after a kill its id must not be given to another question
         pending = self._opened(actor, question, memory)
         question = pending.question
         self._asking[actor] += 1
@@ -286,14 +293,14 @@ class Desk:
                     actor.state = "running"
             if self._open.get(question.id) is pending:
                 del self._open[question.id]
-                self._tell_closed(pending, reason)
+                self._notify_closed(pending, reason)
             if reason in ("nobody", "timeout") and (listener := listens.get()) is not None:
                 listener.unanswered(actor, question, reason)
             if reason:
                 actor.emit(QuestionExpired(reason=reason), id=question.id)
             actor.emit(ActorBusy(), id=question.id)
 
-    def _opened(self, actor: Actor, question: Question, memory: QuestionMemory | None) -> _Open:
+    def _opened(self, actor: Actor, question: Question, memory: QuestionMemory | None) -> _OpenQuestion:
         question = msgspec.structs.replace(
             question, id=question.id or self.new_id(), actor=actor.path, run=actor.stream.run
         )
@@ -306,12 +313,12 @@ class Desk:
                 f"{actor.path} can't ask '{_short(question.text)}': {len(self._open):,} questions are open, which"
                 " is the most; answer some of them (`callboard answer` lists them), or start fewer runs that ask"
             )
-        pending = _Open(question, Request(question, self._root.actor, actor), actor, memory)
+        pending = _OpenQuestion(question, Request(question, self._root.actor, actor), actor, memory)
         self._open[question.id] = pending
         return pending
 
-    async def _sent(self, pending: _Open) -> Answer:
-        """The reply to the question, which is now mail of the root."""
+    async def _sent(self, pending: _OpenQuestion) -> Answer:
+        """Send the question to the root's actor and return the answer."""
         root, request, timeout = self._root, pending.request, pending.question.timeout
         if root.sent is not None:
             root.sent.count(pending.actor)
@@ -325,16 +332,16 @@ class Desk:
         return answer
 
     def decide(self, request: Request) -> None:
-        """Bring a question to who may answer it. Called in the root's task, as it comes to this message of its."""
+        """Offer a question to policies and front ends. Called in the root's task, which has received it as mail."""
         pending = self._open.get(request.message.id)
         if pending is None or pending.request is not request:
-            return  # withdrawn meanwhile
+            return  # withdrawn in the meantime
         try:
             self._climb(pending, pending.actor)
-        except Exception as error:  # noqa: BLE001 - an answer that is none is raised in the asker, not in the root
+        except Exception as error:  # noqa: BLE001 - an invalid answer is raised in the asker, not in the root
             request.fail(error)
 
-    def _climb(self, pending: _Open, start: Actor | None) -> None:
+    def _climb(self, pending: _OpenQuestion, start: Actor | None) -> None:
         """Offer the question to the policies from `start` upwards, then to the front ends."""
         pending.holder = None
         actor = start
@@ -354,14 +361,14 @@ class Desk:
         for front_end in list(self._front_ends):
             self._show(front_end, pending.question)
             if pending.question.id not in self._open:
-                return  # answered on the spot
+                return  # a front end answered at once
         if not self._front_ends and not self.patient and not pending.noted:
             self._give_up(pending)
 
     def _show(self, front_end: FrontEnd, question: Question) -> None:
         try:
             front_end.asked(question)
-        except BaseException as error:  # the front end is detached and reported; the asker is not to blame
+        except BaseException as error:  # logged; the front end is detached, and the asker unaffected
             failure_of(error)
             log.exception("front end '%s' raised on a question and is detached", front_end.name)
             self._detach(front_end)
@@ -370,21 +377,21 @@ class Desk:
         if front_end in self._front_ends:
             self._front_ends.remove(front_end)
             if not self._front_ends and not self.patient:
-                self._nobody_left()
+                self._fail_unanswerable()
 
-    def _give_up(self, pending: _Open) -> None:
+    def _give_up(self, pending: _OpenQuestion) -> None:
         question = pending.question
         if question.default is not None:
             self.answer(question.id, question.default, "default")
         else:
             self._close(pending, _nobody(question), "nobody")
 
-    def _nobody_left(self) -> None:
+    def _fail_unanswerable(self) -> None:
         for pending in list(self._open.values()):
             if pending.on_desk and not pending.noted:
                 self._give_up(pending)
 
-    def _close(self, pending: _Open, result: Answer | Exception, by: str) -> None:
+    def _close(self, pending: _OpenQuestion, result: Answer | Exception, by: str) -> None:
         del self._open[pending.question.id]
         if isinstance(result, Answer):
             if pending.memory is not None:
@@ -392,16 +399,16 @@ class Desk:
             pending.request.reply(result)
         else:
             pending.request.fail(result)
-        self._tell_closed(pending, by)
+        self._notify_closed(pending, by)
 
-    def _tell_closed(self, pending: _Open, by: str) -> None:
+    def _notify_closed(self, pending: _OpenQuestion, by: str) -> None:
         for callback in pending.callbacks:
             callback(by)
         if pending.on_desk:
             for front_end in list(self._front_ends):
                 try:
                     front_end.closed(pending.question.id, by)
-                except BaseException as error:  # as above
+                except BaseException as error:  # as in `_show`
                     failure_of(error)
                     log.exception("front end '%s' raised on a closed question and is detached", front_end.name)
                     self._detach(front_end)
@@ -409,7 +416,7 @@ class Desk:
 
 @final
 class _ThroughLoop:
-    """A front end whose methods are called in an asyncio loop. One that raises is detached, as others are."""
+    """Wraps a front end so that its methods are called in an asyncio loop. It is detached if it raises."""
 
     def __init__(self, front_end: FrontEnd, host: AsyncioHost, detach: Callable[[FrontEnd], None]) -> None:
         self.name = front_end.name
@@ -426,14 +433,20 @@ class _ThroughLoop:
     def _call(self, method: Callable[..., None], *args: object) -> None:
         try:
             method(*args)
-        except BaseException as error:  # reported; real interrupts pass
+        except BaseException as error:  # logged; `failure_of` lets real interrupts pass
             failure_of(error)
             log.exception("front end '%s' raised and is detached", self.name)
             self._detach(self)
 
 
-class _Open(msgspec.Struct, eq=False):
-    """An open question, and how far it has come."""
+class _OpenQuestion(msgspec.Struct, eq=False):
+    """An open question.
+
+    Attributes:
+        holder: the actor whose policy holds it.
+        noted: True if a policy may still answer it.
+        on_desk: True once front ends see it.
+    """
 
     question: Question
     request: Request
@@ -448,7 +461,7 @@ class _Open(msgspec.Struct, eq=False):
 def _ask_policy(actor: Actor, policy: Policy, question: Question) -> Answer | Verdict:
     try:
         return policy(question)
-    except BaseException as error:  # reported; the question goes on to the next who may answer
+    except BaseException as error:  # logged; the next ancestor or front end may answer
         failure_of(error)
         log.exception("the policy of %s raised on a question, which passes", actor.path)
         return PASS

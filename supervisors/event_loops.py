@@ -7,7 +7,7 @@ A root lives in one trio loop, and programs that embed agents mostly run on asyn
 - trio's guest mode shares the thread of asyncio's loop: a thousand runs delayed that loop by 1.2 s in one piece.
 - `run_coroutine_threadsafe` and its like forget the work when the waiting task is cancelled. It ends some time later.
 
-So the root's loop has a thread of its own (`LoopThread`), and work crosses between loops by four rules:
+So the root's loop has a thread of its own (`LoopThread`), and work crosses between loops by five rules:
 
 1. A result crosses as a `Reply`. The code that waits for one returns only when the work has ended. Cancelling the wait
    asks the other loop to cancel the work, and the cancellation is raised when that has happened. So whatever "nothing
@@ -17,7 +17,11 @@ So the root's loop has a thread of its own (`LoopThread`), and work crosses betw
 3. Code of the caller runs in the caller's loop. `caller` is the asyncio task behind a call. Async tools and hooks run
    as asyncio tasks there, in the context of the trio task that awaits them, and are cancelled with it. Callbacks are
    posted there in order, and before the reply of their call.
-4. Nothing in the root's loop waits for another loop, except for what that loop was asked to do. `Loop.wait_for`, which
+4. Wake-ups are shared. Waking another thread's loop is a write to a pipe, and each such call gives up the interpreter's
+   lock, which two busy threads then fight for: with a wake-up per event, half of the CPU of a thousand streamed runs
+   went there. So each loop has a queue of posted calls, and is woken once for all that gather in it. The root's loop
+   wakes asyncio's at the end of a turn (`_Wakeups`), when all of its tasks that could run have run.
+5. Nothing in the root's loop waits for another loop, except for what that loop was asked to do. `Loop.wait_for`, which
    blocks a thread for one turn of the root's loop, can therefore not deadlock.
 
 asyncio is imported by nothing in this module: its loops are found through `sys.modules`, and only asyncio programs have
@@ -56,6 +60,9 @@ Args = TypeVarTuple("Args")
 POSTS_AT_ONCE = 64
 """Posted calls that run in one turn of an asyncio loop. More of them would delay the other tasks of the program."""
 
+TICK = 0.1
+"""Seconds until a notebook's loop sees that its cell was interrupted."""
+
 END_CALLS_WITHIN = 1.0
 """Seconds for calls to end by themselves when their root has stopped, and again when they are cancelled."""
 
@@ -69,7 +76,7 @@ log = logging.getLogger("callboard.loops")
 
 
 class Reply(Protocol[T]):
-    """Result of work elsewhere. It is made and awaited in one task; it can be delivered once, from any thread."""
+    """Result of work in another event loop. One task creates and awaits it; any thread may deliver it, once."""
 
     def deliver(self, result: outcome.Outcome[T]) -> None:
         """Hand over the result. Later deliveries are ignored, as is one to a loop that has ended."""
@@ -134,33 +141,41 @@ class _TrioReply:
 class _AsyncioReply:
     def __init__(self, host: AsyncioHost) -> None:
         self._host = host
-        self._future: asyncio.Future[outcome.Outcome[Any]] = host.loop.create_future()
+        self._future: asyncio.Future[None] | None = None
+        self._result: outcome.Outcome[Any] | None = None
 
     def deliver(self, result: outcome.Outcome[Any]) -> None:
         self._host.post(self._set, result)
 
     def _set(self, result: outcome.Outcome[Any]) -> None:
-        if not self._future.done():
-            self._future.set_result(result)
+        if self._result is None:
+            self._result = result
+            if self._future is not None and not self._future.done():
+                self._future.set_result(None)
 
     async def wait(self, on_cancel: Callable[[], object]) -> Any:
-        asyncio = sys.modules["asyncio"]
         cancelled: tuple[Any, ...] | None = None
-        while not self._future.done():
-            try:
-                await asyncio.wait((self._future,))
-            except asyncio.CancelledError as error:  # a second one, of an impatient caller, shortens nothing
-                if cancelled is None:
-                    on_cancel()
-                cancelled = error.args
+        ticks = self._host.tick() if "ipykernel" in sys.modules else None
+        try:
+            while self._result is None:
+                self._future = self._host.loop.create_future()  # a cancelled task cancels the future that it awaits
+                try:
+                    await self._future
+                except sys.modules["asyncio"].CancelledError as error:  # a second one shortens nothing
+                    if cancelled is None:
+                        on_cancel()
+                    cancelled = error.args
+        finally:
+            if ticks is not None:
+                ticks()
         if cancelled is not None:
-            raise asyncio.CancelledError(*cancelled)
-        return self._future.result().unwrap()
+            raise sys.modules["asyncio"].CancelledError(*cancelled)
+        return self._result.unwrap()
 
 
 @final
 class ThreadReply:
-    """As `Reply`, for a thread without an event loop."""
+    """A `Reply` for a thread without an event loop."""
 
     def __init__(self) -> None:
         self._results: queue.SimpleQueue[outcome.Outcome[Any]] = queue.SimpleQueue()
@@ -169,7 +184,7 @@ class ThreadReply:
         self._results.put(result)
 
     def wait_blocking(self, on_cancel: Callable[[], object]) -> Any:
-        """As `Reply.wait`, with Ctrl-C as the cancellation. A second Ctrl-C is raised at once."""
+        """Wait like `Reply.wait`, with Ctrl-C as the cancellation. A second Ctrl-C is raised at once."""
         try:
             result = self._results.get()
         except KeyboardInterrupt:
@@ -186,7 +201,7 @@ class ThreadReply:
 class AsyncioHost:
     """An asyncio loop that other threads post calls to.
 
-    Posts wake the loop once for all that have gathered: a wake-up is a write to a pipe.
+    Posts wake the loop once for all that have gathered; see the module.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -196,21 +211,45 @@ class AsyncioHost:
         self._woken = False
 
     def post(self, call: Callable[..., object], *args: object) -> bool:
-        """Call this in the loop, after what was posted before. Return False if the loop is closed."""
+        """Call this in the loop, after earlier posts. Return False if the loop is closed."""
         self._posted.append((call, args))
+        if self.loop.is_closed():
+            self._posted.clear()
+            return False
+        if not self._woken:
+            self._woken = True
+            wakeups = _Wakeups.of_this_thread()
+            if wakeups is None:
+                return self.wake()
+            wakeups.add(self)
+        return True
+
+    def tick(self) -> Callable[[], None]:
+        """Wake the loop every `TICK` seconds; the returned function ends that.
+
+        An interrupt of a notebook cancels the cell's task in a signal handler (ipykernel's `_cancel_on_sigint`), which
+        does not wake the loop out of its `select`. Without the ticks, the cell would run until something else does.
+        """
+        timer: asyncio.TimerHandle
+
+        def again() -> None:
+            nonlocal timer
+            timer = self.loop.call_later(TICK, again)
+
+        again()
+        return lambda: timer.cancel()
+
+    def wake(self) -> bool:
+        """Make the loop run the posted calls. Return False if it is closed."""
         try:
-            if not self._woken:
-                self._woken = True
-                self.loop.call_soon_threadsafe(self._run, context=self._context)
-            elif self.loop.is_closed():  # after it was woken for the last time
-                raise RuntimeError
+            self.loop.call_soon_threadsafe(self._run, context=self._context)
         except RuntimeError:
             self._posted.clear()
             return False
         return True
 
     def _run(self) -> None:
-        self._woken = False  # before the first `popleft`: what is posted from here on wakes the loop again
+        self._woken = False  # before the first `popleft`: an entry posted from here on wakes the loop again
         try:
             for _ in range(min(len(self._posted), POSTS_AT_ONCE)):
                 call, args = self._posted.popleft()
@@ -221,6 +260,63 @@ class AsyncioHost:
                 self.loop.call_soon(self._run, context=self._context)
 
 
+@final
+class _Wakeups:
+    """Asyncio loops that the trio loop of this thread wakes at the end of its turn.
+
+    A task that is rescheduled runs in the next turn, after all that can run in this one. That costs no system call,
+    unlike `run_sync_soon`.
+    """
+
+    def __init__(self) -> None:
+        self._hosts: list[AsyncioHost] = []
+        self._token = trio.lowlevel.current_trio_token()
+        self._parked = False
+        self._task = trio.lowlevel.spawn_system_task(self._serve, name="wake-ups", context=contextvars.Context())
+
+    @staticmethod
+    def of_this_thread() -> _Wakeups | None:
+        """Return the wake-ups of the trio loop that runs in this thread; None without one, or if it is ending."""
+        mine: _Wakeups | None = getattr(_threads, "wakeups", None)
+        if mine is not None:
+            return mine
+        if not trio.lowlevel.in_trio_run():
+            return None
+        try:
+            mine = _threads.wakeups = _Wakeups()
+        except RuntimeError:  # the loop is ending and admits no new task
+            return None
+        return mine
+
+    def add(self, host: AsyncioHost) -> None:
+        """Wake this loop at the end of the turn."""
+        self._hosts.append(host)
+        if self._parked:
+            self._parked = False
+            trio.lowlevel.reschedule(self._task)
+
+    async def _serve(self) -> None:
+        def abort(_: object) -> trio.lowlevel.Abort:
+            self._parked = False
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        try:
+            while True:
+                if not self._hosts:
+                    self._parked = True
+                    await trio.lowlevel.wait_task_rescheduled(abort)
+                self._wake()
+        finally:
+            _threads.wakeups = None
+            self._wake()
+
+    def _wake(self) -> None:
+        hosts, self._hosts = self._hosts, []
+        for host in hosts:
+            host.wake()
+
+
+_threads = threading.local()
 _hosts = threading.local()
 
 
@@ -243,8 +339,9 @@ def asyncio_host() -> AsyncioHost | None:
 class Caller:
     """The asyncio task behind a call: runs async functions and callbacks in its loop. Its methods are for trio."""
 
-    def __init__(self, host: AsyncioHost) -> None:
+    def __init__(self, host: AsyncioHost, loop: Loop) -> None:
         self._host = host
+        self._loop = loop
         self._context = contextvars.copy_context()
 
     def callback(self, function: Callable[[T], None]) -> Callable[[T], None]:
@@ -271,6 +368,14 @@ class Caller:
 
         return post
 
+    def into_root(self, function: Callable[[T], object]) -> Callable[[T], None]:
+        """Return a function that calls `function` in the root's loop, in order, and before the end of a `run`."""
+
+        def post(value: T) -> None:
+            self._loop.post(function, value)
+
+        return post
+
     async def run(
         self, function: Callable[[], Awaitable[T]], cleanup: Callable[[], AbstractContextManager[object]]
     ) -> T:
@@ -283,7 +388,7 @@ class Caller:
             trio.Cancelled: the trio task was cancelled, and so was the asyncio task. It has ended, unless it needed
                 longer than the shield lasts.
         """
-        token, done = trio.lowlevel.current_trio_token(), trio.Event()
+        done = trio.Event()
         context = contextvars.copy_context()
         task: asyncio.Task[T] | None = None
 
@@ -295,8 +400,7 @@ class Caller:
         def over(task: asyncio.Task[T]) -> None:
             if not task.cancelled():
                 task.exception()  # asyncio reports exceptions that are not read, and that of a cancelled call is not
-            with suppress(trio.RunFinishedError):
-                token.run_sync_soon(done.set)
+            self._loop.post(done.set)
 
         def cancel() -> None:
             if task is not None:
@@ -328,7 +432,7 @@ async def _contained(function: Callable[[], Awaitable[T]]) -> T:
 
 
 caller: ContextVar[Caller | None] = ContextVar("callboard_caller", default=None)
-"""The asyncio task that has called; None in calls from trio and from threads."""
+"""The asyncio task behind the current call; None in calls from trio and from threads."""
 
 
 def in_callers_loop(callback: Callable[[T], None]) -> Callable[[T], None]:
@@ -342,12 +446,12 @@ def in_callers_loop(callback: Callable[[T], None]) -> Callable[[T], None]:
 
 @final
 class Call(Generic[T]):
-    """An async function under way in a root's loop."""
+    """An async function that runs in a root's loop."""
 
     def __init__(
         self, loop: Loop, function: Callable[[], Awaitable[T]], deliver: Callable[[outcome.Outcome[T]], object]
     ) -> None:
-        self.scope = trio.CancelScope()
+        self.scope: trio.CancelScope = trio.CancelScope()
         self._loop = loop
         self._function = function
         self._deliver = deliver
@@ -362,7 +466,7 @@ class Call(Generic[T]):
             self._loop.calls.add(self)
             trio.lowlevel.spawn_system_task(self._run, name="call", context=context)
         except RuntimeError:  # the loop is ending and admits no new task
-            self.end(outcome.Error(_ended()))
+            self.end(outcome.Error(ended()))
 
     def end(self, result: outcome.Outcome[T]) -> None:
         """Deliver the result."""
@@ -370,7 +474,7 @@ class Call(Generic[T]):
         self._deliver(result)
 
     async def _run(self) -> None:
-        result: outcome.Outcome[T] = outcome.Error(_ended())
+        result: outcome.Outcome[T] = outcome.Error(ended())
         try:
             with self.scope:
                 result = outcome.Value(await self._function())
@@ -387,26 +491,50 @@ class Loop:
     """The trio loop of the running task, open to calls from other threads.
 
     Attributes:
-        calls: those under way.
+        calls: the calls in flight.
         thread: the identifier of the thread that runs the loop.
         token: trio's for the loop.
     """
 
     def __init__(self) -> None:
         self.calls: set[Call[Any]] = set()
-        self.token = trio.lowlevel.current_trio_token()
-        self.thread = threading.get_ident()
+        self.token: trio.lowlevel.TrioToken = trio.lowlevel.current_trio_token()
+        self.thread: int = threading.get_ident()
         self._pid = os.getpid()
         self._closed = False
         self._no_calls = trio.Event()
+        self._posted: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
+        self._woken = False
+
+    @property
+    def is_closed(self) -> bool:
+        """True once it admits no more calls."""
+        return self._closed
 
     def post(self, call: Callable[..., object], *args: object) -> bool:
-        """Call this in the loop. Return False if it has ended."""
-        try:
-            self.token.run_sync_soon(call, *args)
-        except trio.RunFinishedError:
-            return False
+        """Call this in the loop, after earlier posts. Return False if the loop has ended."""
+        self._posted.append((call, args))
+        if not self._woken:
+            self._woken = True
+            try:
+                self.token.run_sync_soon(self._run_posted)
+            except trio.RunFinishedError:
+                self._woken = False
+                self._posted.clear()
+                return False
         return True
+
+    def _run_posted(self) -> None:
+        self._woken = False  # before the first `popleft`: an entry posted from here on wakes the loop again
+        try:
+            for _ in range(len(self._posted)):
+                call, args = self._posted.popleft()
+                call(*args)
+        finally:
+            if self._posted and not self._woken:  # posted meanwhile by a thread that saw us woken; or after a crash
+                self._woken = True
+                with suppress(trio.RunFinishedError):
+                    self.token.run_sync_soon(self._run_posted)
 
     async def call(self, function: Callable[[], Awaitable[T]]) -> T:
         """Await `function()` in the loop, from a task of another one.
@@ -421,7 +549,7 @@ class Loop:
         return result
 
     def call_blocking(self, function: Callable[[], Awaitable[T]]) -> T:
-        """As `call`, from a thread without an event loop, which it blocks."""
+        """Call like `call`, from a thread without an event loop, which it blocks."""
         reply = ThreadReply()
         call = self.start(function, reply.deliver)
         result: T = reply.wait_blocking(call.cancel)
@@ -429,13 +557,13 @@ class Loop:
 
     def start(self, function: Callable[[], Awaitable[T]], deliver: Callable[[outcome.Outcome[T]], object]) -> Call[T]:
         """Start `function()` in the loop, with a copy of our context variables; `deliver` gets the result there."""
-        self._check()
+        self.check_open()
         call = Call(self, function, deliver)
         context = contextvars.copy_context()
         host = asyncio_host()
-        context.run(caller.set, None if host is None else Caller(host))
+        context.run(caller.set, None if host is None else Caller(host, self))
         if not self.post(call.begin, context):
-            raise _ended()
+            raise ended()
         return call
 
     def wait_for(self, function: Callable[[*Args], T], *args: *Args) -> T:
@@ -444,15 +572,15 @@ class Loop:
         Raises:
             ShuttingDown: the root has ended.
         """
-        self._check()
+        self.check_open()
         reply = ThreadReply()
         if not self.post(lambda: reply.deliver(outcome.capture(function, *args))):
-            raise _ended()
+            raise ended()
         result: T = reply.wait_blocking(lambda: None)
         return result
 
     async def close(self) -> None:
-        """Admit no more calls, and wait until those under way have ended."""
+        """Admit no more calls, and wait until the calls in flight have ended."""
         self._closed = True
         for _ in range(2):
             if self.calls:
@@ -462,22 +590,24 @@ class Loop:
                 call.scope.cancel()
 
     def forget(self, call: Call[Any]) -> None:
-        """A call has ended. In the loop."""
+        """Remove a call that has ended. In the loop."""
         self.calls.discard(call)
         if self._closed and not self.calls:
             self._no_calls.set()
 
-    def _check(self) -> None:
+    def check_open(self) -> None:
+        """Raise the error of a call that can't be made: the root has ended, or this is a fork of its process."""
         if os.getpid() != self._pid:
             raise ActorError(
                 f"this root was opened by process {self._pid}, and its event loop is not in the forked process"
                 f" {os.getpid()}: open a root there"
             )
         if self._closed:
-            raise _ended()
+            raise ended()
 
 
-def _ended() -> ShuttingDown:
+def ended() -> ShuttingDown:
+    """Return the error of a call into a root that is no longer open."""
     return ShuttingDown("this callboard.Root has ended, or ends now")
 
 
@@ -518,7 +648,7 @@ class LoopThread:
         self._thread.start()
         try:
             await reply.wait(self.begin_close)
-        except BaseException:  # raised again: what the entry has begun is undone first
+        except BaseException:  # raised again after the effects of the entry are undone
             with suppress(Exception):  # that of the entry is raised
                 await self.close()
             raise

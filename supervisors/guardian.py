@@ -1,8 +1,17 @@
-"""The guardian of a root and its reapers: the processes that start all others, and end them with all their descendants.
+"""Guardian and reapers: the processes that start all subprocesses, and end them with all their descendants.
 
-Whatever a program does, it can't shed the process that Linux makes the parent of its orphans: the nearest living
-ancestor that is a *child subreaper* (prctl(2)). So each process of Callboard has a parent of its own, a **reaper**,
-which is one:
+**The problem.** A program that is stopped must be gone with everything that it has started: children, their children,
+and daemons that have left its session, its process group and its environment. That must hold even if this program is
+killed with SIGKILL in the same moment.
+
+**What does not work.** Killing the process group: a descendant leaves it with `setsid`. A mark in the environment that
+is searched for in `/proc`: a descendant clears its environment. Walking the tree of parents: an orphan becomes a child
+of init and is lost. A parent-death signal on each process: it is not inherited, and it follows the *thread* that
+forked.
+
+**What this module does.** Linux makes the nearest living ancestor that is a *child subreaper* (prctl(2)) the parent of
+an orphan, and a program can't change that. So each process of Callboard has a parent of its own, a **reaper**, which is
+one:
 
     host (trio, any number of threads)
       └─ guardian                 one for each root; a subreaper; forks the reapers
@@ -11,44 +20,48 @@ which is one:
            │         └─ its children, their children, daemons that left session, group, and environment, ...
            └─ reaper
 
-Each orphan below a reaper becomes its child. So it has ended everything when the kernel says so: `waitpid` fails with
-ECHILD. No mark has to be recognised, no list of processes compared, and nothing is forgotten after some time. Until
-then the reaper stops all descendants that it finds in `/proc`, until it finds no new one; kills them; and begins again.
-The stop alone does not make it sound, ECHILD does; it keeps a fork bomb from growing while it is looked at.
+Each orphan below a reaper becomes its child. So the kernel itself says when everything has ended: `waitpid` fails with
+ECHILD. Until then the reaper repeats: stop all descendants that it finds in `/proc`, until it finds no new one; then
+kill them. ECHILD makes that sound, not the stop; stopping keeps a fork bomb from growing while it is being read.
 
-Who ends what, whoever dies first:
+**Deaths**, in any order:
 
     the host dies or closes a reaper's socket       the reaper ends its descendants, then itself
-    the guardian dies or stands still               the host starts another one; reapers do not need it, and continue it
+    the guardian dies or is stopped                 the host starts another one; reapers do not need it, and continue it
     a reaper dies                                   the guardian adopts its descendants and ends them
-    the host dies while a reaper stands still       the guardian continues it, kills it after `GRACE`, ends the rest
+    the host dies while a reaper is stopped         the guardian continues it, kills it after `GRACE`, ends the rest
 
-A host is dead when its pidfd says so or its socket is at the end: a forked copy of the host may hold the socket open.
-What remains: a program that asks a service manager (systemd, cron, docker) to start something; and the death of host,
-guardian, and reapers in the same moment, after which only what bubblewrap started ends (`--die-with-parent`).
+A host is dead when its pidfd says so, or when its socket is at the end. Both are needed: a forked copy of the host may
+hold the socket open, and not every kernel has pidfds.
 
-**Why a program of its own.** The guardian has one thread, so it can fork without harm, and what it starts may bind its
-life to it (a parent-death signal follows the *thread* that forked; threads of a trio program come and go). It imports
-nothing of the package, and of the standard library only what starts fast: `signal` alone would cost 10 ms.
+**Limits.** A program that asks a service manager (systemd, cron, docker) to start something is not followed. If host,
+guardian and reapers die in the same moment, only descendants of bubblewrap end (`--die-with-parent`).
+
+**Why a separate program.** The guardian has one thread, so it can fork safely, and its children may bind their life to
+it (a parent-death signal follows the *thread* that forked, and threads of a trio program come and go). It imports
+nothing of the package, and of the standard library only modules that load fast: `signal` alone would cost 10 ms.
+
+**Invariants.** A reaper runs one process at a time. It reports `empty` only after ECHILD, and only then may start the
+next one.
 
 **Messages** are packets of a SEQPACKET socket. The guardian reads `reaper` (with one end of a new socket, answered by
-the reaper's pid), `settle PID` (answered by `yes` if this reaper is dead and what it left has ended, else by `no`), and
-`bye`. What a reaper reads and sends are marshalled tuples:
+the reaper's pid), `settle PID` (answered by `yes` if this reaper is dead with all its descendants, else by `no`), and
+`bye`. A reaper reads and sends marshalled tuples:
 
-    start, request      started, pid | failed, errno, stage | invalid, text      (`Request`; descriptors come along)
+    start, request      started, pid | failed, errno, stage | invalid, text      (`StartRequest`, with descriptors)
     signal, n           -                               sent to the process group of the process
     watch               crowd, number                   sent when it has `CROWD` more descendants than at first
     members             members, pids                   the process, while it lives, and its descendants
     ask                 -                               SIGTERM to all descendants
     kill                -                               end all
-                        exited, status, empty           once, when the process has ended; whether nothing is left
-                        empty, number                   once, later, when nothing is left; how many were ended
+                        exited, status, empty           once, when the process has ended; True if no descendant is left
+                        empty, number                   once, later, when no descendant is left; number of those ended
 
 A reaper that is `empty` can start the next process. Its process is started by `posix_spawn`, which does not copy the
-reaper's memory. Restrictions of a process (`Request.restrictions`) are put on the thread that starts it, as Linux keeps
-them per thread: a thread for this one process, which lives as long as the process, since its parent-death signal would
-come when the thread ends. A second thread, without the restrictions, performs the calls that the process may only make
-through a broker (`syscall_broker`).
+reaper's memory. Restrictions of a process (`StartRequest.restrictions`) are put on the thread that starts it, as Linux
+keeps them per thread: a thread for this one process, which lives as long as the process, since its parent-death signal
+would come when the thread ends. A second thread, without the restrictions, performs the calls that the process may only
+make through a broker (`syscall_broker`).
 """
 
 from __future__ import annotations
@@ -75,7 +88,7 @@ if TYPE_CHECKING:
     from . import syscall_broker
 
     class Restrictions(TypedDict):
-        """What a process may not do; see `confinement.Restrictions`. Descriptors are positions among those sent."""
+        """Restrictions of a process, see `confinement`. Descriptors are given as positions among those sent."""
 
         network: int | None
         gains_nothing: bool
@@ -84,14 +97,14 @@ if TYPE_CHECKING:
         filter: bytes
         broker: syscall_broker.Brokered | None
 
-    class Request(TypedDict):
-        """How a process is started.
+    class StartRequest(TypedDict):
+        """Request to start a process.
 
-        The descriptors that come along: stdin, stdout, stderr, those of `targets`, those of the restrictions, and its
-        directory if `cwd` is None.
+        Its packet carries these descriptors: stdin, stdout, stderr, the descriptors for `targets` and for the
+        restrictions, and the working directory if `cwd` is None.
 
         Attributes:
-            targets: the number under which the process has each of the descriptors after the first three.
+            targets: the numbers under which the process inherits the descriptors after the first three.
         """
 
         argv: list[bytes]
@@ -102,16 +115,16 @@ if TYPE_CHECKING:
 
 
 GRACE = 1.0
-"""Seconds that reapers have after the death of their host, before the guardian does their work."""
+"""Seconds that reapers have after the death of their host, before the guardian kills them and ends the rest."""
 
 CROWD = 16
-"""Processes that a program may start while it is asked to end; with more it loses its grace periods."""
+"""Processes that a program may start after it was asked to end; with more it loses its grace periods."""
 
 AGAIN = 0.01
-"""Seconds between two looks at descendants that a signal was sent to, or that are counted."""
+"""Seconds between two scans of descendants that are being ended or counted."""
 
 LARGEST = 65536
-"""Bytes of a packet. Of a larger request the packet says None; it is in a memfd, the first of the descriptors."""
+"""Largest packet in bytes. A larger request is None in the packet and stored in a memfd, the first descriptor."""
 
 MOST_DESCRIPTORS = 250
 
@@ -131,13 +144,13 @@ _libc = ctypes.CDLL(None, use_errno=True)
 # --- descendants ------------------------------------------------------------------------------------------
 
 
-class Seen:
-    """One process as `/proc` showed it.
+class ProcessInfo:
+    """A process as read from `/proc`.
 
     Attributes:
-        pid, parent: its ids.
-        start: when it began, in clock ticks since boot: with the pid, an identity that is never reused.
-        dead: its last thread has ended, and it only waits to be reaped.
+        pid, parent: its pid and that of its parent.
+        start: start time in clock ticks since boot; together with the pid an identity that is never reused.
+        dead: True if its last thread has ended and it only waits to be reaped.
     """
 
     __slots__ = ("dead", "parent", "pid", "start")
@@ -151,45 +164,45 @@ class Seen:
         self.parent, self.start = int(fields[1]), int(fields[19])
 
 
-def look(pid: int) -> Seen | None:
-    """Return this process; None if there is none.
+def read_process(pid: int) -> ProcessInfo | None:
+    """Read a process from `/proc`; None if it does not exist.
 
     Raises:
-        OSError: too many files are open to look.
+        OSError: too many files are open to read it.
     """
     stat = _read(f"/proc/{pid}/stat")
-    return Seen(pid, stat) if stat else None
+    return ProcessInfo(pid, stat) if stat else None
 
 
-def descendants(top: int) -> list[Seen]:
+def descendants(top: int) -> list[ProcessInfo]:
     """Return the living processes below this one, parents before their children.
 
     Costs about 60 microseconds for each. The list is complete only if the processes are stopped.
 
     Raises:
-        OSError: too many files are open to look, or there is no `/proc`.
+        OSError: too many files are open to read `/proc`, or it does not exist.
     """
-    found: dict[int, Seen] = {}
+    found: dict[int, ProcessInfo] = {}
     waiting = [top]
     while waiting:
         parent = waiting.pop()
         for pid in _children(parent):
-            seen = None if pid in found else look(pid)
-            if seen is not None and seen.parent == parent:  # else its pid is another's by now
+            seen = None if pid in found else read_process(pid)
+            if seen is not None and seen.parent == parent:  # else the pid was reused in the meantime
                 waiting.append(pid)
                 if not seen.dead:
                     found[pid] = seen
     return list(found.values())
 
 
-def send(seen: Seen, number: int) -> None:
-    """Signal exactly this process, not one that was given its pid since. It may have ended."""
+def send(seen: ProcessInfo, number: int) -> None:
+    """Signal exactly this process, not a later one with the same pid. No effect if it has ended."""
     try:
         handle = os.pidfd_open(seen.pid)
     except OSError:
         handle = -1
     try:
-        now = look(seen.pid)
+        now = read_process(seen.pid)
         if now is None or now.start != seen.start:
             return
         if handle >= 0:
@@ -197,7 +210,7 @@ def send(seen: Seen, number: int) -> None:
         else:
             os.kill(seen.pid, number)
     except OSError:
-        return  # it has ended meanwhile, or is another user's
+        return  # it has ended, or belongs to another user
     finally:
         if handle >= 0:
             os.close(handle)
@@ -206,7 +219,7 @@ def send(seen: Seen, number: int) -> None:
 def mechanisms() -> dict[str, bool]:
     """Return which mechanisms for ending descendants this kernel has: `subreaper`, `children`, `pidfd`.
 
-    docs/kernel.md says what each gives, and what there is without it.
+    docs/kernel.md describes what each of them guarantees, and the fallback without it.
     """
     subreaper = _libc.prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(ctypes.c_int()), 0, 0, 0) == 0
     try:
@@ -231,7 +244,7 @@ def _children(pid: int) -> list[int]:
 def _by_parent(parent: int) -> list[int]:
     """Return the children of a process where the kernel keeps no lists of them (`CONFIG_PROC_CHILDREN`)."""
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - as above
-    return [pid for pid in pids if (seen := look(pid)) is not None and seen.parent == parent]
+    return [pid for pid in pids if (seen := read_process(pid)) is not None and seen.parent == parent]
 
 
 def _threads(pid: int) -> list[str]:
@@ -248,8 +261,8 @@ def _read(path: str) -> bytes | None:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE):
-            raise  # no proof that the process is gone
-        return None  # it is gone, or another user's
+            raise  # not a proof that the process has ended
+        return None  # it has ended, or belongs to another user
     parts = []
     try:
         while part := os.read(fd, 65536):
@@ -261,44 +274,44 @@ def _read(path: str) -> bytes | None:
     return b"".join(parts)
 
 
-def end_all(spared: Iterable[int] = ()) -> list[Seen]:
-    """Stop and kill all that is below this process, and return what was found.
+def end_all(spared: Iterable[int] = ()) -> list[ProcessInfo]:
+    """Stop and kill all descendants of this process, and return them.
 
     Args:
-        spared: children that are left alone, with what is below them.
+        spared: pids of children that are not touched, nor their descendants.
 
     Raises:
-        OSError: too many files are open to look; what was found before is stopped.
+        OSError: too many files are open to read `/proc`; the descendants found before are stopped.
     """
-    stopped: dict[int, Seen] = {}
+    stopped: dict[int, ProcessInfo] = {}
     while new := [seen for seen in _below(spared) if seen.pid not in stopped]:
         for seen in new:
             send(seen, _signal.SIGSTOP)
             stopped[seen.pid] = seen
-    for seen in reversed(_below(spared)):  # children first: none of them becomes an orphan that runs on
+    for seen in reversed(_below(spared)):  # children first, so that no running process becomes an orphan
         send(seen, _signal.SIGKILL)
         stopped[seen.pid] = seen
     return list(stopped.values())
 
 
-def _below(spared: Iterable[int]) -> list[Seen]:
-    left_alone = set(spared)
+def _below(spared: Iterable[int]) -> list[ProcessInfo]:
+    spared_all = set(spared)
     found = descendants(os.getpid())
     for seen in found:
-        if seen.parent in left_alone:
-            left_alone.add(seen.pid)
-    return [seen for seen in found if seen.pid not in left_alone]
+        if seen.parent in spared_all:
+            spared_all.add(seen.pid)
+    return [seen for seen in found if seen.pid not in spared_all]
 
 
 # --- a reaper ---------------------------------------------------------------------------------------------
 
 
 class Reaper:
-    """Starts one process at a time for its host, and ends it with all its descendants. See the module.
+    """Starts one process at a time for its host, and ends it with all its descendants.
 
     Args:
         link: the socket to the host.
-        host: a pidfd of it; None if the kernel has none.
+        host: a pidfd of the host; None if the kernel has no pidfds.
     """
 
     def __init__(self, link: _socket.socket, host: int | None) -> None:
@@ -315,21 +328,21 @@ class Reaper:
         self._thread: _thread.LockType | None = None
 
     def run(self) -> NoReturn:
-        """Serve the host until it is dead or closes the socket, then end what is left."""
+        """Serve the host until it is dead or closes the socket, then end all descendants."""
         while self._serve():
             pass
         self._ending = True
-        wake = poll_of(self._wake)  # the other descriptors are ready from now on
+        wake = poll_of(self._wake)  # the other descriptors stay ready from now on, so polling them would spin
         while self._leader:
-            self._go_on()
+            self._advance()
             if wake.poll(AGAIN * 1000):
                 drain(self._wake)
         if os.getppid() == self._guardian:
-            _kill(self._guardian, _signal.SIGCONT)  # it may have been stopped, and would stay for good
+            _kill(self._guardian, _signal.SIGCONT)  # if it was stopped (SIGSTOP), it would remain for ever
         os._exit(0)
 
     def _serve(self) -> bool:
-        """Wait for something to do, and do it; False if the host is gone."""
+        """Wait for one event and handle it; False if the host is gone."""
         busy = self._leader and (self._ending or self._at_first is not None)
         ready = {fd for fd, _ in self._poll.poll(AGAIN * 1000 if busy else None)}
         if self._host in ready:
@@ -338,20 +351,20 @@ class Reaper:
             return False
         if self._wake in ready:
             drain(self._wake)
-        self._go_on()
+        self._advance()
         return True
 
-    def _go_on(self) -> None:
-        """Take the status of what has ended, and do what was ordered to the rest."""
+    def _advance(self) -> None:
+        """Reap ended children, report to the host, and continue to end or count the others."""
         if not self._leader:
             return
         had_exited = self._exited
         is_empty = self._reap()
         if self._exited and not had_exited:
-            self._tell("exited", self._status, is_empty and not self._swept)
+            self._report("exited", self._status, is_empty and not self._swept)
         if is_empty:
             if had_exited or self._swept:
-                self._tell("empty", len(self._swept))
+                self._report("empty", len(self._swept))
             self._leader, self._ending, self._at_first = 0, False, None
             if self._thread is not None:
                 self._thread.release()
@@ -362,7 +375,7 @@ class Reaper:
             self._count()
 
     def _reap(self) -> bool:
-        """Take the status of each child that has ended; True if there is no child left."""
+        """Reap each child that has ended; True if no child is left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -377,9 +390,9 @@ class Reaper:
         try:
             self._swept.update(seen.pid for seen in end_all() if seen.pid != self._leader)
         except OSError:
-            return  # the machine is out of files: the next try comes in a moment
+            return  # the machine is out of files: the next attempt follows in a moment
 
-    def _below(self) -> list[Seen]:
+    def _below(self) -> list[ProcessInfo]:
         try:
             return _below(())
         except OSError:
@@ -392,12 +405,12 @@ class Reaper:
             self._at_first = None
             for seen in self._below():
                 send(seen, _signal.SIGSTOP)
-            self._tell("crowd", now)
+            self._report("crowd", now)
         else:
             self._at_first = min(self._at_first, now)
 
     def _obey(self) -> bool:
-        """Read one packet and do what it says; False at the end of the socket."""
+        """Read one packet and execute its order; False at the end of the socket."""
         try:
             packet, fds = receive(self._link)
         except OSError:
@@ -413,7 +426,7 @@ class Reaper:
         elif order == "watch":
             self._at_first = len(self._below())
         elif order == "members":
-            self._tell("members", [seen.pid for seen in self._below()])
+            self._report("members", [seen.pid for seen in self._below()])
         elif order == "ask":
             for seen in self._below():
                 self._swept.add(seen.pid)
@@ -425,46 +438,46 @@ class Reaper:
 
     def _signal_group(self, number: int) -> None:
         try:
-            os.killpg(self._leader, number)  # it is not reaped yet, so its number is still that of its group
+            os.killpg(self._leader, number)  # the leader is not reaped yet, so its pid still identifies its group
         except OSError:
             return  # all members run as another user
 
-    def _start(self, request: Request | None, fds: list[int]) -> None:
+    def _start(self, request: StartRequest | None, fds: list[int]) -> None:
         try:
             if request is None:
                 request = _from_file(fds.pop(0))
             pid, self._thread = _start(request, fds)
-        except Refused as refused:
-            self._tell("failed", refused.number, refused.stage)
+        except SpawnRefused as refused:
+            self._report("failed", refused.number, refused.stage)
         except ValueError as error:
-            self._tell("invalid", str(error))
+            self._report("invalid", str(error))
         else:
             self._leader, self._exited, self._ending = pid, False, False
             self._swept.clear()
-            self._tell("started", pid)
+            self._report("started", pid)
         finally:
             for fd in fds:
                 os.close(fd)
 
-    def _tell(self, *message: Any) -> None:
+    def _report(self, *message: Any) -> None:
         try:
             self._link.send(marshal.dumps(message))
         except OSError:
             return  # the host is gone, which the next poll shows
 
 
-def _from_file(fd: int) -> Request:
+def _from_file(fd: int) -> StartRequest:
     with open(fd, "rb") as file:
-        request: Request = marshal.load(file)  # noqa: S302 - from the host
+        request: StartRequest = marshal.load(file)  # noqa: S302 - from the host
     return request
 
 
-class Refused(Exception):
-    """A process could not be started.
+class SpawnRefused(Exception):
+    """The kernel refused to start a process.
 
     Attributes:
-        number: what the kernel said, an `errno`.
-        stage: what was refused: `start`, `cwd`, or `restrictions`.
+        number: its `errno`.
+        stage: the step that was refused: `start`, `cwd`, or `restrictions`.
     """
 
     def __init__(self, number: int, stage: str) -> None:
@@ -473,7 +486,7 @@ class Refused(Exception):
         self.stage = stage
 
 
-def _start(request: Request, fds: list[int]) -> tuple[int, _thread.LockType | None]:
+def _start(request: StartRequest, fds: list[int]) -> tuple[int, _thread.LockType | None]:
     """Start the process; return its pid, and the lock that ends the thread which started it."""
     try:
         if request["cwd"] is None:
@@ -481,7 +494,7 @@ def _start(request: Request, fds: list[int]) -> tuple[int, _thread.LockType | No
         else:
             os.chdir(request["cwd"])
     except OSError as error:
-        raise Refused(error.errno or 0, "cwd") from error
+        raise SpawnRefused(error.errno or 0, "cwd") from error
     try:
         restrictions = request["restrictions"]
         return (_spawn(request, fds), None) if restrictions is None else _in_a_thread(request, restrictions, fds)
@@ -489,7 +502,7 @@ def _start(request: Request, fds: list[int]) -> tuple[int, _thread.LockType | No
         os.chdir("/")
 
 
-def _in_a_thread(request: Request, restrictions: Restrictions, fds: list[int]) -> tuple[int, _thread.LockType]:
+def _in_a_thread(request: StartRequest, restrictions: Restrictions, fds: list[int]) -> tuple[int, _thread.LockType]:
     result: list[tuple[int, int | None] | Exception] = []
     done, over = _thread.allocate_lock(), _thread.allocate_lock()
     done.acquire()
@@ -498,8 +511,8 @@ def _in_a_thread(request: Request, restrictions: Restrictions, fds: list[int]) -
     brokered = restrictions["broker"]
     try:
         broker = None if brokered is None else syscall_broker.Broker(brokered)
-    except OSError as error:  # a directory that it opens is gone
-        raise Refused(error.errno or 0, "restrictions") from error
+    except OSError as error:  # a directory that the broker opens does not exist any more
+        raise SpawnRefused(error.errno or 0, "restrictions") from error
 
     def start() -> None:
         try:
@@ -524,27 +537,27 @@ def _in_a_thread(request: Request, restrictions: Restrictions, fds: list[int]) -
     return pid, over
 
 
-def _spawn(request: Request, fds: list[int]) -> int:
+def _spawn(request: StartRequest, fds: list[int]) -> int:
     targets = [0, 1, 2, *request["targets"]]
     actions: list[Any] = []
     moved: list[int] = []
     try:
         above = max(targets) + 1
         for fd, target in zip(fds, targets, strict=False):
-            if fd < above and len(targets) > 3:  # or it could be overwritten before it is its turn
+            if fd < above and len(targets) > 3:  # or an earlier DUP2 could overwrite it
                 fd = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, above)
                 moved.append(fd)
             actions.append((os.POSIX_SPAWN_DUP2, fd, target))
         return _search(request, actions)
     except OSError as error:
-        raise Refused(error.errno or 0, "start") from error
+        raise SpawnRefused(error.errno or 0, "start") from error
     finally:
         for fd in moved:
             os.close(fd)
 
 
-def _search(request: Request, actions: list[Any]) -> int:
-    """Start the program, which is looked for on the PATH of its environment if it has no slash, as exec does."""
+def _search(request: StartRequest, actions: list[Any]) -> int:
+    """Start the program; without a slash in its name, search the PATH of its environment, as exec does."""
     argv, env = request["argv"], request["env"]
     program = argv[0]
     if b"/" in program:
@@ -569,10 +582,10 @@ def _posix_spawn(path: bytes, argv: list[bytes], env: dict[bytes, bytes], action
 
 
 def restrict(restrictions: Restrictions, fds: list[int]) -> int | None:
-    """Put these on the calling thread, for good; return the listener of its broker, if it has one.
+    """Apply the restrictions to the calling thread, irrevocably; return the listener of its broker, if it has one.
 
     Raises:
-        Refused: the kernel refuses one of them.
+        SpawnRefused: the kernel refuses one of them.
     """
     if restrictions["network"] is not None:
         _checked(_libc.setns(fds[restrictions["network"]], _CLONE_NEWNET))
@@ -589,7 +602,7 @@ def restrict(restrictions: Restrictions, fds: list[int]) -> int | None:
     try:
         return syscall_broker.install(restrictions["broker"])
     except OSError as error:
-        raise Refused(error.errno or 0, "restrictions") from error
+        raise SpawnRefused(error.errno or 0, "restrictions") from error
 
 
 def _drop_capabilities(kept: tuple[int, ...]) -> None:
@@ -600,7 +613,7 @@ def _drop_capabilities(kept: tuple[int, ...]) -> None:
     if not low and not high:
         return
     number = 0
-    # Refused for a number that the kernel does not have; and without SETPCAP, where `capset` is enough.
+    # Fails for a number that the kernel does not know; and without SETPCAP, where `capset` alone suffices.
     while number in kept or _libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0) == 0:
         number += 1
     _libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
@@ -610,20 +623,22 @@ def _drop_capabilities(kept: tuple[int, ...]) -> None:
 
 def _filter_calls(code: bytes) -> None:
     buffer = ctypes.create_string_buffer(code, len(code))
-    told = struct.pack("@HP", len(code) // 8, ctypes.addressof(buffer))
-    _checked(_libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.create_string_buffer(told, len(told)), 0, 0))
+    program = struct.pack("@HP", len(code) // 8, ctypes.addressof(buffer))
+    _checked(
+        _libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.create_string_buffer(program, len(program)), 0, 0)
+    )
 
 
 def _checked(result: int) -> None:
     if result < 0:
-        raise Refused(ctypes.get_errno(), "restrictions")
+        raise SpawnRefused(ctypes.get_errno(), "restrictions")
 
 
 # --- the guardian -----------------------------------------------------------------------------------------
 
 
 class Guardian:
-    """Forks reapers for its host, and ends what a reaper that was killed has left. See the module."""
+    """Forks reapers for its host, and ends the descendants of a reaper that was killed."""
 
     def __init__(self, link: _socket.socket, host: int | None) -> None:
         self._link = link
@@ -659,11 +674,11 @@ class Guardian:
         return True
 
     def _end_orphans(self) -> None:
-        """Kill what dead reapers have left; `_orphans` says afterwards whether anything may still be there."""
+        """Kill descendants of dead reapers; `_orphans` is True afterwards if some may still live."""
         try:
             self._orphans = bool(end_all(self._reapers))
         except OSError:
-            self._orphans = True  # the machine is out of files: the next try comes in a moment
+            self._orphans = True  # the machine is out of files: the next attempt follows in a moment
 
     def _wait(self, seconds: float | None) -> set[int]:
         ready = {fd for fd, _ in self._poll.poll(None if seconds is None else seconds * 1000)}
@@ -672,7 +687,7 @@ class Guardian:
         return ready
 
     def _obey(self) -> bool:
-        """Read one packet and do what it says; False at the end of the socket, or if the host says `bye`."""
+        """Read one packet and execute its order; False at the end of the socket, or for `bye`."""
         try:
             packet, fds = receive(self._link)
             if packet == b"reaper":
@@ -685,7 +700,7 @@ class Guardian:
             else:
                 return False
         except OSError:
-            return False  # the host died between its order and our answer
+            return False  # the host died between its order and the answer
         return True
 
     def _fork(self, fd: int) -> int:
@@ -702,7 +717,7 @@ class Guardian:
         return pid
 
     def _reap(self) -> bool:
-        """Take the status of each child that has ended; True if there is no child left."""
+        """Reap each child that has ended; True if no child is left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -726,7 +741,7 @@ def _become_reaper(link: _socket.socket, host: int | None) -> NoReturn:
                 try:
                     os.close(int(name))
                 except OSError:
-                    continue  # that of the listing itself
+                    continue  # the descriptor of the listing itself, closed already
         _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         Reaper(link, host).run()
     finally:
@@ -751,7 +766,7 @@ def receive(link: _socket.socket) -> tuple[bytes, list[int]]:
 
 
 def poll_of(*fds: int | None) -> select.poll:
-    """Return a poll of those descriptors that there are."""
+    """Return a poll object for the descriptors that are not None."""
     made = select.poll()
     for fd in fds:
         if fd is not None:
@@ -760,7 +775,7 @@ def poll_of(*fds: int | None) -> select.poll:
 
 
 def wake_on_children() -> int:
-    """Return a descriptor that can be read when a child has ended."""
+    """Return a descriptor that becomes readable when a child has ended."""
     reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     _signal.signal(_signal.SIGCHLD, _no_more)
     _signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
@@ -768,11 +783,11 @@ def wake_on_children() -> int:
 
 
 def _no_more(*_: object) -> None:
-    """Handle a signal that is only to wake a poll."""
+    """Handler of SIGCHLD: the signal only wakes the poll."""
 
 
 def drain(fd: int) -> None:
-    """Read all there is."""
+    """Read everything from a non-blocking descriptor."""
     try:
         while os.read(fd, 4096):
             pass
@@ -781,7 +796,7 @@ def drain(fd: int) -> None:
 
 
 def _set_title(title: str, name: str) -> None:
-    """Have `ps` show this process under another command line and name."""
+    """Set the command line and the name that `ps` shows for this process."""
     stat = _read("/proc/self/stat") or b""
     fields = stat[stat.rfind(b")") + 2 :].split()
     if len(fields) > 46:
@@ -791,9 +806,9 @@ def _set_title(title: str, name: str) -> None:
 
 
 def main(host: int) -> None:
-    """Be the guardian of the process `host`, whose socket is stdin."""
+    """Run as the guardian of the process `host`, whose socket is stdin."""
     gc.disable()
-    gc.freeze()  # what a reaper collects it would first have to copy
+    gc.freeze()  # a collection in a forked reaper would copy the shared memory pages first
     for number in _DEAF_TO:
         _signal.signal(number, _signal.SIG_IGN)
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -801,13 +816,13 @@ def main(host: int) -> None:
     try:
         handle = os.pidfd_open(host) if os.getppid() == host else None
     except OSError:
-        handle = None  # no pidfds here: the socket alone must tell
+        handle = None  # no pidfds: the end of the socket alone must tell
     if os.getppid() == host:
         Guardian(_socket.socket(fileno=0), handle).run()
 
 
 if __name__ == "__main__":
-    # Appended, and removed again: this directory has modules whose names must not hide those of the standard library.
+    # Appended and removed again: this directory has modules (signals) whose names must not hide other modules.
     sys.path.append(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - nothing but what starts fast
     import syscall_broker  # type: ignore[import-not-found, no-redef] # found by the path above
 

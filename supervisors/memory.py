@@ -1,15 +1,15 @@
-"""What actors take of memory, measured on request: they keep no account of it.
+"""Memory use of actors, estimated on request.
 
-For the actor of a process it is the resident memory of that process and of all below it. For an actor within our
-process it is an estimate of the bytes that would be free if it ended:
+For an actor that runs a subprocess it is the resident memory of that process and its descendants. For any other actor
+it is an estimate of the bytes that would be freed if the actor ended:
 
-- what it remembers, as far as it says so (`Actor.keeps`), with all that hangs on it
-- its arguments, the locals of its body and of the calls in which this waits, and the mail that waits for it, each as
-  long as nothing else refers to it, with what only they hold; reference counts tell that
+- the state that its body reports (`Actor.keeps`), with everything reachable from it
+- its arguments, the locals of its body and of the calls it is suspended in, and its waiting mail, with everything that
+  only they refer to. Reference counts decide that: an object counts once all its references have been found.
 
-What actors share (a client, a message that its sender keeps) counts for none of them, nor do objects in a circle of
-references, what C libraries allocate for themselves, and the 3.5 kB that each actor costs. Of a long collection a
-sample is looked at, and of an actor `MOST` objects: so it takes a fraction of a millisecond, whatever it holds.
+Not counted: objects that actors share (a client, a message that its sender holds), objects in reference cycles, memory
+that C libraries allocate, and the 3.5 kB that each actor costs. Long collections are sampled, and at most `MOST`
+objects of an actor are visited, so an estimate takes a fraction of a millisecond.
 """
 
 from __future__ import annotations
@@ -23,62 +23,55 @@ from itertools import islice
 from math import inf
 from time import perf_counter
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
-from typing import TYPE_CHECKING, Any, Protocol, final
+from typing import TYPE_CHECKING, Any, final
 
 import msgspec
 import trio
 
-from .census import find
-from .life import Life
+from .actor import Actor
+from .introspection import find
 
 if TYPE_CHECKING:
     from .root import Root
 
 MOST = 200
-"""Objects of one actor that are looked at, besides the parts of the last one."""
+"""Objects of one actor that are visited, not counting the parts of the last one."""
 
 SAMPLE = 32
-"""Items of a collection that are looked at."""
+"""Items of a collection that are visited."""
 
 GOOD_FOR = 2.0
-"""Seconds for which a figure is good, at least."""
+"""Seconds for which an estimate is valid, at least."""
 
 SHARE = 0.1
-"""Of the event loop's time, what measuring again takes at most; else figures are good for longer."""
+"""Largest share of the event loop's time for new estimates; if they take more, estimates stay valid for longer."""
 
 SLICE = 0.002
-"""Seconds that measuring takes in a row, before others get a look in."""
+"""Seconds of measuring between two checkpoints."""
 
 _LEAVES = (str, bytes, bytearray, int, float, type(None))
 _CODE = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType)
-_NOT_HELD = (*_CODE, Life, trio.lowlevel.Task, trio.CancelScope)
-
-
-class Remembers(Protocol):
-    """What has a state of an actor in hand."""
-
-    def remembers(self) -> Iterable[object]:
-        """The objects of the state, in any order."""
+_NOT_HELD = (*_CODE, Actor, trio.lowlevel.Task, trio.CancelScope)
 
 
 @final
 class Memory:
-    """The memory of the actors of one root."""
+    """Memory estimates of the actors of one root, cached by path."""
 
     def __init__(self, root: Root) -> None:
         self._root = root
-        self._known: dict[str, tuple[int, float, int]] = {}  # by path: bytes, measured when, pid or 0
-        self._cost = 0.0  # seconds that an actor takes to be measured, as of late
-        self._many = 1000  # figures from which on those of actors that have ended are thrown away
+        self._known: dict[str, tuple[int, float, int]] = {}  # path -> (bytes, time of measurement, pid or 0)
+        self._cost = 0.0  # seconds per estimate, as a moving average
+        self._many = 1000  # size of `_known` at which entries of ended actors are removed
 
-    def of(self, actor: Life) -> int:
-        """Bytes, as last measured; 0 if that was never."""
+    def of(self, actor: Actor) -> int:
+        """Return the last estimate in bytes; 0 if there is none."""
         return self._known.get(actor.path, (0,))[0]
 
-    async def measure(self, actors: Iterable[Life]) -> None:
-        """Bring the figures of these up to date, as far as they are too old."""
+    async def measure(self, actors: Iterable[Actor]) -> None:
+        """Renew the estimates of these actors that are no longer valid."""
         tasks = {actor: task for task, actor in self._root.tasks.items()}
-        processes: dict[Life, int] = {}
+        processes: dict[Actor, int] = {}
         began = before = perf_counter()
         for actor in list(actors):
             pid = self._root.pid_of(actor.path)
@@ -110,46 +103,52 @@ class Memory:
 
 
 def memory_of(pids: Iterable[int]) -> dict[int, int]:
-    """Bytes of memory of these processes, each with those below it; those that are gone are left out."""
+    """Return the resident bytes of these processes, each with its descendants; ended processes are omitted."""
     import psutil
 
-    below: dict[int, list[psutil.Process]] = {}
-    there: dict[int, psutil.Process] = {}
-    for process in psutil.process_iter(["ppid"]):  # one look for all of them
-        there[process.pid] = process
-        below.setdefault(process.info["ppid"], []).append(process)
+    children: dict[int, list[psutil.Process]] = {}
+    alive: dict[int, psutil.Process] = {}
+    for process in psutil.process_iter(["ppid"]):  # one scan for all of them
+        alive[process.pid] = process
+        children.setdefault(process.info["ppid"], []).append(process)
 
     def of(pid: int) -> int:
-        tree, seen, used = [there[pid]], {pid}, 0
+        tree, seen, used = [alive[pid]], {pid}, 0
         for process in tree:
-            tree += [each for each in below.get(process.pid, ()) if each.pid not in seen]
+            tree += [each for each in children.get(process.pid, ()) if each.pid not in seen]
             seen.update(each.pid for each in tree)
             with suppress(psutil.Error):
                 used += int(process.memory_info().rss)
         return used
 
-    return {pid: of(pid) for pid in pids if pid in there}
+    return {pid: of(pid) for pid in pids if pid in alive}
 
 
-def held_by(actor: Life, task: trio.lowlevel.Task | None = None) -> int:
-    """Bytes that this actor holds, whose body runs in `task`; see the module."""
+def held_by(actor: Actor, task: trio.lowlevel.Task | None = None) -> int:
+    """Estimate the bytes that this actor holds; its body runs in `task`."""
     known: dict[int, _Met] = {}
     size = _walk(actor.keeps.remembers(), known, alone=False) if actor.keeps is not None else 0.0
-    return int(size + _walk(_hands(actor, task), known, alone=True))
+    return int(size + _walk(_roots(actor, task), known, alone=True))
 
 
-def _hands(actor: Life, task: trio.lowlevel.Task | None) -> Iterator[object]:
+def _roots(actor: Actor, task: trio.lowlevel.Task | None) -> Iterator[object]:
     yield actor.args
     if not isinstance(actor.body, FunctionType):  # a method with its object, a `partial`
         yield actor.body
     yield from filter(None, (actor.mailbox.mail, actor.mailbox.signals))
-    call = task.coro.cr_await if task is not None else None  # in a task, see `tasks`, the first call is the body's
+    call = task.coro.cr_await if task is not None else None  # the first call of a pooled task is the body (`scheduler`)
     if call is not None:
         yield call
 
 
 class _Met(msgspec.Struct, gc=False):
-    """An object, what it stands for in a sample, how many references to it were met, and whether it was counted."""
+    """A visited object.
+
+    Attributes:
+        weight: number of objects that it represents, if it was sampled.
+        references: references to it that were found.
+        counted: True once its size was added.
+    """
 
     thing: Any
     weight: float
@@ -158,7 +157,7 @@ class _Met(msgspec.Struct, gc=False):
 
 
 def _walk(things: Iterable[object], known: dict[int, _Met], *, alone: bool) -> float:
-    """Bytes of these things and of what hangs on them, with `alone` only on them."""
+    """Return the bytes of these objects and of everything reachable (`alone`: only through them)."""
     total, left = 0.0, MOST
     waiting = deque(known.setdefault(id(thing), _Met(thing, 1.0)) for thing in things)
     while waiting:
@@ -172,7 +171,7 @@ def _walk(things: Iterable[object], known: dict[int, _Met], *, alone: bool) -> f
             continue
         parts, each = _parts(holder.thing)
         met = [known.setdefault(id(part), _Met(part, holder.weight * each)) for part in parts]
-        parts.clear()  # else it holds what is asked below who holds it
+        parts.clear()  # this list would count as a reference to its items in `_is_alone`
         for entry in met:
             entry.references += 1
         waiting += [entry for entry in met if not entry.counted and (_is_alone(entry) if alone else _is_held(entry))]
@@ -180,7 +179,7 @@ def _walk(things: Iterable[object], known: dict[int, _Met], *, alone: bool) -> f
 
 
 def _size(thing: Any) -> int:
-    if isinstance(thing, msgspec.Raw):  # of which `sys.getsizeof` reads a pointer as a length
+    if isinstance(thing, msgspec.Raw):  # `sys.getsizeof` misreads a pointer of it as a length
         return msgspec.Raw.__basicsize__ + memoryview(thing).nbytes
     return sys.getsizeof(thing, 0)
 
@@ -190,15 +189,15 @@ def _is_held(entry: _Met) -> bool:
 
 
 def _is_alone(entry: _Met) -> bool:
-    """Whether all references to it were met, but for that of its entry and that of the call."""
+    """Return whether all references were found, except references from its entry and this call."""
     return entry.references >= sys.getrefcount(entry.thing) - 2
 
 
 def _parts(thing: Any) -> tuple[list[Any], float]:
-    """Objects that this one refers to, or a sample of them, and how many each stands for."""
+    """Return the objects that this one refers to, or a sample of them, and the number that each represents."""
     if isinstance(thing, _LEAVES):
         return [], 1.0
-    if isinstance(thing, msgspec.Struct):  # the garbage collector does not know all of them
+    if isinstance(thing, msgspec.Struct):  # the garbage collector does not track all of them
         return [getattr(thing, field) for field in thing.__struct_fields__], 1.0
     if isinstance(thing, list):
         parts = list.__getitem__(thing, slice(None, None, len(thing) // SAMPLE + 1))
@@ -217,5 +216,5 @@ def _parts(thing: Any) -> tuple[list[Any], float]:
 def _sample(parts: Iterable[Any]) -> list[Any]:
     try:
         return list(islice(parts, 2 * SAMPLE))
-    except RuntimeError:  # a thread changes it meanwhile
+    except RuntimeError:  # another thread modifies it
         return []

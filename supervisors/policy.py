@@ -1,25 +1,25 @@
-"""Decisions about what has failed, as pure code: no tasks, no clock, no I/O.
+"""Restart and retry policies, as pure code: no tasks, no clock, no I/O.
 
-    Intensity   how many restarts are too many
-    Backoff     how long to wait before the next one
-    Retry       whether a request that failed is made again, and when
-    Breaker     when something that is started on demand may be started again after it failed
+    Intensity   limit of restarts within a period
+    Backoff     waiting time before the next attempt
+    Retry       retries of a failed request: how many, and after which wait
+    Breaker     circuit breaker for resources that are started on demand
 
-Supervisors, pools, requests to models, and streams that are opened again all decide by these. The rest is OTP's rules
-(`supervisor.erl`), in OTP's words, so that they can be held against a model:
+Supervisors, pools, requests to models, and reconnecting streams use these. The other names are OTP's rules
+(`supervisor.erl`), in OTP's words, so that tests can compare them with a model of OTP:
 
-    restart     what an ended child means for itself
-    permanent   is always started again, also after a normal end
-    transient   is started again only after a crash
-    temporary   is never started again, not even when a sibling's strategy stopped it
+    restart     effect of a child's own end
+    permanent   always started again, also after a normal end
+    transient   started again only after a crash
+    temporary   never started again, not even when a sibling's strategy stopped it
 
-    strategy      whom a restart concerns
-    one_for_one   the child alone
+    strategy      children that a restart affects
+    one_for_one   the child only
     one_for_all   every child
     rest_for_one  the child and those started after it
 
 Restarts are charged *before* each attempt, and a failed attempt is charged like the crash before it: more than
-`intensity` charges within `period` seconds, and the supervisor stops its children and gives up.
+`intensity` charges within `period` seconds make the supervisor stop its children and give up.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ BreakerState = Literal["closed", "open", "half-open"]
 
 
 def verdict(restart: Restart, *, crashed: bool) -> Verdict:
-    """What to do with a child that ended by itself: start it again, keep its spec idle, or forget it."""
+    """Decide about a child that ended by itself: start it again, keep its spec without an actor, or forget it."""
     if restart == "permanent" or (restart == "transient" and crashed):
         return "restart"
     return "forget" if restart == "temporary" else "keep"
 
 
 def concerned(strategy: Strategy, names: Iterable[str], failed: str) -> list[str]:
-    """Names of the children to stop and start again for `failed`, in start order (itself included)."""
+    """Return the names of the children to restart because `failed` ended, in start order and including it."""
     order = list(names)
     if strategy == "one_for_one":
         return [failed]
@@ -71,7 +71,7 @@ class Intensity:
         self._charges: deque[float] = deque()
 
     def charge(self, now: float) -> bool:
-        """Charge one restart; False when that is one too many."""
+        """Charge one restart; return False if that exceeds the limit."""
         self._charges.append(now)
         while self._charges[0] < now - self.period:
             self._charges.popleft()
@@ -82,10 +82,10 @@ class Intensity:
 
 
 class Backoff(msgspec.Struct, frozen=True, kw_only=True):
-    """Waiting times between restarts, or tries, of the same thing: `first`, doubling up to `most` seconds.
+    """Waiting times between restarts or attempts: `first` seconds, doubling up to `most`.
 
-    Each is shortened by a random part, `jitter` of it at most, so that a thousand that failed of one cause do not come
-    back in the same instant; but never below `least` seconds. The default waits nothing, as OTP does.
+    Each is shortened by a random share of at most `jitter`, so that a thousand actors that failed for one reason do not
+    restart in the same instant; but never below `least` seconds. The default does not wait at all, as OTP.
     """
 
     first: float = 0.0
@@ -94,7 +94,7 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
     least: float = 0.0
 
     def seconds(self, attempt: int, rand: Callable[[], float] = random.random) -> float:
-        """Seconds before the `attempt`-th restart (1, 2, ...) in a row."""
+        """Return the seconds to wait before the `attempt`-th restart (1, 2, ...) in a row."""
         if self.first <= 0:
             return self.least
         full = min(self.most, self.first * 2.0 ** min(attempt - 1, 60))
@@ -102,18 +102,18 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether the error says of itself that another try may help."""
+    """Return whether the error declares itself transient: a retry may succeed."""
     return isinstance(error, CallboardError) and error.transient
 
 
 class Retry(msgspec.Struct, frozen=True, kw_only=True):
-    """How often something that fails is tried, and how long to wait in between.
+    """Retry policy: attempts and backoff.
 
     Attributes:
-        most: tries, the first included.
-        backoff: waits between two tries, beyond what the other side asks for.
-        patience: seconds; a longer wait is not worth it.
-        retryable: whether another try may help.
+        most: attempts, the first included.
+        backoff: waits between two attempts, on top of the wait that the server asks for (`Retry-After`).
+        patience: longest wait in seconds; if a longer one is needed, the error is final.
+        retryable: returns whether a retry after this error may succeed.
     """
 
     most: int = 3
@@ -129,39 +129,42 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
         left: float = math.inf,
         rand: Callable[[], float] = random.random,
     ) -> float | None:
-        """Seconds to wait after try number `attempt` (1, 2, ...) failed with `error`; None for no other try.
+        """Return the seconds to wait after attempt number `attempt` (1, 2, ...) failed; None if it is the last.
 
         Args:
-            left: seconds until it is too late.
+            left: seconds until the deadline of the whole request.
         """
         if attempt >= self.most or not self.retryable(error):
             return None
-        asked = getattr(error, "retry_after", None) or 0.0  # by the other side: a minimum, so the jitter is added
+        asked = (
+            getattr(error, "retry_after", None) or 0.0
+        )  # a minimum, set by the server, so the back-off is added to it
         wait = asked + self.backoff.seconds(attempt, rand)
         return wait if wait <= self.patience and wait < left else None
 
 
 @final
 class Breaker:
-    """A circuit breaker: when something that is started on demand may be started again after it failed.
+    """Circuit breaker for a resource that is started on demand.
 
         failures within `period`    the next start
         0, 1                        at once
         2, 3, 4, ...                after the back-off, counted from the last failure
-        `most`                      none for `cooldown` seconds, starts fail at once (`open`); then one more is tried
+        `most`                      none for `cooldown` seconds, starts fail at once (`open`); then one attempt
 
-    That one try decides (`half-open`). Until what it started has worked, one failure more means another cooldown; when
-    it has, all is forgiven (`closed`). A failure is a start that came to nothing, or an end that was not asked for.
+    That attempt decides (`half-open`): another failure before the resource has worked causes another cooldown; once it
+    has worked, all failures are forgotten (`closed`). A failure is a start that failed, or an end that was not
+    requested.
 
     Args:
-        most: failures within `period` seconds that are one too many.
+        most: number of failures within `period` seconds that opens the breaker.
         rand: source of the back-off's jitter, in [0, 1).
 
     Attributes:
-        restarts: starts after a failure.
-        down: whether it has failed, and no start followed.
-        error: the last failure, in words.
-        not_before: when the next start may begin.
+        restarts: number of starts after a failure.
+        down: True if it has failed and not been started since.
+        error: text of the last failure.
+        not_before: time (`trio.current_time()`) at which the next start may begin.
     """
 
     def __init__(
@@ -173,10 +176,10 @@ class Breaker:
         cooldown: float = 30.0,
         rand: Callable[[], float] = random.random,
     ) -> None:
-        self.restarts = 0
-        self.down = False
-        self.error = ""
-        self.not_before = 0.0
+        self.restarts: int = 0
+        self.down: bool = False
+        self.error: str = ""
+        self.not_before: float = 0.0
         self._most = most
         self._period = period
         self._backoff = backoff
@@ -188,15 +191,15 @@ class Breaker:
 
     @property
     def failures(self) -> int:
-        """How many there were within the period."""
+        """Number of failures within the period."""
         return len(self._failures)
 
     def state(self, now: float) -> BreakerState:
-        """`closed` is well."""
+        """Return the state: `closed` is the normal one."""
         return "half-open" if self._state == "open" and now >= self.not_before else self._state
 
     def check(self, now: float) -> None:
-        """Raise TooManyRestarts, which says when, if no start may be asked for. Its text lacks a subject."""
+        """Raise `TooManyRestarts` if no start is allowed now. The caller puts the resource's name before its text."""
         state = self.state(now)
         if state == "open":
             raise TooManyRestarts(
@@ -207,10 +210,10 @@ class Breaker:
             raise TooManyRestarts(f"had failed too often and is just being tried again: {self.error}")
 
     def begin(self, now: float) -> float:
-        """A start is wanted: seconds until it may begin.
+        """Register a start and return the seconds until it may begin.
 
         Raises:
-            TooManyRestarts: as `check`.
+            TooManyRestarts: no start is allowed now, see `check`.
         """
         self.check(now)
         if self._state == "open":
@@ -222,11 +225,11 @@ class Breaker:
         return max(0.0, self.not_before - now)
 
     def over(self) -> None:
-        """The start is done, or was given up unwanted."""
+        """Register that the start is complete, or was abandoned because no lease needs it any more."""
         self._trying = False
 
     def failed(self, error: str, now: float) -> None:
-        """A start came to nothing, or what runs was lost."""
+        """Register a failed start, or the loss of the running resource."""
         self._trying = False
         self.down = True
         self.error = error
@@ -234,16 +237,16 @@ class Breaker:
             self._state = "open"
             self.not_before = now + self._cooldown
         else:
-            again = len(self._failures) - 1
-            self.not_before = now + (self._backoff.seconds(again, self._rand) if again else 0.0)
+            retries = len(self._failures) - 1
+            self.not_before = now + (self._backoff.seconds(retries, self._rand) if retries else 0.0)
 
     def worked(self) -> None:
-        """What was started has done its work once."""
+        """Register that the started resource has worked once."""
         if self._state == "half-open":
             self.forgive()
 
     def forgive(self) -> None:
-        """Forget all failures: something was done about them."""
+        """Forget all failures: their cause was removed."""
         self._state = "closed"
         self._failures = Intensity(self._most - 1, self._period)
         self.not_before = 0.0

@@ -1,10 +1,13 @@
-"""What others hold of an actor: a `Ref` to talk to it, and the `End` it came to.
+"""References to actors: `Ref` sends messages to an actor and waits for its end, `Monitor` watches it, `End` is its end.
 
-A ref stays good through restarts, since the mailbox belongs to the actor's place in the tree and not to one of
-its lives. It ends with the actor's terminal event; from then on every `tell` is a dead letter and every `ask`
-fails at once.
+A ref stays valid through restarts: the mailbox belongs to the actor's place in the tree, not to one incarnation. After
+the actor's terminal event every `tell` is a dead letter and every `ask` fails at once.
 
-`Ref[Ping]` may be told a `Ping`, `Ref[Ping, int]` ends with an int; see `told`.
+`Ref[Ping]` accepts a `Ping`; `Ref[Ping, int]` also says that the body returns an int (see `mailbox`).
+
+**Two hot paths.** `tell` appends to the mail lane without any function call if the last message had the same class
+(`Mailbox.kind`). `ask` parks the asking task directly on its `Request`: no cancel scope, no channel. A time limit is an
+entry in the root's timer queue (`scheduler.Alarms`).
 """
 
 from __future__ import annotations
@@ -27,23 +30,23 @@ from ..protocol.kernel.errors import (
     MailboxFull,
 )
 from ..protocol.kernel.messages import Down
-from .told import M_contra, T_co, accepted, check
+from .mailbox import M_contra, T_co, check_message, checked_types
+from .scheduler import Reason
 from .user_code import UserCodeError
 
 if TYPE_CHECKING:
-    from .life import Life
+    from .actor import Actor
 
 State = Literal["starting", "running", "waiting", "stopping", "done", "failed"]
-Reason = Literal["normal", "stopped", "cancelled", "crashed"]
 
 
-class End(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How an actor ended.
+class End(msgspec.Struct, frozen=True, kw_only=True):  # not gc=False: an error's traceback refers back to its actor
+    """The end of an actor.
 
     Attributes:
         reason: `normal` (its body returned), `stopped` (told to stop), `cancelled` (interrupted), `crashed`.
-        value: what the body returned.
-        error: what it crashed with.
+        value: the value that the body returned.
+        error: the exception that it crashed with.
     """
 
     reason: Reason
@@ -58,17 +61,17 @@ class End(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 @final
 class Request:
-    """A message whose sender waits for an answer: the asker's end is `answer`, the actor's `reply`/`fail`.
+    """A message whose sender waits for a reply. The receiver calls `reply` or `fail`, the sender awaits `answer`.
 
-    One shot: the first reply counts; one that comes after the asker gave up becomes a dead letter. The reply is a
-    message to the asker, counted in its mailbox, and goes past the mail that waits there to the call that waits for it.
+    The first reply counts; one that arrives after the sender gave up is a dead letter. The reply counts as a message in
+    the asking actor's mailbox, but it bypasses the mail that waits there and resumes the waiting call directly.
     """
 
     __slots__ = ("_actor", "_asker", "_outcome", "abandoned", "message", "task")
 
-    def __init__(self, message: Any, actor: Life, asker: Life | None) -> None:
-        self.message = message
-        self.abandoned = False
+    def __init__(self, message: Any, actor: Actor, asker: Actor | None) -> None:
+        self.message: Any = message
+        self.abandoned: bool = False
         self._actor = actor
         self._asker = asker
         self.task: trio.lowlevel.Task | None = None
@@ -76,18 +79,18 @@ class Request:
 
     @property
     def answered(self) -> bool:
-        """Whether it has its reply (or error) already."""
+        """True once it has its reply or error."""
         return self._outcome is not None
 
     def reply(self, value: Any = None) -> None:
-        """Answer it."""
-        self.settle(outcome.Value(value))
+        """Answer with a value."""
+        self.resolve(outcome.Value(value))
 
     def fail(self, error: BaseException) -> None:
-        """Answer with an error, which is raised in the asker."""
-        self.settle(outcome.Error(error))
+        """Answer with an error, which is raised in the asking actor."""
+        self.resolve(outcome.Error(error))
 
-    def settle(self, result: outcome.Outcome[Any]) -> None:
+    def resolve(self, result: outcome.Outcome[Any]) -> None:
         """Answer with a value or an error."""
         if self._outcome is not None or self.abandoned:
             reason = "nobody waits for the reply any more" if self.abandoned else "already answered"
@@ -106,25 +109,25 @@ class Request:
 
     @property
     def waits(self) -> bool:
-        """Whether the asker still waits for a reply."""
+        """True while the sender waits for the reply."""
         return self._outcome is None and not self.abandoned
 
     def expire(self, seconds: float) -> None:
-        """The time for the reply, so many seconds, is up."""
+        """Raise `AskTimeout` in the sender if it still waits. Called by the timer queue after `seconds`."""
         if self.waits and self.task is not None:
             self._give_up()
             late = AskTimeout(f"no reply from {self._actor.path} within {seconds:g} s")
             trio.lowlevel.reschedule(self.task, outcome.Error(late))
 
     async def answer(self) -> Any:
-        """Wait for the reply. A checkpoint only if it is not there yet."""
+        """Wait for the reply and return it. A checkpoint only if it has not arrived yet."""
         if self._outcome is not None:
             return self._outcome.unwrap()
         self.task = trio.lowlevel.current_task()
         return await trio.lowlevel.wait_task_rescheduled(self)
 
     def __call__(self, _: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
-        """The asker is interrupted while it waits for the reply: what it gives to trio."""
+        """Abort function of the waiting sender: the request itself is passed to trio, which saves an object per ask."""
         self._give_up()
         return trio.lowlevel.Abort.SUCCEEDED
 
@@ -136,12 +139,12 @@ class Request:
 
 @final
 class Monitor:
-    """A watch on one actor. `await monitor.wait()` for its end, or `cancel()` the watch."""
+    """A watch on one actor: `await monitor.wait()` waits for its end, `cancel()` ends the watch."""
 
     __slots__ = ("_actor", "_callback", "_sent", "_to", "ref")
 
-    def __init__(self, actor: Life, to: Ref[Down] | None) -> None:
-        self.ref = actor.ref
+    def __init__(self, actor: Actor, to: Ref[Down] | None) -> None:
+        self.ref: Ref[Any, Any] = actor.ref
         self._actor = actor
         self._to = to
         self._sent: Down | None = None
@@ -159,11 +162,11 @@ class Monitor:
         return Down(actor=self.ref.path, state=end.state, error=error)
 
     async def wait(self) -> Down:
-        """The one `Down` of this actor, at once if it has ended already."""
+        """Wait for the end and return the one `Down` of this actor; at once if it has ended."""
         return self._down(await self.ref.wait())
 
     def cancel(self) -> None:
-        """No `Down` message will arrive any more: one that is on its way is taken back."""
+        """End the watch: no `Down` message arrives any more, not even one that was already sent."""
         if self._callback is not None:
             self._actor.not_on_end(self._callback)
         if self._sent is not None and self._to is not None:
@@ -173,15 +176,18 @@ class Monitor:
 
 @final
 class Ref(Generic[M_contra, T_co]):
-    """Reference to one actor: what it may be told, and what its body returns. Cheap to keep, to compare and to send."""
+    """Reference to one actor. Cheap to store, compare and send.
+
+    The type parameters are the messages that the actor accepts and the type that its body returns.
+    """
 
     __slots__ = ("_actor", "_box")
 
     if not TYPE_CHECKING:
-        # `Ref[Ping]` alone: the type variable's default, which Python has from 3.13 on.
+        # Allows `Ref[Ping]` alone: defaults of type variables need Python 3.13 at run time.
         __class_getitem__ = classmethod(GenericAlias)
 
-    def __init__(self, actor: Life) -> None:
+    def __init__(self, actor: Actor) -> None:
         self._actor = actor
         self._box = actor.mailbox
 
@@ -196,7 +202,7 @@ class Ref(Generic[M_contra, T_co]):
 
     @property
     def path(self) -> str:
-        """Where the actor lives: `/run-7f3a/research/plan#2`."""
+        """Path of the actor in the tree, such as `/run-7f3a/research/plan#2`."""
         return self._actor.path
 
     @property
@@ -214,26 +220,26 @@ class Ref(Generic[M_contra, T_co]):
         """False once the terminal event has happened."""
         return self._actor.end is None
 
-    # --- talking ------------------------------------------------------------------------------------------
+    # --- messages -----------------------------------------------------------------------------------------
 
     async def tell(self, message: M_contra) -> bool:
-        """Send a message; False if the actor has ended (the message is then a dead letter).
+        """Send a message; return False if the actor has ended (the message is then a dead letter).
 
-        Waits while the mailbox is full, and only then is it a checkpoint. Messages of one sender arrive in the
-        order they were sent.
+        Waits while the mailbox is full, and is a checkpoint only then. Messages of one sender arrive in the order in
+        which they were sent.
 
         Raises:
-            TypeError: the message is no frozen struct.
+            TypeError: the message is not a frozen struct.
         """
         kind = type(message)
         box = self._box
         mail: Any = box.mail
-        if kind is box.kind:  # the short way, the hottest path there is; see `Mailbox.kind`
+        if kind is box.kind:  # the fast path, see `Mailbox.kind`
             if len(mail) < box.room:
                 mail.append(message)
                 return True
-        elif kind not in accepted:
-            check(message, self.path)
+        elif kind not in checked_types:
+            check_message(message, self.path)
         if mail is not None and len(mail) < box.room:
             mail.append(message)
             if box.reader is not None:
@@ -244,26 +250,35 @@ class Ref(Generic[M_contra, T_co]):
             except ActorDead:
                 self._actor.dead_letter(message, "the actor has ended")
                 return False
-        self._told(kind)
+        self._sent(kind)
         return True
 
     def tell_nowait(self, message: M_contra) -> bool:
-        """As `tell`, but raises `MailboxFull` instead of waiting."""
+        """Send a message like `tell`, but raise `MailboxFull` instead of waiting."""
         kind = type(message)
-        if kind not in accepted:
-            check(message, self.path)
+        if kind not in checked_types:
+            check_message(message, self.path)
         try:
             self._box.put_nowait(message)
         except ActorDead:
             self._actor.dead_letter(message, "the actor has ended")
             return False
-        self._told(kind)
+        self._sent(kind)
         return True
 
+    def _sent(self, kind: type) -> None:
+        # After a message on the slow path: allow the fast path for the next one of its class, unless messages are
+        # counted.
+        sent = self._actor.root.sent
+        if sent is not None:
+            sent.count()
+        elif self._box.reader is None and not self._box.closed:  # it may have parked while this sender waited for room
+            self._box.kind = kind
+
     def signal(self, message: M_contra) -> bool:
-        """Send on the system lane: overtakes all mail and is never refused. For control, not for data."""
-        if type(message) not in accepted:
-            check(message, self.path)
+        """Send on the signal lane, which overtakes all mail and is never refused. For control, not for data."""
+        if type(message) not in checked_types:
+            check_message(message, self.path)
         if self._box.closed:
             self._actor.dead_letter(message, "the actor has ended")
             return False
@@ -273,24 +288,24 @@ class Ref(Generic[M_contra, T_co]):
         return True
 
     def take_back(self, message: Any) -> None:
-        """Undo `signal`, if the message has not been received yet."""
+        """Withdraw a signal that has not been received yet."""
         signals = self._box.signals
         if signals and message in signals:
             signals.remove(message)
 
     async def ask(self, message: M_contra, timeout: float | None = None) -> Any:
-        """Send a message and wait for its reply.
+        """Send a message, wait for its reply, and return it.
 
         Raises:
-            ActorDead: the actor has ended, or ended before it came to this message.
+            ActorDead: the actor has ended, or ended before it received this message.
             ActorFailed: it crashed while handling the message; `__cause__` is the crash.
-            NoReply: it went on to the next message without a reply.
+            NoReply: it received its next message without replying to this one.
             AskTimeout: no reply within `timeout` seconds. The message may have been handled all the same.
             Deadlock: the reply could never come, since the actors wait for each other in a circle.
-            TypeError: the message is no frozen struct.
+            TypeError: the message is not a frozen struct.
         """
-        if type(message) not in accepted:
-            check(message, self.path)
+        if type(message) not in checked_types:
+            check_message(message, self.path)
         actor = self._actor
         root = actor.root
         task = trio.lowlevel.current_task()
@@ -312,7 +327,7 @@ class Ref(Generic[M_contra, T_co]):
                     box.wake()
             else:
                 try:
-                    box.put_nowait(request)  # no deadline is consulted while there is room
+                    box.put_nowait(request)  # even with a timeout of 0: no time is needed while there is room
                 except MailboxFull:
                     full = True
                 except ActorDead:
@@ -324,37 +339,44 @@ class Ref(Generic[M_contra, T_co]):
                 return await trio.lowlevel.wait_task_rescheduled(request)
             with trio.move_on_after(float("inf") if timeout is None else timeout):
                 if full:
-                    await self._put_when_full(request)
+                    try:
+                        await box.put(request)
+                    except ActorDead:
+                        raise self._nobody(message) from None
                 return await request.answer()
             raise AskTimeout(f"no reply from {self.path} within {timeout:g} s")
         finally:
             if asker is not None:
                 asker.asks = None
 
+    def _nobody(self, message: Any) -> ActorDead:
+        self._actor.dead_letter(message, "the actor has ended")
+        return ActorDead(f"{self.path} has ended; nobody will answer")
+
     def monitor(self, to: Ref[Down] | None = None) -> Monitor:
-        """Watch this actor: exactly one `Down`, at once if it has ended. With `to`, sent there as a signal."""
+        """Watch this actor for exactly one `Down`. With `to`, that actor receives it as a signal."""
         return Monitor(self._actor, to)
 
     # --- its end ------------------------------------------------------------------------------------------
 
     def cancel(self) -> None:
-        """Interrupt it now, in the middle of its work; returns at once.
+        """Interrupt the actor in the middle of its work; returns at once.
 
-        Its body sees `trio.Cancelled`; what it does under `me.cleanup()` gets `stop_within` seconds.
+        Its body sees `trio.Cancelled`; code under `me.cleanup()` has `stop_within` seconds.
         """
         self._actor.interrupt()
 
     async def stop(self) -> End:
-        """Ask it to end, and wait until it has: the message in hand is finished, the mail left is dropped.
+        """Stop the actor and wait until it has ended: it finishes the current message and drops the remaining mail.
 
-        If that takes longer than its `stop_within`, it is interrupted as by `cancel`. A supervised actor may be
-        started again by its supervisor after that; `Supervisor.stop_child` ends it for good.
+        If that takes longer than its `stop_within`, it is interrupted as by `cancel`. The supervisor of a supervised
+        actor may start it again afterwards; `Supervisor.stop_child` ends it for good.
 
         Raises:
-            DoesNotEnd: not even that ended it in its time (it is reported as stuck).
+            DoesNotEnd: the interruption did not end it in time either (it is reported as stuck).
         """
         actor = self._actor
-        if not self.alive or actor.dormant is not None:
+        if not self.alive or actor.pending_end is not None:
             await trio.lowlevel.checkpoint()
         actor.request_stop()
         with trio.move_on_after(actor.stop_within):
@@ -367,11 +389,12 @@ class Ref(Generic[M_contra, T_co]):
         raise DoesNotEnd(f"{self.path} did not end within {time:g} s of being interrupted; its stack is in the events")
 
     def wait(self) -> Coroutine[Any, Any, End]:
-        """Wait for its end, whatever that is. Does not raise for a crash."""
+        """Wait for the end and return it. Does not raise for a crash."""
         actor = self._actor
         return actor.wait_over() if actor.end is None and actor.bond != "supervised" else self._wait()
 
     async def _wait(self) -> End:
+        # A supervised actor may be restarted, so the end of one incarnation (`wait_over`) is not enough.
         actor = self._actor
         if actor.end is None:
             task = trio.lowlevel.current_task()
@@ -390,11 +413,11 @@ class Ref(Generic[M_contra, T_co]):
         return actor.end
 
     def on_end(self, callback: Callable[[End], None]) -> None:
-        """Call back with its end, in the task that ends, at once if it has ended. Must be quick and not raise."""
+        """Call `callback` with the end, in the ending task; at once if it has ended. Must be quick and not raise."""
         self._actor.on_end(callback)
 
     async def result(self) -> T_co:
-        """What its body returned.
+        """Wait for the end and return the value that the body returned.
 
         Raises:
             ActorFailed: it crashed; `__cause__` is the crash.
@@ -408,28 +431,10 @@ class Ref(Generic[M_contra, T_co]):
             raise ActorFailed(f"{self.path} crashed: {describe(end.error)}") from end.error
         raise ActorCancelled(f"{self.path} was {end.reason}")
 
-    def _told(self, kind: type) -> None:
-        """A message went the long way. Let the next one of its class go the short way, unless they are counted."""
-        sent = self._actor.root.sent
-        if sent is not None:
-            sent.count()
-        elif self._box.reader is None and not self._box.closed:  # it may have fallen asleep while we waited for room
-            self._box.kind = kind
 
-    async def _put_when_full(self, request: Request) -> None:
-        try:
-            await self._box.put(request)
-        except ActorDead:
-            raise self._nobody(request.message) from None
-
-    def _nobody(self, message: Any) -> ActorDead:
-        self._actor.dead_letter(message, "the actor has ended")
-        return ActorDead(f"{self.path} has ended; nobody will answer")
-
-
-def refuse_circle(asker: Life, target: Life) -> None:
-    """Raise `Deadlock` if `target` (or whom it waits for) waits for `asker`."""
-    step: Life | None = target
+def refuse_circle(asker: Actor, target: Actor) -> None:
+    """Raise `Deadlock` if `target`, or an actor whose reply it awaits directly or indirectly, waits for `asker`."""
+    step: Actor | None = target
     circle = [asker]
     while step is not None:
         circle.append(step)
@@ -440,7 +445,7 @@ def refuse_circle(asker: Life, target: Life) -> None:
 
 
 def crash_text(error: BaseException) -> str:
-    """Return the class and the text of an error that is not Callboard's own."""
+    """Return the text of an error, preceded by its class unless the text is complete without it (`UserCodeError`)."""
     text = describe(error)
     name = type(error).__name__
     return text if isinstance(error, UserCodeError) or text == name else f"{name}: {text}"
@@ -451,7 +456,7 @@ MEMBERS = 3
 
 
 def describe(error: BaseException) -> str:
-    """An error in one line: its text, or its class where it has none. A group is followed by its first members."""
+    """Return an error in one line: its text, or its class if it has none. A group is followed by its first members."""
     text = str(error).strip()
     if isinstance(error, BaseExceptionGroup):
         text += ": " + "; ".join(map(crash_text, error.exceptions[:MEMBERS]))

@@ -1,95 +1,78 @@
-"""The root: the tree's first actor, the nursery all others run in, the signals, and the order of dying.
+"""The root: the first actor of a supervision tree, the nursery of all others, and the order in which the tree ends.
 
     async with Root() as root:
         ref = root.spawn(ponger)
         print(await ref.ask(Ping(n=1)))
 
-Two scopes hold it up. The *outer* nursery is the caller's: cancel it, or leave the block, and the root begins to
-stop. The *house* inside it is a nursery behind a shield, where all actors run; nothing from outside reaches into it,
-so that the tree can be taken down in order. The house always comes down: `begin_stop` sets one deadline for all.
+**Two nested scopes.** The *outer* nursery belongs to the caller: cancelling it, or leaving the block, makes the root
+begin to stop. Inside it, `_run_tree` opens the *tree's* nursery behind a shield, where all actors run. No cancellation
+from outside reaches it, so the tree can be ended in order: admit nothing new, interrupt, wait, end the subprocesses.
 
-Signals (`signals=True`, main thread only) are caught by handlers of our own, not by trio's receiver, since those
-run even while some task keeps the event loop busy:
-
-    first    stop admitting work, interrupt the tree, give every actor its time to clean up
-    second   skip what is left of those times (`root.hurry`)
-    third    end the process at once; so does the deadline, should the loop itself hang (see `hang_guard`)
-
-Whatever happens, reapers (see `guardian`) end the subprocesses that we can't.
+A shield without a deadline would be a hang. `begin_stop` sets one deadline for everything: the shield of the tree and
+every shield of a clean-up (`shield`) end by then. With `signals=True` the second Ctrl-C shortens it (see `signals`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import logging
-import os
-import signal
 import threading
 import traceback
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from types import FrameType, TracebackType
+from collections.abc import AsyncIterator, Awaitable, Callable
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, final
 
 import trio
 
-from ..protocol.kernel.errors import ActorError
 from ..protocol.kernel.questions import Question
 from .actor import Actor
-from .alarms import Alarms
 from .bus import Bus
 from .escalation import Desk
 from .event_loops import Loop
-from .hang_guard import HangGuard
-from .life import Life
-from .mailbox import Mailbox
+from .mailbox import Mailbox, N
 from .ref import Ref
-from .tasks import Workers
-from .told import N
-from .user_code import failure_of
+from .scheduler import Alarms, TaskPool
+from .signals import SignalHandlers
 
 if TYPE_CHECKING:
-    from .census import Pauses, Sent
-    from .process import Processes
+    from .guardian_link import Processes
+    from .introspection import Pauses, SentCounts
 
-log = logging.getLogger("callboard.root")
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-HURRY_WITHIN = 0.3
-"""Seconds that remain after the second Ctrl-C: enough to kill and to reap."""
+
 UP_WITHIN = 10.0
-"""Seconds for the house to take its first step; it needs none unless the loop itself hangs."""
-LOOP_HANGS = 1.0
-"""Seconds beyond the deadline after which a signalled process that still runs is ended by the `HangGuard`."""
+"""Seconds for the tree's nursery to open. It needs one step of the event loop, so only a hanging loop takes longer."""
 
 
 @final
 class Root:
-    """One supervision tree.
+    """Root of a supervision tree.
 
     Args:
-        stop_within: seconds from the beginning of the stop to its end, whatever the tree does.
-        signals: own SIGINT, SIGTERM and SIGHUP while the block lasts.
-        patient: questions wait for a front end that is not there yet (see `escalation.Desk`).
-        on_signal: called with the signal's number and how many there were; must be quick.
-        on_hangup: what SIGHUP does instead of stopping (a server reloads).
-        hangup_ends: asked at each SIGHUP whether it stops all the same, as SIGTERM does (the terminal is gone); must
-            be quick. It runs in the signal handler.
-        on_drain: what the first SIGINT or SIGTERM does instead of stopping (a server lets its work end, and then calls
-            `begin_stop`); the second one stops, the third is a second. See `draining` as well.
+        stop_within: seconds from the beginning of the stop to its end, whatever the actors do.
+        signals: handle SIGINT, SIGTERM and SIGHUP while the block lasts (main thread only; see `signals`).
+        patient: questions wait for a front end that is not attached yet (see `escalation.Desk`).
+        on_signal: called with the signal's number and the number of signals so far; must be quick.
+        on_hangup: called at SIGHUP instead of stopping (a server reloads).
+        hangup_ends: called at each SIGHUP; True makes it stop the root all the same, as SIGTERM does (the terminal is
+            gone). It runs in the signal handler and must be quick.
+        on_drain: called at the first SIGINT or SIGTERM instead of stopping (a server lets its work end, and then calls
+            `begin_stop`). The second signal then stops, the third counts as a second. See `draining` as well.
         drain_within: seconds from that first signal to `begin_stop`; a process that takes longer is ended as one whose
             stop takes too long.
 
     Attributes:
         bus: all events (see `bus`).
         questions: the open questions (see `escalation`).
-        mailbox: what actors get as a mailbox from now on.
-        pauses: the paused actors, if any (see `census`).
-        sent: how many messages each actor has sent, while that is counted (see `census.count_sent`).
-        clocks: how many time limits count, by run (see `Actor.time_limit`).
-        loop: the event loop that the tree lives in, for other threads; None before the block is entered.
-        hurry: set by the second Ctrl-C. Graces end where it is set.
+        mailbox: class of the mailboxes of future actors.
+        pauses: the paused actors; None if there are none (see `introspection`).
+        sent: number of messages that each actor has sent, while that is counted (see `introspection.count_sent`).
+        clocks: number of time limits that count at the moment, by run (see `Actor.time_limit`).
+        tasks: the actor that each task runs at the moment.
+        workers: the tasks that run the actors (see `scheduler`).
+        loop: the event loop of the tree, for other threads; None before the block is entered.
+        hurry: set by the second Ctrl-C. Grace periods end when it is set.
         signal: the first signal that made the root stop, or None.
     """
 
@@ -107,68 +90,67 @@ class Root:
     ) -> None:
         self.stop_within = stop_within
         self.drain_within = drain_within
-        self.stopping = False
-        self.deadline = float("inf")
-        self.hurry = trio.Event()
+        self.stopping: bool = False
+        self.deadline: float = float("inf")
+        self.hurry: trio.Event = trio.Event()
         self.signal: int | None = None
         self.loop: Loop | None = None
-        self.bus = Bus(self.in_loop)
+        self.bus: Bus = Bus(self.in_loop)
         self.mailbox = Mailbox
-        self.alarms = Alarms(self)
-        self.questions = Desk(self, patient=patient)
+        self.alarms: Alarms = Alarms(self)
+        self.questions: Desk = Desk(self, patient=patient)
         self.pauses: Pauses | None = None
-        self.sent: Sent | None = None
-        self.clocks = Counter[str]()
-        self.tasks: dict[trio.lowlevel.Task, Life] = {}
-        self.workers = Workers(self)
+        self.sent: SentCounts | None = None
+        self.clocks: Counter[str] = Counter[str]()
+        self.tasks: dict[trio.lowlevel.Task, Actor] = {}
+        self.workers: TaskPool = TaskPool(self)
         self.nursery: trio.Nursery
-        self.actor = Actor(self, None, _keep, (), name="", bond="watched", stop_within=0.0)
+        self.actor: Actor[Any] = Actor(self, None, _answer_questions, (), name="", bond="watched", stop_within=0.0)
         self.own_signals = signals
-        self._on_signal = on_signal
-        self._on_hangup = on_hangup
-        self._hangup_ends = hangup_ends
-        self._on_drain = on_drain
-        self._count = self._drained = 0
+        self._handlers = SignalHandlers(
+            self,
+            on_signal=on_signal,
+            on_hangup=on_hangup,
+            hangup_ends=hangup_ends,
+            on_drain=on_drain,
+        )
         self._shields: set[trio.CancelScope] = set()
-        self._shell = trio.CancelScope(shield=True)  # deadline: set by begin_stop
-        self._guard = HangGuard()
-        self._stop_limit = self._drain_limit = float("inf")  # computed before the handlers are there: see `hang_guard`
-        self._token: trio.lowlevel.TrioToken | None = None
+        self._tree_scope = trio.CancelScope(shield=True)  # `begin_stop` sets its deadline
         self._processes: Processes | None = None
-        self._frame: contextlib.AbstractAsyncContextManager[Root] | None = None
+        self._block: contextlib.AbstractAsyncContextManager[Root] | None = None
 
     async def __aenter__(self) -> Root:
-        self._frame = self._live()
-        return await self._frame.__aenter__()
+        self._block = self._live()
+        return await self._block.__aenter__()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        assert self._frame is not None
-        return await self._frame.__aexit__(kind, error, trace)
+        assert self._block is not None
+        return await self._block.__aexit__(kind, error, trace)
 
-    # --- work ---------------------------------------------------------------------------------------------
+    # --- actors, processes, threads -------------------------------------------------------------------------
 
     def spawn(self, body: Callable[[Actor[N], *Args], Awaitable[T]], *args: *Args, **options: Any) -> Ref[N, T]:
         """Start an actor at the top of the tree; see `Actor.spawn`. A linked one's crash ends the root."""
         return self.actor.spawn(body, *args, **options)
 
     async def start(self, body: Callable[[Actor[N], *Args], Awaitable[T]], *args: *Args, **options: Any) -> Ref[N, T]:
-        """As `spawn`, but waits until it is ready; see `Actor.start`."""
+        """Start an actor at the top of the tree and wait until it is ready; see `Actor.start`."""
         return await self.actor.start(body, *args, **options)
-
-    def pid_of(self, path: str) -> int:
-        """Pid of the process that the actor with this path has; 0 if it has none."""
-        return self._processes.pids.get(path, 0) if self._processes is not None else 0
 
     @property
     def processes(self) -> Processes:
-        """The subprocesses of this tree, made at first use (see `process`)."""
+        """The subprocesses of this tree, created at first use (see `process`)."""
         if self._processes is None:
-            from .process import Processes
+            from .guardian_link import Processes
 
             self._processes = Processes(self)
         return self._processes
+
+    def pid_of(self, path: str) -> int:
+        """Return the pid of the subprocess that the actor with this path runs; 0 if it runs none."""
+        return self._processes.pids.get(path, 0) if self._processes is not None else 0
 
     def in_loop(self, call: Callable[[*Args], T], *args: *Args) -> T:
         """Return `call(*args)`, called in the tree's event loop. From any thread (see `event_loops.Loop.wait_for`)."""
@@ -176,7 +158,15 @@ class Root:
             return call(*args)
         return self.loop.wait_for(call, *args)
 
-    # --- the end ------------------------------------------------------------------------------------------
+    def stack_of(self, actor: Actor) -> str:
+        """Return the stack of the actor's task, innermost call last; empty if it has no task."""
+        for task, owner in self.tasks.items():
+            if owner is actor:
+                frames = [(frame, line) for frame, line in task.iter_await_frames()]
+                return "".join(traceback.StackSummary.extract(iter(frames)).format())
+        return ""
+
+    # --- the end --------------------------------------------------------------------------------------------
 
     def begin_stop(self) -> None:
         """Admit no new work and interrupt the tree; returns at once. From any thread."""
@@ -185,14 +175,14 @@ class Root:
         elif not self.stopping:
             self.stopping = True
             if self.signal is not None:
-                self._end_if_it_hangs()
-            self._tighten(trio.current_time() + self.stop_within)
+                self._handlers.limit_stop()
+            self.tighten(trio.current_time() + self.stop_within)
             self.actor.interrupt()
 
     async def stop(self) -> None:
-        """Stop, and wait until nothing is left or the deadline has passed.
+        """Stop, and wait until the tree has ended or the deadline has passed.
 
-        An actor of the tree that calls this does not come back: its own end is part of what is waited for.
+        For an actor of the tree this call does not return, because the call also waits for the end of that actor.
         """
         self.begin_stop()
         if trio.lowlevel.current_task() in self.tasks:
@@ -200,51 +190,40 @@ class Root:
         with self.shield(self.stop_within):
             await self.actor.wait_over()
 
+    def tighten(self, deadline: float) -> None:
+        """End the tree, and every shield in it, at `deadline` if that is earlier than before."""
+        self.deadline = min(self.deadline, deadline)
+        self._tree_scope.deadline = self.deadline
+        for shield in self._shields:
+            shield.deadline = min(shield.deadline, self.deadline)
+
     def shield(self, seconds: float) -> contextlib.AbstractContextManager[trio.CancelScope]:
-        """A shield for clean-up that has to await: bounded by `seconds`, the root's deadline, and hurry."""
+        """Return a shield for a clean-up that has to await, bounded by `seconds`, the root's deadline, and hurry."""
         return _Shield(self, self._shields, seconds)
 
-    @contextlib.contextmanager
-    def draining(self, on_drain: Callable[[], None], within: float) -> Iterator[None]:
-        """Have the first signal that would stop call this instead, while the block lasts.
+    def draining(self, on_drain: Callable[[], None], within: float) -> contextlib.AbstractContextManager[None]:
+        """Call `on_drain` at the first signal that would stop the root, while the block lasts.
 
         Args:
-            on_drain: as that of the root.
+            on_drain: as the root's own.
             within: seconds, as `drain_within`.
         """
-        before = self._on_drain, self._drain_limit
-        self._drain_limit = within + self._stop_limit
-        self._on_drain = on_drain
-        try:
-            yield
-        finally:
-            self._on_drain, self._drain_limit = before
+        return self._handlers.draining(on_drain, within)
 
-    # --- looking ------------------------------------------------------------------------------------------
-
-    def stack_of(self, actor: Life) -> str:
-        """Where the actor's task stands, innermost call last."""
-        for task, owner in self.tasks.items():
-            if owner is actor:
-                frames = [(frame, line) for frame, line in task.iter_await_frames()]
-                return "".join(traceback.StackSummary.extract(iter(frames)).format())
-        return ""
-
-    # --- inside -------------------------------------------------------------------------------------------
+    # --- the block ------------------------------------------------------------------------------------------
 
     @contextlib.asynccontextmanager
     async def _live(self) -> AsyncIterator[Root]:
-        self._token = trio.lowlevel.current_trio_token()
         self.loop = Loop()
         error: BaseException | None = None
-        with self._signal_handlers():
+        with self._handlers.installed() if self.own_signals else contextlib.nullcontext():
             try:
                 async with trio.open_nursery() as outer:
                     try:
-                        # In a scope that is cancelled already, `start` would wait for the house's end. It waits for
-                        # nothing else: the house is up after its first step.
+                        # Shielded: in a scope that is cancelled already, `start` would cancel the tree and wait for its
+                        # end. It waits for one step of the loop only.
                         with trio.move_on_after(UP_WITHIN, shield=True):
-                            await outer.start(self._house, outer)
+                            await outer.start(self._run_tree, outer)
                         yield self
                     finally:
                         await self.stop()
@@ -254,14 +233,14 @@ class Root:
                     raise
                 error = group.exceptions[0]
         if error is not None:
-            raise error  # not inside the handler, which would rewrite its cause
+            raise error  # outside of the `except` block, which would rewrite its cause
         end = self.actor.end
         if end is not None and end.error is not None:
             raise end.error
 
-    async def _house(self, outer: trio.Nursery, task_status: trio.TaskStatus[None]) -> None:
+    async def _run_tree(self, outer: trio.Nursery, task_status: trio.TaskStatus[None]) -> None:
         try:
-            with self._shell:
+            with self._tree_scope:
                 async with trio.open_nursery() as self.nursery:
                     self.actor.launch()
                     task_status.started()
@@ -271,94 +250,20 @@ class Root:
                             await self._processes.close()
                     self.nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:
-            raise _only(group) from None
+            single: BaseException = group
+            while isinstance(single, BaseExceptionGroup) and len(single.exceptions) == 1:
+                single = single.exceptions[0]
+            raise single from None
         if self._processes is not None:
-            self._processes.abandon()  # harmless after `close`; what that did not get to is the reapers' now
+            self._processes.abandon()  # no effect after `close`; the reapers end what `close` did not get to
         if self.actor.end is not None and self.actor.end.error is not None:
             outer.cancel_scope.cancel()  # as a nursery does when a child crashes
         elif self.signal is not None:
-            outer.cancel_scope.deadline = self.deadline  # the block gets what is left to tell its story
-
-    def _tighten(self, deadline: float) -> None:
-        self.deadline = min(self.deadline, deadline)
-        self._shell.deadline = self.deadline
-        for shield in self._shields:
-            shield.deadline = min(shield.deadline, self.deadline)
-
-    @contextlib.contextmanager
-    def _signal_handlers(self) -> Iterator[None]:
-        if not self.own_signals:
-            yield
-            return
-        if threading.current_thread() is not threading.main_thread():
-            raise ActorError("Root(signals=True) works in the main thread only, where Python delivers signals")
-        # Who started us with SIGHUP ignored (nohup) wants us to outlive the terminal; a reload does no harm to that.
-        deaf = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN and self._on_hangup is None
-        self._stop_limit = self.stop_within + LOOP_HANGS
-        self._drain_limit = self.drain_within + self._stop_limit
-        self._guard.start()
-        before = {
-            number: signal.signal(number, self._caught) for number in SIGNALS if not (number == signal.SIGHUP and deaf)
-        }
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-            self._guard.stop()
-
-    def _caught(self, number: int, _frame: FrameType | None) -> None:
-        """Runs in the main thread between two bytecodes, wherever the program is, perhaps without any memory left.
-
-        So the guard comes before everything that may fail.
-        """
-        if number == signal.SIGHUP == self.signal:
-            return  # a terminal that is closed sends it more than once: by the kernel, and by its shell
-        ends = self._hangup_ends
-        if number == signal.SIGHUP and self._on_hangup is not None and not (ends is not None and ends()):
-            self._soon(_call_back, self._on_hangup)
-            return
-        if self._on_drain is not None and self.signal is None:
-            self.signal = number
-            self._guard.end_within(self._drain_limit, 128 + number)
-            self._drained = 1
-            self._soon(self._drain, self._on_drain, number)
-            return
-        self._count += 1
-        if self.signal is None:
-            self.signal = number
-        self._end_if_it_hangs()
-        if self._count >= 3:
-            os._exit(128 + self.signal)
-        self._soon(self._react, number, self._count)
-
-    def _drain(self, call: Callable[[], None], number: int) -> None:
-        if self._on_signal is not None:
-            _call_back(self._on_signal, number, 1)
-        _call_back(call)
-
-    def _soon(self, call: Callable[..., object], *args: object) -> None:
-        """Have the event loop call this; without memory for that, it is the guard that ends the process."""
-        assert self._token is not None
-        with contextlib.suppress(trio.RunFinishedError, MemoryError):
-            self._token.run_sync_soon(call, *args)
-
-    def _react(self, number: int, count: int) -> None:
-        if self._on_signal is not None:
-            _call_back(self._on_signal, number, self._drained + count)
-        self.begin_stop()
-        if count > 1:
-            self.hurry.set()
-            self._tighten(trio.current_time() + HURRY_WITHIN)
-
-    def _end_if_it_hangs(self) -> None:
-        """A signal has asked for the stop: from now on it has its time, and no more."""
-        assert self.signal is not None
-        self._guard.end_within(self._stop_limit, 128 + self.signal)
+            outer.cancel_scope.deadline = self.deadline  # the block has the remaining time to report what happened
 
 
 class _Shield:
-    """See `Root.shield`. A class, since a generator would double its price, and ten thousand may clean up at once."""
+    """Shield of `Root.shield`. A class: a generator would cost twice as much, and 10,000 may clean up at once."""
 
     __slots__ = ("_all", "_root", "_scope", "_seconds")
 
@@ -381,26 +286,11 @@ class _Shield:
         return self._scope.__exit__(kind, error, trace)
 
 
-def _call_back(call: Callable[..., object], *args: object) -> None:
-    """Call back the owner of a root in the event loop, which an exception would end without stopping anything."""
-    try:
-        call(*args)
-    except BaseException as error:  # reported; the signal has its effect all the same
-        failure_of(error)
-        log.exception("a callback of the root raised")
-
-
-async def _keep(me: Actor) -> None:
-    """Body of `/`, until it is interrupted: its mail are the questions of all actors (see `escalation`)."""
+async def _answer_questions(me: Actor) -> None:
+    """Body of the root's own actor, until it is interrupted: its mail is the questions of all actors (`escalation`)."""
     me.started()
     async for message in me:
         if isinstance(message, Question):
             me.root.questions.decide(me.take_request())
         else:
             me.dead_letter(message, "the root takes questions only")
-
-
-def _only(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error

@@ -8,12 +8,25 @@
     root.spawn(site, name="site")
 
 A `Supervisor` is the body of one actor and the handle to it: `await site.start_child(spec)` adds a child while it runs.
-The rules themselves are in `policy`; this file carries them out, one thing at a time: an ended child, a call from
-outside. A restart that fails
-is not retried in a loop: its crash comes back through the mailbox like any other, so that a request to stop is
-seen between two attempts.
+`policy` decides; this module executes the decisions.
 
-A child's ref and mail survive a restart; the message it crashed on does not (it would crash it again).
+**The problem.** The end of a child, a call such as `stop_child`, and a restart whose back-off is over may all be due at
+the same time, and each of them awaits: a child that is being stopped takes seconds. Two of them interleaved would
+restart a child that is being stopped, or stop the successor of a child that has just crashed.
+
+**What does not work.** Retrying a failed restart in a loop: the supervisor would not see a request to stop until the
+loop gives up. Restarting in the task of the ended child: its scope belongs to the incarnation that has ended.
+
+**What this module does.** A lock (`_exclusively`) admits one operation at a time. The body receives `IncarnationEnded`
+signals and handles them one by one. A restart that fails is not retried: its crash arrives as another
+`IncarnationEnded` and is charged like the first, so a request to stop is seen between two attempts. A restart with
+back-off is an entry in `_due`.
+
+Invariants:
+- A child is restarted only after its last incarnation has ended. By the strategy, siblings must have ended, too. If one
+  of them does not end, the supervisor fails (`DoesNotEnd`): two incarnations never run at the same time.
+- Each restart is charged before it is attempted (`Intensity`).
+- A child's ref and mail survive a restart. The message it crashed on does not, since it would crash it again.
 """
 
 from __future__ import annotations
@@ -28,25 +41,23 @@ import trio
 
 from ..protocol.kernel.errors import ActorError, DoesNotEnd, ShuttingDown, TooManyRestarts
 from ..protocol.kernel.events import ActorRestarted
-from .actor import Actor
-from .ending import end_lives
-from .life import STOP_WITHIN, ChildEnded, Life
+from .actor import STOP_WITHIN, Actor, IncarnationEnded, end_incarnations
 from .mailbox import BOUND
 from .policy import AutoShutdown, Backoff, Intensity, Restart, Strategy, concerned, verdict
 from .ref import End, Ref, describe
 
 
 class ChildSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """How to start a child and what its end means.
+    """Child specification: the child's body, and the effect of its end.
 
     Attributes:
         name: unique among its siblings.
         body: called as `body(child, *args)` at every start.
         restart: permanent, transient or temporary (see `policy`).
-        significant: its own end may end the supervisor (`auto_shutdown`). Not for permanent children.
-        wait: start the next child only when this one has called `me.started()`; a crash before that fails the start.
+        significant: its own end may end the supervisor (`auto_shutdown`). Not allowed for permanent children.
+        wait: start the next child only after this one has called `me.started()`; a crash before that fails the start.
         stop_within: seconds for its clean-up.
-        bound: how much mail it may have waiting.
+        bound: most messages that may wait in its mailbox.
     """
 
     name: str
@@ -64,22 +75,22 @@ class _Child(msgspec.Struct, eq=False):
     static: int = 0
     actor: Actor | None = None
     attempts: int = 0  # restarts in a row, for the back-off
-    held: bool = False  # ended for a sibling's restart, and about to be started with it
-    unwanted: bool = False  # being stopped on request
+    held: bool = False  # stopped for a sibling's restart, and about to be started with it
+    unwanted: bool = False  # being stopped by `stop_child`
 
 
 @final
 class Supervisor:
-    """See the module.
+    """Supervisor of children by OTP's rules; pass it to `spawn` as the body of an actor.
 
     Args:
         children: started in this order, stopped one by one in reverse.
-        strategy: whom a restart concerns.
-        intensity: restarts allowed within `period` seconds; one more, and the supervisor gives up and fails upwards.
+        strategy: the children that a restart affects (see `policy`).
+        intensity: restarts allowed within `period` seconds. One more makes the supervisor stop its children and fail.
         period: seconds.
         auto_shutdown: whether the end of significant children ends the supervisor.
         backoff: waiting times between restarts of one child.
-        max_children: upper bound of living children.
+        max_children: most children that may live at a time.
         rand: source of the back-off's jitter, in [0, 1).
     """
 
@@ -112,33 +123,33 @@ class Supervisor:
             names.add(spec.name)
 
     async def __call__(self, me: Actor) -> None:
-        """The body: start the children, then look after them until told to stop."""
+        """Body of the actor: start the children, then handle their ends until told to stop."""
         self._me = me
         self._intensity = Intensity(*self._limits)
         self._children = {spec.name: _Child(spec, static=place) for place, spec in enumerate(self._specs, 1)}
         self._due = []
-        async with self._alone():
+        async with self._exclusively():
             for child in list(self._children.values()):
                 await self._start(child)
         me.started()
         while True:
             signal = await self._next(me)
-            async with self._alone():
+            async with self._exclusively():
                 if signal is None:
                     await self._start_due()
-                elif isinstance(signal, ChildEnded) and await self._ended(signal):
+                elif isinstance(signal, IncarnationEnded) and await self._ended(signal):
                     return
 
-    # --- from outside -------------------------------------------------------------------------------------
+    # --- calls of other tasks -----------------------------------------------------------------------------
 
     async def start_child(self, spec: ChildSpec) -> Ref:
-        """Add a child; it is stopped together with the other added ones, before the listed ones.
+        """Add a child. It is stopped together with the other added children, before the constructor's children.
 
         Raises:
-            ActorError: the supervisor does not run, is full, or has a child of that name.
+            ActorError: the supervisor is not running, is full, or has a child of that name.
             ActorFailed: the child crashed before it was ready (`spec.wait`).
         """
-        async with self._alone():
+        async with self._exclusively():
             me = self._running()
             self._check(spec, self._children)
             if self._max is not None and me.child_count >= self._max:
@@ -146,49 +157,50 @@ class Supervisor:
             child = self._children[spec.name] = _Child(spec)
             try:
                 return await self._start(child)
-            except BaseException:  # a cancelled start too: no half-started child stays
+            except BaseException:  # a cancelled start too: no half-started child may stay
                 del self._children[spec.name]
-                self._let_go(child)
+                self._forget(child)
                 raise
 
     async def stop_child(self, name: str) -> End:
-        """End a child for good, also one that waits for its restart.
+        """End a child for good, even one that waits for its restart.
 
-        Its spec stays, so that `restart_child` or a sibling's restart can start it again; a temporary one is forgotten.
+        Its spec remains, so that `restart_child` or a sibling's restart can start it again; a temporary child is
+        forgotten.
 
         Raises:
-            ActorError: there is no such child, or it does not run.
-            DoesNotEnd: it is still there after all the time it had.
+            ActorError: there is no such child, or it is not running.
+            DoesNotEnd: it has not ended within its time.
         """
-        async with self._alone():
+        async with self._exclusively():
             child = self._known(name)
             actor = child.actor
             if actor is None:
                 raise ActorError(f"child '{name}' does not run")
-            child.unwanted = True  # should this call be cancelled, `_ended` will finish the work
-            self._not_due({name})
-            await end_lives([actor])
-            if actor.dormant is None:
+            child.unwanted = True  # if this call is cancelled, `_ended` completes it
+            self._cancel_due({name})
+            await end_incarnations([actor])
+            if actor.pending_end is None:
                 raise DoesNotEnd(f"{actor.path} does not end; its stack is in the events")
-            self._let_go(child)
+            self._forget(child)
         assert actor.end is not None
         return actor.end
 
     async def restart_child(self, name: str) -> Ref:
-        """Start a child whose spec is kept but which does not run."""
-        async with self._alone():
+        """Start a child that has ended and whose spec is still known."""
+        async with self._exclusively():
             self._running()
             child = self._known(name)
             if child.actor is not None:
                 raise ActorError(f"child '{name}' runs already")
             try:
                 return await self._start(child)
-            except BaseException:  # a cancelled start too: no half-started child stays
-                self._let_go(child)
+            except BaseException:  # a cancelled start too: no half-started child may stay
+                self._forget(child)
                 raise
 
     def child(self, name: str) -> Ref | None:
-        """Ref of a child, or None if it does not run at the moment."""
+        """Return the ref of a child, or None if it is not running."""
         actor = self._known(name).actor
         return None if actor is None else actor.ref
 
@@ -197,11 +209,11 @@ class Supervisor:
         """Names of all known children, in start order, running or not."""
         return tuple(self._children)
 
-    # --- carrying out -------------------------------------------------------------------------------------
+    # --- restarts -------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def _alone(self) -> AsyncIterator[None]:
-        """Admit one task at a time. A checkpoint only if it has to wait."""
+    async def _exclusively(self) -> AsyncIterator[None]:
+        """Admit one operation at a time. A checkpoint only if it has to wait."""
         try:
             self._lock.acquire_nowait()
         except trio.WouldBlock:
@@ -224,37 +236,37 @@ class Supervisor:
         return None
 
     async def _start_due(self) -> None:
-        if self._due and min(self._due)[0] <= trio.current_time():  # else the child was stopped meanwhile
+        if self._due and min(self._due)[0] <= trio.current_time():  # else the child was stopped in the meantime
             due = min(self._due)
             self._due.remove(due)
             await self._start_all(due[1])
 
-    def _not_due(self, names: set[str]) -> None:
-        """These are stopped, or started with others: forget the restarts they waited for."""
+    def _cancel_due(self, names: set[str]) -> None:
+        """Cancel pending restarts of these children: they are being stopped, or started together with others."""
         rest = [(due, [name for name in waiting if name not in names]) for due, waiting in self._due]
         self._due = [(due, waiting) for due, waiting in rest if waiting]
 
-    async def _ended(self, signal: ChildEnded) -> bool:
+    async def _ended(self, signal: IncarnationEnded) -> bool:
         """A child ended by itself. True if that ends me as well."""
         actor, end = signal.child, signal.end
-        if actor.dormant is not end:
+        if actor.pending_end is not end:
             return False  # stopped on request, or started again with a sibling
         child = self._child_of(actor)
         if child is None:
-            actor.bury()  # its start had been given up when it ended at last
+            actor.end_for_good()  # its start was abandoned before it ended
             return False
         if child.held:
-            return False  # ended for a sibling's restart
+            return False  # stopped for a sibling's restart
         if child.unwanted:
-            self._let_go(child)
+            self._forget(child)
             return False
-        # A supervisor that gave up has told its story; like OTP's exit reason `shutdown`, that is no crash.
+        # A supervisor that gave up has reported why. As with OTP's exit reason `shutdown`, that is not a crash.
         crashed = end.reason == "crashed" and not isinstance(end.error, TooManyRestarts)
         decision = verdict(child.spec.restart, crashed=crashed)
         if decision == "restart":
             await self._restart(child, end)
             return False
-        self._let_go(child)
+        self._forget(child)
         others = any(other.spec.significant and other.actor is not None for other in self._children.values())
         return child.spec.significant and (self._auto == "any_significant" or not others)
 
@@ -272,7 +284,7 @@ class Supervisor:
         assert child.actor is not None
         child.actor.emit(ActorRestarted(error=error, restarts=len(self._intensity)))
         names = concerned(self._strategy, self._children, child.spec.name)
-        self._not_due(set(names))
+        self._cancel_due(set(names))
         await self._stop_for_restart(names)
         wait = self._backoff.seconds(child.attempts, self._rand)
         if wait > 0:
@@ -281,36 +293,36 @@ class Supervisor:
             await self._start_all(names)
 
     async def _stop_for_restart(self, names: list[str]) -> None:
-        """Stop the siblings in reverse order; temporary ones do not come back."""
+        """Stop the affected siblings in reverse order. Temporary ones are not started again."""
         for name in reversed(names):
             child = self._children[name]
             if child.actor is None:
                 continue
             child.held = True
-            await end_lives([child.actor])
-            if child.actor.dormant is None:
+            await end_incarnations([child.actor])
+            if child.actor.pending_end is None:
                 raise DoesNotEnd(f"{child.actor.path} does not end, so it can't be started again")
             if child.spec.restart == "temporary":
-                self._let_go(child)
+                self._forget(child)
 
     async def _start_all(self, names: list[str]) -> None:
         for name in names:
             child = self._children.get(name)
-            if child is None or (child.actor is not None and child.actor.dormant is None):
+            if child is None or (child.actor is not None and child.actor.pending_end is None):
                 continue
             try:
                 await self._start(child)
             except ActorError:
-                end = None if child.actor is None else child.actor.dormant
+                end = None if child.actor is None else child.actor.pending_end
                 if end is None or verdict(child.spec.restart, crashed=end.reason == "crashed") == "restart":
-                    return  # it crashed before it was ready: that comes by mail, and is charged like any crash
+                    return  # it crashed before it was ready: its `IncarnationEnded` follows, charged like any crash
 
     async def _start(self, child: _Child) -> Ref:
         me, spec = self._me, child.spec
         assert me is not None
         child.held = child.unwanted = False
-        if child.actor is not None and child.actor.dormant is not None:
-            child.actor.revive()
+        if child.actor is not None and child.actor.pending_end is not None:
+            child.actor.reset()
         else:
             child.actor = me.adopt(
                 spec.body,
@@ -327,19 +339,19 @@ class Supervisor:
             await actor.wait_started()
         return actor.ref
 
-    def _let_go(self, child: _Child) -> None:
-        """This child has no other life; its spec may stay."""
+    def _forget(self, child: _Child) -> None:
+        """End the child's actor for good. The spec of a temporary child is forgotten."""
         actor, child.actor = child.actor, None
         if actor is not None:
-            actor.bury()
+            actor.end_for_good()
         if child.spec.restart == "temporary" and self._children.get(child.spec.name) is child:
             del self._children[child.spec.name]
 
-    def _child_of(self, actor: Life) -> _Child | None:
+    def _child_of(self, actor: Actor) -> _Child | None:
         child = self._children.get(actor.name)
         if child is not None and child.actor is actor:
             return child
-        # A stuck predecessor still had its name when it started, so it goes by another one.
+        # A stuck predecessor still had the name when this child started, so its actor has another name.
         return next((child for child in self._children.values() if child.actor is actor), None)
 
     def _known(self, name: str) -> _Child:

@@ -15,15 +15,16 @@ copied, and a Unix socket accepts no such address.
 
 The broker also opens up directories that are read-only for a process, for files of some names only (`Guarded`: the top
 of a git directory, where lock files are made and renamed). Calls that make, replace, or remove files are suspended; the
-broker performs those whose names are allowed, in a directory that it has opened before the process began. All others do
+broker performs calls with an allowed name, in a directory that it has opened before the process began. All others do
 continue: the kernel looks at their arguments again, and whatever another thread has made of them, the mount is
-read-only. Here the boundary is the mount, and the broker only gives.
+read-only. Here the boundary is the mount, and the broker only gives. What git would trust in these files, HEAD and the
+submodules in the index, is looked at in a copy, and the copy becomes the file.
 
 Datagram sockets are not covered, since sendmsg(2) can name an address with each message: the filter of the sandbox
 refuses to create Unix sockets of that type, socket pairs too.
 
-What a program can see of it: the peer of a connection has the pid of the reaper, and paths through links of `/proc`
-(but for `/proc/self/fd/N`) are refused.
+A program can notice the broker in two ways: the peer of a connection has the pid of the reaper, and paths through links
+of `/proc` (except `/proc/self/fd/N`) are refused.
 
 This file is part of the guardian's program (see `guardian`): it imports nothing of the package, and only what starts
 fast. Each process with a broker has one thread of its reaper for it; a connection that blocks has a thread of its own.
@@ -52,9 +53,10 @@ if TYPE_CHECKING:
         heads: Sequence[bytes]
         trees: Sequence[bytes]
         nurseries: Sequence[bytes]
+        object_name: int
 
     class Brokered(TypedDict):
-        """What is performed for a process; see `confinement.Brokered`."""
+        """System calls performed for a process; see `confinement.Brokered`."""
 
         filter: bytes
         without: bytes
@@ -120,6 +122,7 @@ _RENAMING = 1 | 2  # RENAME_NOREPLACE, RENAME_EXCHANGE
 _AF_UNIX = 1
 _PAGE = 4096
 _LONGEST_ADDRESS, _LONGEST_PATH, _LONGEST_VALUE, _LONGEST_HEAD = 128, 4096, 65536, 4096
+_INDEX, _LARGEST_INDEX = b"index", 1 << 29
 
 _OWN_DESCRIPTORS = (b"/proc/self/fd/", b"/proc/thread-self/fd/", b"/dev/fd/")
 """glibc changes the mode of a descriptor by such a path where the kernel has no call for it."""
@@ -135,7 +138,7 @@ def install(brokered: Brokered) -> int | None:
 
     Returns:
         None where the kernel can't do it, or a filter outside has a listener (a container's), of which there can be
-        only one. Then the calling thread has the filter `without`, which refuses what a broker would look at.
+        only one. Then the calling thread has the filter `without`, which refuses the calls of a broker.
 
     Raises:
         OSError: the kernel takes neither filter.
@@ -182,7 +185,7 @@ class Broker:
         self._names = {numbers[at]: name for name, numbers in (CONNECT | METADATA | FILES).items()}
 
     def close(self) -> None:
-        """Free what it has opened."""
+        """Close the descriptors of the guarded directories."""
         _close([guard.fd for guard in self._guarded])
 
     def run(self, listener: int) -> None:
@@ -219,7 +222,7 @@ class Broker:
             result = self._perform(id, tid, name, arguments)
         except OSError as error:
             result = error.errno or errno.EPERM
-        except Exception:  # noqa: BLE001 - what the program sends must not end the broker, and is refused
+        except Exception:  # noqa: BLE001 - bad input of the program must not end the broker, and is refused
             result = errno.EPERM
         if result is not None:
             self._answer(id, result)
@@ -231,7 +234,7 @@ class Broker:
             return  # the program was killed meanwhile
 
     def _check_alive(self, id: int) -> None:
-        """Refuse a call whose thread is gone: its number may be that of another program by now."""
+        """Refuse a call whose thread is gone: another program may have the same thread id now."""
         fcntl.ioctl(self._listener, _IS_VALID, struct.pack("=Q", id))
 
     def _perform(self, id: int, tid: int, name: str, arguments: list[int]) -> int | None:
@@ -263,7 +266,7 @@ class Broker:
             self._answer(id, 0, flags=_CONTINUE)
         except OSError as error:
             self._answer(id, error.errno or errno.EPERM)
-        except Exception:  # noqa: BLE001 - what the program sends must not end the broker; the kernel judges it
+        except Exception:  # noqa: BLE001 - bad input of the program must not end the broker; the kernel judges it
             self._answer(id, 0, flags=_CONTINUE)
         else:
             self._answer(id, 0, max(opened, 0))
@@ -370,7 +373,7 @@ class _Guard:
 
     Attributes:
         fd: the directory, opened before the process began: nothing that it renames leads the broker elsewhere.
-        prefix: the path of what is in it.
+        prefix: the path of its entries.
     """
 
     def __init__(self, guarded: Guarded) -> None:
@@ -378,6 +381,7 @@ class _Guard:
         self.fd = os.open(guarded["directory"], os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         self._names, self._trees, self._nurseries = guarded["names"], guarded["trees"], guarded["nurseries"]
         self._heads = guarded["heads"]
+        self._object_name = guarded["object_name"]
         self._made: set[tuple[bytes, bytes]] = set()
 
     def allows(self, path: bytes) -> bool:
@@ -391,7 +395,7 @@ class _Guard:
 
     def open(self, path: bytes, flags: int, mode: int) -> int:
         """Open a file, and nothing else that has its name."""
-        if path in self._heads:
+        if path in self._heads or (path == _INDEX and flags & (WRITING | os.O_TRUNC)):
             raise OSError(errno.EROFS, "it is only replaced")
         parent, name = self._parent(path)
         try:
@@ -409,10 +413,10 @@ class _Guard:
         for each in (path, new_path):
             if each in (*self._trees, *self._nurseries) or self._is_nursed(each):
                 raise OSError(errno.EROFS, "a directory that has its name for good")
-        if new_path in self._heads and not flags:
-            self._replace_head(path, new_path)
+        if new_path in (*self._heads, _INDEX) and not flags:
+            self._replace(path, new_path)
             return
-        if path in self._heads or new_path in self._heads:
+        if path in self._heads or new_path in self._heads or _INDEX in (path, new_path):
             raise OSError(errno.EROFS, "it is only replaced")
         parent, name = self._parent(path)
         new_parent = -1
@@ -424,31 +428,46 @@ class _Guard:
         finally:
             _close([fd for fd in (parent, new_parent) if fd >= 0])
 
-    def _replace_head(self, path: bytes, head: bytes) -> None:
-        """Replace a head with a copy of a file: the program may still write to the file itself."""
+    def _replace(self, path: bytes, new_path: bytes) -> None:
+        """Replace a head or the index with a copy of a file: the program may still write to the file itself."""
         source = self.open(path, os.O_RDONLY, 0)
         try:
-            text = os.read(source, _LONGEST_HEAD)
+            most = _LARGEST_INDEX if new_path == _INDEX else _LONGEST_HEAD
+            text, status = _contents(source, most), os.fstat(source)
         finally:
             os.close(source)
-        if not _is_head(text):
-            raise OSError(errno.EROFS, "not a head")
+        if not (self._is_index(text) if new_path == _INDEX else _is_head(text)):
+            raise OSError(errno.EROFS, "not what git has there")
         parent, name = self._parent(path)
         try:
             copy = b".%d.callboard" % os.getpid()
             fd = _open_beneath(self.fd, copy, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666)
             try:
-                os.write(fd, text)
+                with open(fd, "wb", closefd=False) as file:
+                    file.write(text)
+                # Git takes a file that is older than the index, and has the same times as in it, for unchanged.
+                os.utime(fd, ns=(status.st_atime_ns, status.st_mtime_ns))
             finally:
                 os.close(fd)
             try:
-                os.rename(copy, head, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+                os.rename(copy, new_path, src_dir_fd=self.fd, dst_dir_fd=self.fd)
             except OSError:
                 os.unlink(copy, dir_fd=self.fd)
                 raise
             os.unlink(name, dir_fd=parent)
         finally:
             os.close(parent)
+
+    def _is_index(self, text: bytes) -> bool:
+        """Return whether a text is an index with no submodule that the present one does not have."""
+        try:
+            found = gitlinks(text, self._object_name)
+            if not found:
+                return True
+            with open(_open_beneath(self.fd, _INDEX, os.O_RDONLY | os.O_CLOEXEC, 0), "rb") as file:
+                return found <= gitlinks(file.read(), self._object_name)
+        except (OSError, ValueError, IndexError, struct.error):
+            return False
 
     def make_directory(self, path: bytes, mode: int) -> None:
         """Make a directory; one in a nursery may be changed from then on."""
@@ -482,6 +501,84 @@ class _Guard:
         """Open the directory that a path is in, not through links."""
         above, _, name = path.rpartition(b"/")
         return _open_beneath(self.fd, above or b".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, 0), name
+
+
+def _contents(fd: int, most: int) -> bytes:
+    if os.fstat(fd).st_size > most:
+        raise OSError(errno.EFBIG, "too large")
+    with open(fd, "rb", closefd=False) as file:
+        return file.read(most)
+
+
+def gitlinks(index: bytes, object_name: int) -> frozenset[bytes]:
+    """Return the paths of submodules in a git index. Takes about a microsecond for each file in it.
+
+    Git enters the directory of each of them, and runs commands that the configuration of a repository there names. So
+    this must find whatever git finds. An index is refused if it refers to other data (split, sparse), or if its
+    tables for threads (EOIE, IEOT) say that entries are elsewhere.
+
+    Args:
+        object_name: bytes of the name of an object: 20 for SHA-1, 32 for SHA-256.
+
+    Raises:
+        ValueError, IndexError, struct.error: it is not such an index.
+    """
+    version, count = struct.unpack_from(">II", index, 4)
+    if index[:4] != b"DIRC" or version not in (2, 3, 4):
+        raise ValueError("not an index")
+    at, flags, name = 12, 40 + object_name, b""
+    found, starts = [], []
+    for _ in range(count):
+        whole = True
+        high = index[at + flags]
+        length = (high & 0xF) << 8 | index[at + flags + 1]
+        begin = at + flags + (4 if high & 0x40 else 2)
+        if version == 4:
+            stripped, begin = _varint(index, begin)
+            end = index.index(0, begin)
+            if stripped > len(name):
+                raise ValueError("a name that is shorter than nothing")
+            whole = stripped == len(name)  # so that a thread that begins here reads the same name
+            name = name[: len(name) - stripped] + index[begin:end]
+            following = end + 1
+        else:
+            end = index.index(0, begin)
+            name = index[begin:end]
+            following = at + ((end - at + 8) & ~7)
+        if min(len(name), 0xFFF) != length:
+            raise ValueError("a name of another length")
+        if index[at + 26] & 0xF0 == 0xE0:
+            found.append(name)
+        if whole:
+            starts.append(at)
+        at = following
+    _check_extensions(index, at, len(index) - object_name, starts)
+    return frozenset(found)
+
+
+def _check_extensions(index: bytes, at: int, last: int, starts: list[int]) -> None:
+    entries_end = at
+    while at < last:
+        kind, size = index[at : at + 4], struct.unpack_from(">I", index, at + 4)[0]
+        data, at = index[at + 8 : at + 8 + size], at + 8 + size
+        if not b"A" <= kind[:1] <= b"Z":
+            raise ValueError("an index that refers to other data")
+        if kind == b"EOIE" and struct.unpack_from(">I", data)[0] != entries_end:
+            raise ValueError("entries that end elsewhere")
+        if kind == b"IEOT":
+            known = dict.fromkeys(starts)
+            if any(block not in known for block, _ in struct.iter_unpack(">II", data[4:])):
+                raise ValueError("entries elsewhere")
+    if at != last:
+        raise ValueError("more than an index")
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = data[at] & 0x7F
+    while data[at] & 0x80:
+        at += 1
+        value = (value + 1) << 7 | data[at] & 0x7F
+    return value, at + 1
 
 
 def _is_head(text: bytes) -> bool:
@@ -518,7 +615,7 @@ class _Change:
     """A change of metadata, with its arguments copied from the program.
 
     Attributes:
-        object: an `O_PATH` descriptor of what is to be changed.
+        object: an `O_PATH` descriptor of the object to change.
     """
 
     def __init__(self, tid: int, name: str, arguments: list[int]) -> None:
@@ -617,7 +714,7 @@ def _open(tid: int, dirfd: int, path: bytes, *, follow: bool) -> int:
 
 
 def _descriptor(tid: int, fd: int) -> int:
-    """Open what a descriptor of the program is of."""
+    """Open the object behind a descriptor of the program."""
     try:
         return os.open(b"/proc/%d/fd/%d" % (tid, fd), os.O_PATH | os.O_CLOEXEC)
     except OSError:

@@ -1,8 +1,8 @@
-"""Containment of what user code raises: tools, hooks, callbacks, and plugins that run in this process.
+"""Containment of exceptions of user code: tools, hooks, callbacks, and plugins that run in this process.
 
-The kernel treats a `BaseException` that is no `Exception` as the end of the whole root: Ctrl-C must end every run. User
+The kernel treats a `BaseException` outside of `Exception` as the end of the whole root: Ctrl-C must end every run. User
 code raises such exceptions for reasons of its own. `argparse` raises `SystemExit` for a wrong argument, and a library
-may define a `BaseException`. One bad call must not cancel the runs beside it, so these become `UserCodeError` here.
+may define a `BaseException`. One bad call must not cancel other runs, so these become `UserCodeError` here.
 
 Two kinds have to pass unchanged, alone and inside exception groups:
 
@@ -32,12 +32,12 @@ _TRIO = os.path.join(os.path.dirname(trio.__file__), "_core", "")  # noqa: PTH11
 
 
 class UserCodeError(Exception):
-    """Failure of user code that raised something other than a readable `Exception`; `__cause__` is what it raised."""
+    """Failure of user code that raised something other than a readable `Exception`; `__cause__` is that exception."""
 
 
 @final
 class UserCode:
-    """Context manager that contains what the block raises; it holds no state, so one instance serves all callers.
+    """Context manager that contains exceptions of the block; it holds no state, so one instance serves all callers.
 
     Raises:
         UserCodeError: the block raised a `BaseException` of its own.

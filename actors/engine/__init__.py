@@ -1,1 +1,4 @@
-"""Who decides what is done next: graphs, workflows, conversations. Knows `work`, whose rooms carry it out."""
+"""Deciders of graphs, workflows and conversations, and the driver that runs them.
+
+The layer above `work`, whose subpackages carry out the effects.
+"""

@@ -1,4 +1,4 @@
-"""What decides, as those see it who play it: `driver`, which tells it what happens, and `past`, what has happened."""
+"""Interface of a decider, as `driver` (live execution) and `past` (recovery) use it."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from ...protocol.kernel.messages import Message
 
 
 class Decider(Protocol):
-    """A plain object, synchronous and deterministic; see `driver`.
+    """Synchronous, deterministic object that maps messages to effects; `driver` explains the contract.
 
     Attributes:
-        heard: whether events are listened to; if not, `Emit` may be left out.
+        heard: True if the run's events have a subscriber; if not, the decider may omit `Emit`.
     """
 
     heard: bool
 
     def begin(self, request: Any) -> list[Effect]:
-        """What is to be done first."""
+        """Return the first effects of a new run."""
 
     def on(self, message: Message) -> list[Effect]:
-        """What is to be done now that this has happened."""
+        """Return the effects that follow from this message."""
 
     def remembers(self) -> Iterable[object]:
-        """What it has taken in so far, for who measures the memory of its actor."""
+        """Return the objects that hold the decider's state; introspection measures their memory."""
 
 
 class Tape(Protocol):
-    """Writes down what one decider was told and what it said."""
+    """Recorder of one decider: its messages and the effects that it returns."""
 
     def wrote(self, message: Any, effects: list[Effect]) -> None:
-        """It was told `message` (the request, for `begin`), and said this."""
+        """Record that `message` (the request, for `begin`) produced these effects."""
 
 
 Recorder: TypeAlias = Callable[[Decider, Callable[[], Decider]], Tape]
-"""Makes a tape for a decider, and for what makes another one like it."""
+"""Factory of a tape for a decider; the second argument makes an equal decider."""
 
 recorder: ContextVar[Recorder | None] = ContextVar("callboard_recorder", default=None)
-"""Writes down all that is decided by actors of this context and by those below them: of a run, or of a test."""
+"""Recorder for all deciders of this context and of the actors below: those of a run, or of a test."""

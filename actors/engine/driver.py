@@ -1,32 +1,37 @@
-"""The driver: plays a decider on the mail of an actor.
+"""Driver: executes a decider on the mail of an actor.
 
-Whatever decides (a graph, a map, a workflow, a conversation) is a *decider*: a plain object, synchronous and
-deterministic, without clock, randomness or I/O. It gets a message and answers with what is to be done:
+Problem: a graph, a workflow or a conversation must be cancellable, durable and repeatable while its steps run
+concurrently. A coroutine that awaits its steps cannot do that, because its state is on Python's stack and is lost
+with the process. So the state is in a *decider* (a graph, map, workflow or conversation): a plain object,
+synchronous and deterministic, without clock, randomness or I/O. It maps a message to a list of effects:
 
     decider.begin(request)  -> [effect, ...]
     decider.on(message)     -> [effect, ...]     until one of them is Finish
 
-The driver is the other half, written once for all of them. It takes messages from the mailbox of its actor, hands them
-to the decider, and carries the effects out. `Work` is done by a child actor; the end of that actor is one message in
-the mailbox here (`WorkDone` and its kinds; `WorkFailed` if it crashed or was cancelled from outside). So what happened
-in a run is the list of its messages: given to a fresh decider they give the same effects
-(tests/support/second_decider.py), and nothing that a decider knows is on Python's stack.
+The driver is the other half, written once for all deciders. It takes messages from the mailbox of its actor, passes
+them to the decider, and carries out the effects. A child actor executes each `Work`. The end of that actor is one
+message in the driver's mailbox (`WorkDone` and its subclasses; `WorkFailed` if it crashed or was cancelled from
+outside). So the list of messages determines the run: a fresh decider returns the same effects for it
+(tests/support/second_decider.py).
 
-Most work is done by child actors, so that it can be seen, cancelled and done side by side. `InPlace` work is done in
-the task of the driver's own actor: a model's reply, for which an agent waits and does nothing else. An actor of its own
-for each would put another line into the tree that users watch, and move the events of a request from the agent's path
-to one below it. Its result goes through the mailbox as well.
+Most work runs in child actors, so that it is visible, cancellable and concurrent. `InPlace` work runs in the task
+of the driver's own actor: a model's reply, while the agent has nothing else to do. A child actor for each reply
+would add a line to the tree that users watch. It would also move the request's events from the agent's path to one
+below it. The result of `InPlace` work goes through the mailbox as well.
 
-In a durable run what a decider is told is kept (`work/journal`). A driver that is made in a later life of the run tells
-its decider that past first, and goes on with what was open (`past`).
+In a durable run the journal (`work/journal`) stores each message of the decider. In a later incarnation of the run,
+the driver first replays those messages and then resumes the work that was open (`past`).
 
-A decider that finishes, and a driver that is interrupted (by a cancel from above), leave nothing under way: it is
-interrupted and waited for, as long as there is time. The decider counts what that cost (`Interrupted`).
+Invariants:
 
-What is told by what belongs to the decider's own actor (`tell`: the end of a child agent) always fits into the mailbox,
-waits neither for work in place nor for the driver's turn, and reaches the decider even when that is over: then it only
-writes it down. So it is told before anything follows from it elsewhere: a child that gets no answer to its question
-goes on after its parent has been told that it is closed.
+- One message at a time: `_step` never runs inside another step, whichever task calls it.
+- Nothing outlives the driver. When the decider finishes, or a cancel from above interrupts the driver, it interrupts
+  all running work. It waits for that work within the actor's clean-up deadline. The decider records the cost of that
+  work (`Interrupted`).
+- `tell` (for parts of the decider's own actor, for example the end of a child agent) never blocks and never loses a
+  message. It waits neither for work in place nor for the driver's task. After the end, the decider still records the
+  message, marked `late`. So the parent knows an event before its consequences happen. For example, it knows that a
+  child's question is closed before that child resumes without an answer.
 """
 
 from __future__ import annotations
@@ -40,44 +45,44 @@ from typing import Any, TypeAlias
 import msgspec
 import trio
 
-from ...protocol.effects import Answer, Effect, Emit, Finish, InPlace, Reject, SetTimer, WhenIdle, Work
+from ...protocol.effects import AnswerCall, Effect, Emit, Finish, InPlace, Reject, SetTimer, WhenIdle, Work
 from ...protocol.errors import CallboardError, WorkCancelled, WorkCrashed
 from ...protocol.failure import Failure
 from ...protocol.kernel.messages import Message
 from ...protocol.messages import CallAnswered, FromBelow, Idle, Interrupted, TimerFired, WorkDone, WorkFailed
 from ...supervisors import Actor, End
 from ...supervisors.ref import crash_text
-from ..work.journal.scope import Player, here
-from .beside import Beside
+from ..work.journal.scope import JournalPlayer, scope_of
+from .background import BackgroundWork
 from .deciding import Decider, Tape, recorder
-from .past import Gone, Left, fold
+from .past import EarlierWork, OpenWork, fold
 
 Performer: TypeAlias = Callable[["Actor", Any], Awaitable[WorkDone]]
-"""Body of the actor that does a piece of work, which it is given."""
+"""Body of the child actor that executes one piece of work; called with the actor and the work."""
 
 
-class _Look(Message, frozen=True):
-    """Wakes the driver, which has something to do in its own task."""
+class _Look(Message, frozen=True, tag="_Look"):
+    """Wake-up for the driver's own task; carries no content and never reaches the decider."""
 
 
 _LOOK = _Look()
 
 
 class Driver:
-    """See the module.
+    """Runner of one decider, in the task of the actor that creates it.
 
     Args:
-        me: whose mailbox it reads, and whose children do the work; the one who makes the driver.
-        decider: what is played.
-        performers: who does which kind of work.
-        at_once: how much of it is under way together; the rest waits in its order.
-        afresh: makes another decider like this one, for the `recorder`.
-        beside: who carries out effects that are no work.
-        tapes: what else writes down what is decided.
-        recalls: told, in a later life of a durable run, which work had ended in earlier ones.
+        me: the actor whose mailbox the driver reads and whose children execute the work.
+        decider: the decider to run.
+        performers: the body of the child actor, by type of work.
+        at_once: most pieces of work that run concurrently; the others wait in order.
+        afresh: makes an equal decider, for the `recorder`.
+        beside: executes effects that are not `Work`.
+        tapes: further recorders of the decider.
+        recalls: awaited after recovery, with the work that ended in earlier incarnations.
 
     Attributes:
-        player: keeps it, in a durable run.
+        player: the journal of this decider; None if the run is not durable.
     """
 
     def __init__(
@@ -88,28 +93,28 @@ class Driver:
         *,
         at_once: int,
         afresh: Callable[[], Decider],
-        beside: Beside | None = None,
+        beside: BackgroundWork | None = None,
         tapes: Sequence[Tape] = (),
-        recalls: Callable[[Player, list[Gone]], Awaitable[None]] | None = None,
+        recalls: Callable[[JournalPlayer, list[EarlierWork]], Awaitable[None]] | None = None,
     ) -> None:
         self._me = me
         self._decider = decider
         self._performers = performers
         self._at_once = max(1, at_once)
-        records, scope = recorder.get(), here(me)
+        records, scope = recorder.get(), scope_of(me)
         self.player = None if scope is None else scope.player()
         if self.player is not None:
             self._decider = self.player.heard_by(decider, self.tell)
         kept = () if self.player is None else (self.player,)
-        # What a run is told in the place of what a replay comes to is on no tape.
+        # A rerun replays recorded results to this decider, so its messages must not be recorded a second time.
         played = self.player is not None and self.player.lines_up
         self._tapes = (*tapes, *kept) if records is None or played else (*tapes, *kept, records(decider, afresh))
         self._recalls = recalls
-        self._left: Left | None = None  # of an earlier life
-        self._ready: deque[Work] | None = None  # made when there is work: an empty one takes 760 bytes
-        self._lanes: dict[str, deque[Work]] = {}  # of each lane that is taken, what waits for it
+        self._left: OpenWork | None = None  # open work of an earlier incarnation
+        self._ready: deque[Work] | None = None  # created on first use: an empty deque takes 760 bytes
+        self._lanes: dict[str, deque[Work]] = {}  # waiting work of each busy lane
         self._running: dict[int, tuple[Actor, float]] = {}
-        self._failed: dict[int, Actor] = {}  # of each failure that the decider has not been told yet
+        self._failed: dict[int, Actor] = {}  # the actors of failures that the decider has not received yet
         self._in_place: InPlace | None = None
         self._is_in_place = False
         self._beside = beside
@@ -119,23 +124,23 @@ class Driver:
         self._finish: Finish | None = None
         self._error: Exception | None = None
         self._ending = False
-        self._context = contextvars.copy_context()  # for work that is begun by a step in another task
-        self._now = trio.lowlevel.current_clock().current_time  # `trio.current_time` without two calls in between
+        self._context = contextvars.copy_context()  # for work that a step in another task starts
+        self._now = trio.lowlevel.current_clock().current_time  # `trio.current_time` without its two extra calls
 
     async def play(self, request: Any) -> Any:
-        """Until the decider finishes; the result of its `Finish`.
+        """Run the decider until it finishes, and return the result of its `Finish`.
 
         Raises:
-            CallboardError: the decider has finished with a failure.
+            CallboardError: the decider finished with a failure.
             ShuttingDown: no new work is admitted.
-            EndOfMail: the actor was told to stop.
+            EndOfMail: the actor was asked to stop.
         """
         me, decider, receive = self._me, self._decider, self._me.receive
         decider.heard = me.stream.heard
         me.keeps = decider
         try:
             if self.player is not None and self.player.past:
-                gone = await self._go_on(self.player, request)
+                gone = await self._resume(self.player, request)
                 if self._recalls is not None:
                     await self._recalls(self.player, gone)
             else:
@@ -147,7 +152,8 @@ class Driver:
                 if self._in_place is not None:
                     await self._do_in_place(self._in_place)
                 elif self._idle is not None and not me.has_mail:
-                    await self._tell_idle(self._idle)
+                    await self._report_idle(self._idle)
+                    continue
                 message = await receive()
                 if message is not _LOOK:
                     self._step(message)
@@ -157,16 +163,16 @@ class Driver:
             self._ending = True
             me.keeps = None
             if self._beside is not None:
-                self._take_what_is_left()
+                self._take_remaining_mail()
             if self._running:
                 await self._interrupt_all()
         if self._finish.failure is not None:
             raise self._finish.failure.restore()
         return self._finish.result
 
-    async def _go_on(self, player: Player, request: Any) -> list[Gone]:
-        """Where the decider was when the process was killed that played it before; work that had ended then."""
-        gone: list[Gone] = []
+    async def _resume(self, player: JournalPlayer, request: Any) -> list[EarlierWork]:
+        """Replay the journal into the decider and queue the work that was open; return the work that had ended."""
+        gone: list[EarlierWork] = []
         others = [tape for tape in self._tapes if tape is not player]
         left = self._left = fold(self._decider, player, request, others, None if self._recalls is None else gone)
         self._decider.heard = self._me.stream.heard
@@ -177,18 +183,19 @@ class Driver:
             self._line_up_in_its_lane(work)
         ends = self._finish is not None or player.ends
         if self._beside is not None:
-            self._is_stepping = True  # what is told meanwhile waits
+            self._is_stepping = True  # messages that arrive meanwhile wait in the mailbox
             self._beside.go_on(player, left.family, ends=ends)
             if ends:
                 await self._beside.caught_up()
             self._is_stepping = False
         player.there(over=self._finish is not None)
+        # The actor was recovered only to be ended: its owner, which `there` has just notified, cancels it here.
         if self._finish is None and player.ends:
             self._is_stepping = True
-            await trio.sleep_forever()  # who wanted that ends us now
+            await trio.sleep_forever()
         if self._ready:
             self._begin_work()
-        self._take_mail()  # what it is told of how things are now comes before work in place
+        self._take_mail()  # current news (a restarted server) must reach the decider before work in place starts
         return gone
 
     def _step(self, message: Message) -> None:
@@ -201,57 +208,58 @@ class Driver:
         if type(message) is WorkFailed:
             self._failed.pop(message.key, None)
 
-    def _tell(self, message: Message) -> None:
-        """Work has ended; we are in its task. A step waits for nothing, so it is made at once where the driver sleeps.
+    def _step_after_work(self, message: Message) -> None:
+        """Pass the end of work to the decider, in the task of the work that ended.
 
-        Waking it for that would be one more turn of trio's loop per piece of work, which costs as much as the step.
+        A step does not block, so it runs in this task if the driver's task is parked in `receive`. Waking the
+        driver would add one turn of trio's loop per piece of work, which costs as much as the step itself.
         """
         box = self._me.mailbox
-        if box.reader is None or self._is_stepping:  # it is at something else: there may be older mail
+        if box.reader is None or self._is_stepping:  # the driver is busy: older mail may wait, and order must hold
             box.put_own(message)
             if self._is_in_place and not self._is_stepping:
                 self._take_mail()
             return
         try:
             self._step(message)
-        except Exception as error:  # noqa: BLE001 - it is raised again, in the driver's own task
+        except Exception as error:  # noqa: BLE001 - the driver's own task raises it
             self._error = error
-        if self._has_to_look:
+        if self._needs_own_step:
             box.put_own(_LOOK)
         else:
-            box.earlier += 1  # it has received one more
+            box.earlier += 1  # count the message as received
 
     def tell(self, message: FromBelow) -> None:
-        """See the module; from any task."""
+        """Pass a message to the decider, from any task, without blocking; it is delivered even after the end."""
         if self._ending or self._me.stopping:
             message = msgspec.structs.replace(message, late=True)
         if self._ending:
             self._hand_over(message)
             return
         wakes = self._me.mailbox.reader is None and not (self._is_in_place or self._is_stepping or self._finish)
-        self._tell(message)
-        if wakes:  # others might go on before it comes to its mail
+        self._step_after_work(message)
+        if wakes:  # the caller's task could act on this before the driver reads its mail
             self._take_mail()
-            if self._has_to_look:
+            if self._needs_own_step:
                 self._me.mailbox.put_own(_LOOK)
 
     @property
-    def _has_to_look(self) -> bool:
-        """Whether there is something for the driver's own task to do."""
+    def _needs_own_step(self) -> bool:
+        """True if the driver's own task has something to do."""
         return bool(self._finish or self._in_place or self._idle is not None or self._error)
 
     def _take_mail(self) -> None:
-        """While the driver is at something else: steps for all mail there is."""
+        """Run a step for each waiting message, in the caller's task, while the driver's own task is busy."""
         try:
             while self._error is None and self._finish is None and self._me.has_mail:
                 message = self._me.take_mail()
                 if message is not _LOOK:
                     self._step(message)
-        except Exception as error:  # noqa: BLE001 - it is raised again, in the driver's own task
+        except Exception as error:  # noqa: BLE001 - the driver's own task raises it
             self._error = error
             self._me.mailbox.put_own(_LOOK)
 
-    def _take_what_is_left(self) -> None:
+    def _take_remaining_mail(self) -> None:
         for message in list(self._me.mailbox.mail or ()):
             if isinstance(message, FromBelow):
                 self._me.mailbox.take_out(message)
@@ -267,10 +275,11 @@ class Driver:
         for effect in effects:
             if type(effect) is Emit:
                 about = self._me if effect.about is None else self._failed[effect.about]
-                about.emit(effect.event, id=effect.id)
+                if about.stream.heard:
+                    about.stream.publish(about, effect.event, id=effect.id)
             elif type(effect) in self._performers:
                 self._queue(effect)
-            elif type(effect) is Answer:
+            elif type(effect) is AnswerCall:
                 self._answer(effect)
             elif type(effect) is Finish:
                 self._finish = effect
@@ -286,27 +295,31 @@ class Driver:
         if self._ready:
             self._begin_work()
 
-    def _answer(self, effect: Answer) -> None:
-        """Work that has asked the decider is told what it says, unless it has ended meanwhile."""
+    def _answer(self, effect: AnswerCall) -> None:
+        """Send the decider's answer to the work that asked, unless that work has ended meanwhile."""
         if effect.key in self._running:
             self._running[effect.key][0].ref.tell_nowait(CallAnswered(effect.value, effect.failed))
 
-    async def _tell_idle(self, name: str) -> None:
+    async def _report_idle(self, name: str) -> None:
         me = self._me
         if me.root.pauses is not None:
             await me.root.pauses.passed(me)
-            if me.has_mail:  # it was written to while it was paused
+            if me.has_mail:  # a message arrived during the pause
                 return
-        await self._mail_first(None)
+        if self.player is not None:
+            await self._mail_first(self.player, None)
         if me.has_mail or self._idle is None:
             return
         self._idle = None
-        me.mailbox.put_own(Idle(name))
+        if me.mailbox.signals or me.mailbox.turn <= 0:  # `receive` must first handle a signal, or yield to other tasks
+            me.mailbox.put_own(Idle(name))
+            return
+        me.mailbox.turn -= 1  # count it as received
+        self._step(Idle(name))
 
-    async def _mail_first(self, key: int | None) -> None:
-        """In a replay: what others have told the decider before it went on, they do first."""
-        player = self.player
-        if player is not None and player.lines_up:
+    async def _mail_first(self, player: JournalPlayer, key: int | None) -> None:
+        """In a rerun, wait for the mail that preceded this point in the recorded run."""
+        if player.lines_up:
             await player.mail_first(self._me, key)
             if key is not None:
                 self._take_mail()
@@ -339,17 +352,19 @@ class Driver:
         assert ready is not None
         while ready and len(running) < self._at_once:
             work = ready.popleft()
+            # "watched": a failure of the child must not end this actor; it becomes a message.
             child = self._me.adopt(self._perform, (work,), name=work.name, bond="watched")
             running[work.key] = (child, now)
             child.on_end(partial(self._ended, work))
             if self.player is not None:
                 self._keep(self.player, child, work)
             child.launch_soon(self._context)
+            # The journal holds an answer that the work did not receive before its process died.
             if self._left is not None and work.key in self._left.answers:
                 self._answer(self._left.answers.pop(work.key))
 
-    def _keep(self, player: Player, child: Actor, work: Work) -> None:
-        """The actor is a part of a durable run."""
+    def _keep(self, player: JournalPlayer, child: Actor, work: Work) -> None:
+        """Register the actor with the durable run, so that its work finds its journal rows."""
         left = self._left
         player.scopes.begun(child, player, work, answered=left is not None and work.key in left.asked)
         if left is not None:
@@ -360,11 +375,14 @@ class Driver:
         began = self._now()
         try:
             self._take_mail()
-            await self._mail_first(work.key)
+            if self.player is not None:
+                await self._mail_first(self.player, work.key)
             message = await self._performers[type(work)](self._me, work)
         except CallboardError as error:
             message = WorkFailed(work.key, failure=Failure.of(error), seconds=self._now() - began)
         except trio.Cancelled:
+            # The decider records the time (and so the cost) of the unfinished reply; no one will read the mailbox
+            # after this.
             self._hand_over(Interrupted(work.key, seconds=self._now() - began))
             raise
         finally:
@@ -372,7 +390,7 @@ class Driver:
         self._me.mailbox.put_own(message)
 
     async def _perform(self, child: Actor, work: Work) -> WorkDone:
-        """Body of the actor that does it: not before it may, if it or an actor above it is paused."""
+        """Execute the work once neither this actor nor one above it is paused."""
         if child.root.pauses is not None:
             await child.root.pauses.passed(child)
         player, perform = self.player, self._performers[type(work)]
@@ -382,12 +400,13 @@ class Driver:
         return await player.played_in_turn(work.key, perform(child, work))
 
     def _ended(self, work: Work, end: End) -> None:
-        """Called in the task that ends: its result is mail, like everything else that the decider gets."""
+        """Handle the end of a child actor; called in the task that ends."""
         child, began = self._running.pop(work.key)
         if self.player is not None:
             self.player.scopes.ended(child)
         if work.lane is not None:
             self._pass_on(work.lane)
+        # The driver is ending and reads no more mail, so the decider gets the message directly.
         if self._ending:
             self._hand_over(Interrupted(work.key, seconds=self._now() - began))
             return
@@ -396,10 +415,10 @@ class Driver:
             self._failed[work.key] = child
             seconds, crashed = self._now() - began, end.error is not None
             message = WorkFailed(work.key, failure=Failure.of(_error_of(end)), crashed=crashed, seconds=seconds)
-        self._tell(message)
+        self._step_after_work(message)
 
     def _pass_on(self, lane: str) -> None:
-        """A lane is free: what waits for it may begin."""
+        """Start the next work of a lane, or free the lane."""
         waiting = self._lanes[lane]
         if waiting:
             self._line_up(waiting.popleft())
@@ -432,5 +451,5 @@ async def drive(
     *,
     at_once: int = 1_000,
 ) -> Any:
-    """Play a new decider on the mail of `me`; see `Driver`."""
+    """Run a new decider on the mail of `me`, and return its result; `Driver` documents arguments and errors."""
     return await Driver(me, afresh(), performers, at_once=at_once, afresh=afresh).play(request)

@@ -1,8 +1,11 @@
-"""A decider is told its past: what it had been told in earlier lives of a durable run.
+"""Recovery of a decider: replays the messages that the journal stored in earlier incarnations of a durable run.
 
-Nothing of what it says is done again. What is left at the end is what was still open when the process was killed: work
-whose end it has not been told, timers, answers that work waits for, children and what they ask. The driver goes on with
-that.
+Replay carries out no effect. It only collects the state that was open when the process died: work without an end
+message, timers, answers that work waits for, children and their questions. The driver resumes from that collection.
+
+Replay is valid only if the decider returns the same effects as before. A row that does not fit refuses the run with
+`CannotGoOn`: the end of work that the decider did not start, or an effect that cannot be resumed. A guess could
+turn the rest into a different run.
 """
 
 from __future__ import annotations
@@ -12,35 +15,41 @@ from typing import Any
 
 import msgspec
 
-from ...protocol.effects import Answer, Effect, Emit, Finish, InPlace, Reject, SetTimer, WhenIdle, Work
+from ...protocol.effects import AnswerCall, Effect, Emit, Finish, InPlace, Reject, SetTimer, WhenIdle, Work
 from ...protocol.journal import Told
 from ...protocol.messages import FamilyCalled, Follows, FromBelow, Idle, Interrupted, TimerFired, WorkDone
-from ..work.journal.family import FamilyLeft
+from ..work.journal.family import UnfinishedFamily
 from ..work.journal.of_run import CannotGoOn
-from ..work.journal.scope import Player
+from ..work.journal.scope import JournalPlayer
 from .deciding import Decider, Tape
 
 
-class Gone(msgspec.Struct, frozen=True):
-    """Work that had begun, with what the decider was told of its end, if it was, and its path."""
+class EarlierWork(msgspec.Struct, frozen=True):
+    """Work that started in an earlier incarnation.
+
+    Attributes:
+        end: the message about its end that the decider received, or None.
+        path: its path in the journal.
+    """
 
     work: Work
     end: WorkDone | None
     path: str
 
 
-class Left(msgspec.Struct):
-    """What is open.
+class OpenWork(msgspec.Struct):
+    """State that the driver needs to resume a decider after replay.
 
     Attributes:
-        work: by key, in the order in which it was wanted.
-        in_place: such work.
-        timers: by name, milliseconds of the run at which they fire.
-        idle: what the decider calls it that no mail waits.
-        asked: keys of work that has asked the decider; `answers`, what it has said to some of them.
-        family: of a conversation, what is open between it and its children.
-        finish: how it has ended.
-        gone: work that had ended, in that order, if anybody wants to know.
+        work: work without an end message, by key, in the order of the decider's effects.
+        in_place: work in place without an end message.
+        timers: by name, the time at which each fires, in milliseconds of the run.
+        idle: the name of a pending `WhenIdle`.
+        asked: keys of work that has asked the decider.
+        answers: the decider's answers to some of these.
+        family: of a conversation, open children and their questions.
+        finish: the decider's end.
+        gone: work that had ended, in that order; None if the caller does not need it.
     """
 
     work: dict[int, Work] = {}
@@ -48,40 +57,45 @@ class Left(msgspec.Struct):
     timers: dict[str, float] = {}
     idle: str | None = None
     asked: set[int] = set()
-    answers: dict[int, Answer] = {}
-    family: FamilyLeft = msgspec.field(default_factory=FamilyLeft)
+    answers: dict[int, AnswerCall] = {}
+    family: UnfinishedFamily = msgspec.field(default_factory=UnfinishedFamily)
     finish: Finish | None = None
-    gone: list[Gone] | None = None
+    gone: list[EarlierWork] | None = None
 
-    def under_way(self, player: Player) -> list[Gone]:
-        """What is still to be done of the work."""
-        return [Gone(work, None, player.path_of(work)) for work in self.work.values()]
+    def under_way(self, player: JournalPlayer) -> list[EarlierWork]:
+        """Return the work that must be started again."""
+        return [EarlierWork(work, None, player.path_of(work)) for work in self.work.values()]
 
 
 def fold(
-    decider: Decider, player: Player, request: Any, tapes: Sequence[Tape] = (), gone: list[Gone] | None = None
-) -> Left:
-    """Tell a new decider its past, which is not empty.
+    decider: Decider,
+    player: JournalPlayer,
+    request: Any,
+    tapes: Sequence[Tape] = (),
+    gone: list[EarlierWork] | None = None,
+) -> OpenWork:
+    """Replay a decider's journal, which is not empty, into a new decider.
 
     Args:
-        request: what it would begin with now, where it is not kept as it follows from the past of those above.
-        tapes: hear of the past as well.
-        gone: see `Left`.
+        request: the current request, used where the journal omits it because it follows from a parent's journal.
+        tapes: record the replayed messages as well.
+        gone: list that receives the work that had ended; see `OpenWork`.
 
     Raises:
-        CannotGoOn: it is the past of another. Then the whole run can't go on.
+        CannotGoOn: the rows do not fit this decider. The whole run is then refused, not only this decider.
     """
-    left = Left(gone=gone)
+    left = OpenWork(gone=gone)
     try:
-        _tell(decider, player, request, tapes, left)
+        _replay(decider, player, request, tapes, left)
     except CannotGoOn as error:
         player.refuse(error)
         raise
     return left
 
 
-def _tell(decider: Decider, player: Player, request: Any, tapes: Sequence[Tape], left: Left) -> None:
+def _replay(decider: Decider, player: JournalPlayer, request: Any, tapes: Sequence[Tape], left: OpenWork) -> None:
     past = player.past
+    # The events of these messages were emitted by an earlier incarnation.
     decider.heard = False
 
     def told(message: Any, at: int, begins: bool = False) -> None:
@@ -97,15 +111,16 @@ def _tell(decider: Decider, player: Player, request: Any, tapes: Sequence[Tape],
             _fold(left, player, each, told)
     except CannotGoOn:
         raise
-    except Exception as error:  # whatever it is: messages that do not fit must not become another run
+    except Exception as error:  # any error: rows that do not fit must not become a different run
         raise CannotGoOn(f"its rows are not those of what it would go on with: {error!r}") from error
+    # The process died between `Finish` and the end of the interrupted work, so no row records these interruptions.
     if left.finish is not None:
         for key in left.work:
             decider.on(Interrupted(key, seconds=0.0))
         left.work = {}
 
 
-def _fold(left: Left, player: Player, each: Told, told: Callable[[Any, int], None]) -> None:
+def _fold(left: OpenWork, player: JournalPlayer, each: Told, told: Callable[[Any, int], None]) -> None:
     message = each.message
     if isinstance(message, WorkDone):
         if left.in_place is not None and message.key == left.in_place.key:
@@ -114,7 +129,7 @@ def _fold(left: Left, player: Player, each: Told, told: Callable[[Any, int], Non
             _be_idle(left, each, message, told)
         work = left.work.pop(message.key, None)
         if left.gone is not None and work is not None:
-            left.gone.append(Gone(work, message, player.path_of(work)))
+            left.gone.append(EarlierWork(work, message, player.path_of(work)))
         left.asked.discard(message.key)
         left.answers.pop(message.key, None)
     elif isinstance(message, FamilyCalled):
@@ -128,8 +143,11 @@ def _fold(left: Left, player: Player, each: Told, told: Callable[[Any, int], Non
     told(message, each.at)
 
 
-def _be_idle(left: Left, each: Told, message: WorkDone, told: Callable[[Any, int], None]) -> None:
-    """That no mail waited shows in the end of what was begun then (`Player.wrote`)."""
+def _be_idle(left: OpenWork, each: Told, message: WorkDone, told: Callable[[Any, int], None]) -> None:
+    """Restore an `Idle` message that the journal omits.
+
+    `JournalPlayer.wrote` drops `Idle` when the next row is the end of the in-place work that it started.
+    """
     name, left.idle = left.idle, None
     if name is not None:
         told(Idle(name), each.at)
@@ -138,16 +156,17 @@ def _be_idle(left: Left, each: Told, message: WorkDone, told: Callable[[Any, int
     left.in_place = None
 
 
-def _take_up(left: Left, player: Player, effects: Sequence[Effect], at: int) -> None:
+def _take_up(left: OpenWork, player: JournalPlayer, effects: Sequence[Effect], at: int) -> None:
     for effect in effects:
         if isinstance(effect, InPlace):
             left.in_place = effect
         elif isinstance(effect, Work):
             player.count(effect)
             left.work[effect.key] = effect
-        elif isinstance(effect, Answer):
+        elif isinstance(effect, AnswerCall):
             left.answers[effect.key] = effect
         elif isinstance(effect, SetTimer):
+            # Absolute, so that the resumed timer fires after its remaining time and not after the whole one.
             left.timers[effect.name] = at + effect.seconds * 1000
         elif isinstance(effect, WhenIdle):
             left.idle = effect.name

@@ -1,4 +1,4 @@
-"""What reaches the outside world and knows nothing of agents: HTTP, files, lines for slow readers.
+"""Access to the outside world, independent of agents: HTTP, files, output to slow readers.
 
-The lowest floor of `actors`; start with `http/transport`.
+The lowest layer of `actors`; start with `http/transport`.
 """

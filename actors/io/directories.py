@@ -1,4 +1,4 @@
-"""The directories of configuration, cache, state and data."""
+"""Directories for configuration, cache, state and data."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from ...protocol.environment import said
+from ...protocol.environment import variable_value
+from .tenancy import environ
 
 Kind = Literal["roles", "macros", "sessions", "rags", "functions"]
-"""What has a directory of its own in the configuration directory, which a variable may name elsewhere."""
+"""Kinds of user files with a directory of their own in the configuration directory; a variable may move each."""
 
 
 def config_dir(given: str | os.PathLike[str] | None, environ: Mapping[str, str]) -> tuple[Path, str]:
-    """The configuration directory, and where that came from.
+    """Return the configuration directory, and the name of its source.
 
     `given` (the flag), else `$CALLBOARD_CONFIG_DIR`, else `$LOKI_CONFIG_DIR`, else `$XDG_CONFIG_HOME/callboard`, else
     `~/.config/callboard`. An empty variable counts as unset. The directory need not exist.
     """
     if given is not None and os.fspath(given):
         return Path(given).expanduser().absolute(), "--config-dir"
-    variable, named = said("config_dir", environ)
+    variable, named = variable_value("config_dir", environ)
     if variable:
         return Path(named).expanduser().absolute(), variable
     if xdg := environ.get("XDG_CONFIG_HOME"):
@@ -33,58 +34,67 @@ def config_dir(given: str | os.PathLike[str] | None, environ: Mapping[str, str])
     return home / ".config" / "callboard", "default"
 
 
-def config_file(config_dir: Path, environ: Mapping[str, str] = os.environ) -> Path:
-    """The settings: `$CALLBOARD_CONFIG_FILE` or `$LOKI_CONFIG_FILE`, else `config.yaml` in the directory."""
-    return _named("config_file", environ) or config_dir / "config.yaml"
+def config_file(config_dir: Path, environ: Mapping[str, str] | None = None) -> Path:
+    """Return the settings file:
+
+    `$CALLBOARD_CONFIG_FILE` or `$LOKI_CONFIG_FILE`, else `config.yaml` in the directory.
+    """
+    return _named("config_file", _or_current(environ)) or config_dir / "config.yaml"
 
 
-def user_folder(kind: Kind, config_dir: Path, environ: Mapping[str, str] = os.environ) -> Path:
-    """Where the user's own are: `$CALLBOARD_<KIND>_DIR` or `$LOKI_<KIND>_DIR`, else that folder in the directory."""
-    return _named(f"{kind}_dir", environ) or config_dir / kind
+def user_folder(kind: Kind, config_dir: Path, environ: Mapping[str, str] | None = None) -> Path:
+    """Return the user's folder of a kind: `$CALLBOARD_<KIND>_DIR` or `$LOKI_<KIND>_DIR`, else a subdirectory."""
+    return _named(f"{kind}_dir", _or_current(environ)) or config_dir / kind
 
 
 def cache_dir(environ: Mapping[str, str]) -> Path:
-    """What may be deleted at any time: `$XDG_CACHE_HOME/callboard`, else `~/.cache/callboard`.
+    """Return the directory for files that may be deleted at any time:
 
-    As the standard wants it, a relative `XDG_CACHE_HOME` counts as unset.
+    `$XDG_CACHE_HOME/callboard`, else `~/.cache/callboard`.
+
+    As the XDG specification demands, a relative `XDG_CACHE_HOME` counts as unset.
     """
     return _of_standard("XDG_CACHE_HOME", ".cache", environ)
 
 
 def state_dir(environ: Mapping[str, str]) -> Path:
-    """For files that callboard writes and keeps: `$XDG_STATE_HOME/callboard`, else `~/.local/state/callboard`.
+    """Return the directory for persistent state: `$XDG_STATE_HOME/callboard`, else `~/.local/state/callboard`.
 
-    As the standard wants it, a relative `XDG_STATE_HOME` counts as unset.
+    As the XDG specification demands, a relative `XDG_STATE_HOME` counts as unset.
     """
     return _of_standard("XDG_STATE_HOME", ".local/state", environ)
 
 
 def socket_dir(environ: Mapping[str, str], cache: Path) -> Path:
-    """Where the sockets of MCP pools are: `$XDG_RUNTIME_DIR/callboard`, else `run` below `cache`."""
+    """Return the directory for sockets of MCP pools: `$XDG_RUNTIME_DIR/callboard`, else `run` below `cache`."""
     runtime = environ.get("XDG_RUNTIME_DIR") or ""
     return Path(runtime) / "callboard" if os.path.isabs(runtime) else cache / "run"  # noqa: PTH117 - a text is at hand
 
 
 def journal_dir(environ: Mapping[str, str]) -> Path:
-    """Where durable runs are kept."""
+    """Return the directory for journals of durable runs."""
     return state_dir(environ) / "journal"
 
 
 def durable_dir(environ: Mapping[str, str]) -> Path:
-    """Where durable runs have what they need beside their journal, each in a directory of its own."""
+    """Return the directory for other files of durable runs, with a subdirectory for each."""
     return state_dir(environ) / "durable"
 
 
 def data_dir(environ: Mapping[str, str]) -> Path:
-    """For data that is fetched and kept: `$XDG_DATA_HOME/callboard`, else `~/.local/share/callboard`.
+    """Return the directory for downloaded data: `$XDG_DATA_HOME/callboard`, else `~/.local/share/callboard`.
 
-    As the standard wants it, a relative `XDG_DATA_HOME` counts as unset.
+    As the XDG specification demands, a relative `XDG_DATA_HOME` counts as unset.
     """
     return _of_standard("XDG_DATA_HOME", ".local/share", environ)
 
 
+def _or_current(given: Mapping[str, str] | None) -> Mapping[str, str]:
+    return environ() if given is None else given
+
+
 def _named(key: str, environ: Mapping[str, str]) -> Path | None:
-    text = said(key, environ)[1]
+    text = variable_value(key, environ)[1]
     return Path(text).expanduser().absolute() if text else None
 
 
@@ -94,17 +104,17 @@ def _of_standard(variable: str, default: str, environ: Mapping[str, str]) -> Pat
 
 @lru_cache(maxsize=64)
 def _made_of(given: str, home: str, default: str) -> Path:
-    """Cached: each run asks for four such paths, and pathlib takes 15 microseconds for each."""
+    """Return the directory. Cached, because each run needs four, and pathlib takes 15 microseconds for each."""
     if os.path.isabs(given):  # noqa: PTH117 - a text is at hand
         return Path(given) / "callboard"
     return Path(home or Path.home()) / default / "callboard"
 
 
 def root_dir(config: Path, agent: Path | None) -> Path:
-    """What tools and scripts find as `LLM_ROOT_DIR`: the configuration directory.
+    """Return the value of `LLM_ROOT_DIR` for tools and scripts: the configuration directory.
 
-    Files of agents read `$LLM_ROOT_DIR/agents/.shared/…` there. An agent that lies elsewhere beside an
-    `agents/.shared`, such as one in a checkout that is run by its path, brings a configuration directory of its own.
+    Files of agents read `$LLM_ROOT_DIR/agents/.shared/…` there. An agent in another `agents` directory with a
+    `.shared`, for example in a checkout, has its own configuration directory: the parent of that `agents`.
     """
     if agent is None:
         return config
@@ -115,20 +125,20 @@ def root_dir(config: Path, agent: Path | None) -> Path:
 
 
 def sweep(directory: Path, seconds: float) -> None:
-    """Remove the directories in it that nothing has changed for so long: of runs that were killed. Errors are none."""
+    """Remove subdirectories without a change for `seconds`: they belong to killed runs. Errors are ignored."""
     import shutil  # takes 5 ms, and most programs never need it
 
-    with suppress(OSError):  # there is no such directory; or what can't be removed is tried again
+    with suppress(OSError):  # the directory does not exist; or a later call retries
         for path in directory.iterdir():
             if path.stat().st_mtime < time.time() - seconds:
                 shutil.rmtree(path, ignore_errors=True)
 
 
 def private_directory(folder: Path) -> None:
-    """Make a directory if it is not there, for its owner alone, and so those above it (`mkdir` asks the umask).
+    """Create a directory and missing parents with mode 0700 (the modes of `mkdir`'s parents depend on the umask).
 
     Raises:
-        OSError: it can't be made, or is none.
+        OSError: it can't be created, or is not a directory.
     """
     try:
         folder.mkdir(mode=0o700, exist_ok=True)

@@ -1,10 +1,10 @@
-"""Detects the encoding of a text.
+"""Detection of text encodings.
 
-A byte order mark says it. So does UTF-8 by itself: text in another encoding is hardly ever valid UTF-8. UTF-16 without
-a mark shows in its zeros, which stand at every other place. Then what the page or its server says counts. What is left
-is old: mostly ASCII with a few others is Windows-1252, of which Latin-1 is a part; where a fifth or more is beyond
-ASCII, and enough to judge by, it is another script, and charset-normalizer (of the extra `docs`) guesses well. On Latin
-letters it guesses badly, hence the rule.
+A byte order mark decides. So does valid UTF-8: text in another encoding is hardly ever valid UTF-8. UTF-16 without a
+mark has zeros at every other position. Then the declaration of the page or its server counts. The rest is old: mostly
+ASCII with a few other bytes is Windows-1252, which contains Latin-1. If a fifth or more of a large enough sample is
+beyond ASCII, the text is in another script. Then charset-normalizer (extra `docs`) guesses well. For Latin letters it
+guesses badly, hence the rule.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import codecs
 import re
 
 HEAD = 8192
-"""Bytes that are looked at to tell text from other things."""
+"""Bytes that are examined to distinguish text from binary data."""
 
 SAMPLE = 64 * 1024
 ENOUGH = 16
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose mark it begins with
+    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose mark is a prefix of this one
     (codecs.BOM_UTF32_BE, "utf-32"),
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
@@ -32,7 +32,7 @@ _CODECS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-"""The same marks with the codecs of what follows them; those of `_MARKS` write a mark of their own."""
+"""Byte order marks with codecs for the data after them; the codecs in `_MARKS` write a mark themselves."""
 
 _BINARY = (
     (b"\x89PNG", "a PNG image"),
@@ -53,15 +53,15 @@ _BINARY = (
     (b"ID3", "an MP3 file"),
 )
 _ODD = bytes(set(range(32)) - set(b"\t\n\r\f\b\x1b"))
-"""Control characters that are in no text."""
+"""Control characters that do not occur in text."""
 
 _DECLARED = re.compile(rb"""(?:charset|encoding)\s*=\s*["']?\s*([A-Za-z0-9_.:-]{2,40})""", re.IGNORECASE)
 _NO_CHARSETS = frozenset(("idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape", "utf-7"))
-"""Codecs of Python's that are not for texts: they fail where others replace, or take for ever."""
+"""Python codecs that are not text encodings: some fail even with `replace`, others take forever."""
 
 
 def image_type(data: bytes) -> str:
-    """The media type of an image by its first bytes; empty for what is none, or is not known."""
+    """Return the media type of an image by its first bytes; empty for other or unknown data."""
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for magic, kind in _IMAGES.items() if data.startswith(magic)), "")
@@ -71,7 +71,7 @@ _IMAGES = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"G
 
 
 def binary(data: bytes) -> str:
-    """What the data is if it is no text; empty if it is."""
+    """Return a description of binary data; empty for text."""
     head = data[:HEAD]
     for magic, name in _BINARY:
         if head.startswith(magic) and (b"\0" in head or not _is_utf8(head)):
@@ -85,19 +85,20 @@ def binary(data: bytes) -> str:
 
 
 def decoded(data: bytes, declared: str = "") -> str:
-    """The text, its lines ended by `\\n`.
+    """Decode a text, with `\\n` as its line ends.
 
     Args:
-        declared: the encoding that its source states; believed after the bytes themselves.
+        declared: encoding stated by the source; the bytes themselves take precedence.
     """
     return cleaned(_decoded(data, declared))
 
 
 def lossless(data: bytes) -> tuple[bytes, str, str]:
-    """The byte order mark, codec and error handler by which these bytes survive decoding and encoding unchanged.
+    """Return the byte order mark, codec and error handler with which these bytes survive decoding and encoding
+    unchanged.
 
-    The codec decodes what follows the mark. Bytes that are no UTF-8 are Windows-1252 or, failing that, Latin-1, unless
-    most of what is beyond ASCII is UTF-8: then its few broken bytes pass through as surrogates.
+    The codec decodes the data after the mark. Bytes that are not UTF-8 are Windows-1252 or else Latin-1. Exception: if
+    most of the text beyond ASCII is UTF-8, its few broken bytes become surrogates.
     """
     for mark, encoding in _CODECS:
         if data.startswith(mark) and _survives(data[len(mark) :], encoding):
@@ -113,13 +114,13 @@ def lossless(data: bytes) -> tuple[bytes, str, str]:
 
 
 def declared_inside(data: bytes) -> str:
-    """What a page of HTML or XML says of its own encoding; empty if nothing."""
+    """Return the encoding that an HTML or XML page declares; empty if there is none."""
     found = _DECLARED.search(data[:2048])
     return found[1].decode("ascii") if found else ""
 
 
 def cleaned(text: str) -> str:
-    """The text with lines that end in one way, without NUL, and without the halves of characters that JSON lets in."""
+    """Normalise line ends, and remove NUL and the lone surrogates that JSON permits."""
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "")
     return text.encode("utf-8", "replace").decode("utf-8")
 
@@ -139,7 +140,7 @@ def _decoded(data: bytes, declared: str) -> str:
     beyond = sum(1 for byte in data[:SAMPLE] if byte > 127)
     mended = data[:SAMPLE].decode("utf-8", "replace")
     if mended.count("\ufffd") * 4 < sum(1 for letter in mended if letter > "\x7f"):
-        return data.decode("utf-8", "replace")  # UTF-8 with a few bytes broken
+        return data.decode("utf-8", "replace")  # UTF-8 with a few broken bytes
     if beyond >= ENOUGH and beyond * 5 >= len(data[:SAMPLE]) and (guess := _guessed(data)):
         return data.decode(guess, "replace")
     return data.decode("cp1252", "replace")
@@ -153,7 +154,7 @@ def _survives(data: bytes, encoding: str) -> bool:
 
 
 def _sixteen(head: bytes) -> str:
-    """UTF-16 without a mark, by its zeros."""
+    """Recognise UTF-16 without a mark by its zeros; empty for other data."""
     if len(head) < 4 or b"\0" not in head:
         return ""
     half = len(head) // 2
@@ -170,7 +171,7 @@ def _strictly(data: bytes, encoding: str) -> str | None:
         if not encoding or codecs.lookup(encoding).name in _NO_CHARSETS:
             return None
         return data.decode(encoding)
-    except (LookupError, ValueError):  # not there, no encoding of texts at all, or not this one
+    except (LookupError, ValueError):  # unknown, not a text encoding, or a wrong declaration
         return None
 
 

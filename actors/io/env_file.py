@@ -1,21 +1,22 @@
-"""`.env` files: `NAME=VALUE` lines, as data.
+"""Parser for `.env` files: `NAME=VALUE` lines, as data.
 
-Nothing is expanded and nothing is run: `$HOME` and `$(date)` stay as they are. A value in single quotes is taken as
-it is, one in double quotes may hold `\\n`, `\\t`, `\\"`, `\\\\` and may go over several lines, and an unquoted one ends
-where ` #` begins a comment. `export` in front is allowed. What is set already always wins.
+Nothing is expanded or executed: `$HOME` and `$(date)` remain unchanged. A value in single quotes is literal. One in
+double quotes may contain `\\n`, `\\t`, `\\"`, `\\\\` and may span lines. An unquoted one ends where ` #` begins a
+comment. A leading `export` is allowed. Variables that are already set always win.
 
-The program `callboard` puts that of the configuration directory into its own environment before it reads anything else,
-so that keys of providers, `CALLBOARD_<KEY>` and `${NAME}` in files may stand there. A program that uses Callboard as a
-library has an environment of its own, which nothing here changes.
+The program `callboard` first loads the file of the configuration directory into its own environment. So provider keys,
+`CALLBOARD_<KEY>` and `${NAME}` in files may be defined there. A program that uses Callboard as a library owns its
+environment, and nothing here changes it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, MutableMapping
+from contextlib import suppress
 from pathlib import Path
 
-from ...protocol.environment import names_of, said
+from ...protocol.environment import names_of, variable_value
 from ...protocol.errors import ConfigError
 
 _NAME = re.compile(r"[ \t]*(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*")
@@ -26,25 +27,28 @@ _BARE = re.compile(r"[^\n]*")
 _COMMENT = re.compile(r"(?:^|[ \t])#.*")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\", "$": "$"}
 _BEFORE_IT = frozenset((*names_of("config_dir"), *names_of("env_file")))
-"""Variables that say which file is read, and so can't stand in it."""
+"""Variables that select the file, and so can't be defined in it."""
 
 
 def env_file(config_dir: Path, environ: Mapping[str, str]) -> Path:
-    """The user's own file: `CALLBOARD_ENV_FILE` or `LOKI_ENV_FILE`, else `.env` in the configuration directory."""
-    named = said("env_file", environ)[1]
+    """Return the user's `.env` file:
+
+    `CALLBOARD_ENV_FILE` or `LOKI_ENV_FILE`, else `.env` in the configuration directory.
+    """
+    named = variable_value("env_file", environ)[1]
     return Path(named).expanduser() if named else config_dir / ".env"
 
 
 def load_env_file(config_dir: Path, environ: MutableMapping[str, str]) -> list[str]:
-    """Set what the user's file sets and `environ` does not; returns the names of these.
+    """Set the variables of the user's file that `environ` lacks; return their names.
 
     Raises:
-        ConfigError: it can't be read or understood, or is named by a variable and not there.
+        ConfigError: the file can't be read or parsed, or a variable names a missing one.
     """
     file = env_file(config_dir, environ)
     found = read_dotenv(file)
     if not found and not file.exists():
-        variable, named = said("env_file", environ)
+        variable, named = variable_value("env_file", environ)
         if variable:
             raise ConfigError(f"{variable} names '{named}', which is not there")
         return []
@@ -53,11 +57,48 @@ def load_env_file(config_dir: Path, environ: MutableMapping[str, str]) -> list[s
     return sorted(fresh)
 
 
-def read_dotenv(file: Path) -> dict[str, str]:
-    """What a `.env` file sets; nothing if there is none. The last of two lines with the same name wins.
+def load_key_files(environ: MutableMapping[str, str]) -> None:
+    """Set each missing `NAME_API_KEY` from the file named by `NAME_API_KEY_FILE` (Docker's secrets).
+
+    An unreadable file sets nothing: the variable may belong to another program. A client that needs the key reports the
+    error.
+    """
+    for variable in [name for name in environ if name.endswith(KEY_FILE)]:
+        name = variable.removesuffix("_FILE")
+        if not environ.get(name):
+            with suppress(ConfigError):
+                environ[name] = key_in_file(variable, environ)
+
+
+def key_in_file(variable: str, environ: Mapping[str, str]) -> str:
+    """Return the key in the file that a variable names, without surrounding blanks; empty if the variable is not set.
 
     Raises:
-        ConfigError: it can't be read or understood; says the line.
+        ConfigError: the file can't be read or contains no key; names the variable and the file.
+    """
+    named = environ.get(variable, "").strip()
+    if not named:
+        return ""
+    try:
+        with Path(named).expanduser().open("rb") as file:
+            key = file.read(_LONGEST_KEY + 1).decode("utf-8-sig").strip()
+    except (OSError, ValueError, RuntimeError) as error:
+        why = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise ConfigError(f"{variable} names '{named}', which can't be read ({why})") from error
+    if not key or len(key) > _LONGEST_KEY:
+        raise ConfigError(f"{variable} names '{named}', which {'holds no key' if not key else 'is too long for a key'}")
+    return key
+
+
+KEY_FILE = "_API_KEY_FILE"
+_LONGEST_KEY = 65_536
+
+
+def read_dotenv(file: Path) -> dict[str, str]:
+    """Return the variables of a `.env` file; empty if there is no file. The last line of a name wins.
+
+    Raises:
+        ConfigError: it can't be read or parsed; names the line.
     """
     try:
         text = file.read_text("utf-8-sig").replace("\r\n", "\n")
@@ -82,7 +123,7 @@ def _parse(text: str, file: Path) -> dict[str, str]:
         counted = at
         name = _NAME.match(text, at)
         if name is None:
-            # What stands there is not told: it may be a further line of a key, and runs tell their errors to others.
+            # The line itself is not quoted: it may be a part of a key, and errors of runs are visible to others.
             raise ConfigError(
                 f"{file}:{line}: expected NAME=VALUE; a value of several lines stands between double quotes"
             )

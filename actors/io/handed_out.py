@@ -1,8 +1,11 @@
-"""What the vault has handed out in this process, and how it is taken out of all output.
+"""Redaction of secrets that the vault has handed out in this process, in all output.
 
-Of events before anybody hears them, of what tools return to models, of outcomes, of errors, and of all that the command
-line prints and logs; `redact`, which knows other secrets as well, asks here too. The process remembers it for good,
-since a client may quote its key at any time; it is the one thing here that no root owns.
+Redacted are events before they are delivered, tool results for models, outcomes, errors, and all output and logs of the
+command line; `redact`, which recognises other secrets too, calls this module. The process never forgets a secret,
+because a client may quote its key at any time. This is the only state here that no root owns.
+
+A tenant (`runs.tenants`) has its own `SecretTexts`. With a shared one, a tenant could guess another's secret, because
+redaction confirms the guess. `known` is that of the running task, and all functions here use it.
 """
 
 from __future__ import annotations
@@ -11,31 +14,35 @@ import base64
 import json
 import re
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
 from typing import Any, TypeVar, final
 from urllib.parse import quote, quote_plus
 
 import msgspec
 
+from ...protocol.kernel.text_cuts import head_of, tail_of
+
 T = TypeVar("T")
 
 PUT = "[redacted]"
 SHORTEST = 8
-"""Characters; what is shorter would be found in words that are no secrets."""
+"""Minimum characters of a secret; shorter ones would match parts of ordinary words."""
 
 
 SHORTEST_LINE = 20
-"""Characters without blanks; what is shorter, alone on a line of a longer value, is a heading or a setting."""
+"""Minimum characters, without blanks, of a line in a multi-line value; shorter ones are headings or settings."""
 
 _VALUE_OF_LINE = re.compile(rf"""[=:]\s*["']?([^\s"']{{{SHORTEST_LINE},}}?)["']?,?$""")
+_ESCAPE = re.compile("%[0-9A-F]{2}")
 _PUBLIC = re.compile(r"\w+://[^@]*$")
 
 
-class Known:
-    """Texts to look for, the longest first. Threads may add at once.
+class SecretTexts:
+    """Secrets to search for, longest first. Adding is thread-safe.
 
     Attributes:
-        names: what those that were handed out are called in the vault, of each all its names.
+        names: vault names of the secrets that were handed out; a secret may have several.
     """
 
     def __init__(self) -> None:
@@ -47,11 +54,11 @@ class Known:
         self._adding = threading.Lock()
 
     def has(self, secret: str) -> bool:
-        """Whether it was added."""
+        """Return True if the secret was added."""
         return secret in self._added
 
     def add(self, secrets: Iterable[str]) -> None:
-        """Look for these too, as they are and as they stand in JSON, but for those below `SHORTEST`."""
+        """Add secrets, in plain and JSON form; those shorter than `SHORTEST` are ignored."""
         wanted = {secret for secret in secrets if len(secret) >= SHORTEST}
         if wanted <= self._added:
             return
@@ -65,8 +72,14 @@ class Known:
                 self.by_first.setdefault(text[0], []).append(text)
             self._added |= fresh
 
+    def add_forms(self, secret: str) -> None:
+        """Add a secret in plain form and in the encodings that programs use."""
+        if len(secret) >= SHORTEST and not self.has(secret):
+            self.add(_forms(secret))
+            self.add((secret,))
+
     def hidden(self, text: str) -> str:
-        """The text without them."""
+        """Redact the text."""
         if len(text) < SHORTEST:  # as most names are
             return text
         for secret in self.texts:
@@ -75,7 +88,7 @@ class Known:
         return text
 
     def begun_at(self, text: str) -> int:
-        """From where on a text may be the beginning of one of them; its length if its end is none."""
+        """Return the position from which the text's end may be the start of a secret; its length if there is none."""
         if not self.texts:
             return len(text)
         for at in range(max(0, len(text) - len(self.texts[0]) + 1), len(text)):
@@ -84,58 +97,74 @@ class Known:
         return len(text)
 
     def hidden_bytes(self, data: bytes) -> bytes:
-        """The data without them. Costs a search for each."""
+        """Redact the data. Costs one search per secret."""
         for secret in self.bytes:
             if secret in data:
                 data = data.replace(secret, PUT.encode())
         return data
 
 
-_HANDED = Known()
+_HANDED = SecretTexts()
+
+known: ContextVar[SecretTexts | None] = ContextVar("callboard_known_secrets", default=None)
+"""Secrets of the tenant that the task works for; None for those of the process."""
+
+
+def _mine() -> SecretTexts:
+    return known.get() or _HANDED
 
 
 def handed_out(*values: str, name: str = "") -> None:
-    """The vault has given these to something in this process. Those below `SHORTEST` can't be told from other words.
+    """Record secrets that the vault has handed out. Those shorter than `SHORTEST` can't be redacted.
 
     Args:
-        name: what `{{NAME}}` they stand for; "" where that is not known.
+        name: their `{{NAME}}`; "" if unknown.
     """
     for value in values:
         if len(value) < SHORTEST:
             continue
-        if not _HANDED.has(value):
-            _HANDED.add(_forms(value))
-            _HANDED.add((value,))
-        _HANDED.names.setdefault(value, set()).add(name)
+        mine = _mine()
+        mine.add_forms(value)
+        mine.names.setdefault(value, set()).add(name)
 
 
 def anything_handed_out() -> bool:
-    """Whether there is anything to hide."""
-    return bool(_HANDED.texts)
+    """Return True if there is anything to redact."""
+    return bool(_mine().texts)
 
 
 def hidden(text: str) -> str:
-    """The text without what the vault has handed out."""
-    return _HANDED.hidden(text)
+    """Redact secrets of the vault in a text."""
+    return _mine().hidden(text)
+
+
+def hidden_head(text: str, most: int) -> str:
+    """Return the first `most` characters of the redacted text, so that no part of a secret remains."""
+    return head_of(hidden(text), most)
+
+
+def hidden_tail(text: str, most: int) -> str:
+    """Return the end of the redacted text; see `hidden_head`."""
+    return tail_of(hidden(text), most)
 
 
 def hidden_bytes(data: bytes) -> bytes:
-    """The data without what the vault has handed out."""
-    return _HANDED.hidden_bytes(data)
+    """Redact secrets of the vault in data."""
+    return _mine().hidden_bytes(data)
 
 
 def holds(data: bytes) -> bool:
-    """Whether something that the vault has handed out stands in it."""
-    known = _HANDED.bytes
-    return bool(known) and any(secret in data for secret in known)  # mostly there is none, and this is asked per row
+    """Return True if the data contains a secret of the vault."""
+    texts = _mine().bytes
+    return bool(texts) and any(secret in data for secret in texts)  # usually empty, and this is called per row
 
 
 def names_in(data: bytes) -> tuple[str, ...]:
-    """The names of what the vault has handed out that stands in it, in whatever form; "" for what has none."""
+    """Return the names of the vault's secrets in the data, in any encoding; "" for a secret without a name."""
     if not holds(data):
         return ()
     found: set[str] = set()
-    for value, names in list(_HANDED.names.items()):
+    for value, names in list(_mine().names.items()):
         forms = (each for form in (value, *_forms(value)) for each in (form, *_in_json(form)))
         if any(len(each) >= SHORTEST and each.encode("utf-8", "surrogatepass") in data for each in forms):
             found |= names
@@ -144,56 +173,82 @@ def names_in(data: bytes) -> tuple[str, ...]:
 
 @final
 class Streamed:
-    """Takes them out of a text that comes in pieces: what may be the beginning of one waits for the next piece."""
+    """Redaction of a text that arrives in pieces: a possible start of a secret is held back for the next piece."""
 
     def __init__(self) -> None:
         self._held = ""
 
     def next(self, piece: str) -> str:
-        """What may be told by now."""
-        text = _HANDED.hidden(self._held + piece)
-        at = _HANDED.begun_at(text)
+        """Return the text that can be released now."""
+        mine = _mine()
+        text = mine.hidden(self._held + piece)
+        at = mine.begun_at(text)
         self._held = text[at:]
         return text[:at]
 
     def rest(self) -> str:
-        """What was held back, where no further piece comes."""
+        """Return the held back text at the end of the stream."""
         held, self._held = self._held, ""
         return held
 
 
 def without_secrets(value: T) -> T:
-    """The value without what the vault has handed out, however deep it stands: in texts of structs, mappings and lists.
+    """Redact all texts in a value, at any depth: in structs, mappings and lists.
 
-    The same object if nothing of it is in there.
+    Returns the same object if it contains no secret.
     """
-    return _without(value) if _HANDED.texts else value
+    mine = _mine()
+    return _without(value, mine) if mine.texts else value
+
+
+def remover() -> Callable[[T], T]:
+    """Return `without_secrets`, bound to the running task's secrets, so that any task can call it."""
+    mine = _mine()
+
+    def remove(value: T) -> T:
+        return _without(value, mine) if mine.texts else value
+
+    return remove
 
 
 def hide_in(error: BaseException) -> None:
-    """Take what the vault has handed out out of an error's text, before anybody reads it."""
-    if not _HANDED.texts:
+    """Redact the text and attributes of an error."""
+    mine = _mine()
+    if not mine.texts:
         return
-    error.args = _without(error.args)
-    for name, value in list(vars(error).items()):  # notes of it (`__notes__`) as well
-        if isinstance(value, str | list | tuple | dict) and (told := _without(value)) is not value:
+    error.args = _without(error.args, mine)
+    for name, value in list(vars(error).items()):  # including its notes (`__notes__`)
+        if isinstance(value, str | list | tuple | dict) and (told := _without(value, mine)) is not value:
             setattr(error, name, told)
 
 
 IN_JSON = 3
-"""How deep JSON stands in JSON: a line of a log, a body in it, the arguments of a call in that."""
+"""Nesting depth of JSON in JSON: a log line, a body in it, the arguments of a call in that."""
 
 
 def _forms(value: str) -> Iterator[str]:
-    """How it may stand elsewhere than where it is put in, but for JSON."""
-    yield from (quote(value, safe=""), quote(value), quote_plus(value))
+    """Yield the encodings of a secret, except JSON."""
+    for escaped in (quote(value, safe=""), quote(value), quote_plus(value)):
+        yield escaped
+        yield _ESCAPE.sub(lambda found: found[0].lower(), escaped)
+    yield from _in_html(value)
     yield from _telling_lines(value)
     yield from _in_base64(value)
 
 
+def _in_html(value: str) -> Iterator[str]:
+    """Yield the HTML text and attribute forms, with the entities that Python, Go, and browsers write for quotes."""
+    text = value.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    yield text
+    for double in ("&quot;", "&#34;", "&#x22;"):
+        yield text.replace('"', double)
+        for single in ("&#x27;", "&#39;", "&#039;", "&apos;"):
+            yield text.replace('"', double).replace("'", single)
+
+
 def _in_json(value: str) -> Iterator[str]:
-    """Also as Python shows texts in errors and tracebacks, which is another way to escape."""
-    for escaped in (_ascii, _letters, repr):
+    """Yield JSON forms, including Python's `repr` in errors and tracebacks, and the stricter escaping of Go and PHP."""
+    for escaped in (_ascii, _without_separators, _of_go, _of_php, repr):
         text = value
         for _ in range(IN_JSON):
             text = escaped(text)[1:-1]
@@ -204,12 +259,20 @@ def _ascii(text: str) -> str:
     return json.dumps(text)
 
 
-def _letters(text: str) -> str:
+def _of_go(text: str) -> str:
+    return _without_separators(text).replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e")
+
+
+def _of_php(text: str) -> str:
+    return _ascii(text).replace("/", r"\/")
+
+
+def _without_separators(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
 def _in_base64(value: str) -> Iterator[str]:
-    """In both alphabets, wherever it stands in what was encoded: but for the letters that depend on what is around."""
+    """Yield both base64 alphabets at all three alignments, without characters that depend on the surrounding bytes."""
     data = value.encode("utf-8", "surrogatepass")
     for before in range(3):
         letters = base64.b64encode(b"\0" * before + data).decode().rstrip("=")
@@ -219,7 +282,7 @@ def _in_base64(value: str) -> Iterator[str]:
 
 
 def _telling_lines(value: str) -> Iterator[str]:
-    """What of a value with several lines is secret by itself: the lines of its PEM blocks, and long words."""
+    """Yield the lines of a multi-line value that are secret by themselves: lines of PEM blocks, and long words."""
     lines = [line.strip() for line in value.splitlines()]
     in_block = False
     for line in lines if len(lines) > 1 else ():
@@ -231,24 +294,24 @@ def _telling_lines(value: str) -> Iterator[str]:
             yield found[1]
 
 
-def _without(value: Any) -> Any:
+def _without(value: Any, mine: SecretTexts) -> Any:
     if isinstance(value, str):
-        return _HANDED.hidden(value)
+        return mine.hidden(value)
     if isinstance(value, bytes):
-        return _HANDED.hidden_bytes(value)
+        return mine.hidden_bytes(value)
     if isinstance(value, msgspec.Struct):
         changes = {
             name: new
             for name in value.__struct_fields__
-            if (new := _without(old := getattr(value, name, None))) is not old
+            if (new := _without(old := getattr(value, name, None), mine)) is not old
         }
         return msgspec.structs.replace(value, **changes) if changes else value
     if isinstance(value, dict):
-        told = {_without(key): _without(each) for key, each in value.items()}
+        told = {_without(key, mine): _without(each, mine) for key, each in value.items()}
         same = len(told) == len(value) and all(key in value and told[key] is value[key] for key in told)
         return value if same else told
     if type(value) in (list, tuple):
-        items = [_without(each) for each in value]
+        items = [_without(each, mine) for each in value]
         same = all(a is b for a, b in zip(items, value, strict=True))
         return value if same else type(value)(items)
     return value

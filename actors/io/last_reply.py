@@ -1,4 +1,4 @@
-"""Keeps this machine's last reply for `-f %%`: one file in the cache directory that only its owner can read."""
+"""Storage of this machine's last reply for `-f %%`: one file in the cache directory that only its owner can read."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from .handed_out import hidden
 from .whole_file import write_whole
 
 LIMIT = 10 * 1024 * 1024
-"""Bytes that are kept; a longer reply is not."""
+"""Maximum bytes; a longer reply is not stored."""
 
 
 def last_reply_file(environ: Mapping[str, str]) -> Path:
-    """Where it is, if there is one."""
+    """Return the path of the file, which may not exist."""
     return cache_dir(environ) / "last-reply.txt"
 
 
 def keep_reply(text: str, environ: Mapping[str, str]) -> None:
-    """Put it in the place of the one before, as a whole.
+    """Replace the stored reply atomically.
 
     Raises:
         OSError: it can't be written.
@@ -33,7 +33,7 @@ def keep_reply(text: str, environ: Mapping[str, str]) -> None:
 
 
 def last_reply(environ: Mapping[str, str]) -> str | None:
-    """The reply; None if there is none yet.
+    """Return the last reply; None if there is none yet.
 
     Raises:
         OSError: it can't be read.

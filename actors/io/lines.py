@@ -1,8 +1,8 @@
-"""Writes lines to files, terminals, pipes and syslog from a thread.
+"""Output of lines to files, terminals, pipes and syslog from a thread.
 
-A stopped terminal, a full disk or a reader that does not read must not hold a run or the server up, so callers queue a
-line here and go on. The queue is bounded. When it is full, a log drops lines, counts them, and says so with the next
-line it writes; a result, of which each line matters, treats its reader as gone.
+A stopped terminal, a full disk or a blocked reader must not delay a run or the server, so callers only queue a line.
+The queue is bounded. When it is full, a log drops lines, counts them, and reports the number with the next written
+line; a result, in which each line matters, treats its reader as gone.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from typing import Protocol, TextIO, final
 from .directories import private_directory
 
 MOST = 64 * 1024 * 1024
-"""Bytes of a result that may wait to be written."""
+"""Maximum bytes of a result that wait to be written."""
 
 MOST_OF_LOG = 4 * 1024 * 1024
-"""Bytes of a log that may wait."""
+"""Maximum bytes of a log that wait."""
 
 
 class Sink(Protocol):
-    """Where lines go. Called by one thread only."""
+    """Destination of lines. Called by one thread only."""
 
     def write(self, line: bytes) -> None:
         """Write one line, without its end."""
 
     def close(self) -> None:
-        """There are no more."""
+        """Close the destination after the last line."""
 
 
 def from_any_thread(callback: Callable[[], None]) -> Callable[[], None]:
-    """For `on_error`: has `callback` called in the trio run that is now, and not at all once that is over."""
+    """Wrap `callback` for `on_error`: it runs in the current trio loop, or not at all after its end."""
     import trio
 
     token = trio.lowlevel.current_trio_token()
@@ -50,19 +50,19 @@ def from_any_thread(callback: Callable[[], None]) -> Callable[[], None]:
 
 
 @final
-class Lines:
-    """A sink behind a thread, which begins with the first line.
+class ThreadedLines:
+    """Sink behind a thread, which starts with the first line.
 
     Args:
-        most: bytes that may wait.
-        drops: lines that find no room, or that the sink can't write, are left out. Else the first of them is the last.
+        most: maximum bytes that wait.
+        drops: True drops lines if the queue is full or the sink fails; False stops at the first such line.
 
     Attributes:
-        behind: bytes that were taken and are not written yet.
-        dropped: lines that found no room since the last one that was written.
+        behind: accepted bytes that are not written yet.
+        dropped: lines dropped for lack of space since the last written one.
         lost: lines that the sink could not write.
-        error: why nothing more can be written, or None.
-        on_error: called once when nothing more can be written, maybe in the writing thread. Must be quick.
+        error: reason why no more can be written, or None.
+        on_error: called once when no more can be written, possibly in the writing thread. Must be quick.
     """
 
     def __init__(self, sink: Sink, *, most: int = MOST_OF_LOG, drops: bool = True, name: str = "lines") -> None:
@@ -80,11 +80,11 @@ class Lines:
         self._thread: threading.Thread | None = None
 
     def put(self, line: str) -> None:
-        """Have a line written; never waits, never raises."""
+        """Queue a line; never waits, never raises. Thread-safe."""
         if self.error is not None:
             return
         data = _encoded(line)
-        with self._counting:  # threads log, too
+        with self._counting:  # log records come from several threads
             room = self.behind + len(data) <= self._most
             self.behind += len(data) if room else 0
             self.dropped += self._drops and not room
@@ -97,10 +97,10 @@ class Lines:
             self._fail(OSError(errno.ENOBUFS, f"the reader is more than {self._most // 2**20} MiB behind"))
 
     def finish(self, timeout: float | None = None) -> None:
-        """Write what waits, in `timeout` seconds at most, and nothing after it. May wait.
+        """Write queued lines, within `timeout` seconds, and accept no more. Blocks.
 
         Raises:
-            OSError: it can't be written; `BrokenPipeError` if the reader is gone. Not of what drops lines.
+            OSError: it can't be written; `BrokenPipeError` if the reader is gone. Never with `drops`.
         """
         if self._thread is not None and self.error is None:
             self._queue.put(None)
@@ -125,7 +125,7 @@ class Lines:
     def _out(self, line: bytes) -> None:
         try:
             self._sink.write(line)
-        except Exception as error:  # noqa: BLE001 - whatever became of the sink: a log goes on with the next line
+        except Exception as error:  # noqa: BLE001 - a log continues after any failure of its sink
             self.lost += 1
             if not self._drops:
                 self._fail(error if isinstance(error, OSError) else OSError(errno.EIO, str(error)))
@@ -136,24 +136,24 @@ class Lines:
             self.on_error()
 
 
-def line_writer(stream: TextIO) -> Lines:
-    """Writes a result's text as it is, of which nothing may be left out; ends of lines are the caller's."""
-    return Lines(StreamSink(stream, end=b""), most=MOST, drops=False, name="stdout")
+def line_writer(stream: TextIO) -> ThreadedLines:
+    """Return a writer for a result's text, which drops nothing; callers include the line ends."""
+    return ThreadedLines(StreamSink(stream, end=b""), most=MOST, drops=False, name="stdout")
 
 
 def _encoded(text: str) -> bytes:
     try:
         return text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:  # half a character that no file name holds
+    except UnicodeEncodeError:  # a lone surrogate that no file name contains
         return text.encode("utf-8", "backslashreplace")
 
 
 @final
 class StreamSink:
-    """Writes lines to a stream, which it never closes.
+    """Sink for a stream, which it never closes.
 
-    They go to its file descriptor: a thread that is stuck inside a Python stream would hold its lock and keep the
-    interpreter from ending.
+    It writes to the file descriptor: a thread that is blocked inside a Python stream would hold its lock and prevent
+    the interpreter from exiting.
     """
 
     def __init__(self, stream: TextIO, *, end: bytes = b"\n") -> None:
@@ -161,11 +161,11 @@ class StreamSink:
         self._end = end
         try:
             self._number: int | None = stream.fileno()
-        except (AttributeError, ValueError):  # it has none
+        except (AttributeError, ValueError):  # the stream has no descriptor
             self._number = None
 
     def write(self, line: bytes) -> None:
-        """Write all of it."""
+        """Write the whole line."""
         line += self._end
         if self._number is None:
             self._stream.write(line.decode("utf-8", "surrogateescape"))
@@ -174,7 +174,7 @@ class StreamSink:
             _write_whole(self._number, line)
 
     def close(self) -> None:
-        """Leaves the stream open."""
+        """Leave the stream open."""
 
 
 def _write_whole(file: int, data: bytes) -> None:
@@ -185,9 +185,9 @@ def _write_whole(file: int, data: bytes) -> None:
 
 @final
 class FileSink:
-    """Lines in a file of mode 0600; one that has grown is set aside as `.1`, the older ones count up.
+    """Sink for a file of mode 0600, with rotation: a full file becomes `.1`, and older ones move up.
 
-    A file that was moved or deleted meanwhile, as logrotate does, is made anew.
+    A file that was moved or deleted, as logrotate does, is created again.
     """
 
     def __init__(self, path: Path, *, max_bytes: int, keep: int) -> None:
@@ -198,7 +198,7 @@ class FileSink:
         self._size = 0
 
     def write(self, line: bytes) -> None:
-        """Append a line, whole."""
+        """Append a whole line."""
         data = line + b"\n"
         if self._file is not None and self._moved():
             self.close()
@@ -250,7 +250,7 @@ _NOTICE = 5
 
 @final
 class SyslogSink:
-    """Lines for the system's log, over its socket."""
+    """Sink for the system's log, over its socket."""
 
     def __init__(self, facility: str, address: str = "/dev/log") -> None:
         self._head = f"<{_FACILITIES[facility] * 8 + _NOTICE}>callboard[{os.getpid()}]: ".encode()
@@ -258,7 +258,7 @@ class SyslogSink:
         self._socket: socket.socket | None = None
 
     def write(self, line: bytes) -> None:
-        """Send one message; a log that was restarted meanwhile is connected to again."""
+        """Send one message; reconnect if the log was restarted."""
         data = self._head + line
         try:
             self._connected().send(data)

@@ -1,7 +1,7 @@
-"""`save: true`: what is asked and answered outside of sessions is added to a file of messages, as Loki does.
+"""Message file for the setting `save`: prompts and replies outside of sessions are appended to it, as in Loki.
 
 It is `messages.md` of the configuration directory, or the file that `CALLBOARD_MESSAGES_FILE` (`LOKI_MESSAGES_FILE`)
-names; only its owner can read it. What the vault has handed out is taken out of it.
+names; only its owner can read it. Secrets of the vault are redacted.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ NAMES = ("CALLBOARD_MESSAGES_FILE", "LOKI_MESSAGES_FILE")
 
 
 def messages_file(config_dir: Path) -> Path:
-    """Where it is."""
+    """Return the path of the file."""
     named = next((value for name in NAMES if (value := os.environ.get(name))), None)
     return Path(named).expanduser() if named else config_dir / "messages.md"
 
 
 def add_message(config_dir: Path, title: str, prompt: str, reply: str) -> None:
-    """Add an exchange.
+    """Append an exchange.
 
     Raises:
         OSError: it can't be written.

@@ -1,7 +1,7 @@
-"""Small text files that people call by name: roles, macros. Those of the configuration directory hide those of ours.
+"""Small text files with names: roles, macros. Files of the configuration directory hide built-in ones.
 
-A name is a file's name without its ending, and never leads to another directory. What begins with a dot is not listed.
-Files are read anew whenever they are asked for: a person may have an editor open on them.
+A name is a file's name without its suffix, and never leads to another directory. Dot files are not listed. Files are
+read again for each use, because the user may edit them.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from .whole_file import write_whole
 T = TypeVar("T")
 
 MOST_BYTES = 4_000_000
-"""A file that is longer is refused before it is read."""
+"""Maximum bytes; a longer file is refused before it is read."""
 
 _MOST_BYTES_OF_NAME = 200
 _NAME = re.compile(r"[^\W_][\w. +:@-]{0,99}")
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a file is, by which name, and whether it comes with Callboard."""
+class FilePlace(msgspec.Struct, frozen=True, kw_only=True):
+    """Path of a file with its name; `built_in` if it ships with Callboard."""
 
     name: str
     file: Path
@@ -38,24 +38,24 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_name(name: str) -> bool:
-    """Whether a file can have this name: a letter or a digit, then letters, digits, blanks and `_ . + : @ -`.
+    """Return True for a valid name: a letter or a digit, then letters, digits, blanks and `_ . + : @ -`.
 
-    A file system counts bytes, of which a letter may have four, and what a file is written through has a longer name.
+    A file system counts bytes, a letter may have four, and the temporary file for writing has a longer name.
     """
     fits = _NAME.fullmatch(name) is not None and len(name.encode()) <= _MOST_BYTES_OF_NAME
     return fits and not name.endswith((".", " "))
 
 
 class NamedFiles(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """The files of one kind.
+    """Files of one kind.
 
     Attributes:
-        kind: what messages call one: `role`.
-        scope: what a caller needs to read their names.
-        folder: the directory below the configuration directory.
-        suffix: the ending of the files.
-        ours: the directory of those that come with Callboard.
-        read: makes of a text, its file and its name what it says, None if it has errors, and its problems.
+        kind: name of the kind in messages: `role`.
+        scope: scope that a caller needs to see their names.
+        folder: directory below the configuration directory.
+        suffix: suffix of the files.
+        ours: directory of the built-in ones.
+        read: parses a text, given also its file and name; returns the value, None if it has errors, and its problems.
     """
 
     kind: str
@@ -66,18 +66,18 @@ class NamedFiles(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     read: Callable[[str, str, str], tuple[T | None, list[Problem]]]
 
     def directory(self, base: Path) -> Path:
-        """Where those of the configuration directory `base` are."""
+        """Return the directory of the user's files in the configuration directory `base`."""
         return user_folder(self.folder, base)
 
-    def places(self, base: Path) -> list[Place]:
-        """Every one that can be named, by name; one of the user's hides the built-in one of its name."""
-        found = {name: Place(name=name, file=file, built_in=True) for name, file in self._listed(self.ours)}
+    def places(self, base: Path) -> list[FilePlace]:
+        """Return all files, sorted by name; a user's file hides the built-in one of its name."""
+        found = {name: FilePlace(name=name, file=file, built_in=True) for name, file in self._listed(self.ours)}
         own = self._listed(self.directory(base))
-        found |= {name: Place(name=name, file=file, built_in=False) for name, file in own}
+        found |= {name: FilePlace(name=name, file=file, built_in=False) for name, file in own}
         return [found[name] for name in sorted(found)]
 
-    def locate(self, name: str, base: Path) -> Place:
-        """Where the one of this name is.
+    def locate(self, name: str, base: Path) -> FilePlace:
+        """Return the file with this name.
 
         Raises:
             NotFound: there is none.
@@ -87,17 +87,17 @@ class NamedFiles(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
                 file = home / f"{name}{self.suffix}"
                 with suppress(OSError):
                     if file.exists():
-                        return Place(name=name, file=file, built_in=built_in)
+                        return FilePlace(name=name, file=file, built_in=built_in)
         known = [place.name for place in self.places(base)]
         hint = did_you_mean(name, known) or (f"there are: {', '.join(known)}" if known else "there are none")
         plain = f"Unknown {self.kind} `{name[:100]}`"
         raise NotFound(f"{plain}; {hint}").for_readers(self.scope, plain)
 
     def text_of(self, file: Path) -> str:
-        """The text of a file.
+        """Return the text of a file.
 
         Raises:
-            InvalidFile: it can't be read, is too long, or is no text.
+            InvalidFile: it can't be read, is too long, or is not text.
         """
         try:
             about = file.stat()
@@ -113,45 +113,45 @@ class NamedFiles(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
         except OSError as error:
             raise InvalidFile(f"{file} can't be read: {error.strerror or error}") from error
 
-    def load(self, place: Place) -> T:
-        """What the file at a place says.
+    def load(self, place: FilePlace) -> T:
+        """Return the parsed file.
 
         Raises:
-            InvalidFile: it has errors, or is no text.
+            InvalidFile: it has errors, or is not text.
         """
         return self._read(self.text_of(place.file), place)
 
     def save(self, name: str, text: str, base: Path, *, replace: bool = True) -> tuple[T, bool]:
-        """Keep the text as the user's file of this name; what it says, and whether the file is new.
+        """Store the text as the user's file of this name; return the parsed value, and True if the file is new.
 
         Raises:
-            UsageError: no file can have this name.
-            Conflict: there is one, and it is not to be replaced.
+            UsageError: the name is invalid.
+            Conflict: the file exists, and `replace` is False.
             InvalidFile: the text has errors; nothing is written.
-            NotKept: the disk refuses.
+            NotKept: it can't be written.
         """
         place = self.place_for(name, base)
         return self._read(text, place), self.write(place, text, replace=replace)
 
-    def place_for(self, name: str, base: Path) -> Place:
-        """Where the user's file of this name is to be.
+    def place_for(self, name: str, base: Path) -> FilePlace:
+        """Return the path for the user's file of this name.
 
         Raises:
-            UsageError: no file can have this name.
+            UsageError: the name is invalid.
         """
         if not is_name(name):
             raise UsageError(
                 f"{name[:100]!r} can't be a {self.kind}'s name: it takes letters, digits, blanks and _ . + : @ -, and"
                 f" begins with a letter or a digit; at most 100 of them, and {_MOST_BYTES_OF_NAME} bytes"
             )
-        return Place(name=name, file=self.directory(base) / f"{name}{self.suffix}", built_in=False)
+        return FilePlace(name=name, file=self.directory(base) / f"{name}{self.suffix}", built_in=False)
 
-    def write(self, place: Place, text: str, *, replace: bool) -> bool:
-        """Write a file; whether it is new.
+    def write(self, place: FilePlace, text: str, *, replace: bool) -> bool:
+        """Write a file; return True if it is new.
 
         Raises:
-            Conflict: there is one, and it is not to be replaced.
-            NotKept: the disk refuses.
+            Conflict: it exists, and `replace` is False.
+            NotKept: it can't be written.
         """
         there = place.file.exists()
         if there and not replace:
@@ -164,12 +164,12 @@ class NamedFiles(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
         return not there
 
     def delete(self, name: str, base: Path) -> Path:
-        """Remove the user's file of this name. A built-in one that it hid is there again.
+        """Delete the user's file of this name, which may reveal a built-in one.
 
         Raises:
             NotFound: there is none.
             UsageError: it is a built-in one.
-            NotKept: the disk refuses.
+            NotKept: it can't be deleted.
         """
         place = self.locate(name, base)
         if place.built_in:
@@ -187,7 +187,7 @@ class NamedFiles(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
             return []
         return [(path.stem, path) for path in entries if is_name(path.stem)]
 
-    def _read(self, text: str, place: Place) -> T:
+    def _read(self, text: str, place: FilePlace) -> T:
         found, problems = self.read(text, str(place.file), place.name)
         if found is None:
             errors = errors_in(problems)

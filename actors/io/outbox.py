@@ -1,12 +1,13 @@
-"""Sends frames to one client: they gather in a bounded buffer, and one task writes them, many at a time.
+"""Output queue to one client: frames gather in a bounded buffer, and one task writes many of them at a time.
 
 Senders get cancelled (a subscription ends, a request is withdrawn). If they wrote to the socket themselves, a cancelled
-one could leave half a frame there, and the client could not parse what follows. So senders only put whole frames in
-here, and wait while it is full; the writer alone touches the stream, and ends with the connection.
+sender could leave half a frame there, and the client could not parse the rest. So senders only append whole frames
+here, and wait while the buffer is full. Only the writer touches the stream, and it ends with the connection.
 
-A connection buffers little, but a key may have many, and may request a large answer on each. So the bytes that wait for
-a key are counted over all its connections (`Unread`), and its next request waits while there are too many. Requests
-whose answer may be long and is made in steps take turns besides: each of them holds what it has made.
+A connection buffers little, but a key may have many connections, and may request a large answer on each. So the waiting
+bytes of a key are counted over all its connections (`Unread`), and its next request waits while there are too many.
+Requests with a possibly long answer that is produced in steps also take turns: each of them holds the part that it has
+produced.
 
     with unread.of(caller.subject) as mine:
         await mine.room()
@@ -25,24 +26,24 @@ ROOM = 64 * 1024
 """Bytes that may wait; a single frame may be larger."""
 
 MOST_BYTES = 4 * 1024 * 1024
-"""Of one key; a frame that is begun below it may go beyond."""
+"""Bytes that may wait for one key; a frame begun below the limit may exceed it."""
 
 TURNS = 4
-"""Long answers of one key that are in the making, or wait to be sent, at a time."""
+"""Long answers of one key that may be produced or sent at a time."""
 
 
-class Gone(Exception):
-    """The other side is not there any more."""
+class PeerClosed(Exception):
+    """The client has disconnected."""
 
 
 class Outbox:
-    """See the module.
+    """Output buffer of one connection.
 
     Args:
         send: writes bytes to the stream; raises trio's errors of broken streams.
-        head, end: what stands before and behind a frame on the wire, by its size; neither counts as waiting.
+        head, end: bytes before and after a frame on the wire, `head` by its size; neither counts as waiting.
         most: bytes that may wait.
-        unread: what waits for all connections of the same key.
+        unread: waiting bytes of all connections of the same key.
     """
 
     def __init__(
@@ -66,25 +67,27 @@ class Outbox:
         self._less = trio.lowlevel.ParkingLot()
 
     async def room(self) -> None:
-        """Wait until a frame could be put in at once: before it is made, so that who waits holds nothing.
+        """Wait until a frame could be added at once.
+
+        Call it before producing the frame, so that a waiting task holds nothing.
 
         Raises:
-            Gone: the client is not there any more.
+            PeerGone: the client has disconnected.
         """
         while True:
             while self._bytes >= self._most and not self._gone:
                 await self._less.park()
             if self._gone:
-                raise Gone
+                raise PeerClosed
             await self._unread.room()
             if self._bytes < self._most and not self._gone:
                 return
 
     async def put(self, frame: bytes) -> None:
-        """Send a frame. A checkpoint only if there is no room.
+        """Add a frame. A checkpoint only if the buffer is full.
 
         Raises:
-            Gone: the client is not there any more.
+            PeerGone: the client has disconnected.
         """
         size = len(frame)
         self._unread.add(size)
@@ -92,14 +95,14 @@ class Outbox:
             while self._bytes >= self._most and not self._gone:
                 await self._less.park()
             if self._gone:
-                raise Gone
-        except BaseException:  # cancelled too: what was counted for it is given back
+                raise PeerClosed
+        except BaseException:  # cancelled too: undo the count
             self._unread.taken(size)
             raise
         self._add(frame)
 
     def put_nowait(self, frame: bytes, *, droppable: bool = False) -> None:
-        """Send a frame, even if there is no room, unless it is `droppable`; a client that is gone gets nothing."""
+        """Add a frame even if the buffer is full, unless it is `droppable`. Ignored after a disconnect."""
         if not self._gone and not (droppable and self._bytes >= self._most):
             self._unread.add(len(frame))
             self._add(frame)
@@ -115,7 +118,7 @@ class Outbox:
             self._news.unpark_all()
 
     async def write(self) -> None:
-        """Write what is put in, until the connection breaks or this is cancelled."""
+        """Write frames until the connection breaks or the task is cancelled."""
         try:
             while True:
                 while not self._waiting:
@@ -129,11 +132,11 @@ class Outbox:
             self._less.unpark_all()
 
     async def write_all(self) -> bool:
-        """Write what waits now; False if the connection takes no more frames."""
+        """Write the frames that wait now; return False if the connection accepts no more."""
         size = self._bytes
         waiting, self._waiting = self._waiting, []
         together = b"".join(waiting)
-        waiting.clear()  # else all of it would be there twice while the client reads
+        waiting.clear()  # otherwise all of it would exist twice while the client reads
         await self._send(together)
         self._bytes -= size
         self._unread.taken(size)
@@ -141,12 +144,12 @@ class Outbox:
         return True
 
     async def emptied(self) -> None:
-        """Wait until all is written, or nothing more can be."""
+        """Wait until everything is written, or nothing more can be."""
         while self._bytes and not self._gone:
             await self._less.park()
 
     def close(self) -> None:
-        """The connection has ended: what was not sent never will be."""
+        """Drop unsent frames after the connection has ended."""
         self._waiting.clear()
         self._unread.taken(self._bytes)
         self._bytes = 0
@@ -154,12 +157,12 @@ class Outbox:
 
 @final
 class Unread:
-    """What waits for the connections of one key. See the module.
+    """Waiting bytes of all connections of one key.
 
     Attributes:
-        bytes: how many wait.
-        turn: a block for making a long answer and sending it.
-        connections: how many share it.
+        bytes: number of waiting bytes.
+        turn: context manager for producing and sending a long answer.
+        connections: number of connections.
     """
 
     def __init__(self) -> None:
@@ -169,16 +172,16 @@ class Unread:
         self._less = trio.lowlevel.ParkingLot()
 
     async def room(self) -> None:
-        """Wait until more may be made for this key. A checkpoint only if it has to wait."""
+        """Wait until more may be produced for this key. A checkpoint only if it has to wait."""
         while self.bytes >= MOST_BYTES:
             await self._less.park()
 
     def add(self, size: int) -> None:
-        """So much is on its way."""
+        """Count queued bytes."""
         self.bytes += size
 
     def taken(self, size: int) -> None:
-        """So much was taken by the client, or is dropped."""
+        """Subtract bytes that the client has received, or that were dropped."""
         self.bytes -= size
         if self.bytes < MOST_BYTES:
             self._less.unpark_all()
@@ -186,14 +189,14 @@ class Unread:
 
 @final
 class UnreadOfAll:
-    """`Unread` by key."""
+    """Registry of `Unread` by key."""
 
     def __init__(self) -> None:
         self._of: dict[str, Unread] = {}
 
     @contextlib.contextmanager
     def of(self, subject: str) -> Iterator[Unread]:
-        """What is shared by the connections of this key, while the block of one of them lasts."""
+        """Yield the shared `Unread` of a key for the lifetime of one connection."""
         mine = self._of.setdefault(subject, Unread())
         mine.connections += 1
         try:

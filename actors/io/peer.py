@@ -1,17 +1,17 @@
-"""JSON-RPC 2.0 in both directions on one connection, whatever carries the frames.
+"""JSON-RPC 2.0 in both directions on one connection, independent of the transport.
 
     class Ours(Peer):
-        async def begin(self, request): ...     # the result of a request, or something to await for it
+        async def begin(self, request): ...     # the result of a request, or a coroutine for it
 
     peer = Ours(me, outbox.put)
     async for frame in frames:
         await peer.receive(frame)
     result = await peer.request("elicitation/create", params)
 
-A transport gives each frame it gets to `receive`, and a function that sends one. Quick requests are answered on the
-spot, those that take their time by an actor of their own, which ends with the connection, and when the other side takes
-the request back. Nothing is queued here: who sends waits until the transport has taken it. A frame that is no message
-is answered as the specification says, by its id if it has one, and breaks nothing.
+A transport passes each incoming frame to `receive`, and provides a function that sends one. Quick requests are answered
+immediately, slow ones by an actor of their own, which ends with the connection, or when the client cancels the request.
+Nothing is queued here: senders wait until the transport has accepted the frame. An invalid frame is answered as the
+specification says, by its id if it has one, and breaks nothing.
 
 The websocket, ACP over pipes and the MCP server are peers. The MCP client is not: see `work.mcp.links.stdio`.
 """
@@ -34,16 +34,16 @@ from ...protocol.decoding import decode_json
 from ...protocol.errors import CallboardError, ShuttingDown
 from ...supervisors import Actor, Ref
 from .handed_out import without_secrets
-from .outbox import Gone
+from .outbox import PeerClosed
 
 LONGEST_ID = 256
-"""Characters."""
+"""Maximum characters of a request id."""
 
 log = logging.getLogger("callboard.control")
 
 
 class Refusal(Exception):
-    """What a request is answered with that is refused as such: JSON-RPC's number, a text, and data."""
+    """Error response to a request: JSON-RPC's code, a text, and data."""
 
     def __init__(self, code: int, message: str, data: jsonrpc.Json = None) -> None:
         super().__init__(message)
@@ -51,22 +51,26 @@ class Refusal(Exception):
         self.data = data
 
 
+class Reused(Refusal):
+    """The id of a request equals that of another pending one."""
+
+
 Send: TypeAlias = Callable[[bytes], Awaitable[None]]
-"""Sends one frame, and returns when the transport has taken it; raises `Gone`."""
+"""Sends one frame, and returns when the transport has accepted it; raises `PeerClosed`."""
 
 
 class Peer:
-    """See the module. A subclass says what it answers (`begin`), and how it differs from the control channel.
+    """JSON-RPC peer. Subclasses implement `begin` and override the differences from the control channel.
 
     Args:
-        me: the connection's actor; all that goes on for it is below it.
-        send: where frames go that belong to no request which came with a way back of its own.
+        me: actor of the connection; all activities for it are below it.
+        send: sends frames that do not belong to a request with its own `send`.
 
     Attributes:
-        me, send: as given.
-        cancelling: the notification that takes a request back, in both directions.
-        most: requests of the other side that are answered at the same time.
-        batches: whether several messages may come in one frame.
+        me, send: the arguments.
+        cancelling: name of the notification that cancels a request, in both directions.
+        most: maximum number of concurrent incoming requests.
+        batches: True accepts several messages in one frame.
     """
 
     cancelling: ClassVar[str] = "$/cancel_request"
@@ -83,36 +87,36 @@ class Peer:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the connection has gone, so that what is asked of the other side has no answer."""
+        """True if the connection has ended, so that requests to the client get no answer."""
         return self._closed
 
-    # --- what a subclass says -------------------------------------------------------------------------------
+    # --- for subclasses -------------------------------------------------------------------------------------
 
     @property
     def idle(self) -> bool:
-        """Whether no request is under way, in either direction."""
+        """True if no request is pending, in either direction."""
         return not self._under_way and not self._asked
 
     async def begin(self, request: jsonrpc.Request, send: Send) -> Any:
-        """The result of a request, or a coroutine that has it, played by an actor of its own.
+        """Return the result of a request, or a coroutine for it, which an actor of its own runs.
 
         Args:
-            send: the way back to who asks.
+            send: sends frames to the requester.
 
         Raises:
-            Exception: told to the other side, see `told`.
+            Exception: sent to the client as `told` maps it.
         """
         raise NotImplementedError
 
     def notified(self, message: jsonrpc.Notification) -> None:
-        """The other side tells something; must be quick."""
+        """Handle a notification; must be quick."""
 
     def block(self, request: jsonrpc.Request) -> AbstractAsyncContextManager[None]:  # noqa: ARG002 - for subclasses
-        """What the making and the sending of a later answer happen in."""
+        """Return a context manager around producing and sending a deferred answer."""
         return contextlib.nullcontext()
 
     def told(self, request: jsonrpc.Request, error: Exception) -> jsonrpc.ErrorData:
-        """The JSON-RPC error for `error`."""
+        """Return the JSON-RPC error for an exception."""
         name = request.method
         if isinstance(error, Refusal):
             return jsonrpc.ErrorData(error.code, str(error), error.data)
@@ -120,27 +124,38 @@ class Peer:
             return error_data(error)
         if isinstance(error, jsonrpc.UNREADABLE):
             return jsonrpc.ErrorData(jsonrpc.INVALID_PARAMS, f"{name}: {error}", {"code": "usage"})
-        # A bug of ours: with its traceback in the log, and nothing of it on the wire.
+        # A bug: its traceback goes to the log, and nothing of it to the client.
         log.error("%s crashed", name, exc_info=error)
         return jsonrpc.ErrorData(
             jsonrpc.INTERNAL_ERROR, f"{name} crashed; the server's log says more", {"code": "error"}
         )
 
     async def succeeded(self, request: jsonrpc.Request, result: Any, send: Send) -> None:
-        """Send a result."""
-        await send(jsonrpc.encode_result(request.id, result))
+        await send(self.encoded_result(request.id, result))
+
+    def encoded_result(self, id: jsonrpc.Id, result: Any) -> bytes:
+        """Encode a result."""
+        return jsonrpc.encode_result(id, result)
+
+    def encoded_notification(self, method: str, params: Any) -> bytes:
+        """Encode an outgoing notification."""
+        return jsonrpc.encode_notification(method, params)
+
+    def encoded_request(self, id: jsonrpc.Id, method: str, params: Any) -> bytes:
+        """Encode an outgoing request."""
+        return jsonrpc.encode_request(id, method, params)
 
     async def taken_back(self, id: jsonrpc.Id) -> None:
-        """The other side has cancelled its request."""
+        """Acknowledge a request that the client has cancelled."""
         await self.send(jsonrpc.encode_failure(id, REQUEST_CANCELLED, "the request was cancelled"))
 
-    # --- what comes ---------------------------------------------------------------------------------------
+    # --- incoming ------------------------------------------------------------------------------------------
 
     async def receive(self, frame: bytes) -> None:
-        """Take one frame; returns as soon as the next one may come.
+        """Process one frame; return as soon as the next one may come.
 
         Raises:
-            Gone: the answer could not be sent.
+            PeerGone: the answer could not be sent.
         """
         batch = frame.lstrip()[:1] == b"["
         try:
@@ -163,13 +178,13 @@ class Peer:
                 await self.take(message)
 
     async def take(self, message: jsonrpc.Message, send: Send | None = None) -> Ref[Never, None] | None:
-        """As `receive`, for what is decoded already.
+        """Process a decoded message as `receive` does.
 
         Args:
-            send: the way back for what belongs to this request.
+            send: sends frames that belong to this request.
 
         Returns:
-            The actor that answers the request; None for what is over already.
+            The actor that answers the request; None if it is already done.
         """
         if isinstance(message, jsonrpc.Request):
             return await self._requested(message, send or self.send)
@@ -180,11 +195,13 @@ class Peer:
         return None
 
     async def _not_understood(self, frame: bytes, why: str) -> None:
-        """Refuse the frame; with its id if it has one, so that the request ends."""
+        """Refuse a frame; with its id if it has one, so that the request ends."""
         head = _ided(frame)
         id = head.id if isinstance(head.id, int | str) and not isinstance(head.id, bool) else None
-        if head.method is msgspec.UNSET and id in self._asked:  # an answer to us, but none that can be read
-            self._settled(jsonrpc.Failure(id, jsonrpc.ErrorData(jsonrpc.INVALID_REQUEST, f"the answer is none: {why}")))
+        if head.method is msgspec.UNSET and id in self._asked:  # an answer to a pending request, but unreadable
+            self._settled(
+                jsonrpc.ErrorResponse(id, jsonrpc.ErrorData(jsonrpc.INVALID_REQUEST, f"the answer is none: {why}"))
+            )
             return
         if isinstance(id, str) and len(id) > LONGEST_ID:
             id = None
@@ -206,7 +223,8 @@ class Peer:
         if isinstance(request.id, str) and len(request.id) > LONGEST_ID:
             raise Refusal(jsonrpc.INVALID_REQUEST, f"the id is longer than {LONGEST_ID} characters")
         if request.id in self._under_way:
-            raise Refusal(jsonrpc.INVALID_REQUEST, f"a request with the id {request.id!r} is under way already")
+            text = f"a request with the id {request.id!r} is under way already"
+            raise Reused(jsonrpc.INVALID_REQUEST, text, {"code": "usage", "id": request.id})
         if len(self._under_way) >= self.most:
             text = f"{self.most} requests of this connection are under way; wait for an answer"
             raise Refusal(SATURATED, text, {"code": "saturated"})
@@ -224,7 +242,7 @@ class Peer:
             ref.cancel()
             await self.taken_back(id)
 
-    # --- requests that take their time --------------------------------------------------------------------
+    # --- deferred requests ---------------------------------------------------------------------------------
 
     def _spawn(self, request: jsonrpc.Request, work: Coroutine[Any, Any, jsonrpc.Json], send: Send) -> Ref[Never, None]:
         name = request.method.replace("/", ".").strip("_$")
@@ -252,37 +270,39 @@ class Peer:
                 except Exception as error:  # noqa: BLE001 - the client gets each, the log gets bugs
                     if answering or self._under_way.pop(id, None) is not None:
                         await self._failed(request, error, send)
-        except Gone:
+        except PeerClosed:
             return
         finally:
-            work.close()  # it may never have had its turn
+            work.close()  # it may never have started
             if self._under_way.get(id) is ref:
                 del self._under_way[id]
 
     async def _failed(self, request: jsonrpc.Request, error: Exception, send: Send) -> None:
-        if isinstance(error, Gone):
+        if isinstance(error, PeerClosed):
             raise error
         told = without_secrets(self.told(request, error))
-        await send(jsonrpc.encode_failure(request.id, told.code, told.message, told.data))
+        # Both requests came on one connection: with its id the error would end the pending one.
+        id = None if isinstance(error, Reused) and send == self.send else request.id
+        await send(jsonrpc.encode_failure(id, told.code, told.message, told.data))
 
-    # --- what goes ----------------------------------------------------------------------------------------
+    # --- outgoing ------------------------------------------------------------------------------------------
 
     async def notify(self, method: str, params: jsonrpc.Json) -> None:
-        """Tell the other side something.
+        """Send a notification.
 
         Raises:
-            Gone: it is not there any more.
+            PeerGone: the client has disconnected.
         """
-        await self.send(jsonrpc.encode_notification(method, params))
+        await self.send(self.encoded_notification(method, params))
 
     async def request(self, method: str, params: jsonrpc.Json, send: Send | None = None) -> jsonrpc.Json:
-        """Call a method of the other side; its result. When cancelled, it notifies the other side.
+        """Call a method of the client and return its result. If cancelled, it notifies the client.
 
         Args:
-            send: the way to it, if not the connection's.
+            send: sends frames to the client; default: the connection's.
 
         Raises:
-            Refused: it answers with an error, or the connection has gone.
+            Refused: the client answers with an error, or has disconnected.
         """
         if self._closed:
             raise Refused("the client is gone")
@@ -291,40 +311,40 @@ class Peer:
         asked = self._asked[id] = _Asked()
         send = send or self.send
         try:
-            await send(jsonrpc.encode_request(id, method, params))
+            await send(self.encoded_request(id, method, params))
             await asked.settled.wait()
-        except Gone:
+        except PeerClosed:
             raise Refused("the client is gone") from None
-        except trio.Cancelled:  # another front end has answered: the client withdraws the question
+        except trio.Cancelled:  # another front end has answered: withdraw the question
             if not self._closed:
                 self.withdraw(jsonrpc.encode_notification(self.cancelling, {"requestId": id}), send)
             raise
         finally:
             del self._asked[id]
         answer = asked.answer
-        if isinstance(answer, jsonrpc.Failure):
+        if isinstance(answer, jsonrpc.ErrorResponse):
             raise Refused(answer.error.message, number=answer.error.code, data=answer.error.data)
         if answer is None:
             raise Refused("the client is gone")
         return msgspec.json.decode(answer.result)
 
     def withdraw(self, frame: bytes, send: Send) -> None:
-        """Send that a request of ours is taken back. Must not wait: who made it is cancelled."""
+        """Send the cancellation of an outgoing request. Must not wait: its task is cancelled."""
         with contextlib.suppress(ShuttingDown):
             self.me.spawn(self._sent, frame, send, name="withdrawal", link=False)
 
     async def _sent(self, _: Actor, frame: bytes, send: Send) -> None:
-        with contextlib.suppress(Gone):
+        with contextlib.suppress(PeerClosed):
             await send(frame)
 
-    def _settled(self, answer: jsonrpc.Result | jsonrpc.Failure) -> None:
+    def _settled(self, answer: jsonrpc.Result | jsonrpc.ErrorResponse) -> None:
         asked = None if answer.id is None else self._asked.get(answer.id)
         if asked is not None:
             asked.answer = answer
             asked.settled.set()
 
     def close(self) -> None:
-        """The connection is gone: end all that goes on for it."""
+        """End everything that belongs to the connection."""
         self._closed = True
         for asked in self._asked.values():
             asked.settled.set()
@@ -338,7 +358,7 @@ class _Asked:
 
     def __init__(self) -> None:
         self.settled = trio.Event()
-        self.answer: jsonrpc.Result | jsonrpc.Failure | None = None
+        self.answer: jsonrpc.Result | jsonrpc.ErrorResponse | None = None
 
 
 class _Ided(msgspec.Struct):
@@ -347,7 +367,7 @@ class _Ided(msgspec.Struct):
 
 
 def _ided(frame: bytes) -> _Ided:
-    """The id of what is no message; nothing, if not even that can be read."""
+    """Return the id of an invalid message, as far as it can be read."""
     try:
         return decode_json(frame, _Ided)
     except jsonrpc.UNREADABLE:

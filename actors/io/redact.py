@@ -1,10 +1,10 @@
-"""Removes secrets from logs, audit lines and events.
+"""Redaction of secrets in logs, audit lines and events.
 
-It looks for two things. Known secrets (the keys of the configured providers, the server's own token) are found
-wherever they stand. Others are found by their form: bearer tokens, signed tokens, keys of ours and of the usual
-providers. Events are searched for the former only: text of models and people may look like the latter by chance.
+There are two methods. Known secrets (the keys of the configured providers, the server's own token) are found anywhere.
+Others are found by their form: bearer tokens, signed tokens, keys of Callboard and of the usual providers. Events are
+searched only for known ones: text of models and users may have such a form by chance.
 
-What the vault has handed out, every redactor of the process knows (`handed_out`).
+All redactors of the process know the secrets of the vault (`handed_out`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import final
 
 from ...protocol.references import SECRET
 from ...protocol.settings import Settings
-from .handed_out import PUT, Known, hidden, hidden_bytes
+from .handed_out import PUT, SecretTexts, hidden, hidden_bytes
 
 _FORMS = re.compile(
     r"(?P<head>\bbearer[ .]+)[A-Za-z0-9._~+/=-]{8,}"
@@ -30,30 +30,31 @@ _FORMS = re.compile(
 
 @final
 class Redactor:
-    """Takes secrets out.
+    """Redactor for known and recognisable secrets.
 
     Args:
-        secrets: what must not be seen; others may follow with `add`.
+        secrets: known secrets; `add` adds more.
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        self._known = Known()
+        self._known = SecretTexts()
         self.add(*secrets)
 
     def add(self, *secrets: str) -> None:
-        """Look for these too."""
-        self._known.add(secrets)
+        """Add known secrets, in all encodings."""
+        for secret in secrets:
+            self._known.add_forms(secret)
 
     def text(self, text: str) -> str:
-        """A line without what we know and what looks like a secret."""
+        """Redact known and recognisable secrets in a line."""
         return _FORMS.sub(_put, self.known(text))
 
     def known(self, text: str) -> str:
-        """A text without what we know."""
+        """Redact known secrets in a text."""
         return hidden(self._known.hidden(text))
 
     def data(self, data: bytes) -> bytes:
-        """An encoded event without what we know. Costs a search per secret."""
+        """Redact known secrets in an encoded event. Costs one search per secret."""
         return hidden_bytes(self._known.hidden_bytes(data))
 
 
@@ -61,15 +62,15 @@ _LOGIN = re.compile(r"(?<=://)[^/@\s]+@|^[^/@\s:]+:[^/@\s]+@")
 
 
 def without_logins(text: str) -> str:
-    """A text with `***@` in the place of names and passwords in its URLs; a proxy's need not have `http://`."""
+    """Replace credentials in URLs with `***@`; a proxy may lack `http://`."""
     return _LOGIN.sub("***@", text)
 
 
 def secrets_of(settings: Settings, environ: Mapping[str, str]) -> list[str]:
-    """The keys of the providers: those that the settings name, and what else the environment calls an API key."""
+    """Return the keys of the providers: those in the settings, and all API keys in the environment."""
     named = [client.api_key for client in settings.clients]
     named += [client.oauth.client_secret for client in settings.clients if client.oauth is not None]
-    named = [text for text in named if text and not SECRET.search(text)]  # a `{{NAME}}` is no secret yet
+    named = [text for text in named if text and not SECRET.search(text)]  # a `{{NAME}}` is a reference, not a secret
     return [*named, *(value for name, value in environ.items() if name.endswith("_API_KEY") and " " not in value)]
 
 

@@ -1,10 +1,10 @@
-"""The log of a server: one JSON object a line, each with the request, subject, session and run it belongs to.
+"""Server log: one JSON object per line, each with its request, subject, session and run.
 
     {"timestamp":"2026-11-22T10:00:00.123Z","level":"warning","target":"callboard.models","message":"...",
      "request_id":"3f2a...","subject":"alice","run":"run-7f3a01bc","fields":{}}
 
-What a line belongs to is a context variable, so that everything below a request says it without being told. Lines go
-through the redactor and are written by a thread.
+The context of a line is in a context variable, so that all code below a request logs it without passing it on. A thread
+writes the lines, after redaction.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import Any, TextIO, final
 
 import msgspec
 
-from .lines import Lines, StreamSink
+from .lines import StreamSink, ThreadedLines
 from .redact import Redactor
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 REQUEST: ContextVar[Mapping[str, str]] = ContextVar("callboard_request", default=_NOTHING)
-"""What is being served: `request_id`, `peer`, `subject`, `session_id`, `run`."""
+"""Current context: `request_id`, `peer`, `subject`, `session_id`, `run`."""
 
 SHOWN = ("request_id", "subject", "session_id", "run")
 LEVELS = {"error": logging.ERROR, "warning": logging.WARNING, "info": logging.INFO, "debug": logging.DEBUG}
@@ -36,7 +36,7 @@ _PLAIN = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", 
 
 @contextlib.contextmanager
 def about(**what: str | None) -> Iterator[None]:
-    """Log lines of the block, and of the tasks that it starts, belong to this."""
+    """Set the context of log lines in the block, and in tasks that it starts."""
     given = {name: value for name, value in what.items() if value is not None}
     token = REQUEST.set({**REQUEST.get(), **given})
     try:
@@ -58,36 +58,36 @@ def install(
 
 
 def set_level(level: str) -> None:
-    """Show this and what is graver."""
+    """Set the minimum level."""
     logging.getLogger("callboard").setLevel(LEVELS[level])
 
 
 @final
 class ServerLog(logging.Handler):
-    """Puts records into lines. See the module."""
+    """Log handler that formats, redacts and queues records."""
 
     def __init__(self, stream: TextIO, format: str, redactor: Redactor) -> None:
         super().__init__()
-        self._lines = Lines(StreamSink(stream), name="log")
+        self._lines = ThreadedLines(StreamSink(stream), name="log")
         self._json = format == "json"
         self._redactor = redactor
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Leave the record's line with the thread."""
+        """Queue the record's line for the thread."""
         try:
             line = as_json(record) if self._json else as_text(record)
             self._lines.put(self._redactor.text(line))
-        except Exception:  # noqa: BLE001 - as logging does it: a bad record must not break who logs
+        except Exception:  # noqa: BLE001 - as in logging: a bad record must not break its caller
             self.handleError(record)
 
     def close(self) -> None:
-        """Write what waits."""
+        """Write queued lines, within a second."""
         self._lines.finish(1.0)
         super().close()
 
 
 def as_json(record: logging.LogRecord) -> str:
-    """A record as one line of JSON."""
+    """Format a record as one line of JSON."""
     now = REQUEST.get()
     fields: dict[str, Any] = {name: value for name, value in vars(record).items() if name not in _PLAIN}
     line: dict[str, Any] = {
@@ -104,10 +104,10 @@ def as_json(record: logging.LogRecord) -> str:
 
 
 def as_text(record: logging.LogRecord) -> str:
-    """A record as one line for people."""
+    """Format a record as one line of text."""
     now = REQUEST.get()
     about = " ".join(f"{name}={now[name]}" for name in SHOWN if name in now)
-    message = record.getMessage().translate(_CONTROLS)  # a line break in it could pass for a line of ours
+    message = record.getMessage().translate(_CONTROLS)  # a line break could forge a log line
     text = f"{_stamp(record.created)} {record.levelname.lower():7} {record.name}: {message}"
     if about:
         text += f"  [{about}]"

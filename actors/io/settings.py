@@ -1,4 +1,4 @@
-"""The settings of a configuration directory."""
+"""Loading of the settings in a configuration directory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from ...protocol.environment import said
+from ...protocol.environment import variable_value
 from ...protocol.errors import ConfigError
 from ...protocol.problems import Problem, errors_in
 from ...protocol.settings import Settings, read_settings
@@ -16,10 +16,10 @@ from .directories import config_file
 
 
 def load_settings(config_dir: Path) -> tuple[Settings, list[Problem]]:
-    """`config.yaml` of a configuration directory (it may be missing) with the environment's overrides.
+    """Return the settings in `config.yaml` (which may be missing) with the environment's overrides, and their problems.
 
     Raises:
-        ConfigError: it can't be read, or has errors; the text names all of them.
+        ConfigError: it can't be read, or has errors; the text lists all of them.
     """
     file = config_file(config_dir)
     if file.exists() and not file.is_file():
@@ -43,9 +43,9 @@ def load_settings(config_dir: Path) -> tuple[Settings, list[Problem]]:
 
 
 def _of_provider(settings: Settings, environ: Mapping[str, str]) -> Settings:
-    """Without a file, the provider or model that `CALLBOARD_PROVIDER` names (`_PLATFORM`, as it was called before)."""
+    """Apply `CALLBOARD_PROVIDER` (or the older `_PLATFORM`) if there is no file."""
     for key in ("provider", "platform"):
-        variable, named = said(key, environ)
+        variable, named = variable_value(key, environ)
         if variable:
             return msgspec.structs.replace(settings, model=named, model_from=variable)
     return settings

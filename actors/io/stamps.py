@@ -1,12 +1,13 @@
-"""Records which files a read looks at, so that its result can be cached until one of them changes.
+"""File fingerprints for caches: records the files that a computation reads, so that its result is valid until one
+changes.
 
     with recorded() as looked:
-        thing = read(file)          # whatever it consults, it passes to `look` first
+        thing = read(file)          # passes each path to `record_read` before using it
     ...
-    if unchanged(looked): use thing again
+    if unchanged(looked): reuse thing
 
-A file's stamp is its time of modification, its size and its inode; a directory's changes with the names in it. A
-missing path has a stamp, too: the result may depend on its absence.
+A file's fingerprint is its modification time, size and inode; a directory's changes with the names in it. A missing
+path has a fingerprint too: the result may depend on its absence.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _looked: ContextVar[dict[Path, Stamp] | None] = ContextVar("callboard_looked_at"
 
 @contextmanager
 def recorded() -> Iterator[dict[Path, Stamp]]:
-    """Collects the stamps of all paths that the block looks at."""
+    """Collect the fingerprints of all paths that the block reads."""
     found: dict[Path, Stamp] = {}
     token = _looked.set(found)
     try:
@@ -37,8 +38,8 @@ def recorded() -> Iterator[dict[Path, Stamp]]:
         _looked.reset(token)
 
 
-def look(path: Path) -> Path:
-    """The path, which is about to be consulted: its stamp is taken before, so that no change is missed."""
+def record_read(path: Path) -> Path:
+    """Record the fingerprint of a path and return the path. Call it before reading, so that no change is missed."""
     found = _looked.get()
     if found is not None and path not in found:
         found[path] = stamp(path)
@@ -46,20 +47,20 @@ def look(path: Path) -> Path:
 
 
 def stamp(path: Path) -> Stamp:
-    """See the module."""
+    """Return the fingerprint of a path."""
     try:
         state = path.stat()
-    except (OSError, ValueError):  # not there, or no file can have such a name
+    except (OSError, ValueError):  # missing, or an impossible file name
         return MISSING
     return state.st_mtime_ns, state.st_size, state.st_ino
 
 
 def settled(looked: Mapping[Path, Stamp]) -> bool:
-    """Whether these stamps are old enough to tell a change that comes now; a clock of files is coarse."""
+    """Return True if the fingerprints are old enough to reveal a change made now: file timestamps are coarse."""
     newest = max((mtime for mtime, _, _ in looked.values()), default=0)
     return time.time_ns() - newest > SETTLED
 
 
 def unchanged(looked: Mapping[Path, Stamp]) -> bool:
-    """Whether all of them are as they were."""
+    """Return True if no fingerprint has changed."""
     return all(stamp(path) == known for path, known in looked.items())

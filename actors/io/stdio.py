@@ -1,10 +1,9 @@
-"""Exchanges messages, one per line, with the client that has started this process, over stdin and stdout.
+"""Line-based messages with the parent process, over stdin and stdout.
 
-No other output may get in between. So while we serve, descriptor 1 is stderr and descriptor 0 is empty, for all of this
-process and for what it starts; the protocol has private copies of the real ones. At the end of the input what waits in
-the outbox is still sent.
+No other output may get in between. So while serving, descriptor 1 is stderr and descriptor 0 is empty, for this process
+and its children; the protocol has private copies of the real ones. At the end of the input the outbox is still flushed.
 
-The client may read slowly. Messages to it wait in the outbox; beyond `BEHIND` bytes we read no more from it.
+The client may read slowly. Messages to it wait in the outbox; beyond `BEHIND` bytes no more input is read.
 """
 
 from __future__ import annotations
@@ -17,28 +16,28 @@ import trio
 
 from ...protocol.jsonrpc import PARSE_ERROR, encode_failure
 from ...supervisors import Actor
-from .outbox import Gone, Outbox
+from .outbox import Outbox, PeerClosed
 
 MAX_LINE = 16 * 1024 * 1024
-"""Bytes of one message at most; a longer one is refused unread."""
+"""Maximum bytes of one message; a longer one is refused unread."""
 
 BEHIND = 1024 * 1024
 CHUNK = 65_536
 FLUSH_WITHIN = 1.0
-"""Seconds for the client to read what was said before its goodbye."""
+"""Seconds for the client to read the last messages."""
 
 
 @asynccontextmanager
 async def over_pipes(me: Actor, source: int, sink: int) -> AsyncIterator[tuple[AsyncIterator[bytes], Outbox]]:
-    """The messages that come, and the way back, over two descriptors, which are closed at the end.
+    """Yield incoming messages and the outbox, over two descriptors, which are closed at the end.
 
-    The block is left when the client reads no more. At its end, what was said is still written.
+    The block is cancelled when the client stops reading. At its end, queued messages are still written.
     """
     async with trio.lowlevel.FdStream(source) as reading, trio.lowlevel.FdStream(sink) as writing:
         outbox = Outbox(writing.send_all, end=b"\n", most=BEHIND)
         with trio.CancelScope() as scope:
             me.spawn(_write, outbox, scope, name="writer")
-            with suppress(Gone):
+            with suppress(PeerClosed):
                 yield _messages(reading, outbox), outbox
             with trio.move_on_after(FLUSH_WITHIN):
                 await outbox.emptied()
@@ -59,12 +58,12 @@ async def _messages(stream: trio.abc.ReceiveStream, outbox: Outbox) -> AsyncIter
                 yield line
             await trio.lowlevel.checkpoint()
             await outbox.room()
-    except Gone:
+    except PeerClosed:
         return
 
 
 async def lines(stream: trio.abc.ReceiveStream) -> AsyncIterator[bytes | None]:
-    """The lines of a stream, without a last one that has no end; None for one that is too long."""
+    """Yield the lines of a stream, without an incomplete last one; None for one that is too long."""
     buffer = bytearray()
     skipping = False
     while data := await stream.receive_some(CHUNK):
@@ -83,7 +82,7 @@ async def lines(stream: trio.abc.ReceiveStream) -> AsyncIterator[bytes | None]:
 
 @contextmanager
 def private_stdio() -> Iterator[tuple[int, int]]:
-    """Copies of stdin and stdout that nothing else knows, while the real ones lead nowhere and to stderr."""
+    """Yield private copies of stdin and stdout, while the real ones are /dev/null and stderr."""
     kept = os.dup(0), os.dup(1)
     mine = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)

@@ -1,24 +1,24 @@
-"""Temporary files and directories of this process; those of killed processes are removed by the next command.
+"""Temporary files and directories of this process; the next command removes leftovers of killed processes.
 
-A process that is killed removes nothing. Whoever removes its files later must be sure that it is dead. Its pid does not
-prove that, because pids are reused, and neither does age, because a run may take weeks. A lock does: the kernel
-releases `flock` when the last descriptor of it is closed, however the process ends. So each process has one directory
-below a base directory, and holds the lock of that directory itself:
+A killed process removes nothing. The cleaner must be sure that the process is dead. Its pid does not prove that,
+because pids are reused, and neither does age, because a run may take weeks. A lock does: the kernel releases `flock`
+when its last descriptor is closed, however the process ends. So each process has one directory below a base directory,
+and holds the lock of that directory itself:
 
-    $TMPDIR/callboard-1000/            base: for its owner alone; files that are needed for a moment
-        4711-9f2c51d0a7b3/             one process; locked while it has anything in there
+    $TMPDIR/callboard-1000/            base: private; short-lived files
+        4711-9f2c51d0a7b3/             one process; locked while it contains anything
             output-51d0a7b39f2c
-    ~/.local/state/callboard/tmp/      base: the `/tmp` of runs, which may grow larger than a `/tmp` in memory
+    ~/.local/state/callboard/tmp/      base: the `/tmp` of runs, which may exceed a `/tmp` in memory
     $XDG_RUNTIME_DIR/callboard/        base: sockets of MCP pools
 
-`sweep` removes each directory whose lock is free. Any number of processes may sweep at once.
+`sweep` removes each directory with a free lock. Any number of processes may sweep at once.
 
-The lock is on the directory, not on a file in it: programs that empty `/tmp` by age (systemd-tmpfiles) skip directories
-that are locked, and would remove a file. The descriptor is closed by `exec`, and a child of `os.fork` closes it, so no
-child process keeps the files of a dead parent. File systems that can't lock directories (NFS) are refused as a base.
+The lock is on the directory, not on a file in it: programs that clean `/tmp` by age (systemd-tmpfiles) skip locked
+directories, but would remove a file. The descriptor is closed by `exec`, and a child of `os.fork` closes it, so no
+child process retains the files of a dead parent. File systems that can't lock directories (NFS) are refused as a base.
 
-A `/tmp` is shared with other users. A base there counts only if it is a directory, no symlink, that belongs to us and
-that no other user may write to; else the next candidate is used. Everything below it is opened relative to a
+A `/tmp` is shared with other users. A base there is used only if it is a directory, not a symlink, owned by this user,
+and not writable for others; otherwise the next candidate is used. Everything below it is opened relative to a
 descriptor of it and without following symlinks.
 """
 
@@ -43,28 +43,28 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _OTHERS_READ = stat.S_IRWXG | stat.S_IRWXO
 
 
-class Base(NamedTuple):
-    """A directory for the directories of processes.
+class ProcessDirectoryBase(NamedTuple):
+    """Base directory for the directories of processes.
 
     Attributes:
-        shared: the directory above it is shared with other users, and is not made by us.
+        shared: True if its parent is shared with other users, and is not created.
     """
 
     path: Path
     shared: bool = False
 
 
-def usual_bases(environ: Mapping[str, str] = os.environ) -> list[Base]:
-    """Return the candidates for files that are needed for a moment: the first one that can be used counts."""
+def usual_bases(environ: Mapping[str, str] = os.environ) -> list[ProcessDirectoryBase]:
+    """Return the candidates for short-lived files; the first usable one is used."""
     named = [environ.get(name) or "" for name in ("TMPDIR", "TEMP", "TMP")]
     places = dict.fromkeys([*filter(os.path.isabs, named), "/tmp", "/var/tmp"])  # noqa: S108 - see the module
-    shared = [Base(Path(place, f"callboard-{os.geteuid()}"), shared=True) for place in places]
-    return [*shared, Base(state_dir(environ) / "tmp")]
+    shared = [ProcessDirectoryBase(Path(place, f"callboard-{os.geteuid()}"), shared=True) for place in places]
+    return [*shared, ProcessDirectoryBase(state_dir(environ) / "tmp")]
 
 
-def run_bases(environ: Mapping[str, str] = os.environ) -> list[Base]:
-    """Return the candidates for what the processes of a run have as `/tmp`, which may grow large."""
-    return list(dict.fromkeys([Base(state_dir(environ) / "tmp"), *usual_bases(environ)]))
+def run_bases(environ: Mapping[str, str] = os.environ) -> list[ProcessDirectoryBase]:
+    """Return the candidates for the `/tmp` of a run's processes, which may grow large."""
+    return list(dict.fromkeys([ProcessDirectoryBase(state_dir(environ) / "tmp"), *usual_bases(environ)]))
 
 
 def system_directory(environ: Mapping[str, str] = os.environ) -> Path:
@@ -74,7 +74,7 @@ def system_directory(environ: Mapping[str, str] = os.environ) -> Path:
 
 @final
 class _Owned:
-    """The locked directory of this process below one base; `names` are what is in it."""
+    """Locked directory of this process below one base; `names` are its entries."""
 
     def __init__(self, path: Path, lock: int) -> None:
         self.path = path
@@ -82,23 +82,23 @@ class _Owned:
         self.names: set[str] = set()
 
 
-_owned: dict[Base, _Owned] = {}
-_swept: set[Base] = set()
-"""Bases that this process has swept: a program that is no command does it with its first directory there."""
+_owned: dict[ProcessDirectoryBase, _Owned] = {}
+_swept: set[ProcessDirectoryBase] = set()
+"""Bases that this process has swept; a program without a command sweeps when it creates its first directory there."""
 
 _guard = threading.Lock()
 
 
-def make_directory(prefix: str, *, bases: Sequence[Base] | None = None, name: str = "") -> Path:
-    """Make a directory for its owner alone; `remove` it. Blocks.
+def make_directory(prefix: str, *, bases: Sequence[ProcessDirectoryBase] | None = None, name: str = "") -> Path:
+    """Create a private directory; delete it with `remove`. Blocks.
 
     Args:
-        prefix: of its name, which ends at random.
-        bases: candidates; `usual_bases` without any.
-        name: all of its name. It may be there already, made by this process.
+        prefix: start of its name, which ends at random.
+        bases: candidates; default `usual_bases`.
+        name: complete name. The directory may exist if this process created it.
 
     Raises:
-        OSError: no base can be used.
+        OSError: no base is usable.
     """
 
     def make(place: Path) -> Path:
@@ -109,8 +109,8 @@ def make_directory(prefix: str, *, bases: Sequence[Base] | None = None, name: st
     return _made(make, bases)
 
 
-def make_file(prefix: str, suffix: str = "", *, bases: Sequence[Base] | None = None) -> Path:
-    """Make an empty file for its owner alone; as `make_directory`."""
+def make_file(prefix: str, suffix: str = "", *, bases: Sequence[ProcessDirectoryBase] | None = None) -> Path:
+    """Create an empty private file; arguments and errors as in `make_directory`."""
 
     def make(place: Path) -> Path:
         path = place / f"{prefix}{os.urandom(6).hex()}{suffix}"
@@ -120,8 +120,11 @@ def make_file(prefix: str, suffix: str = "", *, bases: Sequence[Base] | None = N
     return _made(make, bases)
 
 
-def reserve(prefix: str, suffix: str, *, bases: Sequence[Base]) -> Path:
-    """Return a path for a file that the caller makes, such as a socket; `remove` it. Raises as `make_directory`."""
+def reserve(prefix: str, suffix: str, *, bases: Sequence[ProcessDirectoryBase]) -> Path:
+    """Return a path for a file that the caller creates, such as a socket; delete it with `remove`.
+
+    Raises as `make_directory`.
+    """
 
     def make(place: Path) -> Path:
         taken = next(owned.names for owned in _owned.values() if owned.path == place)
@@ -132,7 +135,7 @@ def reserve(prefix: str, suffix: str, *, bases: Sequence[Base]) -> Path:
 
 
 def remove(path: Path) -> None:
-    """Remove what was made here, and the directory of this process if nothing else is in it. Blocks; raises nothing."""
+    """Delete an entry, and the directory of this process if it is empty then. Blocks; raises nothing."""
     _remove_tree(str(path), None)
     with _guard:
         for base, owned in list(_owned.items()):
@@ -144,7 +147,7 @@ def remove(path: Path) -> None:
 
 @contextmanager
 def directory(prefix: str) -> Iterator[Path]:
-    """Make a directory that is removed at the end of the block. Raises as `make_directory`."""
+    """Create a directory that is deleted at the end of the block. Raises as `make_directory`."""
     path = make_directory(prefix)
     try:
         yield path
@@ -154,7 +157,7 @@ def directory(prefix: str) -> Iterator[Path]:
 
 @contextmanager
 def file(prefix: str, suffix: str = "") -> Iterator[Path]:
-    """Make an empty file that is removed at the end of the block. Raises as `make_directory`."""
+    """Create an empty file that is deleted at the end of the block. Raises as `make_directory`."""
     path = make_file(prefix, suffix)
     try:
         yield path
@@ -164,20 +167,20 @@ def file(prefix: str, suffix: str = "") -> Iterator[Path]:
 
 @final
 class LazyDirectory:
-    """Temporary directory that is made when it is first needed. Its methods block, in any thread.
+    """Temporary directory that is created on demand. Its methods block, in any thread.
 
     Args:
-        name: two of one name are the same directory.
-        bases: gives what `make_directory` takes, when the directory is made. Most runs never need theirs.
+        name: two objects with the same name share a directory.
+        bases: returns the candidates for `make_directory`, on demand. Most runs never need a directory.
     """
 
-    def __init__(self, name: str, bases: Callable[[], Sequence[Base]] | None = None) -> None:
+    def __init__(self, name: str, bases: Callable[[], Sequence[ProcessDirectoryBase]] | None = None) -> None:
         self._name = name
         self._bases = bases
         self._path: Path | None = None
 
     def path(self) -> Path:
-        """Return its path. It exists. Raises as `make_directory`."""
+        """Return its path, creating it if necessary. Raises as `make_directory`."""
         if self._path is None or not self._path.is_dir():
             bases = None if self._bases is None else self._bases()
             self._path = make_directory("", bases=bases, name=self._name)
@@ -185,19 +188,19 @@ class LazyDirectory:
 
     @property
     def is_made(self) -> bool:
-        """Whether there is something to remove."""
+        """True if there is something to remove."""
         return self._path is not None
 
     def remove(self) -> None:
-        """Remove it, if it was made."""
+        """Delete it, if it was created."""
         path, self._path = self._path, None
         if path is not None:
             remove(path)
 
 
 def sweep(environ: Mapping[str, str] = os.environ) -> None:
-    """Remove the files of killed processes. Blocks; raises nothing. Costs a few system calls where there are none."""
-    bases = [*run_bases(environ), Base(socket_dir(environ, cache_dir(environ)))]
+    """Delete the files of killed processes. Blocks; raises nothing. Costs a few system calls if there are none."""
+    bases = [*run_bases(environ), ProcessDirectoryBase(socket_dir(environ, cache_dir(environ)))]
     for base in dict.fromkeys(bases):
         _swept.add(base)
         with suppress(OSError):
@@ -210,7 +213,7 @@ def sweep(environ: Mapping[str, str] = os.environ) -> None:
 
 
 def sweep_directory(place: Path, prefix: str) -> None:
-    """Remove the directories with this prefix whose `locked_directory` was left by a killed process."""
+    """Delete directories with this prefix that a killed process left behind in `locked_directory`."""
     with suppress(OSError):
         handle = os.open(place, _DIRECTORY)
         try:
@@ -221,10 +224,10 @@ def sweep_directory(place: Path, prefix: str) -> None:
 
 @contextmanager
 def locked_directory(place: Path, prefix: str) -> Iterator[Path]:
-    """Make a directory in `place`, to be renamed within its file system; removed at the end if it was not.
+    """Create a directory in `place`, to be renamed within its file system; it is deleted at the end if it was not.
 
     Raises:
-        OSError: it can't be made.
+        OSError: it can't be created.
     """
     sweep_directory(place, prefix)
     handle = os.open(place, _DIRECTORY)
@@ -239,7 +242,7 @@ def locked_directory(place: Path, prefix: str) -> Iterator[Path]:
         os.close(lock)
 
 
-def _made(make: Callable[[Path], Path], bases: Sequence[Base] | None) -> Path:
+def _made(make: Callable[[Path], Path], bases: Sequence[ProcessDirectoryBase] | None) -> Path:
     failed: OSError | None = None
     for base in bases or usual_bases():
         with _guard:
@@ -247,7 +250,7 @@ def _made(make: Callable[[Path], Path], bases: Sequence[Base] | None) -> Path:
                 try:
                     owned = _owned.get(base) or _claim(base)
                     path = make(owned.path)
-                except FileNotFoundError as error:  # something has emptied the temporary directory: begin again
+                except FileNotFoundError as error:  # the temporary directory was emptied: start again
                     failed = error
                     _forget(base)
                 except OSError as error:
@@ -262,7 +265,7 @@ def _made(make: Callable[[Path], Path], bases: Sequence[Base] | None) -> Path:
     raise failed
 
 
-def _claim(base: Base) -> _Owned:
+def _claim(base: ProcessDirectoryBase) -> _Owned:
     if not base.shared:
         private_directory(base.path)
     else:
@@ -284,11 +287,11 @@ def _claim(base: Base) -> _Owned:
 
 
 def _locked(base: int, prefix: str) -> tuple[str, int]:
-    """Make a directory and lock it; its name and the descriptor that holds the lock."""
+    """Create a directory and lock it; return its name and the descriptor that holds the lock."""
     while True:
         name = f"{prefix}{os.getpid()}-{os.urandom(6).hex()}"
         os.mkdir(name, 0o700, dir_fd=base)
-        # Before it is locked, a sweeping process may take it for left: then it is locked by that one, or gone.
+        # Until it is locked, a sweeping process may consider it orphaned: then that process has locked or removed it.
         try:
             lock = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=base)
         except FileNotFoundError:
@@ -307,11 +310,11 @@ def _locked(base: int, prefix: str) -> tuple[str, int]:
         return name, lock
 
 
-def _opened(base: Base) -> int:
+def _opened(base: ProcessDirectoryBase) -> int:
     """Open a base that is safe to use.
 
     Raises:
-        OSError: it is not there, or is not ours alone.
+        OSError: it does not exist, or is not private.
     """
     handle = os.open(base.path, _DIRECTORY | (os.O_NOFOLLOW if base.shared else 0))
     try:
@@ -345,7 +348,7 @@ def _is_of_process(name: str, prefix: str) -> bool:
 
 
 def _sweep_files(place: Path) -> None:
-    """Remove the files in a directory of ours that no process holds a lock of."""
+    """Delete the files of a directory that no process has locked."""
     with suppress(OSError), os.scandir(place) as entries:
         for entry in entries:
             with suppress(OSError):
@@ -357,8 +360,8 @@ def _sweep_files(place: Path) -> None:
                     os.close(lock)
 
 
-def _release(base: Base, owned: _Owned) -> None:
-    """Remove our directory and unlock it; what could not be removed stays ours."""
+def _release(base: ProcessDirectoryBase, owned: _Owned) -> None:
+    """Delete the process directory and unlock it; if it can't be deleted, it remains locked."""
     try:
         owned.path.rmdir()
     except FileNotFoundError:
@@ -368,14 +371,14 @@ def _release(base: Base, owned: _Owned) -> None:
     _forget(base)
 
 
-def _forget(base: Base) -> None:
+def _forget(base: ProcessDirectoryBase) -> None:
     owned = _owned.pop(base, None)
     if owned is not None:
         os.close(owned.lock)
 
 
 def _remove_all() -> None:
-    """At the normal end of the process: remove what is still there."""
+    """Delete remaining files at the normal end of the process."""
     with _guard:
         for base, owned in list(_owned.items()):
             _remove_tree(str(owned.path), None)
@@ -383,7 +386,7 @@ def _remove_all() -> None:
 
 
 def _forked() -> None:
-    """In a forked child: what the parent has made is not ours to remove, and its lock not ours to hold."""
+    """In a forked child, forget the parent's directories: the child must neither delete them nor hold their locks."""
     global _guard
     _guard = threading.Lock()
     _swept.clear()
@@ -395,25 +398,25 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def _remove_tree(name: str, base: int | None) -> None:
-    """Remove a file, or a directory with all in it."""
+    """Delete a file, or a directory with its content."""
     try:
         os.unlink(name, dir_fd=base)
     except FileNotFoundError:
         return
-    except OSError:  # EISDIR on Linux, EPERM elsewhere
+    except OSError:  # EISDIR on Linux, EPERM on other systems
         import shutil  # takes 5 ms, which a process without temporary directories saves
 
         shutil.rmtree(name, ignore_errors=True, dir_fd=base)
         with suppress(OSError):
             os.stat(name, dir_fd=base, follow_symlinks=False)
-            _allow_removal(name, base)  # directories without write permission, such as those of Go's module cache
+            _allow_removal(name, base)  # directories without write permission, such as Go's module cache
             shutil.rmtree(name, ignore_errors=True, dir_fd=base)
 
 
 def _allow_removal(name: str, base: int | None) -> None:
     handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=base)
     try:
-        Path(f"/proc/self/fd/{handle}").chmod(0o700)  # not by name: it could be a symlink by now
+        Path(f"/proc/self/fd/{handle}").chmod(0o700)  # not by name, which could have become a symlink
         with os.scandir(f"/proc/self/fd/{handle}") as entries:
             names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
         for each in names:

@@ -1,4 +1,4 @@
-"""How to update callboard: the command of the program that has installed it. We show it and never run it."""
+"""Update command for Callboard, depending on its installer. It is printed, not executed."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _NAME = "callboard"
 
 
 def how_to_update(version: str = "", prefix: str = sys.prefix) -> str:
-    """The version that is installed, and the command for another one, or for the newest.
+    """Return the installed version, and the command that installs another one, or the newest.
 
     Args:
         version: "" for the newest.
-        prefix: where the Python is installed that runs us.
+        prefix: prefix of the running Python.
     """
     try:
         installed = distribution(_NAME)

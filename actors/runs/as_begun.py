@@ -1,8 +1,12 @@
-"""The files that a durable run goes on with: those that it has begun with, whatever has become of them since.
+"""Pinned files: the definition files that a durable run resumes with, as they were when it began.
 
-Its own file is in its first row, that of an agent that it calls in a row from when it was first read
-(`protocol.journal.Definition`). Files that are executed in place (scripts, tool files, files of functions) are not
-kept: a mended script is why people go on with a run. Of those a definition has a sum, so that a change is told.
+The target's file is stored in the first row of the run. The file of an agent that the run calls is stored in a row
+written when that file was first read (`protocol.journal.Definition`). Later edits of these files have no effect on
+the run.
+
+Files that are executed in place (scripts, tool files, files of functions) are not stored, because a repaired script
+is a usual reason to resume a run. A definition has a checksum of each of them, so that `check_files` can report a
+change.
 """
 
 from __future__ import annotations
@@ -19,35 +23,43 @@ from ...protocol.agent import Agent
 from ...protocol.journal import Began, Definition, decode_value, encode_value
 from ...protocol.problems import Problem
 from ...protocol.requests import RunRequest
-from ..work.journal.of_run import CALLED, CannotGoOn, OfRun, RunPast
-from .finding import Found, find
-from .target import Loaded, LoopAgent, read
+from ..work.journal.of_run import CALLED, CannotGoOn, JournaledRun, RunPast
+from .finding import TargetFile, find
+from .target import GraphAgent, Loaded, LoopAgent, read
 
 if TYPE_CHECKING:
     from ..work.tools.registry import ToolRegistry
-    from .loading import Hooks
+    from .loading import RunCallbacks
     from .prepared import Prepared
     from .root import Root
 
 GONE = "gone"
-"""In place of the sum of a file that can't be read."""
+"""Value of `Definition.sums` for a file that cannot be read."""
 
 
-def has_file(request: RunRequest, hooks: Hooks) -> bool:
-    """Whether a run's target is in a file; an agent that was made by a program is in none."""
+def has_file(request: RunRequest, hooks: RunCallbacks) -> bool:
+    """Return whether a run's target is in a file. An agent made by a program is in no file."""
     if isinstance(request.target, Agent) or request.in_role:
         return False
-    return not (isinstance(hooks.loaded, LoopAgent) and hooks.loaded.directory is None)
+    return not is_made(hooks.loaded)
 
 
-def definition_of(request: RunRequest, hooks: Hooks, root: Root, prepared: Prepared) -> Definition | None:
-    """The file of a run's target, as it is now; None if it is in none. Reads files.
+def is_made(loaded: Loaded | None) -> bool:
+    """Return whether a program made the agent, instead of reading it from a file."""
+    if isinstance(loaded, GraphAgent):
+        return loaded.made
+    return isinstance(loaded, LoopAgent) and loaded.directory is None
+
+
+def definition_of(request: RunRequest, hooks: RunCallbacks, root: Root, prepared: Prepared) -> Definition | None:
+    """Return the file of a run's target as it is now, or None if the target is in no file. Reads files.
 
     Raises:
-        UsageError: it can't be read.
+        UsageError: the file cannot be read.
     """
     if not has_file(request, hooks):
         return None
+    # A target that is not a text is an `Agent`, and `has_file` has excluded those.
     assert isinstance(request.target, str)
     loaded = hooks.loaded
     found = find(request.target if loaded is None else loaded.file, config_dir=root.config_dir)
@@ -56,20 +68,20 @@ def definition_of(request: RunRequest, hooks: Hooks, root: Root, prepared: Prepa
 
 
 def called(agent: Loaded, prepared: Prepared) -> Definition:
-    """As `definition_of`, of an agent that a run calls."""
+    """Return the file of an agent that a run calls. Reads files, and raises as `definition_of` does."""
     assert agent.directory is not None
     return _definition(find(agent.file), agent.directory, prepared)
 
 
-def _definition(found: Found, directory: Path, prepared: Prepared) -> Definition:
+def _definition(found: TargetFile, directory: Path, prepared: Prepared) -> Definition:
     file = os.path.abspath(found.file)  # noqa: PTH100 - no link is followed
     return Definition(
         found.dialect, file, str(directory.absolute()), found.text, prepared.parts, _sums(prepared.in_place)
     )
 
 
-def called_in(kept: OfRun) -> dict[str, Definition]:
-    """The agents that earlier lives of a run have called, by the name that `note_called` was given."""
+def called_in(kept: JournaledRun) -> dict[str, Definition]:
+    """Return the agents that earlier incarnations of a run called, by the name passed to `note_called`."""
     return {
         name.removeprefix(CALLED): decode_value(value, Definition)
         for name, value in kept.once.items()
@@ -77,20 +89,21 @@ def called_in(kept: OfRun) -> dict[str, Definition]:
     }
 
 
-def note_called(kept: OfRun, name: str, definition: Definition) -> None:
-    """Keep that a run calls an agent by this name, which has this file."""
+def note_called(kept: JournaledRun, name: str, definition: Definition) -> None:
+    """Record in the journal that a run calls an agent by this name, with this definition."""
     kept.note_once(f"{CALLED}{name}", definition)
 
 
 def loaded_of(began: Began, config_dir: Path, registry: ToolRegistry | None = None) -> Loaded | None:
-    """The agent that a run began with; None if it is not kept.
+    """Return the agent that a run began with, or None if it is not stored.
 
     Raises:
-        InvalidFile: its file has errors, seen from here.
+        InvalidFile: the stored file has errors when it is read in this process.
     """
     if began.definition is None:
         return None if began.agent is None else LoopAgent.of(began.agent)
     loaded = load_again(began.definition, began.request, config_dir, registry, functions=began.functions)
+    # The row has the agent as the run began with it, for example with the sampling options of its session.
     if began.agent is not None and isinstance(loaded, LoopAgent):
         loaded = msgspec.structs.replace(loaded, agent=began.agent)
     return loaded
@@ -103,8 +116,8 @@ def load_again(
     registry: ToolRegistry | None,
     functions: Iterable[str] = (),
 ) -> Loaded:
-    """The agent of a definition. Raises as `loaded_of` does."""
-    found = Found(
+    """Return the agent of a definition. Raises as `loaded_of` does."""
+    found = TargetFile(
         dialect=definition.dialect,
         file=definition.file,
         directory=Path(definition.directory),
@@ -123,7 +136,9 @@ def load_again(
 
 
 def relocated(past: RunPast, old: str, new: str) -> RunPast:
-    """A run whose files lay in the directory `old` on another machine, and lie in `new` on this one."""
+    """Return a run with its paths below the directory `old` of another machine replaced by paths below `new` on this
+    one.
+    """
     if old == new:
         return past
     once = {
@@ -136,7 +151,7 @@ def relocated(past: RunPast, old: str, new: str) -> RunPast:
 
 
 def began_in(began: Began, old: str, new: str) -> Began:
-    """The first row of a run whose files lay in the directory `old`, and lie in `new` on this machine."""
+    """Return a first row with its paths below the directory `old` replaced by paths below `new` on this machine."""
     assert isinstance(began.request.target, str)
     return msgspec.structs.replace(
         began,
@@ -156,14 +171,15 @@ def _moved(each: Definition, old: str, new: str) -> Definition:
 
 
 def _there(path: str, old: str, new: str) -> str:
+    # `os.sep` is part of the test: without it `/srv/work` would also match `/srv/workshop`.
     return new + path.removeprefix(old) if path == old or path.startswith(old + os.sep) else path
 
 
 def check_files(run: str, definitions: Iterable[Definition | None], *, strict: bool) -> tuple[Problem, ...]:
-    """What is to be said of files that are executed in place and are others than they were. Reads them.
+    """Return a warning for each file that is executed in place and has changed since the run began. Reads the files.
 
     Raises:
-        CannotGoOn: there are such, and the run is `strict`.
+        CannotGoOn: a file has changed, and the run is `strict`.
     """
     was = {file: sum for each in definitions if each is not None for file, sum in each.sums.items()}
     changed = [file for file, now in _sums(map(Path, was)).items() if now != was[file]]
@@ -195,8 +211,10 @@ def _sum(file: Path) -> str:
 
 
 def without_cwd(past: RunPast) -> RunPast:
-    """The past of a run that works where the process does that goes on with it: another machine may not have the
-    directory that it began in."""
+    """Return a run's history without its working directory, so that it runs in that of the resuming process.
+
+    Another machine may not have the directory in which the run began.
+    """
     began = past.began
     began = msgspec.structs.replace(began, request=msgspec.structs.replace(began.request, cwd=None))
     return msgspec.structs.replace(past, began=began)

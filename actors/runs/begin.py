@@ -1,18 +1,18 @@
-"""Starts the run of a `RunRequest`, and raises the errors that precede the run's actor.
+"""Start of a run from a `RunRequest`. Raises the errors that precede the run's actor.
 
-Such are: no such target, an invalid file, a missing variable, an unknown model. Later errors are the outcome's `error`
-(see `execution`).
+Examples are a missing target, an invalid file, a missing variable, or an unknown model. Later errors are the `error`
+of the outcome (see `execution`).
 """
 
 from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from contextvars import copy_context
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -24,50 +24,55 @@ from ...protocol.problems import Problem
 from ...protocol.requests import RunRequest
 from ..io.directories import state_dir
 from ..io.imports import imported
+from ..io.tenancy import environ
 from ..work.agent.history import History
 from ..work.context import RunContext
 from ..work.playback.playback import Playback, playback
 from ..work.spending.meter import Meter
-from ..work.tools.kept_results import KeptResults
 from ..work.tools.permissions import Permissions
 from ..work.tools.registry import ToolOptions
-from . import surroundings
-from .children import Children
+from ..work.tools.stored_results import StoredResults
+from . import run_environment
+from .as_begun import is_made
+from .children import ChildAgentRunner
 from .execution import Answers, Execution
 from .file_checks import check_user
-from .files import Saved, attached
-from .loading import Hooks
-from .prepared import Input, Prepared
+from .files import Saved, attached, images_in, parts_of
+from .loading import RunCallbacks, stand_ins
+from .prepared import AgentInput, Prepared
 from .root import Root
 from .target import GraphAgent, Loaded, LoopAgent, WorkflowAgent
 
 if TYPE_CHECKING:
     from ...protocol.settings import Settings
+    from ...supervisors import Actor
+    from ..work.context import CallingAgent
     from ..work.knowledge.of_run import RunKnowledge
     from ..work.knowledge.recipe import Recipe
+    from ..work.results import ResultType
     from ..work.workspace import Workspace
 
-_KEEPING = (".actors.runs.kept", ".supervisors.journal.journal", ".supervisors.journal.store")
+_KEEPING = (".actors.runs.first_row", ".supervisors.journal.journal", ".supervisors.journal.store")
 DIALECTS = {GraphAgent: "graph", LoopAgent: "agent", WorkflowAgent: "workflow"}
 
 
-async def perform(request: RunRequest, hooks: Hooks, root: Root) -> Outcome:
-    """Play a request to its end. Raises and returns as `callboard.run` does.
+async def perform(request: RunRequest, hooks: RunCallbacks, root: Root) -> Outcome:
+    """Execute a request to its end. Returns and raises as `callboard.run` does.
 
     Raises:
-        DayReached: its owner may spend nothing more today.
-        LedgerBroken: it is not known how much that would be.
+        DayReached: its owner has reached the spending limit of the day.
+        LedgerBroken: the owner's spending is unknown.
     """
     if root.days is not None:
         await root.days.check(hooks.owner)
-    if _in_memory(request, hooks):  # a thread would cost more than it saves
+    if _in_memory(request, hooks):  # Starting a thread would cost more than it saves.
         await root.gateway.import_codecs()
         execution = begin(request, hooks, root)
     else:
         execution = await root.loader.threaded(partial(begin, request, hooks, root))
     if hooks.durable is not False and not (hooks.settings or root.settings).dry_run:
         await imported(*_KEEPING)
-        from .kept import keep
+        from .first_row import keep
 
         await keep(execution, request, hooks)
     outcome = await execution.run(hooks.on_event)
@@ -76,12 +81,12 @@ async def perform(request: RunRequest, hooks: Hooks, root: Root) -> Outcome:
     return outcome
 
 
-def _in_memory(request: RunRequest, hooks: Hooks) -> bool:
-    """Whether a run can begin without reading a file: it is of an agent that a program has made, and names none."""
+def _in_memory(request: RunRequest, hooks: RunCallbacks) -> bool:
+    """Return whether a run can begin without reading a file: its agent was made by a program and names no files."""
     if request.in_role:
         return False
     agent = hooks.loaded.agent if isinstance(hooks.loaded, LoopAgent) else request.target
-    if isinstance(agent, Agent) and agent.variables:  # their secrets may have to be waited for
+    if isinstance(agent, Agent) and agent.variables:  # The vault may have to wait for a passphrase.
         return False
     made = isinstance(agent, Agent) and (hooks.loaded is None or hooks.loaded.directory is None)
     if not made or request.workspace or request.save or request.attach or request.files or request.knowledge:
@@ -90,46 +95,52 @@ def _in_memory(request: RunRequest, hooks: Hooks) -> bool:
     return not (agent.global_tools or agent.documents or agent.mcp_servers or agent.permissions or request.servers)
 
 
-def begin(request: RunRequest, hooks: Hooks, root: Root) -> Execution:
-    """A run that is ready to start; reads files, and starts nothing.
+def begin(request: RunRequest, hooks: RunCallbacks, root: Root) -> Execution:
+    """Return a run that is ready to start. Reads files, and starts no actor.
 
     Raises:
-        UsageError, InvalidFile, Unsupported, ConfigError: it can't be started.
+        UsageError, InvalidFile, Unsupported, ConfigError: it cannot be started.
     """
     if hooks.playback is None:
         return _begin(request, hooks, root)
+    # A copied context, so that the playback does not leak into other runs begun by this task.
     context = copy_context()
     context.run(playback.set, hooks.playback)
     return context.run(_begin, request, hooks, root)
 
 
-def _begin(request: RunRequest, hooks: Hooks, root: Root) -> Execution:
+def _begin(request: RunRequest, hooks: RunCallbacks, root: Root) -> Execution:
     asked, in_role = request.prompt, request.in_role
     if in_role:
         from .in_role import in_role as as_role
 
         request, hooks = as_role(request, hooks, root)
-    agent = _as_settings_allow(root.loader.loaded(request, hooks), hooks.settings)
+    agent = _as_settings_allow(root.loader.loaded(request, hooks), request, hooks.settings, root.settings)
     allow = root.registry.spelled_out(request.allow) if request.allow else []
-    context = _context(request, hooks, root, allow)
+    context = _context(request, hooks, root, allow, {} if isinstance(agent, WorkflowAgent) else agent.below)
+    if hooks.models or (not isinstance(agent, WorkflowAgent) and agent.models):
+        of_agent = {} if isinstance(agent, WorkflowAgent) else agent.models
+        context.gateway = context.gateway.with_models({**of_agent, **hooks.models})
+    request = _with_parts(request, agent)
     _check_input(request, agent, hooks.settings or root.settings)
     prepared = Prepared(agent, request.variables, request.compat, context)
     id = _id_of(request, root)
     context.make_results = partial(_results, hooks.results, id)
     context.recorder = None if hooks.recorder is None else hooks.recorder(id)
-    workspace = context.workspace = surroundings.workspace(request, context, agent)
+    workspace = context.workspace = run_environment.workspace(request, context, agent)
     if workspace is not None and workspace.servers and isinstance(agent, LoopAgent) and not in_role:
-        context.servers = (*context.servers, *surroundings.new_servers(workspace.servers, context, root))
-    context.hooks = surroundings.hooks(id, request, hooks, context)
-    context.flow = surroundings.flow(context)
+        context.servers = (*context.servers, *run_environment.new_servers(workspace.servers, context, root))
+    context.hooks = run_environment.hooks(id, request, hooks, context)
+    context.flow = run_environment.flow(request, hooks, context)
     if request.part is not None:
-        surroundings.below(request.part, context)
+        run_environment.below(request.part, context)
+    # A replay sends no requests, so a missing key or an unknown model must not refuse it.
     model, why = _default_model(root, prepared, context, hooks.playback)
-    if hooks.playback is None or hooks.playback.asks_the_world:
+    if context.stand_in is None and (hooks.playback is None or hooks.playback.asks_the_world):
         for name in prepared.models | ({model} if model is not None else set()):
-            root.gateway.check(name)
+            context.gateway.check(name)
             if context.account is not None and context.account.asks_for_prices:
-                root.gateway.check_price(name, context.account)
+                context.gateway.check_price(name, context.account)
     input = _input(request, root, hooks.settings)
     saved = None if request.save is None else Saved(Path(request.save) / id, again=hooks.resumed)
     return Execution(
@@ -141,10 +152,12 @@ def _begin(request: RunRequest, hooks: Hooks, root: Root) -> Execution:
         part=request.part,
         answers=None if request.answers is None else Answers(request.answers),
         saved=saved,
-        history=History(request.history, hooks.on_history, request.overrides, hooks.todos),
+        history=History(
+            request.history, hooks.on_history, request.overrides, hooks.todos, _result_type(request, hooks)
+        ),
         problems=_problems(agent, prepared, hooks, root, allow, workspace),
         playback=hooks.playback,
-        directory=agent.directory,
+        directory=None if is_made(agent) else agent.directory,
         started=RunStarted(
             target=request.target if isinstance(request.target, str) else agent.file,
             name=agent.name,
@@ -152,33 +165,59 @@ def _begin(request: RunRequest, hooks: Hooks, root: Root) -> Execution:
             model=model,
             why=why,
             prompt=asked,
-            sandbox=surroundings.told_of_sandbox(context),
+            sandbox=run_environment.sandbox_profile(context),
         ),
     )
 
 
+def _result_type(request: RunRequest, hooks: RunCallbacks) -> ResultType | None:
+    schema = request.overrides.result_schema
+    if schema is None or hooks.result is not None:
+        return hooks.result
+    from ..work.results import ResultType
+
+    return ResultType.of_answer(schema)
+
+
+def _run_child(
+    root: Root,
+    compat: str | None,
+    children: ChildAgentRunner,
+    me: Actor,
+    calling: CallingAgent,
+    target: Any,
+    prompt: str,
+    **options: Any,
+) -> Awaitable[Outcome[Any]]:
+    from .child_runs import ChildRuns  # most runs need no child runs
+
+    return ChildRuns(root.loader, compat, children)(me, calling, target, prompt, **options)
+
+
 def new_id() -> str:
-    """An id for a run."""
+    """Return a random id for a run."""
     return f"run-{secrets.token_hex(4)}"
 
 
-def _context(request: RunRequest, hooks: Hooks, root: Root, allow: Sequence[str]) -> RunContext:
-    children = Children(root.config_dir, request.compat, root.loader)
-    here = _directory(request.cwd)
+def _context(
+    request: RunRequest, hooks: RunCallbacks, root: Root, allow: Sequence[str], made: Mapping[str, LoopAgent]
+) -> RunContext:
+    children = ChildAgentRunner(root.config_dir, request.compat, root.loader, made)
+    here = root.cwd if request.cwd is None and root.cwd is not None else _directory(request.cwd)
     settings = hooks.settings or root.settings
     rules = root.registry.permissions(settings.permissions) if settings.permissions else {}
     pays = hooks.playback is None or hooks.playback.asks_the_world
-    kept = surroundings.kept(hooks, here)
+    kept = run_environment.answers_of_directory(hooks, here)
     permissions = Permissions(rules, allowed=allow, yes=request.yes, here=here, kept=kept)
     return RunContext(
         gateway=root.gateway if settings is root.settings else root.gateway.under(settings),
-        limits=request.limits,
+        limits=root.limits(request.limits),
         allow_unpriced=request.allow_unpriced,
         owner=hooks.owner,
         book=root.book if pays else None,
         day=None if root.days is None or not pays else root.days.account(hooks.owner),
         config_dir=root.config_dir,
-        environ=os.environ,
+        environ=environ(),
         vault=root.vault,
         run_agent=children,
         unknown_agent=children.unknown,
@@ -188,27 +227,34 @@ def _context(request: RunRequest, hooks: Hooks, root: Root, allow: Sequence[str]
         streams=settings.stream,
         may_wait=not request.no_wait,
         registry=root.registry,
-        tool_options=ToolOptions(yes=request.yes, roots=surroundings.absolute(request.roots), cwd=here),
+        tool_options=ToolOptions(
+            yes=request.yes, roots=run_environment.absolute((*root.roots, *request.roots)), cwd=here
+        ),
         permissions=permissions,
         functions=hooks.tools,
+        deps=hooks.deps,
+        stand_in=hooks.stand_in or (stand_ins[-1] if stand_ins else None),
+        middleware=(*root.middleware, *hooks.middleware) if hooks.middleware else root.middleware,
+        run_child=partial(_run_child, root, request.compat, children),
+        has_answers=bool(request.answers),
         settings=settings,
         mcp=root.mcp_servers,
         make_knowledge=partial(_knowledge_of_run, root, request),
         servers=request.servers,
         on_unknown=request.on_unknown,
         elsewhere=None if root.elsewhere is None else partial(root.elsewhere, request),
-        sandbox=surroundings.sandbox(request, settings, root, here, permissions, kept),
+        sandbox=run_environment.sandbox(request, settings, root, here, permissions, kept),
     )
 
 
-def _results(of_session: Path | None, id: str) -> KeptResults:
+def _results(of_session: Path | None, id: str) -> StoredResults:
     if of_session is not None:
-        return KeptResults(of_session, temporary=False)
-    return KeptResults(state_dir(os.environ) / "results" / id, temporary=True)
+        return StoredResults(of_session, temporary=False)
+    return StoredResults(state_dir(environ()) / "results" / id, temporary=True)
 
 
 def _directory(cwd: str | None) -> Path | None:
-    """The directory of the run, which stays the same if the process goes elsewhere; None if the process has none."""
+    """Return the directory of the run, fixed even if the process changes its own; None if the process has none."""
     if cwd is None:
         try:
             return _path(os.getcwd())  # noqa: PTH109 - a `Path` of the same text is there already
@@ -226,7 +272,7 @@ def _path(text: str) -> Path:
 
 
 def _check_input(request: RunRequest, agent: Loaded, settings: Settings) -> None:
-    """Raise for what this kind of agent can't make use of, and for what the settings turn off."""
+    """Raise if the request does not fit this kind of agent, or uses a feature that the settings turn off."""
     check_fits(request, agent)
     if request.servers and not settings.mcp_server_support:
         raise ConfigError(
@@ -238,20 +284,40 @@ def _check_input(request: RunRequest, agent: Loaded, settings: Settings) -> None
 
 
 def check_fits(request: RunRequest, agent: Loaded) -> None:
-    """Raise `UsageError` for what this kind of agent can't make use of."""
+    """Raise `UsageError` if the request does not fit this kind of agent."""
     if (request.servers or request.parts) and not isinstance(agent, LoopAgent):
         what = "MCP servers (`servers`)" if request.servers else "images and files (`parts`)"
         raise UsageError(f"'{agent.name}' is no LLM agent: a run of it can't be given {what}")
     if request.state and not isinstance(agent, GraphAgent):
         raise UsageError(f"'{agent.name}' is not a graph, so it has no state to set")
     if request.attach and not isinstance(agent, WorkflowAgent):
-        raise UsageError(f"'{agent.name}' is no workflow: `attach` is for those; `-f` puts files before a prompt")
+        raise UsageError(
+            f"'{agent.name}' is a graph, which takes no attachments (`attach`): LLM agents and workflows do; `-f` puts "
+            "the text of files before its prompt"
+        )
     if isinstance(agent, LoopAgent) and request.says_nothing:
         raise UsageError(f"'{agent.name}' is an LLM agent: it needs a prompt to answer")
 
 
-def _as_settings_allow(agent: Loaded, settings: Settings | None) -> Loaded:
-    """Without tools, where a chat's own settings turn them off for a model that is no agent."""
+def _with_parts(request: RunRequest, agent: Loaded) -> RunRequest:
+    """Return the request with attachments of an LLM agent as parts of its prompt: images of `files`, all of `attach`.
+
+    Raises:
+        UsageError: a file cannot be read, or is too large.
+    """
+    if not isinstance(agent, LoopAgent) or not (request.files or request.attach):
+        return request
+    files, images = images_in(request.files)
+    parts = (*request.parts, *images, *parts_of(attached(request.attach)))
+    return msgspec.structs.replace(request, files=files, attach=(), parts=parts)
+
+
+def _as_settings_allow(agent: Loaded, request: RunRequest, own: Settings | None, usual: Settings) -> Loaded:
+    """Return the agent without tools if the settings turn off function calling and the tools are only defaults.
+
+    That is the case in a chat (`own`), and for tools that the settings or a role name instead of the request.
+    """
+    settings = own or (usual if request.default_tools else None)
     if settings is None or settings.calls_functions or not isinstance(agent, LoopAgent) or agent.directory is not None:
         return agent
     bare = msgspec.structs.replace(
@@ -261,12 +327,12 @@ def _as_settings_allow(agent: Loaded, settings: Settings | None) -> Loaded:
 
 
 def _needs_tools(agent: LoopAgent) -> bool:
-    """Whether it is an agent in Loki's sense, or one that a program or a chat has made with tools."""
+    """Return whether the agent is read from a file, or was made with tools."""
     return agent.directory is not None or bool(agent.agent.global_tools or agent.agent.mcp_servers)
 
 
-def _looked_up(recipe: Recipe, settings: Settings | None, root: Root) -> Recipe:
-    """The recipe as this run's own settings have it looked up in, where they differ from the root's."""
+def _recipe_for_run(recipe: Recipe, settings: Settings | None, root: Root) -> Recipe:
+    """Return the recipe with the run's own settings, if they differ from the root's."""
     if settings is None:
         return recipe
     keys = {"rag_top_k": "top_k", "rag_reranker_model": "reranker_model"}
@@ -281,11 +347,11 @@ def _id_of(request: RunRequest, root: Root) -> str:
     return request.id or new_id()
 
 
-def _input(request: RunRequest, root: Root, settings: Settings | None) -> Input:
-    """What the run begins with.
+def _input(request: RunRequest, root: Root, settings: Settings | None) -> AgentInput:
+    """Return the input of the run.
 
     Raises:
-        UsageError: there is no such knowledge base, or no such file.
+        UsageError: a knowledge base or a file does not exist.
     """
     if request.files:
         from ..work.knowledge.attachments import check
@@ -295,8 +361,8 @@ def _input(request: RunRequest, root: Root, settings: Settings | None) -> Input:
     if request.knowledge:
         from ..work.knowledge.registry import named
 
-        recipes = tuple(_looked_up(named(name, root.config_dir), settings, root) for name in request.knowledge)
-    return Input(
+        recipes = tuple(_recipe_for_run(named(name, root.config_dir), settings, root) for name in request.knowledge)
+    return AgentInput(
         prompt=request.prompt,
         state=request.state,
         recipes=recipes,
@@ -310,19 +376,19 @@ def _input(request: RunRequest, root: Root, settings: Settings | None) -> Input:
 def _problems(
     agent: Loaded,
     prepared: Prepared,
-    hooks: Hooks,
+    hooks: RunCallbacks,
     root: Root,
     allow: Sequence[str],
     workspace: Workspace | None,
 ) -> tuple[Problem, ...]:
-    # The tools of a workflow are known when it runs, so none of them can be missed now.
+    # The tools of a workflow are only known when it runs, so none can be reported as missing now.
     checked = () if isinstance(agent, WorkflowAgent) else allow
     strange: Sequence[Problem] = ()
     if checked or root.settings.permissions:
         functions = (tool.name for tool in hooks.tools)
         strange = check_user(checked, (*prepared.tool_names, *functions), root.registry, root.settings)
     of_servers = root.mcp.config.problems_of(prepared.servers) if prepared.servers else ()
-    # The environment may name other servers than the file.
+    # The environment may name other servers than the file, so a missing one is not always known from the file's check.
     known = {problem.message for problem in agent.problems}
     absent = [problem for problem in prepared.absent if problem.message not in known]
     of_workspace = () if workspace is None else workspace.all_problems()
@@ -331,7 +397,7 @@ def _problems(
 
 
 def _new(problems: Sequence[Problem], told: set[str]) -> tuple[Problem, ...]:
-    """Those that were not told before; they are from now on."""
+    """Return the problems that are not in `told`, and add them."""
     new = {text: problem for problem in problems if (text := str(problem)) not in told}
     told.update(new)
     return tuple(new.values())
@@ -347,10 +413,12 @@ def _knowledge_of_run(root: Root, request: RunRequest, meter: Meter) -> RunKnowl
 def _default_model(
     root: Root, prepared: Prepared, context: RunContext, playing: Playback | None
 ) -> tuple[str | None, str]:
-    """The model of whatever names none, and why it is that one if no setting chose it; None if all name their own."""
+    """Return the default model, and the reason if no setting chose it; None if all nodes name their own."""
     if not prepared.needs_default:
         return None, ""
     named = context.model or prepared.model or root.settings.model
+    if context.stand_in is not None:
+        return named, ""
     if playing is not None and not playing.asks_the_world:
         return named or playing.model, ""
     if named:

@@ -1,8 +1,9 @@
-"""Agents that agents call: found, read once per run, and played as the caller's children."""
+"""Agents that agents call: found, read once per run, and executed as the caller's children."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,32 +18,38 @@ from ...protocol.problems import did_you_mean
 from ...protocol.requests import RunRequest
 from ..engine.graph.failures import ended_with, retold
 from ..engine.graph.findings import agents_in
-from ..work.context import AgentCall, Part
-from ..work.elsewhere import error_in, take_over
-from ..work.journal.scope import here
+from ..work.agent.history import History
+from ..work.context import AgentCall, SeparatePart
+from ..work.journal.scope import scope_of
 from ..work.library import AGENTS
+from ..work.record import Record
+from ..work.remote_parts import error_in, take_over
 from .as_begun import called, called_in, load_again, note_called
 from .finding import find, named_file
 from .loading import NO_HOOKS, Loader
-from .prepared import Input, Prepared
-from .target import Loaded, WorkflowAgent
+from .prepared import AgentInput, Prepared
+from .target import Loaded, LoopAgent, WorkflowAgent
 
 if TYPE_CHECKING:
     from ...protocol.journal import Definition
     from ...supervisors import Actor
-    from ..work.journal.of_run import OfRun
+    from ..work.journal.of_run import JournaledRun
 
 
-class Children:
-    """The `run_agent` of one run.
+class ChildAgentRunner:
+    """Implementation of `run_agent` for one run.
 
     Args:
-        config_dir: its `agents/` come first, then the neighbours of the agent that calls.
-        compat: the dialect forced from outside, or None.
-        loader: of the run's root.
+        config_dir: its `agents/` are searched first, then the siblings of the calling agent.
+        compat: the dialect forced by the caller, or None.
+        loader: loader of the run's root.
+        made: agents made by the run's program, by name; they are searched before all others.
     """
 
-    def __init__(self, config_dir: Path, compat: str | None, loader: Loader) -> None:
+    def __init__(
+        self, config_dir: Path, compat: str | None, loader: Loader, made: Mapping[str, LoopAgent] | None = None
+    ) -> None:
+        self._made = made or {}
         self._loader = loader
         self._config_dir = config_dir
         self._compat = compat
@@ -50,13 +57,17 @@ class Children:
         self._told: dict[str, None] = {}
         self._called: dict[str, Definition] | None = None
 
+    def with_made(self, made: Mapping[str, LoopAgent]) -> ChildAgentRunner:
+        """Return a runner that searches these agents before all others."""
+        return ChildAgentRunner(self._config_dir, self._compat, self._loader, {**self._made, **made})
+
     async def __call__(self, me: Actor, call: AgentCall) -> str:
-        """Play the agent; the text of its answer. What it went on over is in the call's record.
+        """Run the agent and return the text of its answer. Failures that it survived are in the call's record.
 
         Raises:
-            CallboardError: it failed; an error of the class that the child failed with.
+            CallboardError: the agent failed; the class is that of the child's error.
         """
-        scope = here(me)
+        scope = scope_of(me)
         kept = None if scope is None else scope.run
         prepared, definition = await self._loader.threaded(lambda: self._prepared(call, kept))
         if kept is not None and definition is not None:
@@ -67,32 +78,39 @@ class Children:
                 me.emit(Warned(code=problem.code, message=told))
         needs = needs_of(call.place if call.place is not None else prepared.place)
         if needs is not None and call.context.elsewhere is not None:
-            output, failed = await self._elsewhere(me, call, needs)
+            output, failed = await self._on_other_worker(me, call, needs)
         else:
+            kind = self._made[call.name].result if call.name in self._made else None
+            record = Record() if call.record is None else call.record
             result = await prepared.play(
                 me,
-                Input(prompt=call.prompt),
+                AgentInput(prompt=call.prompt),
                 call.context,
                 depth=call.depth,
-                record=call.record,
+                record=record,
                 seat=call.seat,
                 escalation_timeout=call.escalation_timeout,
+                history=None if kind is None else History(result=kind),
             )
-            output, failed = result.output, result.error
+            output, failed = result.output if kind is None or result.error is not None else record.last, result.error
         if failed is not None:
             if isinstance(failed, FailedEnd) and call.record is not None:
-                call.record.texts = [output]  # what its caller reads of it, in place of all that its models said
+                # The calling agent reads this output instead of all texts of the child's models.
+                call.record.texts = [output]
             error = ended_with(call.record.failures if call.record is not None else (), failed)
             assert error is not None
             raise retold(error, f"Agent '{call.name}' failed: {error}")
         return output
 
-    async def _elsewhere(self, me: Actor, call: AgentCall, needs: tuple[str, ...]) -> tuple[str, CallboardError | None]:
-        """What it says that another worker plays, and what it has failed with."""
+    async def _on_other_worker(
+        self, me: Actor, call: AgentCall, needs: tuple[str, ...]
+    ) -> tuple[str, CallboardError | None]:
+        """Run the agent on another worker; return its output and its error."""
         assert call.context.elsewhere is not None
         if call.seat is not None:
+            # Team messages do not reach an agent on another worker.
             call.seat.address.elsewhere = True
-        part = Part(
+        part = SeparatePart(
             name=call.name,
             target=await self._loader.threaded(lambda: self._found(call)),
             needs=needs,
@@ -105,31 +123,35 @@ class Children:
         outcome = await call.context.elsewhere(me, part)
         if call.record is not None:
             take_over(call.record, outcome)
-            if outcome.failures and outcome.output:  # it has come to its end over them
+            if outcome.failures and outcome.output:  # The agent reached its end in spite of these failures.
                 return outcome.output, None
         return outcome.output, error_in(outcome)
 
     def unknown(self, name: str, near: Path) -> str | None:
-        """What is wrong with the name of an agent that the one in the directory `near` calls; None if it is there."""
-        if self._home(name, near) is not None:
+        """Return why an agent in the directory `near` cannot call an agent of this name; None if it can."""
+        if name in self._made or self._home(name, near) is not None:
             return None
         places = [place for place in self._places(near) if place.is_dir()]
-        names = {path.name for place in places for path in place.iterdir() if path.is_dir()}
+        names = {path.name for place in places for path in place.iterdir() if path.is_dir()} | self._made.keys()
         where = f"{self._config_dir / 'agents'} or {near.parent}, and not built in"
         hint = did_you_mean(name[:100], names)
         return f"Agent '{name[:100]}' not found in {where}" + (f"; {hint}" if hint else "")
 
     def near(self, near: Path) -> list[tuple[str, str]]:
-        """The agents that the one in the directory `near` can call, by name, with their descriptions."""
+        """Return names and descriptions of the agents that the agent in the directory `near` can call."""
         homes: dict[str, Path] = {}
         for place in self._places(near):
             for home in sorted(place.iterdir()) if place.is_dir() else ():
                 if agents_in(place)(home.name) == "found":
                     homes.setdefault(home.name, home)
-        return [(name, _description(home)) for name, home in sorted(homes.items()) if home != near]
+        made = [(name, agent.agent.description) for name, agent in self._made.items() if name != near.name]
+        found = sorted(homes.items())
+        return [*made, *((name, _description(home)) for name, home in found if home != near and name not in self._made)]
 
-    def _prepared(self, call: AgentCall, kept: OfRun | None) -> tuple[Prepared, Definition | None]:
-        """The agent, and its file if a durable run calls it for the first time."""
+    def _prepared(self, call: AgentCall, kept: JournaledRun | None) -> tuple[Prepared, Definition | None]:
+        """Return the agent, and its definition if a durable run calls it for the first time."""
+        if call.name in self._made:
+            return Prepared(self._made[call.name], call.variables, self._compat, call.context), None
         key = (call.name, call.near)
         agent, known = self._read.get(key), self._definition(call, kept)
         is_new = agent is None
@@ -140,13 +162,14 @@ class Children:
             else:
                 request = msgspec.structs.replace(request, target=str(self._found(call)))
                 agent = self._loader.loaded(request, NO_HOOKS)
-            if not isinstance(agent, WorkflowAgent):  # the variables are in one of those already
+            # A workflow is read with its variables replaced, so it cannot be cached across calls with other variables.
+            if not isinstance(agent, WorkflowAgent):
                 self._read[key] = agent
         prepared = Prepared(agent, call.variables, self._compat, call.context)
         return prepared, called(agent, prepared) if is_new and known is None and kept is not None else known
 
-    def _definition(self, call: AgentCall, kept: OfRun | None) -> Definition | None:
-        """The file of the agent, if an earlier life of the run has called it."""
+    def _definition(self, call: AgentCall, kept: JournaledRun | None) -> Definition | None:
+        """Return the definition of the agent if an earlier incarnation of the run called it."""
         if kept is None:
             return None
         if self._called is None:
@@ -161,7 +184,8 @@ class Children:
         return home
 
     def _home(self, name: str, near: Path) -> Path | None:
-        if name in ("", ".", "..") or os.sep in name or "\0" in name:  # a model may have made it up
+        # Models invent names; the name becomes a part of a path.
+        if name in ("", ".", "..") or os.sep in name or "\0" in name:
             return None
         return next((place / name for place in self._places(near) if (place / name).is_dir()), None)
 
@@ -170,12 +194,12 @@ class Children:
 
 
 def _named(call: AgentCall) -> str:
-    """The name of an agent, and where it is looked for."""
+    """Return a key of the agent and the directory that it is searched from."""
     return f"{call.name} of {call.near}"
 
 
 def _description(home: Path) -> str:
-    """What the agent's file says it is for; "" if it can't be read."""
+    """Return the description in the agent's file; "" if it cannot be read."""
     try:
         found = find(home)
     except CallboardError:

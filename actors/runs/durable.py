@@ -1,11 +1,18 @@
-"""Going on with durable runs whose process was killed; `kept` is how they are kept, `interrupted` lists them.
+"""Recovery of durable runs whose process was killed. `first_row` begins to journal runs, `interrupted` lists them.
 
-A run goes on with the files that it began with (`as_begun`), and a turn of a session in its session (`in_session`).
+A run is resumed with the files that it began with (`as_begun`), and a turn of a session in its session
+(`in_session`).
+
+The order of operations is the contract:
+
+1. `take` reads and checks the run before it claims it. A run that cannot be resumed stays as it is. 2. Of two
+processes that claim the same run, one gets `Conflict`. 3. `resume_from_rows` prepares the agent completely before it
+writes a row. If preparation fails, no row of this incarnation is written, and the next attempt starts from the same
+journal.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -23,16 +30,18 @@ from ...protocol.repeats import OnUnknown
 from ...protocol.version import VERSION
 from ..io.directories import journal_dir
 from ..io.imports import imported
-from ..work.journal.left import first_answers, open_questions
-from ..work.journal.of_run import DEFINITION, CannotGoOn, OfRun, RunPast, past_of
+from ..io.tenancy import environ
+from ..work.journal.of_run import DEFINITION, CannotGoOn, JournaledRun, RunPast, past_of
+from ..work.journal.pending_answers import first_answers, open_questions
 from .as_begun import called_in, check_files, definition_of, loaded_of
 from .begin import begin
 from .execution import Execution
+from .first_row import leaves
 from .in_session import Act, heard_in, round_off
-from .interrupted import Interrupted, interrupted
-from .kept import leaves
-from .loading import NO_HOOKS, Hooks
+from .interrupted import InterruptedRun, interrupted
+from .loading import NO_HOOKS, RunCallbacks
 from .root import Root
+from .target import LoopAgent
 from .trace_context import conversation
 
 if TYPE_CHECKING:
@@ -40,22 +49,22 @@ if TYPE_CHECKING:
     from ...protocol.kernel.questions import Question
     from ...protocol.settings import Settings
     from ...supervisors.journal.journal import RunJournal
-    from ...supervisors.journal.row import Kept, Past
+    from ...supervisors.journal.row import Past, StoredRunRecord
     from ..work.tools.tool import Tool
-    from .sessions.turn import Turn as SessionTurn
+    from .sessions.turn import StoredTurn as SessionTurn
 
 
-class Taken(msgspec.Struct, frozen=True, eq=False):
-    """A run that was interrupted, and is ours from now on.
+class TakenRun(msgspec.Struct, frozen=True, eq=False):
+    """Interrupted run that this process has claimed.
 
     Attributes:
-        rows: where its further rows go.
-        past: what it has done so far.
-        about: what is said of it.
-        life: how many processes have played it, this one included.
-        count: how many rows it has.
-        asked: of one that is dormant, what it waits for.
-        wakes: this process has played it before, and it was dormant since.
+        rows: journal to which its further rows are appended.
+        past: its recovered history.
+        about: its summary.
+        life: number of processes that have executed it, this one included.
+        count: number of its rows.
+        asked: the questions that a dormant run waits for.
+        wakes: True if this process executed it before, and it has been dormant since.
     """
 
     rows: RunJournal
@@ -68,17 +77,17 @@ class Taken(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def id(self) -> str:
-        """Of the run."""
+        """Run id."""
         return self.rows.run
 
     @property
     def began(self) -> Began:
-        """Its first row."""
+        """First row of the run."""
         return self.past.began
 
     @property
-    def said_before(self) -> tuple[Turn, ...] | None:
-        """Of a turn of a session: what was said there when it began; None if it was killed before its agent read it."""
+    def earlier_turns(self) -> tuple[Turn, ...] | None:
+        """For a turn of a session, the conversation when it began; None if it was killed before its agent read it."""
         session, top = self.began.session, self.past.paths.get("")
         first = top.told[0].message if top is not None and top.told else None
         if session is None or not isinstance(first, ConversationBegun):
@@ -86,42 +95,44 @@ class Taken(msgspec.Struct, frozen=True, eq=False):
         return tuple(first.turns[: session.before])
 
 
-async def take(root: Root, run: str, *, by: str = "") -> Taken:
-    """Have a run that was interrupted, so that this process alone may go on with it; `by` a batch, if it is a task.
+async def take(root: Root, run: str, *, by: str = "") -> TakenRun:
+    """Claim an interrupted run, so that only this process may resume it. `by` is `BATCH` if a batch claims its own
+    task.
 
     Raises:
-        NotFound: there is none.
-        Conflict: it is over, or goes on elsewhere.
-        CannotGoOn, Damaged: it can't go on; it stays as it is.
+        NotFound: no such run is stored.
+        Conflict: the run is over, another process executes it, or it is a task of a batch.
+        CannotGoOn, Damaged: it cannot be resumed; it stays as it is.
     """
     await _imported()
     from ...supervisors.journal.claiming import claim
     from ...supervisors.journal.reading import read_run
     from ...supervisors.journal.row import State
 
-    found = await trio.to_thread.run_sync(read_run, journal_dir(os.environ), run)
+    found = await trio.to_thread.run_sync(read_run, journal_dir(environ()), run)
     if found is None:
         raise NotFound(f"no durable run '{run}' is kept; `callboard runs --interrupted` lists those that may go on")
     if found.kept.state is not State.INTERRUPTED:
         raise Conflict(f"{run} {'is over' if found.kept.state is State.OVER else 'goes on in another process'}")
-    if by != BATCH and decode_about(found.kept.about).by == BATCH:  # which keeps what comes of its tasks
+    if by != BATCH and decode_about(found.kept.about).by == BATCH:  # Only the batch can store the result of its task.
         raise Conflict(f"{run} is a task of a batch: the same `callboard batch` goes on with it")
     check_goes_on(run, await trio.to_thread.run_sync(past_of, found.rows))
     claimed = await claim(await root.journal(), found.kept.sign, [run], _taken_over)
+    # Another process claimed the run between the read and the claim.
     if not claimed:
         raise Conflict(f"{run} goes on in another process")
     return await trio.to_thread.run_sync(taken_of, *claimed[0])
 
 
-async def take_several(root: Root, runs: Collection[Interrupted]) -> tuple[list[Taken], dict[str, Exception]]:
-    """As `take`, of several whose process was the same: those that go on, and why others don't."""
+async def take_several(root: Root, runs: Collection[InterruptedRun]) -> tuple[list[TakenRun], dict[str, Exception]]:
+    """Claim several runs of one dead process; return the claimed runs, and an error for each that was refused."""
     await _imported()
     from ...supervisors.journal.claiming import claim_several
 
     wanted = {run.run for run in runs}
     (sign,) = {run.sign for run in runs}
     claimed, refused = await claim_several(await root.journal(), sign, wanted, _taken_over)
-    taken: list[Taken] = []
+    taken: list[TakenRun] = []
     failed: dict[str, Exception] = dict(refused)
     for rows, past in claimed:
         try:
@@ -134,18 +145,18 @@ async def take_several(root: Root, runs: Collection[Interrupted]) -> tuple[list[
     return taken, failed
 
 
-async def taken_again(root: Root, run: str) -> Taken:
-    """A run that this process has played before, and that was dormant since (`OfRun.sleep`).
+async def taken_again(root: Root, run: str) -> TakenRun:
+    """Reopen a run that this process executed before, and that has been dormant since (`JournaledRun.sleep`).
 
     Raises:
-        NotFound: nothing is kept of it any more.
-        CannotGoOn, Damaged, RunClaimed: it can't go on.
-        JournalUnread: not now.
+        NotFound: its journal was removed.
+        CannotGoOn, Damaged, RunClaimed: it cannot be resumed.
+        JournalUnread: the journal cannot be read at the moment.
     """
     from ...supervisors.journal.reading import read_run
 
     rows = await (await root.journal()).again(run)
-    past = await trio.to_thread.run_sync(read_run, journal_dir(os.environ), run)
+    past = await trio.to_thread.run_sync(read_run, journal_dir(environ()), run)
     if past is None:
         raise NotFound(f"nothing is kept of {run} any more")
     taken = await trio.to_thread.run_sync(taken_of, rows, past)
@@ -157,32 +168,33 @@ async def _imported() -> None:
     await imported(".supervisors.journal.claiming", ".supervisors.journal.journal")
 
 
-def _taken_over(kept: Kept) -> bytes:
+def _taken_over(kept: StoredRunRecord) -> bytes:
     return encode_about(decode_about(kept.about).taken_over(kept.life + 1, kept.rows))
 
 
-def taken_of(rows: RunJournal, past: Past) -> Taken:
-    """A run that is ours from now on.
+def taken_of(rows: RunJournal, past: Past) -> TakenRun:
+    """Build the claimed run.
 
     Args:
-        rows: where its further rows go.
-        past: what is kept of it, as it was before it was ours.
+        rows: journal to which its further rows are appended.
+        past: its rows and its record as they were before the claim.
 
     Raises:
-        CannotGoOn: it can't go on.
+        CannotGoOn: it cannot be resumed.
     """
     kept = past.kept
     about = decode_about(kept.about).taken_over(kept.life + 1, kept.rows)
     told = past_of(past.rows)
     told.left = first_answers(past.letters)
     asked: tuple[Question, ...] = ()
-    if about.dormant and told.left.keys() <= told.crossing.answered.keys():  # else an answer has come that it waits for
+    # Otherwise an answer that the run waits for has arrived, and it is woken at once.
+    if about.dormant and told.left.keys() <= told.crossing.answered.keys():
         asked = tuple(each.question for each in open_questions(past))
-    return Taken(rows, told, about, kept.life + 1, len(past.rows), asked)
+    return TakenRun(rows, told, about, kept.life + 1, len(past.rows), asked)
 
 
 def check_goes_on(run: str, past: RunPast) -> None:
-    """Raise `CannotGoOn` if it can't."""
+    """Raise `CannotGoOn` if the run has recorded that it cannot continue, or if its rows have another `FOLD`."""
     if past.spoilt:
         raise CannotGoOn(f"{run} can't go on: {past.spoilt}")
     if past.began.fold != FOLD:
@@ -192,7 +204,7 @@ def check_goes_on(run: str, past: RunPast) -> None:
 async def resume(
     root: Root,
     run: str,
-    hooks: Hooks = NO_HOOKS,
+    hooks: RunCallbacks = NO_HOOKS,
     *,
     on_event: Callable[[Event], None] | None = None,
     with_changes: bool = False,
@@ -202,11 +214,12 @@ async def resume(
     on_wait: Callable[[CallboardError], None] | None = None,
     tools: Sequence[Tool] = (),
     on_unknown: OnUnknown | None = None,
+    answers: list[Any] | dict[str, Any] | None = None,
 ) -> Outcome:
-    """Go on with a run that was interrupted, to its end; a turn of a session in that session.
+    """Resume an interrupted run and execute it to its end; a turn of a session runs in that session.
 
     Args:
-        hooks, with_changes, strict, after, on_unknown: see `play`.
+        hooks, with_changes, strict, after, on_unknown, answers: see `play`.
         tools: the Python functions that it began with, as tools.
         wait, on_wait: see `Sessions.turn`.
 
@@ -219,12 +232,19 @@ async def resume(
     taken = await take(root, run)
     if taken.began.session is None:
         return await play(
-            root, taken, hooks, with_changes=with_changes, strict=strict, after=after, on_unknown=on_unknown
+            root,
+            taken,
+            hooks,
+            with_changes=with_changes,
+            strict=strict,
+            after=after,
+            on_unknown=on_unknown,
+            answers=answers,
         )
     outcome: Outcome | None = None
     turn: SessionTurn | None = None
     try:
-        async with on_stage_again(root, taken, hooks, wait=wait, on_wait=on_wait) as act:
+        async with resumed_turn(root, taken, hooks, wait=wait, on_wait=on_wait) as act:
             turn = act.turn
             history = act.turn.history
             outcome = await play(
@@ -236,26 +256,29 @@ async def resume(
                 history=history,
                 after=after,
                 on_unknown=on_unknown,
+                answers=answers,
             )
             await round_off(root, act, compress=False)
+    # The run has succeeded and only the session's file could not be written: report that in the outcome, do not lose
+    # the answer.
     except CallboardError as error:
         if outcome is None or turn is None or turn.unkept is not error:
             raise
-        outcome.unsaved = f"the answer was not kept in session '{turn.stored.label}': {error}"
+        outcome.save_error = f"the answer was not kept in session '{turn.stored.label}': {error}"
         outcome.exit_code = outcome.exit_code or 1
     return outcome
 
 
 @asynccontextmanager
-async def on_stage_again(
+async def resumed_turn(
     root: Root,
-    taken: Taken,
-    hooks: Hooks = NO_HOOKS,
+    taken: TakenRun,
+    hooks: RunCallbacks = NO_HOOKS,
     *,
     wait: float = 0.0,
     on_wait: Callable[[CallboardError], None] | None = None,
 ) -> AsyncIterator[Act]:
-    """As `in_session.on_stage`, for a turn that an earlier process has begun.
+    """Open the session turn that an earlier process began, as `in_session.turn_in_session` opens a new one.
 
     Raises:
         CannotGoOn: its session was deleted.
@@ -266,13 +289,14 @@ async def on_stage_again(
     try:
         async with root.sessions.turn(None, session.id, agent=session.agent, wait=wait, on_wait=on_wait) as turn:
             begun = True
-            turn.goes_on(taken.id, taken.said_before)
+            turn.goes_on(taken.id, taken.earlier_turns)
             conversation.set(session.id)
             results = root.sessions.store.path(session.id, session.agent).parent / "results"
             heard = msgspec.structs.replace(heard_in(turn, hooks), results=results)
             request = msgspec.structs.replace(taken.began.request, history=turn.history)
             yield Act(turn=turn, request=request, hooks=heard)
     except NotFound as error:
+        # An error from inside the block belongs to the run. Only an error of opening means a deleted session.
         if begun:
             raise
         raise CannotGoOn(f"{taken.id} can't go on: the session that it is a turn of was deleted") from error
@@ -282,71 +306,82 @@ async def on_stage_again(
 
 async def play(
     root: Root,
-    taken: Taken,
-    hooks: Hooks = NO_HOOKS,
+    taken: TakenRun,
+    hooks: RunCallbacks = NO_HOOKS,
     *,
     with_changes: bool = False,
     strict: bool = False,
     history: tuple[Turn, ...] = (),
     on_unknown: OnUnknown | None = None,
     after: int = 0,
+    answers: list[Any] | dict[str, Any] | None = None,
 ) -> Outcome:
-    """Go on with a run to its end.
+    """Execute a claimed run from its journal to its end.
 
     Args:
-        after: the number of the last of its events that are kept.
-        history: of a turn of a session: what was said there before.
-        hooks: what listens to it and keeps things beside it in this process, and the functions that it began with.
-        with_changes: with its file, and those of agents that it calls, as they are today.
-        strict: scripts, tool files and files of functions that have changed since refuse it; else they are warnings.
-        on_unknown: what is to be done about calls that were under way, in place of what was said when it began.
+        after: number of the last of its events that are stored.
+        history: for a turn of a session, the conversation before it.
+        hooks: the listeners of this process, and the functions that the run began with.
+        with_changes: use its file, and the files of agents that it calls, as they are today.
+        strict: refuse the run if scripts, tool files or files of functions have changed; otherwise they cause warnings.
+        on_unknown: policy for calls with an unknown outcome, in place of the one that the run began with.
+        answers: for questions from now on, in place of answers that were prepared when the run began.
 
-    Returns and raises as `callboard.run` does. A run that could not begin stays interrupted when this process ends.
+    Returns and raises as `callboard.run` does. A run that fails to begin stays interrupted when this process ends.
     """
     request = taken.began.request
     if history:
         request = msgspec.structs.replace(request, history=history)
     if on_unknown is not None:
         request = msgspec.structs.replace(request, on_unknown=on_unknown)
+    recorded = taken.past
+    if answers is not None:
+        request = msgspec.structs.replace(request, answers=answers)
+        # `prepared` lists the uses of the old answers. `count_on` must not drop new answers for them.
+        recorded = msgspec.structs.replace(recorded, prepared=[])
     resumed = RunResumed(life=taken.life, rows=taken.count, after=after)
-    if not after:  # no event of it is kept: if it is a fork that came from a queue, this is the first to say so
+    # No event of the run is stored. If it is a fork taken from a queue, this event is the first to report that.
+    if not after:
         of, at = taken.began.forked_from, taken.began.forked_at
         resumed = msgspec.structs.replace(resumed, forked_from=of, forked_at=at)
 
-    def lives(kept: OfRun) -> None:
+    def lives(kept: JournaledRun) -> None:
         if taken.about.dormant:
             kept.wakes()
+        # A run that was dormant in this process continues its incarnation, and the first one has no predecessor.
+        # Neither needs a `Lived` row.
         if not taken.wakes and taken.life > 1:
             kept.lives(taken.life, VERSION)
 
-    past = msgspec.structs.replace(taken.past, began=msgspec.structs.replace(taken.began, request=request))
-    return await go_on(
+    past = msgspec.structs.replace(recorded, began=msgspec.structs.replace(taken.began, request=request))
+    return await resume_from_rows(
         root, taken.rows, taken.about, past, resumed, lives, hooks, with_changes=with_changes, strict=strict
     )
 
 
-async def go_on(
+async def resume_from_rows(
     root: Root,
     rows: RunJournal,
     about: About,
     past: RunPast,
     resumed: RunResumed,
-    begins: Callable[[OfRun], None],
-    hooks: Hooks,
+    begins: Callable[[JournaledRun], None],
+    hooks: RunCallbacks,
     *,
     with_changes: bool = False,
     strict: bool = False,
 ) -> Outcome:
-    """Play a run from its past to its end.
+    """Execute a run from its recovered history to its end.
 
     Args:
-        rows: where what it does is kept; about: what is said of it.
-        begins: writes the first rows of this life, once nothing stands in the way of the run.
+        rows: journal for its further rows.
+        about: its summary.
+        begins: writes the first rows of this incarnation, after every check has passed.
         hooks, with_changes, strict: see `play`.
     """
     if with_changes:
         past.forget_files()
-    kept = OfRun(rows, about, past, leaves(root, hooks))
+    kept = JournaledRun(rows, about, past, leaves(root, hooks))
     began = past.began
     _check_functions(rows.run, began, hooks)
     hooks = await root.loader.threaded(partial(_hooks, began, root, hooks, with_changes=with_changes))
@@ -355,6 +390,7 @@ async def go_on(
         files = (began.definition, *called_in(kept).values())
         strict = strict or began.request.strict
         execution.problems += await root.loader.threaded(partial(check_files, rows.run, files, strict=strict))
+    # Everything above may raise. From the next line on, this incarnation is part of the journal.
     begins(kept)
     if with_changes:
         today = await root.loader.threaded(partial(definition_of, began.request, hooks, root, execution.prepared))
@@ -366,7 +402,7 @@ async def go_on(
 
 
 def count_on(execution: Execution, past: RunPast) -> None:
-    """Count what earlier lives have used of the run's limits, and of the answers that were prepared for it."""
+    """Charge the run's limits with the usage of earlier incarnations, and drop prepared answers that they used."""
     meter = execution.context.meter
     for reply in past.replies:
         meter.restore(reply.model, reply.usage, reply.cost)
@@ -374,30 +410,38 @@ def count_on(execution: Execution, past: RunPast) -> None:
         meter.restore_part(part)
     meter.tool_calls += past.tool_calls
     if execution.answers is not None:
-        for node in past.prepared:
-            execution.answers.drop(node)
+        for asker in past.prepared:
+            execution.answers.drop(asker)
 
 
-def _check_functions(run: str, began: Began, hooks: Hooks) -> None:
-    missing = set(began.functions) - {tool.name for tool in hooks.tools}
+def _check_functions(run: str, began: Began, hooks: RunCallbacks) -> None:
+    is_lost = began.definition is None and began.agent is None and isinstance(began.request.target, str)
+    # Neither a file nor an agent is stored, so the target was a graph made in Python. No name leads to it.
+    if is_lost and not began.request.in_role and hooks.loaded is None:
+        raise CannotGoOn(
+            f"{run} was begun by a Python program with a graph of its own: that program goes on with it, by "
+            f"callboard.resume({run!r}, agent=graph)"
+        )
+    own = hooks.loaded.functions if isinstance(hooks.loaded, LoopAgent) else ()
+    missing = set(began.functions) - {tool.name for tool in (*hooks.tools, *own)}
     if missing:
         named = ", ".join(sorted(missing))
         raise CannotGoOn(
             f"{run} was begun by a Python program, with functions as tools ({named}): that program goes on with it, by "
-            f"callboard.resume({run!r}, tools=[...])"
+            f"callboard.resume({run!r}, tools=[...]), or with agent=... if they are those of an agent made in Python"
         )
 
 
-def _hooks(began: Began, root: Root, hooks: Hooks, *, with_changes: bool) -> Hooks:
+def _hooks(began: Began, root: Root, hooks: RunCallbacks, *, with_changes: bool) -> RunCallbacks:
     settings = _with(root.settings, began.settings) if began.settings else hooks.settings
     hooks = msgspec.structs.replace(hooks, owner=began.owner, durable=True, resumed=True, settings=settings)
-    if with_changes and began.definition is not None:
+    if (with_changes and began.definition is not None) or (hooks.loaded is not None and began.definition is None):
         return hooks
     return msgspec.structs.replace(hooks, loaded=loaded_of(began, root.config_dir, root.registry))
 
 
 def _with(settings: Settings, told: dict[str, Any]) -> Settings:
-    """The settings, with the values that a run had of its own, as far as this version knows them."""
+    """Return the settings with the run's own values replaced, as far as this version has such keys."""
     from ...protocol.decoding import convert
     from ...protocol.settings import Settings
 
@@ -408,15 +452,15 @@ def _with(settings: Settings, told: dict[str, Any]) -> Settings:
 
 __all__ = [
     "CannotGoOn",
-    "Interrupted",
-    "Taken",
+    "InterruptedRun",
+    "TakenRun",
     "check_goes_on",
     "count_on",
-    "go_on",
     "interrupted",
-    "on_stage_again",
     "play",
     "resume",
+    "resume_from_rows",
+    "resumed_turn",
     "take",
     "take_several",
     "taken_again",

@@ -1,4 +1,14 @@
-"""One run under way: its actor, its stream of events, and exactly one event for its end."""
+"""Execution of one run: its actor, its event stream, and exactly one event for its end.
+
+The order at the end is fixed:
+
+1. The actor ends, and no further effect is recorded.
+2. A durable run waits for the journal's barrier: an end is only reported when its rows are on disk.
+3. The run is marked as over in its journal. A session turn or a batch defers this until its own file has the result
+   (`_holds`). A crash in between therefore resumes the run, and its result is not lost.
+4. The end event is emitted with the redacted outcome, and the stream is closed.
+5. Temporary directories are removed, unless another process may resume the run.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +22,7 @@ from typing import TYPE_CHECKING, final
 
 import trio
 
-from ...protocol.errors import CallboardError, FailedEnd, JournalError, ShuttingDown, TimedOut
+from ...protocol.errors import CallboardError, FailedEnd, JournalError, NobodyToAsk, ShuttingDown, TimedOut
 from ...protocol.events import (
     Event,
     QuestionAsked,
@@ -24,6 +34,7 @@ from ...protocol.events import (
     RunStarted,
     Warned,
 )
+from ...protocol.journal import decode_value
 from ...protocol.kernel.questions import Answer, Question
 from ...protocol.outcome import ErrorReport, Message, Outcome, Status
 from ...protocol.place import Carried, PartOf
@@ -32,20 +43,22 @@ from ...protocol.requests import AnswerText
 from ...supervisors.escalation import PASS, Policy, Verdict, listens
 from ...supervisors.event_loops import in_callers_loop
 from ...supervisors.user_code import failure_of
-from ..engine.graph.decider import GraphResult
 from ..engine.graph.failures import ended_with
+from ..engine.graph.result import GraphResult
 from ..io.handed_out import without_secrets
 from ..work.agent.history import History
 from ..work.context import RunContext
 from ..work.journal.directory import directory_of, may_have_one, over
-from ..work.journal.of_run import PREPARED, OfRun
+from ..work.journal.of_run import PREPARED, JournaledRun
 from ..work.journal.scope import Scopes
+from ..work.labels.flow import NOTED, Flow
+from ..work.labels.labels import Labels
 from ..work.playback.playback import Beginning, Playback, playback
 from ..work.record import Record
 from ..work.sandbox.current import current as sandbox
-from ..work.tools.kept_results import readable
+from ..work.tools.stored_results import readable
 from .files import Saved
-from .prepared import Input, Prepared
+from .prepared import AgentInput, Prepared
 from .root import Root
 
 if TYPE_CHECKING:
@@ -58,19 +71,20 @@ INTERRUPTED = 130
 
 
 NUMBERS = 1_000_000_000
-"""Events that a life of a run may have: those of the next one have other numbers, whatever was told before."""
+"""Event numbers of one incarnation. Each incarnation starts at its own multiple, whatever events were lost before."""
 
 REMOVE_WITHIN = 2.0
-"""Seconds to remove what a run has kept for its models only; what is left then is removed by a later run."""
+"""Seconds to remove files that only the run's models used; a later run removes the rest."""
 
 
 class Answers:
     """Answers prepared before a run: used in the order of the questions, or by the id of the asking node.
 
-    They are a policy of the run's actor (see `supervisors.escalation`), so they come before any person is asked.
+    They are a policy of the run's actor (see `supervisors.escalation`), so they apply before a user is asked.
 
     Args:
-        given: as a `RunRequest` has them: in order, or per node id one for each of its visits.
+        given: `RunRequest.answers`: in order, or by node id, one for each visit of the node. The key of a map's item is
+            `NODE[0]`, `NODE[1]` and so on; its answers are used before the answers of its node.
     """
 
     def __init__(self, given: Sequence[AnswerText] | Mapping[str, Sequence[AnswerText]] | None) -> None:
@@ -82,34 +96,38 @@ class Answers:
             self._in_order = list(given)
 
     def policy(self, question: Question) -> Answer | Verdict:
-        """Answers a question if an answer is left for it. Permissions are given otherwise (`--allow`, `--yes`)."""
+        """Answer a question if a prepared answer remains. Permissions are not answered (see `--allow`, `--yes`)."""
         if question.permission is not None:
             return PASS
-        left = self._by_node.get(question.node or "", []) or self._in_order
+        left = self._unused_for(question.asker)
         if not left:
             return PASS
         return Answer(question=question.id, value=left.pop(0), by=PREPARED)
 
-    def drop(self, node: str) -> None:
-        """A question of this node got its answer in an earlier life of the run."""
-        left = self._by_node.get(node, []) or self._in_order
+    def drop(self, asker: str) -> None:
+        """Remove the answer that a question of this asker got in an earlier incarnation of the run."""
+        left = self._unused_for(asker)
         if left:
             del left[0]
 
+    def _unused_for(self, asker: str) -> list[AnswerText]:
+        of_unit, of_node = self._by_node.get(asker), self._by_node.get(asker.rpartition("[")[0])
+        return of_unit or of_node or self._in_order
+
     @property
     def left(self) -> list[str]:
-        """Those that no question asked for, in words."""
+        """The unused answers, as texts for a message."""
         words = [f"'{node}': {answer}" for node, answers in self._by_node.items() for answer in answers]
         return words + [str(answer) for answer in self._in_order]
 
 
 @final
 class EventCallback:
-    """The `on_event` of a caller. Its first exception ends the run, and is raised where the run is awaited.
+    """`on_event` callback of a caller. Its first exception ends the run, and is raised where the run is awaited.
 
-    A program that follows a run by its events would otherwise miss its own mistake, and the rest of the events. The
-    callback runs in the caller's event loop (see `supervisors.event_loops`), so its exception may come when the run is
-    over already.
+    Otherwise a program that follows a run by its events would not notice its own error, and would miss later events.
+    The callback runs in the caller's event loop (see `supervisors.event_loops`), so its exception may arrive after
+    the run has ended.
     """
 
     def __init__(self, function: Callable[[Event], None]) -> None:
@@ -145,24 +163,24 @@ class EventCallback:
 
 @dataclass(eq=False, repr=False)
 class Execution:
-    """One run under way."""
+    """State of one run from its preparation to its outcome."""
 
     id: str
     root: Root
     prepared: Prepared
     context: RunContext
-    input: Input
+    input: AgentInput
     answers: Answers | None
     saved: Saved | None
     history: History
     started: RunStarted
     problems: tuple[Problem, ...]
-    kept: OfRun | None = None
+    kept: JournaledRun | None = None
     resumed: RunResumed | None = None
     playback: Playback | None = None
     directory: Path | None = None
     part: PartOf | None = None
-    make_scopes: Callable[[OfRun, Actor], Scopes] = Scopes
+    make_scopes: Callable[[JournaledRun, Actor], Scopes] = Scopes
 
     def __post_init__(self) -> None:
         self._result = self.prepared.new_result()
@@ -170,16 +188,19 @@ class Execution:
         self._actor: Actor | None = None
         self._holds: Callable[[str, Callable[[], None]], None] = _now
 
-    def keep(self, kept: OfRun, holds: Callable[[str, Callable[[], None]], None] | None) -> None:
-        """Keep what it does; `holds` as in `Hooks`. Before it begins."""
+    def keep(self, kept: JournaledRun, holds: Callable[[str, Callable[[], None]], None] | None) -> None:
+        """Journal the run in `kept`; `holds` as in `RunCallbacks`. Call it before `run`."""
         self.kept, self._holds = kept, holds or _now
         self.history.is_left = lambda: kept.is_left
         self.root.kept[self.id] = kept
+        if self.context.flow is not None:
+            note_labels(self.context.flow, kept)
 
     async def run(self, on_event: Callable[[Event], None] | None) -> Outcome:
-        """Start the run's actor, wait for its end, tell it once."""
+        """Start the run's actor, wait for its end, and emit exactly one event for the end."""
         bus, top = self.root.bus, self.root.kernel.actor
         resumed = self.resumed
+        # Events of the last incarnation may have been sent without being stored: use the next block of numbers.
         stream = bus.open(self.id, after=0 if resumed is None else max((resumed.life - 1) * NUMBERS, resumed.after))
         saves = None if self.saved is None else self.saved.on_event
         try:
@@ -201,10 +222,12 @@ class Execution:
                     end = await actor.wait_over()
                     await self._keep()
                 except trio.Cancelled:
+                    # The caller was cancelled. The actor needs time to clean up, and the run still gets its one end
+                    # event.
                     actor.interrupt()
                     with self.root.kernel.shield(actor.time_to_end()):
                         await actor.wait_over()
-                    self._tell(actor, "cancelled", None)
+                    self._emit(actor, "cancelled", None)
                     raise
                 return self._close(actor, end)
         finally:
@@ -215,7 +238,7 @@ class Execution:
             await self._remove()
 
     def _notifies(self) -> Callable[[Event], None] | None:
-        """Tells hooks that a person is needed; None if none wants to know."""
+        """Return a listener that runs the `Notification` hooks for each question; None if there are none."""
         hooks = self.context.hooks
         if hooks is None or not hooks.has("Notification"):
             return None
@@ -227,9 +250,10 @@ class Execution:
         return hear
 
     async def _remove(self) -> None:
-        """Remove what the run had for itself alone, unless it may go on in another process."""
+        """Remove the run's own temporary files, unless another process may resume it."""
         if self.kept is not None and (self.context.kept or self._has_directory):
             with self.root.kernel.shield(REMOVE_WITHIN):
+                # The stored results of a run are needed again by its next incarnation.
                 if not await self.kept.is_over():
                     return
                 await trio.to_thread.run_sync(over, self.id)
@@ -248,7 +272,7 @@ class Execution:
         return (self.resumed is not None or may_have_one(self.id)) and directory_of(self.id).exists()
 
     def _context(self, actor: Actor) -> contextvars.Context | None:
-        """That of the run's actor, where it has one of its own."""
+        """Return the context of the run's actor; None if it needs none of its own."""
         if self.kept is None and self.playback is None:
             return None
         context = contextvars.copy_context()
@@ -259,7 +283,7 @@ class Execution:
         return context if self.kept is None else self.make_scopes(self.kept, actor).inside(context)
 
     def _policy(self) -> Policy | None:
-        """Who answers questions before any person: what was prepared, then a record."""
+        """Return the policy that answers before a user: prepared answers first, then the recording of a playback."""
         given, playing = self.answers, self.playback
         if playing is None:
             return None if given is None else given.policy
@@ -285,7 +309,7 @@ class Execution:
         )
 
     async def _play(self, me: Actor) -> None:
-        readable.set(self.context.results)  # for all that works below
+        readable.set(self.context.results)  # inherited by every task below
         sandbox.set(self.context.sandbox)
         if self.context.sandbox is not None:
             self.context.sandbox.works_under(me)
@@ -305,16 +329,17 @@ class Execution:
             await playing
             return
         if self.kept is not None:
+            # The limit holds for the whole run: earlier incarnations have used a part of it.
             seconds = max(0.0, seconds - self.kept.now / 1000)
         with me.time_limit(trio.move_on_after(seconds)) as clock:
             await playing
         if clock.cancelled_caught:
-            self._result.error = TimedOut(f"the run did not end within {seconds:g} s (--timeout)")
+            self._result.error = TimedOut(f"the run did not end within {seconds:g} s (`timeout`, --timeout)")
 
     async def _keep(self) -> None:
-        """Of a durable run: nothing is told of its end before all of it is on the disk.
+        """Wait until all rows of a durable run are on disk, so that an end is never reported before it is stored.
 
-        A run that has failed, or whose time is over, does not wait for a disk that takes nothing: it would have no end.
+        A failed run, or one whose time is over, does not wait for a disk that refuses writes: it would never end.
         """
         if self.kept is None:
             return
@@ -334,26 +359,30 @@ class Execution:
     def _close(self, actor: Actor, end: End) -> Outcome:
         error = self._result.error
         if self.playback is not None and self.playback.broken is not None:
-            return self._tell(actor, "failed", self.playback.broken)
+            return self._emit(actor, "failed", self.playback.broken)
         if end.error is not None:
             error = end.error if isinstance(end.error, CallboardError) else CallboardError(f"crashed: {end.error!r}")
         if end.reason in ("cancelled", "stopped") or isinstance(error, ShuttingDown):
-            return self._tell(actor, "cancelled", None)
+            return self._emit(actor, "cancelled", None)
         failures = self._record.failures
+        self._warn_of_unused_answers(actor, error)
         if error is not None:
             output = self._result.output if isinstance(error, FailedEnd) else ""
-            return self._tell(actor, "failed", ended_with(failures, error), output)
-        if self.answers is not None and self.answers.left:
-            text = "answers that no question asked for: " + ", ".join(self.answers.left)
-            actor.emit(Warned(code="answers_left", message=text))
+            return self._emit(actor, "failed", ended_with(failures, error), output)
         if self.playback is not None and self.playback.left:
             text = f"the cassette has more than was asked for: {self.playback.left}"
             actor.emit(Warned(code="cassette_left", message=text))
         if not failures:
-            return self._tell(actor, "done", None, self._result.output)
-        return self._tell(actor, "failed", ended_with(failures, None), self._result.output)
+            return self._emit(actor, "done", None, self._result.output)
+        return self._emit(actor, "failed", ended_with(failures, None), self._result.output)
 
-    def _tell(self, actor: Actor, status: Status, error: CallboardError | None, output: str = "") -> Outcome:
+    def _warn_of_unused_answers(self, actor: Actor, error: CallboardError | None) -> None:
+        # After another failure, questions that would have used the answers may never have been reached.
+        if self.answers is not None and self.answers.left and (error is None or isinstance(error, NobodyToAsk)):
+            text = "answers that no question asked for: " + ", ".join(self.answers.left)
+            actor.emit(Warned(code="answers_left", message=text))
+
+    def _emit(self, actor: Actor, status: Status, error: CallboardError | None, output: str = "") -> Outcome:
         result = self._result
         code = 0 if error is None else error.exit_code
         if status == "cancelled":
@@ -364,22 +393,26 @@ class Execution:
             run_id=self.id,
             status=status,
             output=output,
+            final=self._final(output) if status == "done" else output,
+            result=self.history.value if status == "done" else None,
+            has_result=status == "done" and self.history.has_value,
             state=result.state,
             order=result.order,
             nodes=result.nodes,
             usage=self.context.meter.models,
-            priced=all(used.priced for used in self.context.meter.models.values()),
+            cost_complete=all(used.priced for used in self.context.meter.models.values()),
             turns=self.context.meter.turns,
             tool_calls=self.context.meter.tool_calls,
             children=self._record.children,
             final_messages=final,
-            leftover=leftover,
+            pending=leftover,
             failures=[ErrorReport.of(each) for each in self._record.failures],
             error=None if error is None else ErrorReport.of(error),
             resumable=status == "cancelled" and self.kept is not None and self.kept.is_left and not self.kept.trouble,
             carries=None if self.part is None else self._carries(),
             exit_code=code,
         )
+        # The vault has handed out secrets, and the output may contain some.
         if self.root.vault.told:
             outcome = without_secrets(outcome)
         if self.saved is not None:
@@ -396,9 +429,22 @@ class Execution:
             _unsaved(outcome, self.saved)
         return outcome
 
+    def _final(self, output: str) -> str:
+        return self._record.last if self.started.dialect == "agent" else output
+
     def _carries(self) -> Carried | None:
         flow = self.context.flow
         return None if flow is None else Carried(untrusted=flow.carried.untrusted, private=flow.carried.private)
+
+
+def note_labels(flow: Flow, kept: JournaledRun) -> None:
+    """Add the labels of earlier incarnations to a run's flow, and record each change in its journal."""
+    before = kept.once.get(NOTED)
+    if before is not None:
+        flow.add(decode_value(before, Labels))
+    flow.noted_by(partial(kept.note_once, NOTED))
+    if flow.carried:
+        kept.note_once(NOTED, flow.carried)
 
 
 def _now(_: str, over: Callable[[], None]) -> None:
@@ -413,7 +459,7 @@ def _heard_by(stream: Stream, hears: Callable[[Event], None] | None) -> Abstract
 
 
 def _unsaved(outcome: Outcome, saved: Saved) -> None:
-    outcome.unsaved = saved.error
+    outcome.save_error = saved.error
     if saved.error is not None:
         outcome.exit_code = outcome.exit_code or 1
 
@@ -428,6 +474,6 @@ _ENDS: dict[Status, type[RunFinished | RunFailed | RunCancelled]] = {
 def _messages(
     result: GraphResult,
 ) -> tuple[list[Message] | None, dict[str, list[Message]] | None, dict[str, list[Message]] | None]:
-    """Of a workflow: what the final node has said, what was left over, what each node has said."""
+    """Return a workflow's messages: of the final node, not consumed, and by node; three times None for an agent."""
     told = getattr(result, "told", None)
     return (None, None, None) if told is None else told()

@@ -1,20 +1,20 @@
-"""The files of a workflow's task, which models get as images and files, and those that a run leaves.
+"""Files of a workflow's task, which models get as images and files; and files that a saved run writes.
 
-A run that is saved (`--save DIR`) leaves `DIR/<run id>/`, readable by its owner alone:
+A saved run (`--save DIR`) writes `DIR/<run id>/`, readable only by its owner:
 
-log.jsonl       every event, as it came
-outcome.json    what `-o json` prints
-outputs.json    per node of a workflow, all it has said
-usage.json      tokens and cost per model
-workspace/      of a workflow, where its python nodes have worked
+log.jsonl       every event, in order outcome.json    the output of `-o json` outputs.json    for a workflow, all
+messages by node usage.json      tokens and cost per model workspace/      for a workflow, the working directory of
+its python nodes
 """
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import json
 import mimetypes
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from ..engine.workflow.messages import Message as Said
 
 LARGEST = 32 * 1024 * 1024
-"""Bytes of one of them."""
+"""Maximum size of an attachment in bytes."""
 
 
 def attached(paths: Iterable[str | os.PathLike[str]]) -> tuple[Path, ...]:
-    """The files.
+    """Return absolute paths of attachments.
 
     Raises:
-        UsageError: one of them is not there, too large, or has the name of another.
+        UsageError: a file does not exist, is too large, or has the name of another.
     """
     found: dict[str, Path] = {}
     for each in paths:
@@ -54,10 +54,10 @@ def attached(paths: Iterable[str | os.PathLike[str]]) -> tuple[Path, ...]:
 
 
 async def task_of(prompt: str, attachments: Sequence[Path]) -> tuple[Said, ...]:
-    """The message that a workflow begins with.
+    """Return the initial message of a workflow.
 
     Raises:
-        UsageError: a file can't be read.
+        UsageError: a file cannot be read.
     """
     from ..engine.workflow.messages import Message as Said
 
@@ -75,7 +75,7 @@ def _part(path: Path) -> Part:
             data = file.read(LARGEST + 1)
     except OSError as error:
         raise UsageError(f"{path} can't be attached: {error.strerror or error}") from error
-    if len(data) > LARGEST:  # one that grows, or does not know its size
+    if len(data) > LARGEST:  # The file grew since it was checked, or is a device without a size.
         raise _too_large(path)
     kind = image_type(data) or kind
     if kind.startswith("image/"):
@@ -83,20 +83,29 @@ def _part(path: Path) -> Part:
     return FilePart(name=path.name, data=data, media_type=kind)
 
 
-def images_in(paths: Sequence[str]) -> tuple[tuple[str, ...], tuple[ImagePart, ...]]:
-    """Those of the paths that are no image files, and the others as images. Blocks.
+def parts_of(paths: Iterable[Path]) -> tuple[Part, ...]:
+    """Return files as parts of a prompt: images as image parts. Blocks.
 
     Raises:
-        UsageError: an image can't be read, or is too large.
+        UsageError: a file cannot be read, or is too large.
+    """
+    return tuple(map(_part, paths))
+
+
+def images_in(paths: Sequence[str]) -> tuple[tuple[str, ...], tuple[ImagePart, ...]]:
+    """Return the paths that are not image files, and the image files as parts. Globs are expanded. Blocks.
+
+    Raises:
+        UsageError: an image cannot be read, or is too large.
     """
     left: list[str] = []
     images: list[ImagePart] = []
-    for text in paths:
+    for text in _spelled_out(paths):
         try:
             path = Path(text).expanduser()
             kind = mimetypes.guess_type(path.name)[0] or ""
             is_image = path.is_file() and (kind in _SHOWN or (not path.suffix and bool(image_type(_head(path)))))
-        except (OSError, RuntimeError, ValueError):  # too long, no such home, a zero byte: no file, and so no image
+        except (OSError, RuntimeError, ValueError):  # Too long, no such home, or a zero byte: no file, and so no image.
             is_image = False
         part = _part(path) if is_image else None
         if isinstance(part, ImagePart):
@@ -104,6 +113,16 @@ def images_in(paths: Sequence[str]) -> tuple[tuple[str, ...], tuple[ImagePart, .
         else:
             left.append(text)
     return tuple(left), tuple(images)
+
+
+def _spelled_out(paths: Iterable[str]) -> Iterator[str]:
+    """Yield the paths. A glob that matches an image is replaced by its matches."""
+    for text in paths:
+        found = []
+        if any(sign in text for sign in "*?[") and "://" not in text and not text.startswith("`"):
+            with contextlib.suppress(OSError, ValueError, RecursionError):
+                found = sorted(glob.glob(str(Path(text).expanduser()), recursive=True))  # noqa: PTH207 - absolute, too
+        yield from found if any(mimetypes.guess_type(each)[0] in _SHOWN for each in found) else [text]
 
 
 def _head(path: Path) -> bytes:
@@ -119,16 +138,16 @@ def _too_large(path: str | os.PathLike[str]) -> UsageError:
 
 
 class Saved:
-    """A run that is saved. What can't be written ends the saving, never the run.
+    """Directory of a saved run. A write that fails ends the saving, never the run.
 
     Args:
-        again: it is there, from an earlier life of the run.
+        again: the directory exists already, from an earlier incarnation of the run.
 
     Attributes:
-        error: why it is not all there, or None.
+        error: reason why the saved run is incomplete, or None.
 
     Raises:
-        UsageError: the directory can't be made.
+        UsageError: the directory cannot be created.
     """
 
     def __init__(self, directory: Path, *, again: bool = False) -> None:
@@ -136,22 +155,23 @@ class Saved:
         self.error: str | None = None
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=again)
-            self._log = (self.directory / "log.jsonl").open("ab", buffering=0)  # a kill costs no event
+            self._log = (self.directory / "log.jsonl").open("ab", buffering=0)  # unbuffered: a kill loses no event
         except OSError as error:
             raise UsageError(f"the run can't be saved to {self.directory}: {error.strerror or error}") from error
 
     @property
     def workspace(self) -> Path:
-        """Where python nodes work."""
+        """Working directory of python nodes."""
         return self.directory / "workspace"
 
     def on_event(self, event: Event) -> None:
-        """Write it down."""
+        """Append the event to the log."""
         if self.error is not None:
             return
         try:
             data = encode(event)
-        except UnicodeEncodeError:  # half a surrogate pair, from a file name or a model: only escapes can carry it
+        # Half of a surrogate pair, from a file name or a model: only an escaped form can be written.
+        except UnicodeEncodeError:
             data = json.dumps(to_wire(event), default=str).encode()
         rest = memoryview(data + b"\n")
         try:
@@ -161,7 +181,7 @@ class Saved:
             self._failed(error)
 
     def keep(self, outcome: Outcome, outputs: dict[str, list[Message]] | None) -> None:
-        """How it ended."""
+        """Write the outcome, the usage, and the messages by node."""
         wire = outcome.to_wire()
         self._write("outcome.json", wire)
         self._write("usage.json", wire["usage"])
@@ -169,7 +189,7 @@ class Saved:
             self._write("outputs.json", msgspec.to_builtins(outputs))
 
     def close(self) -> None:
-        """It is over, and so is its log."""
+        """Close the log."""
         self._log.close()
 
     def _write(self, name: str, value: Any) -> None:

@@ -1,34 +1,35 @@
-"""Targets: what the user names, and the agent that is found there.
+"""Target lookup: from the name that a user types to the agent's file.
 
-A target is the name of an agent in the configuration directory (`agents/<name>/`) or of a built-in one, an agent's
-directory, or a YAML file. A directory holds either a `graph.yaml` or a `config.yaml`, or aichat's `index.yaml`. In a
-file of another name the content decides: a mapping with `nodes` is a graph, one with a mapping `graph` is a DevAll
-workflow.
+A target is the name of an agent in the configuration directory (`agents/<name>/`), the name of a built-in agent, an
+agent's directory, or a YAML file. A directory has either a `graph.yaml` or a `config.yaml`, or aichat's `index.yaml`.
+The content of a file with another name decides: a mapping with `nodes` is a graph, one with a mapping `graph` is a
+DevAll workflow.
 
-A bare name means those agents first, and a file of the working directory only if there is none: `coder` is the same
-agent in every directory, also inside of a foreign repository that has a `coder/`. A path is never a name: `./coder`,
-`coder.yaml`, a `Path`. `CODER_CONFIG_FILE` in the environment names another file for the agent `coder`.
+A bare name means such an agent first. A file of the working directory is only used if no agent has the name. So
+`coder` is the same agent in every directory, even inside a foreign repository that has a `coder/`. A path is never a
+name: `./coder`, `coder.yaml`, a `Path`. `CODER_CONFIG_FILE` in the environment names another file for the agent
+`coder`.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from ...protocol.errors import InvalidFile, UsageError
+from ...protocol.foreign_files import foreign_markdown, foreign_yaml, problem_of
 from ...protocol.problems import Problem, did_you_mean, errors_in, suggestion
 from ...protocol.source import parse_mapping
 from ...protocol.tree import Mapping as YamlMapping
 from ...protocol.tree import Scalar
 from ..engine.graph.findings import AgentSeen, agents_in
-from ..engine.graph.validate import failure_text
 from ..io.directories import config_dir as configured
-from ..io.stamps import look
+from ..io.stamps import record_read
+from ..io.tenancy import environ as process_environ
 from ..work.agent.aichat import INDEX
 from ..work.library import AGENTS
 from ..work.variables import named_file_of
@@ -37,15 +38,15 @@ Dialect = Literal["graph", "agent", "workflow"]
 _BY_NAME: dict[str, Dialect] = {"config.yaml": "agent", "graph.yaml": "graph"}
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """A target's file.
+class TargetFile(msgspec.Struct, frozen=True, kw_only=True):
+    """File of a target.
 
     Attributes:
         dialect: `graph` (graph.yaml), `agent` (config.yaml) or `workflow` (DevAll).
         file: path as the user would type it.
         directory: the agent's directory.
-        text: what the file says.
-        parts: texts of other files that it consists of, by absolute path, where they are known; else they are read.
+        text: contents of the file.
+        parts: texts of its subgraph files, by absolute path, if they are known; otherwise they are read.
     """
 
     dialect: Dialect
@@ -60,15 +61,15 @@ def find(
     *,
     config_dir: str | os.PathLike[str] | None = None,
     environ: Mapping[str, str] | None = None,
-) -> Found:
-    """The file that a target means.
+) -> TargetFile:
+    """Return the file of a target.
 
     Raises:
-        UsageError: there is none.
-        InvalidFile: the directory holds no agent, or two, or the file can't be read.
+        UsageError: no target has this name.
+        InvalidFile: the directory has no agent, or two, or the file cannot be read.
     """
     name = os.fspath(target)
-    base, _ = configured(config_dir, os.environ if environ is None else environ)
+    base, _ = configured(config_dir, process_environ() if environ is None else environ)
     if not name:
         raise UsageError("the target is empty; name an agent, an agent's directory or a YAML file")
     try:
@@ -76,20 +77,20 @@ def find(
             raise ValueError
         home = _home(name, base) if isinstance(target, str) else None
         path = Path(name).expanduser() if home is None else home
-        is_file, is_directory = home is None and look(path).is_file(), path.is_dir()
-    except (OSError, RuntimeError, ValueError) as error:  # too long, no such home, a zero byte
+        is_file, is_directory = home is None and record_read(path).is_file(), path.is_dir()
+    except (OSError, RuntimeError, ValueError) as error:  # too long, no such home, or a zero byte
         why = getattr(error, "strerror", None) or "it is no path"
         raise UsageError(f"no such target: {name[:60]!r} names nothing ({why})") from None
     if is_file:
         return _in_file(path, str(path))
     if is_directory:
-        own = None if home is None else named_file_of(name, os.environ if environ is None else environ)
-        return _in_directory(path, name) if own is None else _elsewhere(own, path)
+        own = None if home is None else named_file_of(name, process_environ() if environ is None else environ)
+        return _in_directory(path, name) if own is None else _agent_with_file(own, path)
     raise UsageError(_not_found(name, base)).for_readers("read:agents", f"there is no agent {name[:60]!r}")
 
 
 def is_installed(name: str, base: Path) -> bool:
-    """Whether `base`, the configuration directory, or the library has an agent of this name: no path, no file."""
+    """Return whether the configuration directory `base` or the library has an agent of this name. Paths never match."""
     try:
         return bool(name) and _home(name, base) is not None
     except (OSError, ValueError):  # no file can have such a name
@@ -97,22 +98,26 @@ def is_installed(name: str, base: Path) -> bool:
 
 
 def _home(name: str, base: Path) -> Path | None:
-    """The directory of the agent with this name; None if there is none, or it is a path and no name."""
+    """Return the directory of the agent with this name; None if no agent has it, or if it is a path."""
     if os.sep in name or name in (".", "..") or name.endswith((".yaml", ".yml")):
         return None
     own = base / "agents" / name
-    if look(own).is_dir():
+    if record_read(own).is_dir():
         return own
     return AGENTS / name if name in built_in_agents() else None
 
 
 def named_file(name: str, near: Path) -> Path | None:
-    """The YAML file that the author of a file in the directory `near` names instead of an agent: a workflow, mostly."""
-    return near / name if name.endswith((".yaml", ".yml")) and look(near / name).is_file() else None
+    """Return the YAML file that a file in `near` names in place of an agent, usually a workflow; None if it names an
+    agent.
+    """
+    return near / name if name.endswith((".yaml", ".yml")) and record_read(near / name).is_file() else None
 
 
 def agents_near(directory: Path, base: Path) -> Callable[[str], AgentSeen]:
-    """Looks for an agent: a file of that name, the configuration directory, beside who calls it, the built-in ones."""
+    """Return a lookup of agents: a file of that name, the configuration directory, siblings of the caller, built-in
+    agents.
+    """
     places = [agents_in(place) for place in (base / "agents", directory.parent, AGENTS)]
 
     def seen(name: str) -> AgentSeen:
@@ -125,7 +130,7 @@ def agents_near(directory: Path, base: Path) -> Callable[[str], AgentSeen]:
 
 
 def own_agents(base: Path) -> list[str]:
-    """The names of the agents in a configuration directory."""
+    """Return the names of the agents in a configuration directory."""
     home = base / "agents"
     if not home.is_dir():
         return []
@@ -133,13 +138,14 @@ def own_agents(base: Path) -> list[str]:
 
 
 def built_in_agents() -> list[str]:
-    """Names of the agents that come with Callboard."""
+    """Return the names of the agents that come with Callboard."""
     return sorted(path.name for path in AGENTS.iterdir() if path.is_dir() and _agent_files(path))
 
 
 def description_of(name: str, base: Path) -> str:
-    """What the file of an agent of the configuration directory, or of a built-in one, says that it is for; "" if that
-    can't be read. Its other problems are told by who runs it.
+    """Return the `description` in an agent's file, or "" if it cannot be read.
+
+    The file may have other problems; the run of the agent reports them.
     """
     home = _home(name, base)
     files = _agent_files(home) if home is not None else []
@@ -151,19 +157,24 @@ def description_of(name: str, base: Path) -> str:
     return " ".join(said.value.text.split()) if said is not None and isinstance(said.value, Scalar) else ""
 
 
-def _in_file(path: Path, shown: str) -> Found:
+def _in_file(path: Path, shown: str) -> TargetFile:
     text = _text(path, shown)
     dialect = _BY_NAME.get(path.name)
     if dialect is None:
-        root, problems = parse_mapping(text, shown)
-        if root is None:
+        foreign = foreign_markdown(text, path.name) if path.suffix == ".md" else None
+        root, problems = (None, []) if foreign is not None else parse_mapping(text, shown)
+        if root is not None:
+            foreign = foreign_yaml(root)
+        if foreign is not None:
+            problems = [problem_of(foreign, shown)]
+        if root is None or foreign is not None:
             raise InvalidFile(text_of_problems(problems, shown), problems)
         dialect = _dialect(root)
-    return Found(dialect=dialect, file=shown, directory=path.absolute().parent, text=text)
+    return TargetFile(dialect=dialect, file=shown, directory=path.absolute().parent, text=text)
 
 
-def _elsewhere(named: str, directory: Path) -> Found:
-    """The agent in `directory` with another file in the place of its own."""
+def _agent_with_file(named: str, directory: Path) -> TargetFile:
+    """Return the agent in `directory` with another file in place of its own."""
     return msgspec.structs.replace(_in_file(Path(named).expanduser(), named), directory=directory.absolute())
 
 
@@ -176,7 +187,7 @@ def _dialect(root: YamlMapping) -> Dialect:
     return "agent"
 
 
-def _in_directory(path: Path, name: str) -> Found:
+def _in_directory(path: Path, name: str) -> TargetFile:
     files = _agent_files(path)
     if len(files) == 2:
         raise InvalidFile(
@@ -189,13 +200,13 @@ def _in_directory(path: Path, name: str) -> Found:
 
 
 def _agent_files(path: Path) -> list[Path]:
-    found = [path / name for name in _BY_NAME if look(path / name).is_file()]
-    return found or [path / name for name in (INDEX,) if look(path / name).is_file()]
+    found = [path / name for name in _BY_NAME if record_read(path / name).is_file()]
+    return found or [path / name for name in (INDEX,) if record_read(path / name).is_file()]
 
 
 def _text(path: Path, shown: str) -> str:
     try:
-        return look(path).read_text(encoding="utf-8")
+        return record_read(path).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise InvalidFile(f"{shown} is not UTF-8 text: {error}") from error
     except OSError as error:
@@ -216,6 +227,8 @@ def _not_found(name: str, base: Path) -> str:
 
 
 def _no_such_file(path: Path, name: str) -> str:
+    from difflib import get_close_matches
+
     if path.exists():
         return f"'{name}' is neither a file nor a directory"
     there = path.parent
@@ -230,6 +243,8 @@ def _no_such_file(path: Path, name: str) -> str:
 
 
 def text_of_problems(problems: Sequence[Problem], file: str) -> str:
-    """`failure_text` for what is no graph: its headline is Loki's and speaks of one."""
+    """Return `failure_text` for files that are not graphs. Loki's headline speaks of a graph, so it is replaced."""
+    from ..engine.graph.validate import failure_text
+
     _, *lines = failure_text(problems).splitlines()
     return "\n".join([f"{len(errors_in(problems))} error(s) in {file}:", *lines])

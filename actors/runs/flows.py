@@ -1,7 +1,7 @@
-"""Reads DevAll workflows as targets: with their variables, and with the files of their subgraphs.
+"""Loader of DevAll workflows as targets, with their variables and the files of their subgraphs.
 
-`${NAME}` in a workflow is what the caller says (`--var`), what `vars` of the file say, and then the environment and the
-`.env` files beside the workflow and in the working directory; what is set already wins.
+`${NAME}` in a workflow is resolved from these sources, the first that has a value wins: the caller (`--var`), `vars`
+of the file, the environment, the `.env` file of the workflow's directory, and the one of the working directory.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from ..engine.workflow.nodes.custom import node_types
 from ..engine.workflow.places import KINDS, function_files, functions_directory, module_name
 from ..engine.workflow.plan import graphs_of
 from ..io.env_file import read_dotenv
+from ..io.tenancy import environ, tenancy
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z0-9_]+)\}")
 
@@ -35,13 +36,13 @@ def read_flow(
     compat: str | None,
     parts: Mapping[str, str] | None = None,
 ) -> tuple[Workflow | None, list[Problem]]:
-    """The workflow in a file of `directory`, and all that is wrong with it.
+    """Return the workflow in a file of `directory`, and all its problems. The workflow is None if it has errors.
 
     Args:
-        parts: texts of files of subgraphs, by absolute path; others are read.
+        parts: texts of subgraph files, by absolute path; other files are read from disk.
 
     Raises:
-        ConfigError: a `.env` file can't be read.
+        ConfigError: a `.env` file cannot be read.
     """
     mode: Mode | None = "devall" if compat == "devall" else "standard" if compat in DIALECTS else None
     find = _loader(directory, file, parts or {})
@@ -66,7 +67,7 @@ def read_flow(
 
 
 def _unused(variables: Mapping[str, str], texts: Iterable[str], file: str) -> Iterator[Problem]:
-    """What the caller sets and no file looks at: a slip of the pen, perhaps."""
+    """Yield a warning for each variable that the caller sets and no file refers to; it may be misspelt."""
     named = {name for text in texts for name in _REFERENCE.findall(text)}
     for name in variables:
         if name not in named:
@@ -81,8 +82,9 @@ def _unused(variables: Mapping[str, str], texts: Iterable[str], file: str) -> It
 
 def _environ(directory: Path) -> dict[str, str]:
     beside = read_dotenv(directory / ".env")
-    here = read_dotenv(Path(".env"))
-    return {**here, **beside, **os.environ}
+    # The working directory of the process does not belong to a tenant.
+    here = read_dotenv(Path(".env")) if tenancy.get() is None else {}
+    return {**here, **beside, **environ()}
 
 
 def _known(directory: Path, settings: Settings) -> Known:
@@ -90,32 +92,34 @@ def _known(directory: Path, settings: Settings) -> Known:
     from ..work.models.providers import withheld
 
     tools: dict[str, set[str]] = {}
-    called = functions_directory(directory, "function_calling", os.environ)
+    called = functions_directory(directory, "function_calling", environ())
     for name, path in functions_in(called).items():
         tools.setdefault(module_name(path, called), set()).add(name)
     return Known(
-        conditions=frozenset(functions_in(functions_directory(directory, "edge", os.environ))),
-        processors=frozenset(functions_in(functions_directory(directory, "edge_processor", os.environ))),
+        conditions=frozenset(functions_in(functions_directory(directory, "edge", environ()))),
+        processors=frozenset(functions_in(functions_directory(directory, "edge_processor", environ()))),
         tools={stem: frozenset(names) for stem, names in tools.items()},
         providers=known_providers(settings),
         node_types=frozenset(node_types()),
-        withheld=lambda provider, base_url: withheld(provider, base_url, settings, os.environ),
+        withheld=lambda provider, base_url: withheld(provider, base_url, settings, environ()),
     )
 
 
 def parts_of(graph: Graph, file: str) -> dict[str, str]:
-    """The texts of the files of a workflow's subgraphs, by absolute path; `file` is its own."""
+    """Return the texts of a workflow's subgraph files, by absolute path; `file` is the workflow's own and left out."""
     sources = (each.source for each in graphs_of(graph))
     return {os.path.abspath(each.file): each.text for each in sources if each.text and each.file != file}  # noqa: PTH100 - no link is followed
 
 
 def files_of_functions(directory: Path) -> list[Path]:
-    """The Python files with functions that the workflows in a directory may name."""
-    return [file for kind in KINDS for file in function_files(functions_directory(directory, kind, os.environ))]
+    """Return the Python files with functions that workflows in a directory may name."""
+    return [file for kind in KINDS for file in function_files(functions_directory(directory, kind, environ()))]
 
 
 def _loader(directory: Path, root: str, parts: Mapping[str, str]) -> Load:
-    """Finds the files of subgraphs: beside the file that names them, beside the workflow, one directory above it."""
+    """Return a reader of subgraph files. It searches the directory of the naming file, that of the workflow, and its
+    parent.
+    """
 
     def load(path: str, parent: str) -> tuple[str, str]:
         beside = directory if parent == root else Path(parent).parent
@@ -124,10 +128,10 @@ def _loader(directory: Path, root: str, parts: Mapping[str, str]) -> Load:
             found = Path(os.path.normpath(place / Path(path).expanduser()))
             known = parts.get(os.path.abspath(found))  # noqa: PTH100 - no link is followed
             if known is not None:
-                return known, _shown(found, directory, root)
+                return known, _relative_name(found, directory, root)
             if found.is_file():
                 try:
-                    return found.read_text(encoding="utf-8"), _shown(found, directory, root)
+                    return found.read_text(encoding="utf-8"), _relative_name(found, directory, root)
                 except UnicodeDecodeError as error:
                     raise OSError(f"{found} is not UTF-8 text: {error}") from None
         raise FileNotFoundError(f"it is neither in {' nor in '.join(dict.fromkeys(map(str, places)))}")
@@ -135,5 +139,5 @@ def _loader(directory: Path, root: str, parts: Mapping[str, str]) -> Load:
     return load
 
 
-def _shown(found: Path, directory: Path, root: str) -> str:
+def _relative_name(found: Path, directory: Path, root: str) -> str:
     return root if found == directory / Path(root).name else str(found)

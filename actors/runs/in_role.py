@@ -1,12 +1,11 @@
 """Runs in a role: `RunRequest.role` becomes an agent, the prompt as the role embeds it, and the role's examples.
 
-This happens once, when a run begins, wherever it comes from: the command line, HTTP, a turn of a session whose file
-names a role. The user's own words stay what lists, titles and events show.
+The conversion happens once, when a run begins, for every source of runs: the command line, HTTP, and a turn of a
+session whose file names a role. Lists, titles and events show the user's own words.
 """
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,10 +16,11 @@ from ...protocol.errors import UsageError
 from ...protocol.problems import Problem
 from ...protocol.requests import RunRequest
 from ...protocol.role import Role, role_of_prompt
-from ..work.roles.cast import cast, examples, said
+from ..io.tenancy import environ
+from ..work.roles.apply_role import agent_in_role, examples, prompt_in_role
 from ..work.roles.files import find
 from .file_checks import check_listed
-from .loading import Hooks
+from .loading import RunCallbacks
 from .target import LoopAgent
 
 if TYPE_CHECKING:
@@ -28,21 +28,22 @@ if TYPE_CHECKING:
     from .root import Root
 
 
-def in_role(request: RunRequest, hooks: Hooks, root: Root) -> tuple[RunRequest, Hooks]:
-    """The request without its role, and the hooks with the agent that the role makes. Reads the role's file.
+def in_role(request: RunRequest, hooks: RunCallbacks, root: Root) -> tuple[RunRequest, RunCallbacks]:
+    """Return the request without its role, and the hooks with the agent that the role makes. Reads the role's file.
 
     Raises:
-        NotFound, InvalidFile, UsageError: there is no such role; its file has errors; its arguments don't fit.
-        UsageError: the request names an agent, a graph or a workflow; the role's prompt is too long, or becomes so with
-            what is said.
-        Denied: the caller may not have the model that the role names.
+        NotFound, InvalidFile, UsageError: the role does not exist; its file has errors; its arguments do not fit.
+        UsageError: the request names an agent, a graph or a workflow; the role's prompt is too long, alone or with the
+            user's prompt.
+        Denied: the caller may not use the model that the role names.
     """
     settings = hooks.settings or root.settings
     role, agent = role_of(request, root.config_dir), _agent(request, hooks)
     own_tools = not request.default_tools and bool(agent.global_tools or agent.mcp_servers)
     if hooks.check_model is not None and role.model and not request.model and agent.model is None:
-        hooks.check_model(role.model)  # of the file as it is played, which may be another than when the request came
-    agent = cast(agent, role, model=request.model, own_tools=own_tools, settings=settings.other)
+        # The file is checked as it is executed: it may have changed since the request was checked.
+        hooks.check_model(role.model)
+    agent = agent_in_role(agent, role, model=request.model, own_tools=own_tools, settings=settings.other)
     unserved = None if own_tools else without_servers(role, settings)
     if unserved is not None:
         agent = msgspec.structs.replace(agent, mcp_servers=())
@@ -56,8 +57,8 @@ def in_role(request: RunRequest, hooks: Hooks, root: Root) -> tuple[RunRequest, 
         target=agent,
         role=None,
         role_prompt=None,
-        prompt=request.prompt if request.says_nothing else said(role, request.prompt, os.environ, cwd),
-        history=request.history or examples(role, os.environ, cwd),
+        prompt=request.prompt if request.says_nothing else prompt_in_role(role, request.prompt, environ(), cwd),
+        history=request.history or examples(role, environ(), cwd),
     )
     if unserved is not None:
         hint = f"set `mcp_server_support: true` in {settings.file}"
@@ -67,21 +68,21 @@ def in_role(request: RunRequest, hooks: Hooks, root: Root) -> tuple[RunRequest, 
 
 
 def role_of(request: RunRequest, config_dir: Path) -> Role:
-    """The role that a request names, or the one that its prompt for the role makes. Raises as `in_role` does."""
+    """Return the role that a request names, or the one made from its `role_prompt`. Raises as `in_role` does."""
     if request.role is not None:
         return find(request.role, config_dir)
     return role_of_prompt(request.role_prompt or "")
 
 
 def without_servers(role: Role, settings: Settings) -> str | None:
-    """Why the role answers without the MCP servers that it names; None if it names none, or they are used."""
+    """Return the reason why a role answers without its MCP servers; None if it names none, or MCP is on."""
     if not role.servers or settings.mcp_server_support:
         return None
     return f"role '{role.called}' wants MCP servers, and MCP is turned off: it answers without them"
 
 
-def _agent(request: RunRequest, hooks: Hooks) -> Agent:
-    """The agent that gets the role: the one a program has made, or a model by itself."""
+def _agent(request: RunRequest, hooks: RunCallbacks) -> Agent:
+    """Return the agent that gets the role: one made by a program, or a bare model named `ask`."""
     if isinstance(hooks.loaded, LoopAgent) and hooks.loaded.directory is None:
         return hooks.loaded.agent
     if isinstance(request.target, Agent):

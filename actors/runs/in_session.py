@@ -1,8 +1,7 @@
-"""Runs an agent in a session: from the session's history, to which it adds its own."""
+"""Execution of an agent in a session: it starts from the session's history and appends its messages to it."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -23,14 +22,13 @@ from ...protocol.session import Session
 from ...protocol.session_turns import messages_of, system_of, turns_of
 from ..work.agent.compaction import estimate
 from ..work.roles.files import find
-from ..work.variables import session_of
 from .begin import perform
-from .loading import NO_HOOKS, Hooks
+from .loading import NO_HOOKS, RunCallbacks
 from .sessions.access import new_meta
 from .sessions.names import as_id
 from .sessions.roles import change_role, is_empty, name_of, prompt_of
 from .sessions.summary import WITHOUT_AGENT, automatic_alias, compressed, first_words, titled, too_long
-from .sessions.turn import Turn
+from .sessions.turn import StoredTurn
 from .target import GraphAgent, Loaded, LoopAgent, WorkflowAgent
 from .trace_context import conversation
 
@@ -50,15 +48,15 @@ _GOING_ON = ("auto_continue", "max_auto_continues", "inject_todo_instructions", 
 
 
 class Act(msgspec.Struct, frozen=True, kw_only=True):
-    """A turn of a session, and the run that is played in it."""
+    """Session turn, with the request and the hooks of the run that is executed in it."""
 
-    turn: Turn
+    turn: StoredTurn
     request: RunRequest
-    hooks: Hooks
+    hooks: RunCallbacks
 
     @property
     def agent(self) -> Agent | None:
-        """The LLM agent whose turn it is; None for a graph or a workflow."""
+        """The LLM agent that answers in this turn; None for a graph or a workflow."""
         target = self.hooks.loaded or self.request.target
         return target.agent if isinstance(target, LoopAgent) else target if isinstance(target, Agent) else None
 
@@ -68,7 +66,7 @@ async def say(
     caller: Caller | None,
     name: str,
     request: RunRequest,
-    hooks: Hooks = NO_HOOKS,
+    hooks: RunCallbacks = NO_HOOKS,
     *,
     agent: str | None = None,
     compress: bool = True,
@@ -77,37 +75,40 @@ async def say(
     wait: float = 0.0,
     on_wait: Callable[[CallboardError], None] | None = None,
 ) -> Outcome:
-    """Run an agent in a session, and wait for its end: see `on_stage`. `unsaved` says what could not be kept.
+    """Run an agent in a session and wait for its end: see `turn_in_session`.
+
+    `save_error` of the outcome reports a session file that could not be written.
 
     Args:
-        compress: whether the session is shortened after the turn, if it has become long.
+        compress: whether the session is compressed after the turn if it has become long.
     """
-    acting = on_stage(
+    acting = turn_in_session(
         root, caller, name, request, hooks, agent=agent, keep=keep, new_role=new_role, wait=wait, on_wait=on_wait
     )
     outcome: Outcome | None = None
-    turn: Turn | None = None
+    turn: StoredTurn | None = None
     try:
         async with acting as act:
             turn = act.turn
             outcome = await perform(act.request, act.hooks, root)
             turn.spend(sum(used.cost for used in outcome.usage.values()))
             await round_off(root, act, compress=compress)
+    # An answer that was paid for is returned even if the session's file cannot be written.
     except CallboardError as error:
         if outcome is None or turn is None or turn.unkept is not error:
             raise
-        outcome.unsaved = f"the answer was not kept in session '{turn.stored.label}': {error}"
+        outcome.save_error = f"the answer was not kept in session '{turn.stored.label}': {error}"
         outcome.exit_code = outcome.exit_code or 1
     return outcome
 
 
 @asynccontextmanager
-async def on_stage(
+async def turn_in_session(
     root: Root,
     caller: Caller | None,
     name: str,
     request: RunRequest,
-    hooks: Hooks = NO_HOOKS,
+    hooks: RunCallbacks = NO_HOOKS,
     *,
     agent: str | None = None,
     keep: bool | None = None,
@@ -115,17 +116,18 @@ async def on_stage(
     wait: float = 0.0,
     on_wait: Callable[[CallboardError], None] | None = None,
 ) -> AsyncIterator[Act]:
-    """A turn of the session, with the request as it is played there. A session that is not there is made.
+    """Context manager for a turn of the session, with the request as it runs there. A missing session is created.
+
+    A session created for this turn is deleted if the turn adds nothing.
 
     Args:
-        name: the session's id, or its alias among those of `agent`.
-        request: its target is "" for the agent whose session it is; its model and its role are for this turn and those
-            after it.
-        new_role: the role of a session in which nothing was said yet, unless it has one.
-        keep: false: the session stays as it is; None for what it says itself, then for what the settings say.
+        name: the session's id, or its alias among the sessions of `agent`.
+        request: its target is "" for the agent of the session. Its model and role apply to this turn and later ones.
+        new_role: role of a session without messages, unless it has one.
+        keep: False to leave the session as it is; None for its own `save_session`, then that of the settings.
         wait, on_wait: see `Sessions.turn`.
     """
-    turn: Turn | None = None
+    turn: StoredTurn | None = None
     before = conversation.get()
     made: Stored | None = None
     try:
@@ -142,8 +144,10 @@ async def on_stage(
                 try:
                     turn = await taken.enter_async_context(taking)
                 except NotFound:
+                    # An id names one session. With an alias, the creator has deleted the session because its turn added
+                    # nothing: create it again.
                     if as_id(name) is not None:
-                        raise  # else who had made it has removed it, as nothing was said there: it is made anew
+                        raise
             turn.keeps = _keeps(turn.session, hooks.settings or root.settings, keep)
             act = await _acted(root, turn, request, hooks, new_role)
             conversation.set(stored.id)
@@ -158,14 +162,16 @@ async def on_stage(
 
 
 @asynccontextmanager
-async def in_memory(root: Root, stored: Stored, request: RunRequest, hooks: Hooks = NO_HOOKS) -> AsyncIterator[Act]:
-    """As `on_stage`, in a session that has no file: what its turn brings stays in `stored.session`."""
-    turn = Turn(stored)
+async def in_memory(
+    root: Root, stored: Stored, request: RunRequest, hooks: RunCallbacks = NO_HOOKS
+) -> AsyncIterator[Act]:
+    """Open a turn in a session without a file; the messages of the turn stay in `stored.session`."""
+    turn = StoredTurn(stored)
     turn.keeps = False
     yield await _acted(root, turn, request, hooks, None)
 
 
-async def _acted(root: Root, turn: Turn, request: RunRequest, hooks: Hooks, new_role: str | None) -> Act:
+async def _acted(root: Root, turn: StoredTurn, request: RunRequest, hooks: RunCallbacks, new_role: str | None) -> Act:
     request = await _with_role(root, turn, request, hooks, new_role)
     target = await _target(root, turn, request, hooks)
     if request.model:
@@ -177,7 +183,7 @@ def _with_results(act: Act, results: Path) -> Act:
     return msgspec.structs.replace(act, hooks=msgspec.structs.replace(act.hooks, results=results))
 
 
-def _act(turn: Turn, target: Loaded | Agent, request: RunRequest, hooks: Hooks) -> Act:
+def _act(turn: StoredTurn, target: Loaded | Agent, request: RunRequest, hooks: RunCallbacks) -> Act:
     named, found = (target, None) if isinstance(target, Agent) else (target.file, target)
     return Act(
         turn=turn,
@@ -193,27 +199,27 @@ def _act(turn: Turn, target: Loaded | Agent, request: RunRequest, hooks: Hooks) 
     )
 
 
-def heard_in(turn: Turn, hooks: Hooks) -> Hooks:
-    """The hooks, for the run that is this turn."""
-    hooks = msgspec.structs.replace(hooks, on_history=turn.keep, todos=turn.todos)
+def heard_in(turn: StoredTurn, hooks: RunCallbacks) -> RunCallbacks:
+    """Return the hooks for the run of this turn."""
+    hooks = msgspec.structs.replace(hooks, on_history=turn.keep, todos=turn.todos, labels=turn)
     if not turn.keeps:
         return hooks
     session, holds, further = InSession(turn.stored.id, turn.stored.agent, len(turn.history)), turn.holds, hooks.holds
-    if further is not None:  # it is over when all that hold it say so
+    if further is not None:  # The run is over when every holder has reported it.
 
         def holds(run: str, over: Callable[[], None]) -> None:
             turn.holds(run, partial(further, run, over))
 
-    return msgspec.structs.replace(hooks, session=session, holds=holds, on_kept=turn.is_kept)
+    return msgspec.structs.replace(hooks, session=session, holds=holds, on_kept=turn.is_durable_turn)
 
 
 class RoundedOff(msgspec.Struct, frozen=True, kw_only=True):
-    """What was done with a session after its turn.
+    """Changes to a session after its turn.
 
     Attributes:
-        compressed: whether it was shortened.
-        tokens, tokens_now: of a shortened one, its messages before and now, by estimate.
-        autonamed: the name that a model has found for it, if it was given one.
+        compressed: True if the session was compressed.
+        tokens, tokens_now: estimated tokens of a compressed session's messages, before and after.
+        autonamed: name that a model chose for the session, if any.
     """
 
     compressed: bool = False
@@ -225,9 +231,9 @@ class RoundedOff(msgspec.Struct, frozen=True, kw_only=True):
 async def round_off(
     root: Root, act: Act, *, compress: bool = True, before_shortening: Callable[[], None] = lambda: None
 ) -> RoundedOff:
-    """After a turn that brought something: the session gets a title, and is shortened if it has become long.
+    """After a turn that added messages, give the session a title, and compress it if it has become long.
 
-    An unnamed one gets its title and its name from a model, where `save_session` is true.
+    For an unnamed session with `save_session: true`, a model chooses title and name.
     """
     turn = act.turn
     if not turn.keeps or not turn.dirty:
@@ -247,7 +253,7 @@ async def round_off(
     return RoundedOff(compressed=True, tokens=tokens, tokens_now=now, autonamed=named)
 
 
-async def _name(root: Root, turn: Turn) -> str | None:
+async def _name(root: Root, turn: StoredTurn) -> str | None:
     store, stored = root.sessions.store, turn.stored
     stored.session.title = await titled(root, stored.session, stored.agent, None)
     alias = automatic_alias(stored.session.title)
@@ -263,7 +269,7 @@ async def _name(root: Root, turn: Turn) -> str | None:
 async def keep_temporary(
     root: Root, turns: list[Said], *, agent: str | None, model: str | None, role: str | None, role_prompt: str | None
 ) -> Stored:
-    """Keep what was said in a session without a name; a model finds one."""
+    """Store a conversation as a session whose name a model chooses."""
     session = Session(model=model, messages=messages_of(turns))
     change_role(session, role, role_prompt)
     return await keep_unnamed(root, session, agent=agent, model=model)
@@ -272,7 +278,9 @@ async def keep_temporary(
 async def keep_unnamed(
     root: Root, session: Session, *, agent: str | None, model: str | None, caller: Caller | None = None
 ) -> Stored:
-    """Keep a session that has neither file nor name: `model` finds a title for it, whose words are its name."""
+    """Store a session that has neither file nor name. `model` chooses its title; the words of the title become its
+    name.
+    """
     session.meta = new_meta(caller)
     session.title = await titled(root, session, agent, model)
     alias = automatic_alias(session.title)
@@ -280,20 +288,14 @@ async def keep_unnamed(
 
 
 def agent_of(target: Loaded | Agent) -> str | None:
-    """The agent that a target's sessions belong to; None for an agent without a file."""
+    """Return the agent whose sessions a target uses; None for an agent without a file."""
     if isinstance(target, Agent) or (isinstance(target, LoopAgent) and target.directory is None):
         return None
     return target.name.replace("/", "_")
 
 
-async def session_of_agent(root: Root, request: RunRequest) -> str | None:
-    """The session that an LLM agent is always run in; see `session_of`."""
-    found = await root.loader.load(request, NO_HOOKS)
-    return session_of(found.agent, root.settings.other, os.environ) if isinstance(found, LoopAgent) else None
-
-
 async def _stored(root: Root, caller: Caller | None, name: str, agent: str | None) -> tuple[Stored, bool]:
-    """The session, and whether it was made just now."""
+    """Return the session, and whether it was created by this call."""
     store = root.sessions.store
     if as_id(name) is None and await trio.to_thread.run_sync(store.resolve_alias, name, agent) is None:
         if caller is not None:
@@ -312,8 +314,8 @@ async def _stored(root: Root, caller: Caller | None, name: str, agent: str | Non
     return await root.sessions.get(caller, name, agent=agent), False
 
 
-async def _target(root: Root, turn: Turn, request: RunRequest, hooks: Hooks) -> Loaded | Agent:
-    """What runs in a session: the request's target, else the agent whose session it is, else a model without one."""
+async def _target(root: Root, turn: StoredTurn, request: RunRequest, hooks: RunCallbacks) -> Loaded | Agent:
+    """Return the target of a turn: that of the request, else the session's agent, else a bare model."""
     wanted = request.target or turn.stored.agent
     session = turn.session
     if hooks.loaded is None and wanted is None:
@@ -322,7 +324,7 @@ async def _target(root: Root, turn: Turn, request: RunRequest, hooks: Hooks) -> 
         if not wanted.instructions:
             wanted = msgspec.structs.replace(wanted, instructions=system_of(session))
         settings = hooks.settings or root.settings
-        going_on = {} if request.in_role else settings.other  # a role goes before them
+        going_on = {} if request.in_role else settings.other  # A role decides instead of the settings.
         served = settings.mcp_server_support
         return with_session(wanted, session, going_on, mcp=served, default_tools=request.default_tools)
     loaded = await root.loader.load(msgspec.structs.replace(request, target=wanted or ""), hooks)
@@ -332,9 +334,11 @@ async def _target(root: Root, turn: Turn, request: RunRequest, hooks: Hooks) -> 
 
 
 def sampled(agent: Agent, session: Session) -> Agent:
-    """The agent, with the session's sampling, and as thoughtful as the session wants it."""
+    """Return the agent with the session's sampling and reasoning options."""
     chosen = {key: value for key in _SAMPLING if (value := getattr(session, key)) is not None}
-    if not chosen.keys().isdisjoint(_THINKING):  # the agent's own is not mixed with it
+    # Effort and budget are set together: the agent's value of one must not be combined with the session's value of the
+    # other.
+    if not chosen.keys().isdisjoint(_THINKING):
         chosen |= {key: getattr(session, key) for key in _THINKING}
     return msgspec.structs.replace(agent, **chosen) if chosen else agent
 
@@ -342,11 +346,13 @@ def sampled(agent: Agent, session: Session) -> Agent:
 def with_session(
     agent: Agent, session: Session, settings: Mapping[str, Any], *, mcp: bool, default_tools: bool = False
 ) -> Agent:
-    """An agent without a file: what it may call, and whether it goes on by itself; `settings` say the latter, too.
+    """Return an agent without a file, with the tools and the auto-continue options of the session.
+
+    `settings` have defaults for the auto-continue options.
 
     Args:
         mcp: whether MCP servers are used at all.
-        default_tools: the agent's tools are those of the settings, and give way to those that the session names.
+        default_tools: the agent's tools come from the settings, and tools named by the session replace them.
     """
     chosen: dict[str, Any] = {}
     for key in _GOING_ON:
@@ -365,8 +371,12 @@ def _names_tools(session: Session) -> bool:
     return session.enabled_tools is not None or session.enabled_mcp_servers is not None
 
 
-async def _with_role(root: Root, turn: Turn, request: RunRequest, hooks: Hooks, new_role: str | None) -> RunRequest:
-    """The request in its role, which becomes the session's; else in the session's, if no agent answers there."""
+async def _with_role(
+    root: Root, turn: StoredTurn, request: RunRequest, hooks: RunCallbacks, new_role: str | None
+) -> RunRequest:
+    """Return the request in its role, which becomes the session's role; else in the session's role if no agent answers
+    there.
+    """
     session, agent = turn.session, turn.stored.agent
     if new_role and not request.in_role and session.role_name is None and is_empty(session):
         request = msgspec.structs.replace(request, role=new_role)
@@ -375,28 +385,29 @@ async def _with_role(root: Root, turn: Turn, request: RunRequest, hooks: Hooks, 
             raise UsageError(f"a role is for a conversation without an agent, and in this session '{agent}' answers")
         if request.role is not None and request.role != session.role_name:
             model = request.model or session.model
-            await root.loader.threaded(partial(_check_role, request.role, model, root, hooks))  # or it keeps a typo
+            # Checked first: a misspelt role must not be stored in the session.
+            await root.loader.threaded(partial(_check_role, request.role, model, root, hooks))
         if request.role_prompt is not None:
-            role_of_prompt(request.role_prompt)  # or it would keep one that is too long
+            role_of_prompt(request.role_prompt)  # Checked first: a prompt that is too long must not be stored.
         if (request.role, request.role_prompt) != (session.role_name, prompt_of(session)):
             change_role(session, request.role, request.role_prompt)
             turn.touch()
         return request
     if agent is not None:
-        return request  # which may be a file of Loki's, whose sessions of agents have one, too
+        return request  # Loki's files may have a role in the session of an agent; the agent answers by its own file.
     prompt = prompt_of(session)
     return msgspec.structs.replace(request, role=None if prompt else name_of(session), role_prompt=prompt)
 
 
-def _check_role(name: str, model: str | None, root: Root, hooks: Hooks) -> None:
-    """Raise as `find` does, and `Denied` if the role's model would be asked, and the caller may not have it."""
+def _check_role(name: str, model: str | None, root: Root, hooks: RunCallbacks) -> None:
+    """Raise as `find` does, and `Denied` if the role's model would be used and the caller may not use it."""
     role = find(name, root.config_dir)
     if hooks.check_model is not None and role.model and not model:
         hooks.check_model(role.model)
 
 
-def variables_of(target: Loaded | Agent, turn: Turn, given: Mapping[str, str]) -> dict[str, str]:
-    """The session's values of what the agent still declares, and what was given now."""
+def variables_of(target: Loaded | Agent, turn: StoredTurn, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the session's values of variables that the agent declares, updated with those given for this turn."""
     if isinstance(target, WorkflowAgent):
         return dict(given)
     if isinstance(target, GraphAgent):
@@ -409,27 +420,29 @@ def variables_of(target: Loaded | Agent, turn: Turn, given: Mapping[str, str]) -
 
 
 def _keeps(session: Session, settings: Settings, wanted: bool | None) -> bool:
-    """Whether the turn is kept: a named session's is, unless an option says no, or what was sent was only shown."""
+    """Return whether the turn is stored. A dry run is not; a named session is, unless an option says no."""
     return not settings.dry_run and (wanted if wanted is not None else _wish(session, settings)) is not False
 
 
 def _wish(session: Session, settings: Settings) -> object:
-    """`save_session` of the session, else of the settings; None where neither says anything."""
+    """Return `save_session` of the session, else of the settings; None if neither sets it."""
     return session.save_session if session.save_session is not None else settings.other.get("save_session")
 
 
 async def shorten(
     root: Root,
-    turn: Turn,
+    turn: StoredTurn,
     agent: Agent | None,
     settings: Settings | None = None,
     *,
     before: Callable[[], None] = lambda: None,
 ) -> bool:
-    """Put a summary in the place of what was said, if that has become long; whether it has.
+    """Replace the session's messages by a summary if they have become long; return whether that was done.
+
+    A failure to summarise is a warning, and the session stays as it is.
 
     Args:
-        before: called if it has, before the model is asked.
+        before: called before the model is asked, if the session is long.
     """
     of_agent = None if agent is None else agent.compression_threshold
     answering = turn.session.model or (None if agent is None else agent.model)
@@ -447,8 +460,8 @@ async def shorten(
 
 
 async def _forget(root: Root, stored: Stored) -> None:
-    """A session that was made for a turn which brought nothing."""
+    """Delete a session created for a turn that added nothing."""
     try:
         await root.sessions.delete(None, stored.id)
     except CallboardError:
-        return  # another turn has it already
+        return  # Another turn uses the session already.

@@ -1,12 +1,11 @@
-"""How long what is kept of durable runs stays: the settings say it, and processes see to it.
+"""Retention of durable runs, as the settings define it.
 
-A server does so regularly. Other programs do at their end, at most once in `EVERY` seconds, unless there are clearly
-more journals than runs shall be kept.
+A server prunes every `EVERY` seconds. Other programs prune at their end, at most once a day, unless there are clearly
+more journals than runs to retain.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from contextlib import suppress
 from functools import partial
@@ -17,36 +16,37 @@ import trio
 
 from ...protocol.journal import BATCH, BY_SERVER, decode_about
 from ..io.directories import journal_dir
-from ..work.journal.directory import remove, remove_left
+from ..io.tenancy import environ
+from ..work.journal.directory import remove, remove_abandoned
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ...protocol.settings import Settings
-    from ...supervisors.journal.row import Kept
+    from ...supervisors.journal.row import StoredRunRecord
 
 EVERY = 3_600.0
-"""Seconds between two looks of a server."""
+"""Seconds between two prunes of a server."""
 
 DAY = 86_400.0
 MARGIN = 20
-"""One in so many journals more than runs shall be kept are looked through before a day is over."""
+"""Tolerance: if journals exceed `keep_runs` by more than 1/20, they are pruned before a day has passed."""
 
 STAMP = ".pruned"
 
 
 async def prune_regularly(settings: Settings, sign: str) -> None:
-    """For as long as it is not cancelled."""
+    """Prune every `EVERY` seconds until cancelled."""
     while True:
         await trio.to_thread.run_sync(partial(prune_now, settings, sign), abandon_on_cancel=True)
         await trio.sleep(EVERY)
 
 
 def prune_now(settings: Settings, sign: str) -> int:
-    """Remove what need not stay; how many runs. Blocking."""
+    """Remove runs beyond the retention limits; return the number of runs removed. Blocking."""
     from ...supervisors.journal.retention import prune
 
-    directory = journal_dir(os.environ)
+    directory = journal_dir(environ())
     if not directory.is_dir():
         return 0
     removed = prune(
@@ -58,19 +58,19 @@ def prune_now(settings: Settings, sign: str) -> int:
         forsaken=_is_forsaken,
     )
     if removed:
-        remove_left()
+        remove_abandoned()
     with suppress(OSError):
         (directory / STAMP).touch(mode=0o600)
     return removed
 
 
-def remove_kept(run: str) -> bool:
-    """Remove what is kept of a run that no process plays, with its directory; False if nothing is. Blocking.
+def remove_stored_run(run: str) -> bool:
+    """Remove a stored run that no process executes, with its directory; return False if it is not stored. Blocking.
 
     Raises:
-        Damaged, JournalUnread: it can't be read or written.
+        Damaged, JournalUnread: it cannot be read or written.
     """
-    directory = journal_dir(os.environ)
+    directory = journal_dir(environ())
     if not directory.is_dir():
         return False
     from ...supervisors.journal.retention import remove_run
@@ -82,10 +82,10 @@ def remove_kept(run: str) -> bool:
 
 
 def prune_if_due(settings: Settings, sign: str) -> int:
-    """As `prune_now`, if that is due. Blocking; a look at a directory if it is not."""
+    """Call `prune_now` if it is due; otherwise only list the directory. Blocking."""
     from ...supervisors.journal.store import databases
 
-    directory, keep = journal_dir(os.environ), settings.api.keep_runs
+    directory, keep = journal_dir(environ()), settings.api.keep_runs
     many = keep > 0 and len(databases(directory)) > keep + keep // MARGIN
     return prune_now(settings, sign) if many or _age(directory / STAMP) > DAY else 0
 
@@ -97,10 +97,11 @@ def _age(path: Path) -> float:
         return float("inf")
 
 
-def _is_forsaken(run: Kept) -> bool:
-    """Whether nobody will go on with a run by itself, so that it may go as if it was over.
+def _is_forsaken(run: StoredRunRecord) -> bool:
+    """Return whether no process will resume a run by itself, so that it may be removed like a run that is over.
 
-    It can't go on; its program was told to end, and is no server; or its batch goes on without it.
+    That holds if it cannot be resumed, or if it was stopped together with a program other than a server. It also
+    holds for a task of a batch, which continues without it.
     """
     try:
         about = decode_about(run.about)

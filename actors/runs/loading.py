@@ -1,7 +1,7 @@
-"""Loads the targets of a root: in a thread, one at a time, cached until one of the files that were read changes.
+"""Loader of a root's targets: in a thread, one at a time, cached until a file that was read changes.
 
-All front ends share it. One at a time, since reading YAML holds the interpreter's lock: two such threads would make
-the event loop wait twice as long for its turn.
+All front ends share it. It loads one target at a time, because parsing YAML holds the GIL: with two such threads the
+event loop would wait twice as long for it.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, final
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, final
 
 import msgspec
 import trio
@@ -23,10 +23,12 @@ from ...protocol.events import Event
 from ...protocol.requests import RunRequest
 from ..engine.graph.compat import MODES
 from ..io.stamps import Stamp, recorded, settled, unchanged
+from ..io.tenancy import environ
 from ..work.agent.todo import TodoList
 from ..work.playback.playback import Playback
 from ..work.tools.registry import ToolRegistry
 from ..work.tools.tool import Tool
+from ..work.variables import session_of
 from .file_checks import check_listed
 from .finding import find
 from .target import Loaded, LoopAgent, WorkflowAgent, read
@@ -34,42 +36,53 @@ from .target import Loaded, LoopAgent, WorkflowAgent, read
 if TYPE_CHECKING:
     from ...protocol.journal import InSession
     from ...protocol.settings import Settings
+    from ..work.context import StandIn
     from ..work.hooks.hooks import Functions
+    from ..work.labels.flow import Flow
+    from ..work.middleware import Middleware
+    from ..work.models.python_model import Model
     from ..work.models.recorder import Recorder
+    from ..work.results import ResultType
 
 MOST = 512
-"""Targets that are kept."""
+"""Maximum of cached targets."""
 
 Key = tuple[str, str, bool, str | None, tuple[str, ...]]
 T = TypeVar("T")
 
 
-class Hooks(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts of a run's request that are no data: callbacks, Python functions, objects of this process.
+class RunCallbacks(msgspec.Struct, frozen=True, kw_only=True):
+    """Parts of a run's request that are not data: callbacks, Python functions, and objects of this process.
 
     Attributes:
-        loaded: the request's target as it was loaded before; None to load it.
-        tools: Python functions that the agents of the run may call, as tools.
-        on_event: called with every event of the run, in order, in the run's tasks; must be quick.
-        on_history: called once with what was said, the request's `history` included: at the end of an LLM agent's run,
-            whatever ended it, if the model has said something; of other runs the prompt and the output, if they are
-            done.
-        results: the directory for whole results of tools that a conversation cuts; None for one that goes with the run.
-        owner: the subject whose run it is.
-        todos: the todo list that an agent with `auto_continue` goes on with; the run changes it.
-        recorder: makes what keeps the requests of the run of this id and their replies; None to keep none.
-        settings: what goes in the place of the root's settings for this run alone; None for those.
-        told: texts of problems that the caller was told before: the run tells those alone that are new, and adds them.
-        durable: what the run does is kept, so that another process can go on with it; None: where that can be kept.
-        resumed: it goes on, and is not new.
-        by: what has it played, for lists of durable runs; see `journal.About`.
-        session: the session that it is a turn of.
-        holds: given the id of a durable run and what says that it is over, to be called when all that it has brought is
-            on disk elsewhere; None to say it at its end.
-        on_kept: given, once the run is durable, what says whether it is left to another process.
-        playback: what stands between the run and the world; None for nothing.
-        hooks: Python functions that have a say in what the run does, by event; see `work.hooks`.
-        check_model: raises `Denied` if the caller may not have this model, which a role names; None: all are allowed.
+        loaded: the request's target, loaded already; None to load it.
+        tools: Python functions that the agents of the run may call as tools.
+        on_event: called with every event of the run, in order, in the run's tasks; must return quickly.
+        on_history: called once with the conversation, including the request's `history`. For an LLM agent, at the end
+            of its run, whatever ended it, if the model has replied. For other runs with the prompt and the output, if
+            they succeed.
+        results: directory for full results of tools that a conversation shortens; None for a directory of the run.
+        owner: subject that owns the run.
+        todos: todo list with which an agent with `auto_continue` starts; the run changes it.
+        recorder: creates the recorder of a run's requests and replies from the run's id; None for no recording.
+        settings: settings for this run in place of the root's; None for the root's.
+        told: texts of problems that the caller was notified of. The run reports only new ones, and adds them.
+        durable: True to journal the run, so that another process can resume it; None to do so if possible.
+        resumed: True if the run is resumed and not new.
+        by: front end that executes the run, for lists of durable runs; see `journal.About`.
+        session: the session in which the run is a turn.
+        holds: called with the id of a durable run and a function that marks it as over. The callee calls that function
+            when all results of the run are on disk. None to mark the run at its end.
+        on_kept: called when the run is durable, with a function that returns whether another process will continue it.
+        playback: recording or replay of the run's effects; None for neither.
+        hooks: Python functions that can change or refuse actions of the run, by event; see `work.hooks`.
+        labels: source and store of the labels of the run's conversation; None for none.
+        deps: value of `deps` in the context of the run's functions.
+        result: type of the run's result; None for text, or for the type in the request's overrides.
+        stand_in: function that answers in place of the run's models; None for the models.
+        models: models made in Python, which files and agents of the run may name.
+        middleware: functions around the run's requests to models, inside the middleware of the root.
+        check_model: raises `Denied` if the caller may not use the model that a role names; None if all are allowed.
     """
 
     loaded: Loaded | None = None
@@ -87,38 +100,56 @@ class Hooks(msgspec.Struct, frozen=True, kw_only=True):
     resumed: bool = False
     by: str = ""
     session: InSession | None = None
+    labels: NotesLabels | None = None
     holds: Callable[[str, Callable[[], None]], None] | None = None
     on_kept: Callable[[Callable[[], bool]], None] | None = None
     playback: Playback | None = None
     hooks: Functions = {}
+    deps: Any = None
+    result: ResultType | None = None
+    stand_in: StandIn | None = None
+    models: Mapping[str, Model] = {}
+    middleware: tuple[Middleware, ...] = ()
 
     @property
     def binds(self) -> bool:
-        """Whether only this process can play the run: what it calls, or what it tells of, is here."""
+        """True if only this process can execute the run, because it has callbacks or objects of this process."""
         names = (name for name in self.__struct_fields__ if name not in _FREE)
-        return any(getattr(self, name) != getattr(NO_HOOKS, name) for name in names)
+        return self.deps is not None or any(getattr(self, name) != getattr(NO_HOOKS, name) for name in names)
 
 
-_FREE = ("loaded", "owner", "durable", "resumed", "by", "check_model")
-"""Hooks that another process has by itself."""
+_FREE = ("loaded", "owner", "durable", "resumed", "by", "check_model", "deps")
+"""Fields that another process fills in itself; and `deps`, an object of the program that may not be comparable."""
 
 
-NO_HOOKS = Hooks()
+NO_HOOKS = RunCallbacks()
+
+
+stand_ins: list[StandIn] = []
+"""Test models that answer for all runs of the process (`stand_in`); the last one is used."""
 
 
 def durable_by(flag: bool | None, settings: Settings) -> bool | None:
-    """`Hooks.durable`, as a flag says it, else as the settings do."""
+    """Return `RunCallbacks.durable` as a flag sets it, else as the settings do."""
     if flag is not None:
         return flag
     return None if settings.durable.by_default else False
 
 
+class NotesLabels(Protocol):
+    """Store of labels that outlives a run: a session."""
+
+    def begins(self, flow: Flow) -> None:
+        """Give a run the labels of the earlier conversation, and observe its own from now on."""
+        ...
+
+
 @final
 class Loader:
-    """See the module.
+    """Cache of loaded targets; see the module.
 
     Args:
-        config_dir: where agents have names.
+        config_dir: the configuration directory, in which agents are found by name.
         registry: the global tools.
     """
 
@@ -130,20 +161,20 @@ class Loader:
         self._one = trio.CapacityLimiter(1)
 
     async def threaded(self, work: Callable[[], T]) -> T:
-        """Do something that reads files in a thread, after what waits for that already."""
+        """Run a function that reads files in a thread, after earlier ones have finished."""
         return await trio.to_thread.run_sync(work, limiter=self._one)
 
-    async def load(self, request: RunRequest, hooks: Hooks) -> Loaded:
-        """The agent or the workflow that a request means. Raises as `loaded` does."""
+    async def load(self, request: RunRequest, hooks: RunCallbacks) -> Loaded:
+        """Return the agent or the workflow of a request. Raises as `loaded` does."""
         if hooks.loaded is not None:
             return hooks.loaded
         return await self.threaded(lambda: self.loaded(request, hooks))
 
-    def loaded(self, request: RunRequest, hooks: Hooks) -> Loaded:
-        """As `load`, in a thread already.
+    def loaded(self, request: RunRequest, hooks: RunCallbacks) -> Loaded:
+        """Return the agent or the workflow of a request. Blocks; call it in a thread.
 
         Raises:
-            UsageError, InvalidFile: there is no such target, or it has errors.
+            UsageError, InvalidFile: the target does not exist, or has errors.
         """
         if hooks.loaded is not None:
             return hooks.loaded
@@ -151,7 +182,7 @@ class Loader:
         if isinstance(request.target, Agent):
             silent = request.compat in MODES and MODES[request.compat].missing_servers_are_silent
             return LoopAgent.of(request.target, check_listed(request.target, functions, self._registry, silent=silent))
-        key = (request.target, _here(), request.strict, request.compat, functions)
+        key = (request.target, _working_directory(), request.strict, request.compat, functions)
         with self._lock:
             kept = self._kept.get(key)
             if kept is not None and unchanged(kept[1]):
@@ -159,7 +190,7 @@ class Loader:
                 return kept[0]
             with recorded() as looked:
                 found = self._read(request, functions)
-            # What a workflow says depends on variables and on the environment, too.
+            # The contents of a workflow also depend on variables and on the environment.
             if not isinstance(found, WorkflowAgent) and settled(looked):
                 self._kept[key] = found, looked
                 if len(self._kept) > MOST:
@@ -179,9 +210,15 @@ class Loader:
         )
 
 
-def _here() -> str:
-    """The working directory, by which relative paths are found; "" if there is none."""
+def _working_directory() -> str:
+    """Return the working directory, to which relative paths refer; "" if it was deleted."""
     try:
         return os.getcwd()  # noqa: PTH109 - a text is wanted
     except FileNotFoundError:
         return ""
+
+
+async def session_of_agent(loader: Loader, settings: Settings, request: RunRequest) -> str | None:
+    """Return the name of the session in which an LLM agent always runs; see `session_of`."""
+    found = await loader.load(request, NO_HOOKS)
+    return session_of(found.agent, settings.other, environ()) if isinstance(found, LoopAgent) else None

@@ -1,8 +1,8 @@
-"""Whether models can be used: what is known without a request, and what one small request to each shows.
+"""Checks whether models can be used: facts that need no request, and the result of one small request to each model.
 
-Without a request: the client is there, its base URL is one, there is a key or a file of credentials that can be read,
-weights, the extra that it needs, a price, a window. A request asks for one word and at most `TOKENS` tokens, so it
-costs next to nothing; it is not tried again and does not wait for its turn, since what stands in its way is the answer.
+Without a request: the client exists, its base URL is valid, a key or a readable file of credentials exists, and so do
+weights, the required extra, a price, and a window. A request asks for one word and at most `TOKENS` tokens, so it
+costs next to nothing. It is not retried and does not wait for a rate limit, because the obstacle is the result.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from ...protocol.model_names import models_of
 from ...protocol.references import SECRET
 from ...protocol.settings import ClientSettings, ModelSettings, Settings
 from ..work.models import providers
-from ..work.models.catalog import Catalog
-from ..work.models.prices.find import Found
+from ..work.models.catalog import ModelCatalog
+from ..work.models.prices.find import FoundPrice
 from ..work.models.prices.rates import Rate, Tiered
 
 if TYPE_CHECKING:
@@ -32,32 +32,33 @@ if TYPE_CHECKING:
 Json = Any
 
 TOKENS = 16
-"""Of a reply: the fewest that every provider allows."""
+"""Limit of a reply's tokens: the smallest that every provider accepts."""
 
 WITHIN = 60.0
-"""Seconds for one request."""
+"""Timeout of one request in seconds."""
 
 AT_ONCE = 16
-"""Requests under way."""
+"""Maximum of concurrent requests."""
 
 _ASKED = "Reply with the single word: ok"
 
 
-class Failed(msgspec.Struct, frozen=True):
-    """Why a model can't be used."""
+class ModelUnusable(msgspec.Struct, frozen=True):
+    """Reason why a model cannot be used."""
 
     code: str
     message: str
     exit_code: int
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What came back.
+class ModelCheckReply(msgspec.Struct, frozen=True, kw_only=True):
+    """Reply of a model to a check.
 
     Attributes:
-        seconds: until it was whole; `first` until its first piece, where it was streamed.
-        text: what the model said; of a model that makes vectors, how long they are.
-        cost: in USD; None where that is not known.
+        seconds: time until the reply was complete.
+        first: time until its first chunk, if it was streamed.
+        text: text of the reply; for an embedding model, the length of its vectors.
+        cost: cost in USD; None if unknown.
     """
 
     seconds: float
@@ -69,17 +70,17 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a model.
+    """Result of checking one model.
 
     Attributes:
-        model: `client:model`; `kind` is what it is for.
-        name: what the provider calls it.
-        key: where its key or its credentials are from; "" where there are none, `none needed` where none are needed.
-        input_price, output_price: of a small request now, in USD per million tokens.
-        window: tokens that it takes in; `window_from` says who says so.
-        lacks: what it is not asked for: `stream`, `tools`, `images`, `schema`.
-        failed: why it can't be used; None if nothing speaks against it.
-        answer: None where it was not asked.
+        model: `client:model`; `kind` is its type, for example `chat` or `embedding`.
+        name: the provider's name of the model.
+        key: source of its key or credentials; "" if there are none, `none needed` if it needs none.
+        input_price, output_price: price of a small request now, in USD per million tokens.
+        window: input tokens that it accepts; `window_from` names the source of the number.
+        lacks: features that requests to it do not use: `stream`, `tools`, `images`, `schema`.
+        failed: reason why it cannot be used; None if no problem was found.
+        answer: its reply; None if no request was sent.
     """
 
     model: str
@@ -94,21 +95,21 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     window: int | None = None
     window_from: str = ""
     lacks: tuple[str, ...] = ()
-    failed: Failed | None = None
-    answer: Answer | None = None
+    failed: ModelUnusable | None = None
+    answer: ModelCheckReply | None = None
 
 
-def all_models(settings: Settings, catalog: Catalog) -> list[str]:
-    """Every model that config.yaml lists, and the one that is used if none is named, which comes first."""
+def all_models(settings: Settings, catalog: ModelCatalog) -> list[str]:
+    """Return every model that config.yaml lists, the default model first."""
     listed = [f"{client.name}:{model.name}" for client in settings.clients for model in client.models]
     return list(dict.fromkeys([*models_of(catalog.choice().model), *listed]))
 
 
-def check(model: str, settings: Settings, catalog: Catalog, environ: Mapping[str, str]) -> Checked:
-    """What is known of a model without a request. Reads the files that its credentials are in, and the table of prices.
+def check(model: str, settings: Settings, catalog: ModelCatalog, environ: Mapping[str, str]) -> Checked:
+    """Check a model without a request. Reads its files of credentials, and the price table.
 
     Raises:
-        ConfigError: there is no such client or model.
+        ConfigError: the client or the model does not exist.
     """
     client, entry = _named(model, settings, catalog)
     base = providers.base_of(client, environ)
@@ -123,7 +124,7 @@ def check(model: str, settings: Settings, catalog: Catalog, environ: Mapping[str
         elif entry.type in ("embedding", "reranker"):
             catalog.access(f"{client.name}:{entry.name}", "embedding" if entry.type == "embedding" else "reranker")
     except CallboardError as error:
-        failed = Failed(error.code, str(error), error.exit_code)
+        failed = ModelUnusable(error.code, str(error), error.exit_code)
     return Checked(
         model=f"{client.name}:{entry.name}",
         kind=entry.type,
@@ -144,7 +145,7 @@ def check(model: str, settings: Settings, catalog: Catalog, environ: Mapping[str
 async def ask(
     me: Actor, checked: Checked, gateway: Gateway, knowledge: Knowledge, limiter: trio.CapacityLimiter
 ) -> Checked:
-    """The same, with what a request has shown. One that can't be used is not asked."""
+    """Return the check with the result of a request. A model that cannot be used gets no request."""
     if checked.failed is not None:
         return checked
     async with limiter:
@@ -154,15 +155,15 @@ async def ask(
                 return msgspec.structs.replace(checked, answer=await once)
             raise TimedOut(f"{checked.model} did not answer within {WITHIN:g} s")
         except CallboardError as error:
-            return msgspec.structs.replace(checked, failed=Failed(error.code, str(error), error.exit_code))
+            return msgspec.structs.replace(checked, failed=ModelUnusable(error.code, str(error), error.exit_code))
 
 
 def exit_code(found: Sequence[Checked]) -> int:
-    """That of the first model that can't be used; 0 if all can."""
+    """Return the exit code of the first model that cannot be used; 0 if all can."""
     return next((each.failed.exit_code for each in found if each.failed is not None), 0)
 
 
-async def _chat(me: Actor, checked: Checked, gateway: Gateway) -> Answer:
+async def _chat(me: Actor, checked: Checked, gateway: Gateway) -> ModelCheckReply:
     began = trio.current_time()
     first: list[float] = []
 
@@ -171,7 +172,7 @@ async def _chat(me: Actor, checked: Checked, gateway: Gateway) -> Answer:
 
     request = ChatRequest(model=checked.model, messages=(UserTurn(_ASKED),), max_tokens=TOKENS)
     reply = await gateway.chat(me, request, on_delta=hear, attempts=1, may_wait=False)
-    return Answer(
+    return ModelCheckReply(
         seconds=trio.current_time() - began,
         first=first[0] if first else None,
         text=reply.text,
@@ -181,9 +182,9 @@ async def _chat(me: Actor, checked: Checked, gateway: Gateway) -> Answer:
     )
 
 
-async def _knows(me: Actor, checked: Checked, knowledge: Knowledge) -> Answer:
+async def _knows(me: Actor, checked: Checked, knowledge: Knowledge) -> ModelCheckReply:
     began = trio.current_time()
-    asked = f"ok {secrets.token_hex(4)}"  # one that no cache knows
+    asked = f"ok {secrets.token_hex(4)}"  # a text that no cache has
     await knowledge.embedders.prepare(checked.model)
     if checked.kind == "reranker":
         scores = await knowledge.embedders.reranker(checked.model).rerank(me, asked, [asked])
@@ -191,11 +192,11 @@ async def _knows(me: Actor, checked: Checked, knowledge: Knowledge) -> Answer:
     else:
         vectors = await knowledge.embedders.of(checked.model).embed(me, [asked])
         text = f"vectors of {vectors.shape[1]} numbers"
-    return Answer(seconds=trio.current_time() - began, text=text)
+    return ModelCheckReply(seconds=trio.current_time() - began, text=text)
 
 
-def _named(model: str, settings: Settings, catalog: Catalog) -> tuple[ClientSettings, ModelSettings]:
-    """The client and its model, also one that does not chat."""
+def _named(model: str, settings: Settings, catalog: ModelCatalog) -> tuple[ClientSettings, ModelSettings]:
+    """Return the client and its model, including models that are not for chat."""
     name, _, which = model.partition(":")
     client = next((each for each in settings.clients if each.name == name), None)
     entry = next((each for each in client.models if each.name == which), None) if client is not None else None
@@ -203,7 +204,11 @@ def _named(model: str, settings: Settings, catalog: Catalog) -> tuple[ClientSett
 
 
 def _key(client: ClientSettings, environ: Mapping[str, str], settings: Settings) -> str:
-    """Where the key is from. Raises ConfigError or CredentialsError where a file of credentials can't be used."""
+    """Return the source of the key.
+
+    Raises:
+        ConfigError, CredentialsError: a file of credentials cannot be used.
+    """
     if providers.signs_in(client):
         return "signed in"
     if client.api_key:
@@ -227,10 +232,10 @@ def _key(client: ClientSettings, environ: Mapping[str, str], settings: Settings)
 
 def _of_google(client: ClientSettings, environ: Mapping[str, str], settings: Settings) -> str:
     from ..work.models.vertex.login import read_login
-    from ..work.models.vertex.place import File, project_of, project_of_gcloud, source_of
+    from ..work.models.vertex.place import CredentialsFile, project_of, project_of_gcloud, source_of
 
     source = source_of(client, environ, settings.file)
-    if isinstance(source, File):
+    if isinstance(source, CredentialsFile):
         login = read_login(source)
         if not (project_of(client, environ) or login.project or project_of_gcloud(environ) or login.billed):
             raise ConfigError(
@@ -249,7 +254,7 @@ def _lacks(client: ClientSettings, entry: ModelSettings) -> tuple[str, ...]:
     return tuple(name for name, there in has.items() if not there)
 
 
-def _window(entry: ModelSettings, found: Found, settings: Settings) -> tuple[int | None, str]:
+def _window(entry: ModelSettings, found: FoundPrice, settings: Settings) -> tuple[int | None, str]:
     if entry.max_input_tokens is not None:
         return entry.max_input_tokens, settings.file
     if found.entry is not None and found.entry.window is not None:

@@ -1,7 +1,7 @@
-"""A durable run as a file, to take it to another machine: lines of JSON, the first about the run, then its rows.
+"""Export of a durable run to a file, to move it to another machine: lines of JSON, a header and then its rows.
 
-The last line has a sum over all of them, so that a file that was cut or changed is refused. What a run needs beside its
-rows (agents, scripts, its directory) does not go along.
+The last line has a checksum of all others, so that a truncated or changed file is refused. Other files that the run
+needs (agents, scripts, its directory) are not exported.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FORMAT = 1
 
 
 class Moved(msgspec.Struct, frozen=True, kw_only=True):
-    """A run in such a file; `rows` and `letters` as the journal has them."""
+    """Exported run; `rows` and `letters` as the journal stores them."""
 
     run: str
     life: int
@@ -54,11 +54,12 @@ class _Foot(msgspec.Struct):
 
 
 def write_file(run: str, file: Path, environ: Mapping[str, str]) -> int | None:
-    """Write a run into a new file, for its user alone; how many rows it has, None if there is no such run. Blocking.
+    """Write a run to a new file that only its user can read; return its number of rows, None if it does not exist.
+    Blocking.
 
     Raises:
-        UsageError: the file is there, or can't be written.
-        Damaged: the run is not as it was written.
+        UsageError: the file exists, or cannot be written.
+        Damaged: the run's rows do not match their checksums.
     """
     from ...supervisors.journal.reading import read_run
 
@@ -87,10 +88,10 @@ def write_file(run: str, file: Path, environ: Mapping[str, str]) -> int | None:
 
 
 def read_file(file: Path) -> Moved:
-    """The run in a file. Blocking.
+    """Read an exported run. Blocking.
 
     Raises:
-        UsageError: it is no such file, or not as it was written.
+        UsageError: the file is no exported run, or is damaged.
     """
     try:
         *lines, last = file.read_bytes().removesuffix(b"\n").split(b"\n")
@@ -122,17 +123,17 @@ def _read(line: bytes, kind: Any) -> Any:
 
 
 def take_in(moved: Moved, environ: Mapping[str, str]) -> None:
-    """Have a run in the journal, as one of a process that has ended. Blocking.
+    """Insert an exported run into the journal, as a run of a process that has ended. Blocking.
 
     Raises:
-        Conflict: it is there already.
-        JournalError: no run can be kept here.
+        Conflict: the run is in the journal already.
+        JournalError: the journal cannot be written.
     """
-    from ...supervisors.journal.moving import put_in
-    from ...supervisors.journal.reading import kept_runs
+    from ...supervisors.journal.reading import stored_runs
+    from ...supervisors.journal.store import import_run
 
     directory = journal_dir(environ)
     private_directory(directory)
-    if any(kept.run == moved.run for kept in kept_runs(directory)):
+    if any(kept.run == moved.run for kept in stored_runs(directory)):
         raise Conflict(f"{moved.run} is kept here already: callboard runs rm {moved.run} removes it")
-    put_in(directory, moved.run, moved.life, (moved.began, moved.ended), moved.about, moved.rows, moved.letters)
+    import_run(directory, moved.run, moved.life, (moved.began, moved.ended), moved.about, moved.rows, moved.letters)

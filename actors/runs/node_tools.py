@@ -1,4 +1,4 @@
-"""What the nodes of a graph work with: which of them ask models, the tools that each lists, and their files."""
+"""Tools of a graph's nodes: which nodes ask models, the tools that each lists, and their files."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import InvalidFile, Unsupported
-from ...protocol.graph.model import AgentNode, AnyNode, Graph, LlmNode, ScriptNode
+from ...protocol.graph.model import AgentNode, AnyNode, FunctionNode, Graph, LlmNode, ScriptNode
 from ..work.agent.family import renamed
 from ..work.agent.user import user_tools
-from ..work.told import Wish
+from ..work.opening_instructions import Wish
 from ..work.tools.registry import tools_of_agent
 from ..work.tools.tool import Tool
 from .target import GraphAgent
 
 if TYPE_CHECKING:
     from ..work.context import RunContext
-    from ..work.mcp.tools.chosen import Wanted
+    from ..work.mcp.tools.chosen import WantedServers
 
 
 def asks(node: AnyNode) -> bool:
-    """Whether a node of this kind asks a model."""
+    """Return whether the node asks a model."""
     return isinstance(node, LlmNode) or (isinstance(node, AgentNode) and node.output_schema is not None)
 
 
 def wishes_of(graph: Graph) -> dict[str, Wish]:
-    """What the llm nodes of a graph want of the directory that the run works in; those that want nothing left out."""
+    """Return the workspace instructions and skills for each llm node that uses any."""
     found: dict[str, Wish] = {}
     for node in graph.nodes.values():
         if isinstance(node, LlmNode) and (node.workspace_instructions or _skills_of(graph, node) != ()):
@@ -40,7 +40,7 @@ def wishes_of(graph: Graph) -> dict[str, Wish]:
 
 
 def _skills_of(graph: Graph, node: LlmNode) -> tuple[str, ...] | None:
-    """The skills that a node's model may read; None for all that there are."""
+    """Return the skills that a node's model may read; None for all."""
     enabled = graph.skills_enabled if node.skills_enabled is None else node.skills_enabled
     if node.skills or not enabled:
         return node.skills
@@ -62,13 +62,13 @@ def tools_of_nodes(
     graph: Graph,
     values: Mapping[str, str],
     context: RunContext,
-    servers: Mapping[str, Wanted],
+    servers: Mapping[str, WantedServers],
     gone: Mapping[str, str],
 ) -> dict[str, tuple[Tool, ...]]:
-    """Per llm node that lists tools, those tools, without what MCP servers have to be asked for, or would have.
+    """Return the tools of each llm node that lists any, without tools of MCP servers, which are listed at run time.
 
     Raises:
-        InvalidFile: a tool file has errors, or a node lists a tool that is not there.
+        InvalidFile: a tool file has errors, or a node lists a tool that does not exist.
     """
     nodes = [node for node in graph.nodes.values() if isinstance(node, LlmNode) and node.tools]
     if not nodes:
@@ -98,8 +98,10 @@ def tools_of_nodes(
 
 
 def files_of_nodes(agent: GraphAgent, graph: Graph, tools: Mapping[str, tuple[Tool, ...]]) -> set[Path]:
-    """The scripts of a graph, and the files of the tools that its llm nodes list."""
+    """Return the scripts of a graph, and the files of the tools that its llm nodes list."""
     scripts = {
-        agent.directory.absolute() / node.script for node in graph.nodes.values() if isinstance(node, ScriptNode)
+        agent.directory.absolute() / node.script
+        for node in graph.nodes.values()
+        if isinstance(node, ScriptNode) and not isinstance(node, FunctionNode)
     }
     return scripts | {tool.file for found in tools.values() for tool in found if tool.file is not None}

@@ -1,8 +1,7 @@
-"""Questions of runs that nobody plays, and answers that people leave for them. Blocking; needs no root."""
+"""Questions of interrupted runs, and answers that users store for them. Blocking; needs no root."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 
 import msgspec
@@ -11,12 +10,13 @@ from ...protocol.errors import NotFound
 from ...protocol.kernel.errors import JournalError
 from ...protocol.kernel.questions import Question
 from ..io.directories import journal_dir
-from ..work.journal.left import leave_answer, open_questions, run_of
+from ..io.tenancy import environ
+from ..work.journal.pending_answers import leave_answer, open_questions, run_of
 from .interrupted import interrupted
 
 
 def parked_questions(environ: Mapping[str, str]) -> list[Question]:
-    """Those of all runs that were interrupted and may go on, the oldest run first."""
+    """Return the open questions of all interrupted runs that can be resumed, oldest run first."""
     found: list[Question] = []
     for run in interrupted(environ):
         if not run.why_not:
@@ -25,7 +25,10 @@ def parked_questions(environ: Mapping[str, str]) -> list[Question]:
 
 
 def questions_of(run: str, environ: Mapping[str, str]) -> list[Question]:
-    """Those of one run, in the order in which it has asked them; none of one that is played, or can't be read."""
+    """Return the open questions of one run, in the order in which it asked them.
+
+    The list is empty if a process executes the run, or if its journal cannot be read.
+    """
     from ...supervisors.journal.reading import read_run
     from ...supervisors.journal.row import State
 
@@ -39,13 +42,13 @@ def questions_of(run: str, environ: Mapping[str, str]) -> list[Question]:
 
 
 def has_asked(question: str, environ: Mapping[str, str]) -> bool:
-    """Whether the run that has asked a question of this id waits to go on, whatever became of the question."""
+    """Return whether the run that asked this question is interrupted, whatever became of the question."""
     run = run_of(question)
     return bool(run) and any(each.run == run for each in interrupted(environ))
 
 
 def leave_for(run: str, question: str, value: str | list[str], by: str) -> bool:
-    """Leave an answer for a run that was interrupted; False if it has no such question.
+    """Store an answer for an interrupted run; return False if it has no such question.
 
     Raises:
         NotFound, Conflict, Damaged: see `leave_answer`.
@@ -53,7 +56,7 @@ def leave_for(run: str, question: str, value: str | list[str], by: str) -> bool:
     from ...supervisors.journal.reading import read_run
     from ...supervisors.journal.row import State
 
-    directory = journal_dir(os.environ)
+    directory = journal_dir(environ())
     past = read_run(directory, run)
     if past is None or past.kept.state is not State.INTERRUPTED:
         return False

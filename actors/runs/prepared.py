@@ -1,12 +1,11 @@
-"""Prepares an agent for a run: resolves variables, finds tools, compiles the graph, refuses what can't run.
+"""Prepares an agent for a run: resolves variables, finds tools, compiles the graph, and refuses what cannot run.
 
-The same for the agent that the user named and for those that other agents call (`children`).
+The agent that the user named and the agents that it calls (`children`) are prepared alike.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,20 +15,17 @@ import trio
 
 from ...protocol.agent import Agent
 from ...protocol.chat import Part
-from ...protocol.errors import CallboardError, RunFailed, TimedOut
+from ...protocol.errors import CallboardError, ResultInvalid, RunFailed, TimedOut
 from ...protocol.graph.model import Graph, LlmNode, OwnLimits, RagNode
 from ...protocol.place import Branch, Place
 from ...protocol.problems import Problem
-from ..engine.conversation.agent import Cast, run_agent
+from ..engine.conversation.agent import AgentSetup, run_agent
 from ..engine.graph.compat import MODES
-from ..engine.graph.compile import compile_graph
-from ..engine.graph.decider import GraphResult
-from ..engine.graph.nodes.map import run_branch
-from ..engine.graph.plan import Plan
-from ..engine.graph.run import run_graph
+from ..engine.graph.result import GraphResult
 from ..io.imports import imported
+from ..io.tenancy import environ
 from ..work.agent.history import History
-from ..work.journal.scope import here, noted
+from ..work.journal.scope import noted, scope_of
 from ..work.record import Record
 from ..work.spending.accounts import Account, Amount, as_failure
 from ..work.tools.registry import tools_of_agent
@@ -40,28 +36,30 @@ from .target import GraphAgent, Loaded, LoopAgent, WorkflowAgent
 
 if TYPE_CHECKING:
     from ...supervisors import Actor, End, Ref
-    from ..engine.workflow.plan import Plan as Flow
+    from ..engine.graph.plan import GraphPlan
+    from ..engine.workflow.plan import WorkflowPlan as Flow
     from ..work.context import RunContext
     from ..work.knowledge.recipe import Recipe
-    from ..work.letters import Seat
-    from ..work.mcp.tools.chosen import Wanted
+    from ..work.mcp.tools.chosen import WantedServers
+    from ..work.team_messages import TeamPosition
 
 
+_NONE: frozenset[str] = frozenset()
 _KNOWLEDGE = ("numpy", "tantivy", "usearch.index", "tokenizers", ".actors.work.knowledge.of_run")
 
 
-class Input(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent begins its work with.
+class AgentInput(msgspec.Struct, frozen=True, kw_only=True):
+    """Input of one execution of an agent.
 
     Attributes:
-        prompt: the user's words, or those of the agent that calls.
+        prompt: text of the user or of the calling agent.
         state: replaces keys of a graph's `initial_state`.
-        recipes: knowledge bases to look the prompt up in (`--kb`).
-        files: what is put before it (`-f`).
-        attachments: what a workflow's task comes with (`--attach`).
-        parts: what an LLM agent gets beside the prompt.
-        workspace: where a workflow's python nodes work; None for a directory that goes with the run.
-        branch: the item of a map that is all that is played of a graph; None for the whole.
+        recipes: knowledge bases in which the prompt is looked up (`--kb`).
+        files: files inserted before the prompt (`-f`).
+        attachments: files of a workflow's task (`--attach`).
+        parts: parts that an LLM agent gets in addition to the prompt.
+        workspace: directory in which a workflow's python nodes work; None for a directory removed with the run.
+        branch: the item of a map to execute instead of the whole graph; None for the whole graph.
     """
 
     prompt: str = ""
@@ -75,49 +73,52 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Prepared:
-    """An agent, ready to be played any number of times.
+    """Agent that is ready to be executed any number of times.
 
     Attributes:
-        name: of the agent; the last part of its actor's path.
-        model: what its models are by default, "" if it does not say.
+        name: name of the agent; the last part of its actor's path.
+        model: default model of the agent; "" if its file names none.
         models: every model id that its nodes name.
-        needs_default: whether something in it asks a model without naming one.
-        tool_names: what its models may call, the families and the tools of MCP servers aside.
+        needs_default: True if a part of the agent asks a model without naming one.
+        tool_names: tools that its models may call, except families and tools of MCP servers.
         absent: warnings about MCP servers that it names and that are not configured.
-        recipes: what it looks things up in: per rag node, or the agent's `documents`.
-        place: where its file has it played if another agent calls it.
+        recipes: its knowledge bases: by rag node, or the agent's `documents`.
+        place: placement that its file asks for when another agent calls it.
 
     Raises:
-        UsageError: a variable has no value, or there is none of that name.
-        ConfigError: a variable's default names a secret that is not there.
-        InvalidFile: a tool file has errors, or a node lists a tool that is not there.
-        Unsupported: it uses what this version can't run yet.
+        UsageError: a variable has no value, or a value was passed for an undeclared variable.
+        ConfigError: a variable's default names a secret that does not exist.
+        InvalidFile: a tool file has errors, or a node lists a tool that does not exist.
+        Unsupported: it uses a feature that this version cannot run yet.
     """
 
     def __init__(self, agent: Loaded, variables: Mapping[str, str], compat: str | None, context: RunContext) -> None:
         self.name = agent.name
-        self.models: AbstractSet[str] = frozenset()
+        self.models: AbstractSet[str] = _NONE
         self.needs_default = False
         self.model = ""
-        self.tool_names: AbstractSet[str] = frozenset()
+        self.tool_names: AbstractSet[str] = _NONE
         self.recipes: dict[str, Recipe] = {}
         self._limits: OwnLimits | None = None
         self.place: Place | None = None
-        self._files: set[Path] = set()
+        self._files: Sequence[Path] = ()
         self.absent: tuple[Problem, ...] = ()
-        self._cast: Cast | None = None
-        self._plan: Plan | None = None
+        self._cast: AgentSetup | None = None
+        self._plan: GraphPlan | None = None
         self._flow: Flow | None = None
         compat = compat if compat in MODES else None
-        if isinstance(agent, WorkflowAgent):  # its variables were put in when it was read
+        if isinstance(agent, WorkflowAgent):  # The reader of the workflow has already replaced its variables.
             from ..engine.workflow.plan import compile_workflow
 
             self._flow = compile_workflow(agent.workflow, agent.path, context.environ)
             return
         file = agent.graph if isinstance(agent, GraphAgent) else agent.agent
         self._limits, self.place = file.limits, file.place
+        # The environment of this process has no say in an agent that a program made.
+        made = agent.made if isinstance(agent, GraphAgent) else agent.directory is None
+        own_environ: Mapping[str, str] = {} if made else environ()
         resolved = resolve_variables(
-            agent.name, file.variables, variables, os.environ, secrets=context.vault, source=file.source
+            agent.name, file.variables, variables, own_environ, secrets=context.vault, source=file.source
         )
         if isinstance(agent, GraphAgent):
             self._prepare_graph(agent, resolved.real, compat, context)
@@ -127,21 +128,23 @@ class Prepared:
     def _prepare_graph(
         self, agent: GraphAgent, values: Mapping[str, str], compat: str | None, context: RunContext
     ) -> None:
+        from ..engine.graph.compile import compile_graph
+
         refuse_spawning(agent.graph)
-        graph = overridden(agent.graph, os.environ)
-        servers: Mapping[str, Wanted] = {}
+        graph = agent.graph if agent.made else overridden(agent.graph, environ())
+        servers: Mapping[str, WantedServers] = {}
         gone: Mapping[str, str] = {}
         if graph.mcp_servers:
             from ..work.mcp.tools.chosen import absent, wanted_by_nodes
 
             servers = wanted_by_nodes(graph, context)
             gone = absent(graph.mcp_servers, context)
-            self.absent = _told(agent.file, gone, compat or graph.settings.compat)
+            self.absent = _absent_servers(agent.file, gone, compat or graph.settings.compat)
         if context.registry is not None and graph.permissions:
             graph = msgspec.structs.replace(graph, permissions=context.registry.permissions(graph.permissions))
         tools = tools_of_nodes(agent, graph, values, context, servers, gone)
         self.tool_names = {tool.name for found in tools.values() for tool in found}
-        self._files = files_of_nodes(agent, graph, tools)
+        self._files = sorted(files_of_nodes(agent, graph, tools))
         if any(isinstance(node, RagNode) for node in graph.nodes.values()):
             self.recipes = _recipes_of(graph, agent.directory, context, compat)
         self._plan = compile_graph(
@@ -160,7 +163,7 @@ class Prepared:
         self.model = graph.model or ""
 
     def _prepare_agent(self, agent: LoopAgent, resolved: Values, compat: str | None, context: RunContext) -> None:
-        settled = overridden(agent.agent, os.environ)
+        settled = agent.agent if agent.directory is None else overridden(agent.agent, environ())
         found = tools_of_agent(
             context,
             name=agent.name,
@@ -168,19 +171,20 @@ class Prepared:
             listed=settled.global_tools,
             values=resolved.real,
             timeout=settled.tool_timeout,
+            functions=agent.functions,
         )
         self.tool_names = found.tools.keys()
-        self._files = {tool.file for tool in found.tools.values() if tool.file is not None}
+        self._files = tuple({tool.file: None for tool in found.tools.values() if tool.file is not None})
         if settled.documents:
             self.recipes = _recipes_of(settled, agent.directory, context, compat)
-        wanted: Wanted | None = None
+        wanted: WantedServers | None = None
         if settled.mcp_servers:
             from ..work.mcp.tools.chosen import absent, wanted_by_agent
 
             wanted = wanted_by_agent(settled, context)
-            self.absent = _told(agent.file, absent(settled.mcp_servers, context), compat)
+            self.absent = _absent_servers(agent.file, absent(settled.mcp_servers, context), compat)
         said = resolved.shown
-        self._cast = Cast(agent=settled, directory=agent.directory, values=said, tools=found, servers=wanted)
+        self._cast = AgentSetup(agent=settled, directory=agent.directory, values=said, tools=found, servers=wanted)
         if settled.summarization_model:
             self.models = {settled.summarization_model}
         self.needs_default = True
@@ -188,7 +192,7 @@ class Prepared:
 
     @property
     def servers(self) -> set[str]:
-        """The MCP servers it uses, by name."""
+        """The names of the MCP servers that the agent uses."""
         wanted = list(self._plan.servers.values()) if self._plan is not None else []
         if self._cast is not None and self._cast.servers is not None:
             wanted.append(self._cast.servers)
@@ -196,7 +200,7 @@ class Prepared:
 
     @property
     def parts(self) -> dict[str, str]:
-        """The texts of the files that a workflow consists of beside its own, by absolute path."""
+        """The texts of the files of a workflow's subgraphs, by absolute path; its own file is not included."""
         if self._flow is None:
             return {}
         from .flows import parts_of
@@ -205,7 +209,7 @@ class Prepared:
 
     @property
     def in_place(self) -> list[Path]:
-        """The files that are executed where they stand: scripts, tool files, and files of a workflow's functions."""
+        """The files that are executed in place: scripts, tool files, and files of a workflow's functions."""
         if self._flow is None:
             return sorted(self._files)
         from .flows import files_of_functions
@@ -213,7 +217,7 @@ class Prepared:
         return files_of_functions(self._flow.file.parent)
 
     def new_result(self) -> GraphResult:
-        """Where its result goes."""
+        """Return an empty result of the type that this kind of agent fills."""
         if self._flow is None:
             return GraphResult()
         from ..engine.workflow.plan import WorkflowResult
@@ -223,22 +227,22 @@ class Prepared:
     def play(
         self,
         me: Actor,
-        input: Input,
+        input: AgentInput,
         context: RunContext,
         *,
         depth: int = 0,
         result: GraphResult | None = None,
         record: Record | None = None,
-        seat: Seat | None = None,
+        seat: TeamPosition | None = None,
         escalation_timeout: float | None = None,
         history: History | None = None,
     ) -> Coroutine[Any, Any, GraphResult]:
-        """Run it as a child of `me` and wait for its end; what went wrong is the result's `error`.
+        """Run the agent as a child of `me` and wait for its end; a failure is the `error` of the returned result.
 
-        Its knowledge bases are seen to first.
+        Its knowledge bases are updated first.
 
         Args:
-            history: the conversation that this goes on with; a graph or a workflow knows nothing of what was said.
+            history: the conversation that this run continues; graphs and workflows do not read it.
         """
         result = result if result is not None else self.new_result()
         record = record if record is not None else Record()
@@ -262,6 +266,8 @@ class Prepared:
         own: RunContext,
         context: RunContext,
     ) -> GraphResult:
+        # Two limits can end the agent: its own (`limits:` of its file) and the run's. `as_failure` names the account
+        # that ran out.
         if limits.timeout is None:
             await playing
         else:
@@ -278,12 +284,12 @@ class Prepared:
     async def _play(
         self,
         me: Actor,
-        input: Input,
+        input: AgentInput,
         context: RunContext,
         depth: int,
         result: GraphResult,
         record: Record,
-        seat: Seat | None,
+        seat: TeamPosition | None,
         escalation_timeout: float | None,
         history: History,
     ) -> GraphResult:
@@ -311,7 +317,14 @@ class Prepared:
         except CallboardError as error:
             result.error = error
             return result
+        # The end of a graph is judged before its result is read: a failed graph has no output to check.
         self._judge(await _its_end(me, ref), result)
+        if self._cast is None and result.error is None:
+            try:
+                history.take_result(result.output)
+            except ResultInvalid as error:
+                result.error = error
+                return result
         if self._cast is None and result.error is None and not record.failures:
             history.pair(input.prompt, result.output)
         return result
@@ -320,17 +333,21 @@ class Prepared:
         self,
         me: Actor,
         prompt: str,
-        input: Input,
+        input: AgentInput,
         context: RunContext,
         depth: int,
         result: GraphResult,
         record: Record,
     ) -> Ref[Any]:
         if self._plan is not None and input.branch is not None:
+            from ..engine.graph.nodes.map import run_branch
+
             return me.spawn(
                 run_branch, self._plan, input.branch, context, depth, result, record, name=self.name, link=False
             )
         if self._plan is not None:
+            from ..engine.graph.run import run_graph
+
             return me.spawn(
                 run_graph, self._plan, prompt, context, depth, input.state, result, record, name=self.name, link=False
             )
@@ -350,7 +367,8 @@ class Prepared:
             record,
             input.workspace,
             input.attachments,
-            name=self.name.replace("/", "_"),  # a part of a path; a workflow's may hold anything
+            # The name becomes a part of an actor path, and a workflow's name may contain `/`.
+            name=self.name.replace("/", "_"),
             link=False,
         )
 
@@ -364,27 +382,37 @@ class Prepared:
         elif end.reason != "normal":
             result.error = RunFailed(f"'{self.name}' was {end.reason}")
 
-    async def _consult(self, me: Actor, input: Input, context: RunContext) -> tuple[str, tuple[Recipe, ...]]:
-        """The prompt with what was found for it, and the bases that the agent may look into by itself."""
+    async def _consult(self, me: Actor, input: AgentInput, context: RunContext) -> tuple[str, tuple[Recipe, ...]]:
+        """Return the prompt with the passages found for it, and the knowledge bases that the agent may search."""
         prompt, asked = input.prompt, input.recipes
         if self._cast is not None:
             asked = (*self.recipes.values(), *asked)
         if not asked and not self.recipes and not input.files:
             return prompt, ()
-        await imported(*_KNOWLEDGE)
+        from ..work.labels.flow import RULES
+
+        await imported(*_KNOWLEDGE, *RULES)
         knowledge = context.knowledge
         await knowledge.ready(me, (*self.recipes.values(), *input.recipes))
         how = self._cast.agent.knowledge if self._cast is not None else "prompt"
+
+        flow = context.flow
+        if flow is not None:
+            flow.add(flow.paths.of_any(input.files, "the attached file", base=Path.cwd()))
+            if how != "tool":
+                flow.knows(asked)
 
         async def looked_up() -> str:
             attached = await knowledge.attached(me, input.files, prompt)
             found = await knowledge.prompt(me, asked, prompt) if how != "tool" and (prompt or input.files) else prompt
             return f"{attached}\n\n{found}".strip() if attached else found
 
+        # The result is noted in the journal: a later incarnation must see the same passages, even if the documents
+        # have changed.
         return await noted(me, "prompt", str, looked_up), asked if how != "prompt" else ()
 
 
-def _told(file: str, absent: Mapping[str, str], compat: str | None) -> tuple[Problem, ...]:
+def _absent_servers(file: str, absent: Mapping[str, str], compat: str | None) -> tuple[Problem, ...]:
     if compat in MODES and MODES[compat].missing_servers_are_silent:
         return ()
     return tuple(
@@ -408,14 +436,14 @@ def _recipes_of(
 
 
 def _restore(account: Account, me: Actor) -> None:
-    """In a durable run that goes on: what the agent has spent in earlier lives counts."""
-    scope = here(me)
+    """Charge the spending of earlier incarnations, so that the agent's own limits hold for the whole run."""
+    scope = scope_of(me)
     for each in () if scope is None else scope.spent():
         account.charge(Amount(each.tokens, each.cost), each.turns)
 
 
 async def _its_end(me: Actor, ref: Ref[Any]) -> End:
-    """Wait for the child's end; a cancelled caller stops the child first."""
+    """Wait for the child's end. If the caller is cancelled, stop the child first."""
     try:
         return await ref.wait()
     except trio.Cancelled:

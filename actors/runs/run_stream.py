@@ -1,15 +1,18 @@
-"""Runs that a program follows while they are under way.
+"""Runs that a program follows while they execute.
 
     async with root.stream("researcher", "What is a callboard?") as run:
         async for text in run.text():
             print(text, end="")
         outcome = await run.outcome()
 
-The run goes its own pace, and the program reads its events at another, perhaps in another event loop. A run must never
-wait for its reader: it holds connections and places of a limiter. So events wait in a buffer with two bounds. Pieces of
-text that follow each other are joined while they wait, so that a slow reader gets fewer and longer ones, and the whole
-text. Of other events the older half is left out when `MOST` are waiting. The reader gets a `run.warning` with the code
-`events_left_out` in their place, and `dropped` counts them.
+The run and the program that reads its events proceed at different speeds, perhaps in different event loops. A run
+must never wait for its reader, because it holds connections and slots of a limiter. So events wait in a buffer with
+two bounds:
+
+- Consecutive chunks of a text are joined while they wait. A slow reader gets fewer and longer chunks, and the whole
+  text.
+- When more than `MOST` other events wait, the older half of them is dropped. The reader gets a `run.warning` with the
+  code `events_left_out` in their place, and `dropped` counts them.
 """
 
 from __future__ import annotations
@@ -17,9 +20,10 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, final
+from typing import TYPE_CHECKING, Any, Generic, Self, final
 
 import msgspec
 from outcome import Error, Value
@@ -31,40 +35,58 @@ from ...protocol.outcome import Outcome
 from ...supervisors.event_loops import Reply, new_reply
 from .begin import new_id
 from .execution import INTERRUPTED
-from .run import RunOptions, Target, callback_of, run_under
+from .run import Target, TypedOptions, callback_of, run_under
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from ...supervisors.event_loops import Call
     from .root import Root
 
+    R = TypeVar("R", default=Any)
+else:
+    from typing import TypeVar
+
+    R = TypeVar("R")
+
 MOST = 10_000
-"""Events that wait for the reader."""
+"""Maximum of waiting events, text chunks not counted."""
 
 
 @final
-class RunStream:
-    """One run, its events and its outcome: made by `root.stream`, and started by `async with`.
+class RunStream(Generic[R]):
+    """Stream of one run's events, and its outcome. `root.stream` creates it, and `async with` starts the run.
 
-    Leaving the block cancels the run, and returns when nothing of it is left. Its methods are for one task at a time.
+    Leaving the block cancels the run, and returns when none of its tasks is left. Only one task at a time may use it.
 
     Attributes:
-        id: the run's.
-        dropped: events that were left out because the program read too slowly.
+        id: id of the run.
+        dropped: number of events that were dropped because the program read too slowly.
     """
 
-    def __init__(self, root: Root, target: Target, prompt: str, options: RunOptions) -> None:
+    def __init__(
+        self,
+        root: Root,
+        target: Target,
+        prompt: str,
+        options: TypedOptions,
+        tenant: AbstractAsyncContextManager[Root] | None = None,
+    ) -> None:
         self.id: str = options.get("id") or new_id()
-        self.dropped = 0
+        self.dropped: int = 0
         self._root = root
+        self._tenant = tenant
         self._callback = callback_of(options)
         options["id"] = self.id
-        self._start = partial(run_under, root, target, prompt, options, self._callback, self._put)
-        self._call: Call[Outcome] | None = None
+        self._asked = target, prompt, options
+        self._call: Call[Outcome[Any]] | None = None
         self._lock = threading.Lock()
         self._buffer = _Buffer(MOST)
-        self._result: Outcome | BaseException | None = None
+        self._result: Outcome[R] | BaseException | None = None
         self._reading: set[Reply[None]] = set()  # tasks that wait for an event
         self._ending: set[Reply[None]] = set()  # tasks that wait for the end
+        self._reads_text = False
+        self._has_text = False  # a chunk was yielded by `text`
         self._cancelled = False
         self._raised = False
         self._home = ""
@@ -73,51 +95,73 @@ class RunStream:
     async def __aenter__(self) -> Self:
         if self._call is not None:
             raise UsageError("this run was started before: call root.stream once for each `async with`")
-        self._call = self._root.start(self._start, self._over)
+        if self._tenant is not None:
+            self._root = await self._tenant.__aenter__()
+        target, prompt, options = self._asked
+        start = partial(run_under, self._root, target, prompt, options, self._callback, self._put)
+        self._call = self._root.start(start, self._over)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.cancel()
-        await self._wait_over(lambda _: None)  # a cancelled task waits, too
+        try:
+            await self._wait_over(lambda _: None)  # Not cancellable: nothing of the run may be left after the block.
+        finally:
+            if self._tenant is not None:
+                await self._tenant.__aexit__(None, None, None)
         if kind is None and not self._raised and isinstance(self._result, BaseException):
-            raise self._result  # the program has not asked what became of the run, which could not start
+            raise self._result  # The run could not start, and the program has not called `outcome`.
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self
 
     async def __anext__(self) -> Event:
-        """The next event.
+        """Return the next event.
 
         Raises:
             StopAsyncIteration: the run is over.
-            UsageError, InvalidFile, Unsupported, ConfigError: it could not start.
+            UsageError, InvalidFile, Unsupported, ConfigError: the run could not start.
         """
-        while True:
-            with self._lock:
-                event, dropped = self._buffer.take()
-                over = self._result is not None
-            self.dropped += dropped
-            if event is not None:
-                return event
-            if over:
+        while (event := self._take()) is None:
+            if self._result is not None and not self._buffer:
                 if isinstance(self._result, BaseException):
                     await self.outcome()
                 raise StopAsyncIteration
             await self._wait_more()
+        return event
 
     async def text(self) -> AsyncIterator[str]:
-        """The text of the run's agent, in pieces as they arrive; of a graph or a workflow, that of all its models.
+        """Yield the text of the run's agent in chunks as they arrive; for a graph or a workflow, the text of all its
+        models.
+
+        If no model streamed (`no_stream` in config.yaml), yield the run's output at the end.
 
         Raises: as `__anext__`.
         """
-        async for event in self:
-            if isinstance(event.data, LlmDelta) and (not self._is_agent or event.actor == self._home):
-                yield event.data.text
+        while True:
+            while (event := self._take()) is not None:
+                if isinstance(event.data, LlmDelta) and (not self._is_agent or event.actor == self._home):
+                    self._has_text = True
+                    yield event.data.text
+            if self._result is not None and not self._buffer:
+                if isinstance(self._result, BaseException):
+                    await self.outcome()
+                elif not self._has_text and self._result.output:
+                    self._has_text = True
+                    yield self._result.output
+                return
+            await self._wait_more(text=True)
 
-    async def outcome(self) -> Outcome:
-        """Wait until the run is over. A cancelled one has an outcome too; see `callboard.run` for what it raises."""
+    def _take(self) -> Event | None:
+        with self._lock:
+            event, dropped = self._buffer.take()
+        self.dropped += dropped
+        return event
+
+    async def outcome(self) -> Outcome[R]:
+        """Wait until the run is over. A cancelled run also has an outcome; see `callboard.run` for its exceptions."""
         await self._wait_over(_deliver)
         if isinstance(self._result, BaseException):
             self._raised = True
@@ -128,7 +172,7 @@ class RunStream:
         return self._result
 
     def cancel(self) -> None:
-        """Cancel the run; returns at once. From any thread. Its outcome has the status `cancelled`."""
+        """Cancel the run; return at once. May be called from any thread. The outcome has the status `cancelled`."""
         loop = self._root.kernel.loop
         if self._call is not None and self._result is None and loop is not None:
             loop.post(self._interrupt)
@@ -139,7 +183,7 @@ class RunStream:
         self._cancelled = True
         actor = self._root.kernel.actor.child(self.id)
         if actor is not None:
-            actor.interrupt()  # the run ends with an outcome
+            actor.interrupt()  # unlike `scope.cancel`, this ends the run with an outcome
         elif self._call is not None:
             self._call.scope.cancel()
 
@@ -148,15 +192,20 @@ class RunStream:
             self._is_agent = event.data.dialect == "agent"
         elif isinstance(event.data, AgentStarted) and not self._home:
             self._home = event.actor
+        replies: set[Reply[None]] | None = None
         with self._lock:
             self._buffer.put(event)
-        self._wake()
+            # A reader of text is not woken by events that it would skip: a wake-up costs more than an event.
+            if self._reading and (isinstance(event.data, LlmDelta) or not self._reads_text or self._buffer.is_long):
+                replies, self._reading = self._reading, set()
+        for reply in replies or ():
+            _deliver(reply)
 
-    def _over(self, result: Result[Outcome]) -> None:
-        ended: Outcome | BaseException
+    def _over(self, result: Result[Outcome[Any]]) -> None:
+        ended: Outcome[Any] | BaseException
         if isinstance(result, Value):
             ended = result.value
-        elif self._cancelled:  # before the run had an actor
+        elif self._cancelled:  # cancelled before the run had an actor
             ended = Outcome(run_id=self.id, status="cancelled", exit_code=INTERRUPTED)
         else:
             assert isinstance(result, Error)
@@ -176,17 +225,21 @@ class RunStream:
         for reply in replies:
             _deliver(reply)
 
-    async def _wait_more(self) -> None:
-        """Wait for an event, or for the end."""
+    async def _wait_more(self, *, text: bool = False) -> None:
+        """Wait for an event or for the end; with `text`, for a chunk of text."""
         reply = self._new_reply()
         with self._lock:
+            # Checked under the lock: an event may have arrived since the caller found the buffer empty.
             if self._buffer or self._result is not None:
                 return
             self._reading.add(reply)
+            self._reads_text = text
         await reply.wait(partial(_deliver, reply))
 
     async def _wait_over(self, on_cancel: Callable[[Reply[None]], object]) -> None:
-        """Wait for the end. `on_cancel` may deliver the reply for a cancelled task, which has to wait otherwise."""
+        """Wait for the end. `on_cancel` may deliver the reply to a cancelled task; otherwise that task continues to
+        wait.
+        """
         reply = self._new_reply()
         with self._lock:
             if self._result is not None:
@@ -205,7 +258,7 @@ def _deliver(reply: Reply[None]) -> None:
 
 
 class _Entry(msgspec.Struct, eq=False):
-    """An event that waits; of pieces of text that were joined the first, and the texts of all."""
+    """Waiting event. For joined chunks of text, `event` is the first of them and `texts` has all texts."""
 
     event: Event
     texts: list[str] | None = None
@@ -213,18 +266,23 @@ class _Entry(msgspec.Struct, eq=False):
 
 @final
 class _Buffer:
-    """Events that wait for their reader; see the module."""
+    """Buffer of waiting events; see the module."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._entries: deque[_Entry] = deque()
-        self._open: dict[tuple[str, str, str], _Entry] = {}  # where the next piece of a text is added
-        self._others = 0  # events that are no text
+        self._open: dict[tuple[str, str, str], _Entry] = {}  # entries that accept further chunks of a text
+        self._others = 0  # events other than text chunks
         self._dropped = 0
         self._last_dropped: Event | None = None
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    @property
+    def is_long(self) -> bool:
+        """True if the buffer is half full, so that events may soon be dropped."""
+        return len(self._entries) > self._most // 2
 
     def put(self, event: Event) -> None:
         """Add an event; never waits."""
@@ -237,6 +295,7 @@ class _Buffer:
                 entry = self._open[key] = _Entry(event, [data.text])
                 self._entries.append(entry)
             return
+        # Order is preserved: text after this event starts a new entry.
         self._open.clear()
         self._entries.append(_Entry(event))
         self._others += 1
@@ -244,7 +303,7 @@ class _Buffer:
             self._make_room()
 
     def take(self) -> tuple[Event | None, int]:
-        """The next event, if there is one; and how many it stands for that were left out."""
+        """Return the next event, or None; and the number of dropped events that it reports."""
         if self._last_dropped is not None:
             event, count = self._last_dropped, self._dropped
             self._last_dropped, self._dropped = None, 0
@@ -265,7 +324,7 @@ class _Buffer:
         return msgspec.structs.replace(event, data=joined(text="".join(entry.texts))), 0
 
     def _make_room(self) -> None:
-        """Leave out the older half of the events that are no text."""
+        """Drop the older half of the events other than text chunks."""
         left_out = self._others // 2
         self._others -= left_out
         self._dropped += left_out

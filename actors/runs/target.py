@@ -1,4 +1,4 @@
-"""Targets as they are loaded: read and checked in full. `finding` says which file a name means."""
+"""Loaded targets: read and checked in full. `finding` resolves names to files."""
 
 from __future__ import annotations
 
@@ -18,25 +18,44 @@ from ...protocol.reading import in_file_order
 from ...protocol.settings import read_settings, without_effect
 from ...protocol.source import parse_mapping
 from ..engine.graph.compat import MODES
-from ..engine.graph.findings import Surroundings
-from ..engine.graph.validate import check_draft, failure_text
+from ..engine.graph.findings import CheckContext
 from ..io.directories import config_dir as configured
 from ..io.directories import config_file
+from ..io.tenancy import environ as process_environ
 from ..work.agent.aichat import INDEX, with_listed
+from ..work.library import AGENTS
 from ..work.tools.registry import ToolRegistry
-from .file_checks import KnownModels, KnownServers, check_documents, check_listed, check_models, own_tools, registry_of
-from .finding import Found, agents_near, find, text_of_problems
+from ..work.tools.tool import Tool
+from .file_checks import (
+    KnownModels,
+    KnownServers,
+    check_called,
+    check_documents,
+    check_inputs,
+    check_listed,
+    check_models,
+    check_sampling,
+    own_tools,
+    registry_of,
+)
+from .finding import TargetFile, agents_near, find, text_of_problems
 
 if TYPE_CHECKING:
     from ...protocol.workflow import Workflow
     from ..engine.graph.picture import Picture
-    from ..engine.graph.plan import Step
+    from ..engine.graph.plan import PlanStep
+    from ..work.models.python_model import Model
+    from ..work.results import ResultType
 
 
 class GraphAgent(msgspec.Struct, frozen=True, kw_only=True):
-    """A graph agent that was read and found free of errors; `problems` are its warnings.
+    """Graph agent that was read and has no errors; `problems` has its warnings.
 
-    `compiled` keeps its nodes ready to run, per dialect, from its first run on.
+    Attributes:
+        compiled: its nodes ready to run, by dialect, from its first run on.
+        made: True if a program made it. It then has no file and reads nothing from the environment.
+        below: agents that it may call instead of agents in files, by name.
+        models: models made in Python for it and for agents `below` it, by name.
     """
 
     name: str
@@ -44,20 +63,30 @@ class GraphAgent(msgspec.Struct, frozen=True, kw_only=True):
     file: str
     graph: Graph
     problems: tuple[Problem, ...] = ()
-    compiled: dict[str, dict[str, Step]] = {}
+    compiled: dict[str, dict[str, PlanStep]] = {}
+    made: bool = False
+    below: dict[str, LoopAgent] = {}
+    models: Mapping[str, Model] = {}
 
     @property
     def picture(self) -> Picture:
-        """What `callboard graph` draws."""
+        """Drawing of the graph for `callboard graph`."""
         from ..engine.graph.picture import picture_of
 
         return picture_of(self.graph)
 
 
 class LoopAgent(msgspec.Struct, frozen=True, kw_only=True):
-    """An LLM-loop agent that was read and found free of errors; `problems` are its warnings.
+    """LLM-loop agent that was read and has no errors; `problems` has its warnings.
 
-    One that a program has made, `LoopAgent.of(Agent(name="clerk", instructions="..."))`, has no directory and no file.
+    An agent made by a program, `LoopAgent.of(Agent(name="clerk", instructions="..."))`, has no directory and no file,
+    and reads nothing from the environment.
+
+    Attributes:
+        functions: Python functions that only this agent may call, as tools.
+        below: agents that it and its descendants may spawn instead of agents in files, by name.
+        result: type of its answer; None for text.
+        models: models made in Python for it and its descendants, by name.
     """
 
     name: str
@@ -65,17 +94,21 @@ class LoopAgent(msgspec.Struct, frozen=True, kw_only=True):
     file: str
     agent: Agent
     problems: tuple[Problem, ...] = ()
+    functions: tuple[Tool, ...] = ()
+    below: dict[str, LoopAgent] = {}
+    result: ResultType | None = None
+    models: Mapping[str, Model] = {}
 
     @classmethod
     def of(cls, agent: Agent, problems: Iterable[Problem] = ()) -> LoopAgent:
-        """An agent that was made, not read."""
+        """Return an agent that was made by a program."""
         file = f"agent '{agent.name}'"
         found = tuple(msgspec.structs.replace(problem, file=file) for problem in problems)
         return cls(name=agent.name, directory=None, file=file, agent=agent, problems=found)
 
 
 class WorkflowAgent(msgspec.Struct, frozen=True, kw_only=True):
-    """A DevAll workflow that was read and found free of errors; `problems` are its warnings."""
+    """DevAll workflow that was read and has no errors; `problems` has its warnings."""
 
     name: str
     directory: Path
@@ -85,12 +118,12 @@ class WorkflowAgent(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def path(self) -> Path:
-        """The file, wherever we stand."""
+        """Path of the file, independent of the working directory."""
         return self.directory / Path(self.file).name
 
     @property
     def picture(self) -> Picture:
-        """What `callboard graph` draws."""
+        """Drawing of the workflow for `callboard graph`."""
         from ..engine.workflow.picture import picture_of
 
         return picture_of(self.name, self.workflow.graph)
@@ -112,25 +145,25 @@ def load(
 
     Args:
         target: an agent's name, an agent's directory, or a YAML file.
-        strict: warnings are errors.
-        config_dir: where agents live; see `directories.config_dir`.
-        compat: checks by these rules instead of those the file names.
-        variables: what `${NAME}` stands for in a workflow, before what its `vars` say.
-        environ: the environment; by default the process's own.
+        strict: treat warnings as errors.
+        config_dir: directory with `agents/`; see `directories.config_dir`.
+        compat: dialect to check by, in place of the one that the file names.
+        variables: values of `${NAME}` in a workflow; they override its `vars`.
+        environ: the environment; by default that of the process.
 
     Raises:
-        UsageError: there is no such target.
-        InvalidFile: it has errors; `problems` holds all of them, and the warnings.
+        UsageError: the target does not exist.
+        InvalidFile: it has errors; `problems` has all of them, and the warnings.
     """
     found = find(target, config_dir=config_dir, environ=environ)
-    base, _ = configured(config_dir, os.environ if environ is None else environ)
+    base, _ = configured(config_dir, process_environ() if environ is None else environ)
     return read(found, base, strict=strict, compat=compat, variables=variables)
 
 
 def load_agent(
     target: str | os.PathLike[str], *, config_dir: str | os.PathLike[str] | None = None
 ) -> GraphAgent | LoopAgent:
-    """As `load`, for what only agents have: variables, tools, knowledge.
+    """Load a target that must be an agent, because the caller needs its variables, tools or knowledge.
 
     Raises:
         UsageError: it is a workflow.
@@ -150,12 +183,12 @@ def validate(
     variables: Mapping[str, str] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> list[Problem]:
-    """All problems of a target, errors and warnings, in the file's order.
+    """Return all problems of a target, errors and warnings, in the file's order.
 
-    The `config.yaml` of a configuration directory is a target here, too: of the one that is used, and any that has
-    `clients` and no `name`, as no agent has.
+    The `config.yaml` of a configuration directory is also a target here. It is recognised as the one in use, or
+    because it has `clients` and no `name`.
 
-    Raises: `UsageError` as `load` does, and `InvalidFile` for a file that can't be read at all.
+    Raises: `UsageError` as `load` does, and `InvalidFile` for a file that cannot be read at all.
     """
     try:
         found = find(target, config_dir=config_dir, environ=environ)
@@ -163,26 +196,37 @@ def validate(
         if error.problems:
             return list(error.problems)
         raise
-    base, _ = configured(config_dir, os.environ if environ is None else environ)
+    base, _ = configured(config_dir, process_environ() if environ is None else environ)
     is_used = found.directory / Path(found.file).name == config_file(base.absolute())
     if found.dialect == "agent" and (is_used or _has_settings(found)):
         return _problems_of_settings(found, strict=strict)
-    return list(_check(found, base, strict=strict, compat=compat, variables=variables, models=True)[1])
+    problems = _check(found, base, strict=strict, compat=compat, variables=variables, models=True)[1]
+    return list(problems) if strict else [_at_run_time(problem) for problem in problems]
 
 
-def _has_settings(found: Found) -> bool:
+def _at_run_time(problem: Problem) -> Problem:
+    """Return a problem as a check without a run reports it.
+
+    A missing environment variable is a warning, because it may be set before the run.
+    """
+    if problem.code != "unknown_variable":
+        return problem
+    return msgspec.structs.replace(problem, severity="warning")
+
+
+def _has_settings(found: TargetFile) -> bool:
     root, _ = parse_mapping(found.text, found.file)
     return root is not None and "clients" in root.entries and "name" not in root.entries
 
 
-def _problems_of_settings(found: Found, *, strict: bool) -> list[Problem]:
-    """Of the user's own `config.yaml`, which is no agent."""
-    settings, problems = read_settings(found.text, found.file, os.environ)
+def _problems_of_settings(found: TargetFile, *, strict: bool) -> list[Problem]:
+    """Check the user's `config.yaml`."""
+    settings, problems = read_settings(found.text, found.file, process_environ())
     return in_file_order([*problems, *without_effect(settings, found.text)], strict=strict)
 
 
 def read(
-    found: Found,
+    found: TargetFile,
     base: Path,
     *,
     strict: bool = False,
@@ -191,18 +235,19 @@ def read(
     registry: ToolRegistry | None = None,
     variables: Mapping[str, str] | None = None,
 ) -> Loaded:
-    """The agent or workflow in a file that was found.
+    """Build the agent or workflow of a file that was found.
 
     Args:
         base: the configuration directory.
-        functions: names of tools that the caller brings along.
-        registry: the global tools; None to look for them in `base`.
+        functions: names of tools that the caller adds.
+        registry: the global tools; None to search for them in `base`.
         variables: see `load`.
     """
     thing, problems = _check(
         found, base, strict=strict, compat=compat, functions=functions, registry=registry, variables=variables
     )
     if thing is None and found.dialect == "graph":
+        # `validate_before_run: false` in the file: run the graph in spite of its errors.
         unchecked, _ = read_graph(found.text, found.file)
         if unchecked is not None and not unchecked.settings.validate_before_run:
             thing, problems = unchecked, []
@@ -213,12 +258,15 @@ def read(
         return LoopAgent(name=thing.name, agent=thing, **about)
     if thing is not None:
         return WorkflowAgent(name=thing.graph.id or Path(found.file).stem, workflow=thing, **about)
-    text = failure_text(problems) if found.dialect == "graph" else text_of_problems(problems, found.file)
-    raise InvalidFile(text, problems)
+    if found.dialect == "graph":
+        from ..engine.graph.validate import failure_text
+
+        raise InvalidFile(failure_text(problems), problems)
+    raise InvalidFile(text_of_problems(problems, found.file), problems)
 
 
 def _check(
-    found: Found,
+    found: TargetFile,
     base: Path,
     *,
     strict: bool,
@@ -228,16 +276,17 @@ def _check(
     variables: Mapping[str, str] | None = None,
     models: bool = False,
 ) -> tuple[Graph | Agent | Workflow | None, list[Problem]]:
-    """What was read, None if it has errors, and all problems.
+    """Return the contents, or None if they have errors, and all problems.
 
     Args:
-        models: whether models are looked for as well. A run does that by itself, once it knows which of them it asks.
+        models: whether models are checked as well. A run checks them itself when it knows which of them it uses.
     """
     registry = registry or registry_of(base)
+    near = (base / "agents", found.directory.parent, AGENTS)
     if found.dialect == "workflow":
         from .flows import read_flow
 
-        return read_flow(
+        workflow, of_flow = read_flow(
             found.text,
             found.file,
             found.directory,
@@ -247,6 +296,12 @@ def _check(
             compat=compat,
             parts=found.parts,
         )
+        called: list[Problem] = []
+        if workflow is not None:
+            called = check_called(workflow, near, found.directory, process_environ())
+            if models:
+                of_flow += check_sampling(workflow)
+        return (None if errors_in(called) else workflow), in_file_order([*of_flow, *called], strict=strict)
     own, of_tools = own_tools(found.directory)
     own = [*own, *functions]
     servers = KnownServers(base, registry.settings)
@@ -255,10 +310,11 @@ def _check(
     if found.dialect == "agent":
         thing, problems = _drafted(found, strict=strict)
     else:
-        near = agents_near(found.directory, base)
-        around = Surroundings(
+        from ..engine.graph.validate import check_draft
+
+        around = CheckContext(
             directory=found.directory,
-            agents=near,
+            agents=agents_near(found.directory, base),
             models=None if known is None else known.why_not,
             own_tools=own,
             spelled_out=registry.spelled_out,
@@ -266,12 +322,17 @@ def _check(
         )
         rules = None if compat is None else MODES.get(compat)
         thing, problems = check_draft(found.text, found.file, around, compat=rules, strict=strict)
-    if thing is not None:  # also of what has errors, so that they don't hide these
+    if thing is not None:  # A file with errors is checked further, so that they do not hide the problems of its tools.
         silent = compat in MODES and MODES[compat].missing_servers_are_silent
         listed = check_listed(thing, own, registry, servers, silent=silent)
         of_tools = [*of_tools, *listed, *check_documents(thing, found.directory)]
+        if isinstance(thing, Graph):
+            mode = MODES.get(compat or "") or MODES[thing.settings.compat]
+            of_tools += check_inputs(
+                thing, near, found.directory, process_environ(), only_warn=mode.extra_checks_only_warn
+            )
         if known is not None:
-            of_tools += check_models(thing, known)
+            of_tools += [*check_models(thing, known), *check_sampling(thing)]
     everything = [*problems, *of_tools]
     here = [problem for problem in everything if problem.file == found.file]
     elsewhere = [problem for problem in everything if problem.file != found.file]
@@ -279,7 +340,7 @@ def _check(
     return (None if errors_in(problems) else thing), problems
 
 
-def _drafted(found: Found, *, strict: bool) -> tuple[Agent | None, list[Problem]]:
+def _drafted(found: TargetFile, *, strict: bool) -> tuple[Agent | None, list[Problem]]:
     agent, problems = draft_agent(found.text, found.file, strict=strict)
     if agent is not None and Path(found.file).name == INDEX:
         agent = with_listed(agent, found.directory)

@@ -1,7 +1,7 @@
-"""What traces say of a run and its events do not: who requested it, and the conversation that it is a turn of.
+"""Trace attributes of a run that its events do not have: the requester's trace context, and the conversation.
 
-Both are context variables, so they reach the run through the tasks that start it. Setting them is cheap, with
-or without tracing.
+Both are context variables, so they reach the run through the tasks that start it. Setting them is cheap, with or
+without tracing.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 
 caller: ContextVar[Mapping[str, str] | None] = ContextVar("callboard_trace_context", default=None)
-"""The W3C headers `traceparent` and `tracestate` of the request that we are answering."""
+"""W3C headers `traceparent` and `tracestate` of the request that is being answered."""
 
 conversation: ContextVar[str] = ContextVar("callboard_conversation", default="")
-"""The id of the session that we are in."""
+"""Id of the session in which the task runs."""
 
 
 def continue_trace(headers: Mapping[str, str]) -> None:
-    """Runs that this task starts, and those below it, belong to the trace that a request's headers name, if any."""
+    """Assign runs that this task or its descendants start to the trace that a request's headers name, if any."""
     if "traceparent" in headers:
         caller.set({name: headers[name] for name in ("traceparent", "tracestate") if name in headers})

@@ -1,10 +1,10 @@
-"""One reader of the story: `RunView` reduces a run's events to the state of the run, and front ends map that state.
+"""Run view: `RunView` reduces a run's events to the state of the run. Front ends map that state to their formats.
 
-The room knows `protocol` only. It does no I/O, never waits and never raises, whatever events come and in which order.
-Start with `run_view`; `activity` is what it keeps of one thing under way.
+This package imports `protocol` only. It does no I/O, never waits, and never raises, whatever events arrive in
+whatever order. Start with `run_view`; `activity` has the records of one activity, actor or node.
 
-The command line (`cli/render`, `cli/control`), `front/control` (actors, summaries), `front/telemetry`, `front/metrics`,
-`front/http/shapes` and `front/acp/updates` read a view each.
-Others tell single events and have no books: the MCP server's progress, the audit log, `-o stream-json`. The page has
-the same model in JavaScript (`front/page/model`); a test holds both against each other on recorded runs.
+Each of these reads a view: the command line (`cli/render`, `cli/control`), `front/control` (actors, summaries),
+`front/telemetry`, `front/metrics`, `front/http/shapes` and `front/acp/updates`. Code that reports single events needs
+no view: the MCP server's progress, the audit log, `-o stream-json`. The web page has the same model in JavaScript
+(`front/page/model`); a test compares both on recorded runs.
 """

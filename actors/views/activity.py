@@ -1,4 +1,4 @@
-"""What a `RunView` keeps: activities that are under way, actors, nodes and questions."""
+"""Records of a `RunView`: activities that are under way, actors, nodes and questions."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from ...protocol.events import Event, EventData
 from .kinds import CANCELLED, Kind
 
 Key: TypeAlias = tuple[str, Kind, Any]
-"""An activity's actor, its kind, and what tells it from others of this kind and actor."""
+"""Actor of an activity, its kind, and an identifier that is unique for this actor and kind."""
 
 
 @final
 class Activity(msgspec.Struct, eq=False):
-    """Something that has begun, and what has become of it.
+    """Activity of an actor, from its beginning to its end.
 
     Attributes:
-        kind: `chat` is a request to a model, its further tries included; `mcp` a server that starts, `knowledge` a
-            base that is built.
-        name: of the graph, agent, node, tool, server or base; of a chat, the model's id.
-        began: the event that began it; `data` is what that says.
-        at: when that was, on the clock of its view.
-        above: what encloses it: the activity nearest to its actor on the way up when it began.
-        below: what it encloses and is under way.
-        news: the last thing that was said about it.
-        requests: of an agent, how many it has sent to its model.
-        tokens: input, output and cached input of the requests in it, those for vectors and for an order included.
-        waits: of a chat, whether its next try is waited for; `tried` is when the last one went out.
-        pieces: how many pieces the last try of a chat has brought; `first` and `last` say when, on the view's clock.
-        gap: seconds between the last piece and the one before it; of the first, since the chat began.
-        over: whether it has ended; then `code` is that of its error ("" if it has none), `error` its text.
+        kind: `chat` is a request to a model, including retries; `mcp` is a server that starts; `knowledge` is a
+            knowledge base that is built.
+        name: name of the graph, agent, node, tool, server or knowledge base; for a chat, the model's id.
+        began: the event that began it; `data` is the data of that event.
+        at: time of that event on the view's clock.
+        above: enclosing activity: the nearest one on the path to the root when it began.
+        below: enclosed activities that are under way.
+        news: data of the last event about it.
+        requests: for an agent, the number of requests to its model.
+        tokens: input, output and cached input tokens of its requests, including embeddings and reranking.
+        waits: for a chat, True while it waits for its next attempt; `tried` is the start of the last attempt.
+        pieces: number of chunks in the last attempt of a chat; `first` and `last` are their times on the view's clock.
+        gap: seconds between the last two chunks; for the first chunk, since the chat began.
+        over: True if it has ended. Then `code` is the code of its error ("" if none), and `error` the text.
     """
 
     kind: Kind
@@ -62,11 +62,11 @@ class Activity(msgspec.Struct, eq=False):
 
     @property
     def text(self) -> str:
-        """The end of what a chat has said so far."""
+        """The last part of a chat's text so far."""
         return "".join(self._text)
 
     def hear(self, text: str, at: float, most: int) -> None:
-        """A piece of a chat's answer came; of all its text, the last `most` characters are kept at least."""
+        """Add a chunk of a chat's answer; at least the last `most` characters of the text are retained."""
         self.gap = max(0.0, at - (self.last if self.pieces else self.at))
         if not self.pieces:
             self.first = at
@@ -79,13 +79,13 @@ class Activity(msgspec.Struct, eq=False):
                 kept = self.text[-most:]
                 self._text, self._length = [kept], len(kept)
 
-    def hear_anew(self) -> None:
-        """A chat is tried again: what was heard does not count."""
+    def restart_chat(self) -> None:
+        """Discard the chunks of a failed attempt."""
         self.pieces = self._length = 0
         self._text.clear()
 
     def use(self, taken: int, given: int = 0, cached: int = 0) -> None:
-        """A request has used tokens: they count here and in all that encloses this."""
+        """Add a request's tokens to this activity and to all that enclose it."""
         each: Activity | None = self
         while each is not None:
             before = each.tokens
@@ -93,7 +93,7 @@ class Activity(msgspec.Struct, eq=False):
             each = each.above
 
     def within(self, other: Activity) -> bool:
-        """Whether it is `other`, or enclosed by it."""
+        """Return whether this activity is `other`, or enclosed by it."""
         each: Activity | None = self
         while each is not None and each is not other:
             each = each.above
@@ -102,17 +102,17 @@ class Activity(msgspec.Struct, eq=False):
 
 @final
 class ActorView(msgspec.Struct, gc=False):
-    """What the events of a living actor have told.
+    """State of a living actor, from its events.
 
     Attributes:
-        kind: what it is; `actor` as long as it has said nothing about that.
-        since: when it was spawned, if that was heard.
-        talks: whether it holds a conversation with a model.
-        open: its activities under way, the oldest first.
-        turns, input_tokens, output_tokens, cost: of the replies that it has had; USD.
-        priced: whether the price of all of them is known.
-        events: how many it has told; pieces of text are not counted.
-        last_event: kind of the last of these.
+        kind: kind of the actor; `actor` until an event shows it.
+        since: time of its spawn, if that event was seen.
+        talks: True if it has a conversation with a model.
+        open: its activities under way, oldest first.
+        turns, input_tokens, output_tokens, cost: totals of its replies; cost in USD.
+        priced: True if the prices of all replies are known.
+        events: number of its events, without chunks of text.
+        last_event: kind of the last of these events.
     """
 
     kind: ActorKind = "actor"
@@ -131,13 +131,13 @@ class ActorView(msgspec.Struct, gc=False):
 
     @property
     def doing(self) -> Activity | None:
-        """The node, request or call that it is at."""
+        """The innermost node, request or tool call that is under way."""
         return next((each for each in reversed(self.open) if each.kind in ("node", "chat", "tool")), None)
 
 
 @final
 class NodeView(msgspec.Struct):
-    """A node of the run's own graph: its entries (each item of a map is one), and how the last of them stands."""
+    """Node of the run's own graph: its entries (each item of a map is one), and the state of the last one."""
 
     type: str
     visits: int = 0
@@ -147,21 +147,21 @@ class NodeView(msgspec.Struct):
     error: str = ""
 
     def enter(self, visit: int) -> None:
-        """It is entered: for the first time in this visit, or by another item of it."""
+        """Count an entry: the first of this visit, or another item of it."""
         self.visits = max(self.visits + (visit == 1), visit)
         self.running += 1
         self.error = ""
 
     def leave(self, code: str, error: str | None) -> None:
-        """It was left."""
+        """Record the end of an entry."""
         self.running -= 1
         self.state = "cancelled" if code == CANCELLED else "failed" if code or error else "done"
         self.error = error or ""
 
 
 @final
-class Asked(msgspec.Struct, frozen=True):
-    """A question, as it is on the wire, with the event that told it, and when that was on the view's clock."""
+class ViewedQuestion(msgspec.Struct, frozen=True):
+    """Question in its wire form, with the event that asked it, and its time on the view's clock."""
 
     question: dict[str, Any]
     event: Event
@@ -169,27 +169,27 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 @final
-class Change(msgspec.Struct, frozen=True, eq=False):
-    """What an event has changed.
+class ActivityChange(msgspec.Struct, frozen=True, eq=False):
+    """Changes by one event.
 
     Attributes:
-        about: the activity that began or ended with it, or that it is news of.
-        began: whether `about` is new.
-        ended: what ended with it, the innermost first.
-        question: what was asked or is closed by it.
+        about: activity that the event began or ended, or that it reports on.
+        began: True if `about` is new.
+        ended: activities that it ended, innermost first.
+        question: question that it asked or closed.
     """
 
     about: Activity | None = None
     began: bool = False
     ended: tuple[Activity, ...] = ()
-    question: Asked | None = None
+    question: ViewedQuestion | None = None
 
 
-NOTHING = Change()
+NOTHING = ActivityChange()
 
 
 def find(actor: ActorView | None, key: Key) -> Activity | None:
-    """The activity of an actor that is under way and has this key; None if there is none, or no actor."""
+    """Return the actor's activity with this key; None if it is not under way, or without an actor."""
     if actor is not None:
         for each in reversed(actor.open):
             if each.key == key:

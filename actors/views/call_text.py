@@ -1,4 +1,4 @@
-"""A request to a model and its reply as parts with titles, for people; terminals have yet to make it harmless."""
+"""Requests to models and their replies as titled parts of readable text. Terminals must still escape it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ...protocol.model_calls import ModelCallDetail
 from .money import usd
 
 LONGEST_DESCRIPTION = 100
-"""Characters that are shown of what a tool's description says."""
+"""Characters of a tool's description that are shown."""
 
 _NO_REPLY = "no reply: it goes on, or was cut off"
 
 
-class Part(NamedTuple):
-    """A part of a call."""
+class CallPart(NamedTuple):
+    """Titled part of a call."""
 
     title: str
     text: str
@@ -24,7 +24,7 @@ class Part(NamedTuple):
 
 
 def head(call: ModelCallDetail) -> str:
-    """What a call has to show beside what was said: actor, model, time, tokens, cost."""
+    """Return the facts about a call: actor, model, time, tokens, cost."""
     facts = [f"call {call.number}", call.actor, call.model]
     if call.seconds is not None:
         facts.append(f"{call.seconds:.1f} s")
@@ -35,38 +35,40 @@ def head(call: ModelCallDetail) -> str:
     return ", ".join(facts)
 
 
-def request_parts(call: ModelCallDetail) -> Iterator[Part]:
-    """What the model saw, in its order: system prompt, messages, tools, parameters."""
+def request_parts(call: ModelCallDetail) -> Iterator[CallPart]:
+    """Yield the parts of the request in the order of the model's input: system prompt, messages, tools, parameters."""
     request = call.request
     if request.system:
-        yield Part("system", request.system)
+        yield CallPart("system", request.system)
     for message in request.messages:
-        yield Part(_title(message), "\n".join(_message(message)))
+        yield CallPart(_title(message), "\n".join(_message(message)))
     if request.tools:
-        yield Part(f"tools ({len(request.tools)})", "\n".join(map(_tool, request.tools)))
+        yield CallPart(f"tools ({len(request.tools)})", "\n".join(map(_tool, request.tools)))
     if request.parameters:
-        yield Part("parameters", "\n".join(f"  {name}: {_json(value)}" for name, value in request.parameters.items()))
+        yield CallPart(
+            "parameters", "\n".join(f"  {name}: {_json(value)}" for name, value in request.parameters.items())
+        )
 
 
-def reply_parts(call: ModelCallDetail) -> Iterator[Part]:
-    """What it said, and what went wrong before."""
+def reply_parts(call: ModelCallDetail) -> Iterator[CallPart]:
+    """Yield the failed attempts, then the error or the parts of the reply."""
     for number, each in enumerate(call.failures, 1):
-        yield Part(f"try {number} failed", f"{each.error}\n  again after {each.wait:.1f} s", failed=True)
+        yield CallPart(f"try {number} failed", f"{each.error}\n  again after {each.wait:.1f} s", failed=True)
     if call.error:
-        yield Part("failed", call.error, failed=True)
+        yield CallPart("failed", call.error, failed=True)
     reply = call.reply
     if reply is None:
         if not call.error:
-            yield Part("reply", _NO_REPLY)
+            yield CallPart("reply", _NO_REPLY)
         return
     if reply.reasoning:
-        yield Part("reasoning", reply.reasoning)
+        yield CallPart("reasoning", reply.reasoning)
     calls = [_call(each.name, each.malformed or each.arguments) for each in reply.tool_calls]
-    yield Part(f"reply ({reply.stop})", "\n".join([*([reply.text] if reply.text else []), *calls]))
+    yield CallPart(f"reply ({reply.stop})", "\n".join([*([reply.text] if reply.text else []), *calls]))
 
 
 def call_text(call: ModelCallDetail) -> str:
-    """A call as one text."""
+    """Return a call as one text."""
     parts = (f"--- {part.title} ---\n{part.text.rstrip()}" for part in (*request_parts(call), *reply_parts(call)))
     return "\n\n".join([head(call), *parts])
 

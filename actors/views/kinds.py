@@ -1,4 +1,4 @@
-"""Words for what a `RunView` tells: kinds of activities, and how a run stands."""
+"""Kinds of activities, and states of runs, in a `RunView`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...protocol.control.things import ActorKind
 Kind: TypeAlias = Literal["graph", "agent", "node", "chat", "tool", "mcp", "knowledge"]
 
 CANCELLED = "cancelled"
-"""The `code` of an activity that something else has ended."""
+"""The `code` of an activity that did not end by itself."""
 
 Status: TypeAlias = Literal["running", "waiting", "done", "failed", "cancelled", "interrupted"]
 
@@ -21,15 +21,15 @@ KINDS_OF_ACTORS: dict[Kind, ActorKind] = {
     "tool": "tool",
     "mcp": "mcp",
 }
-"""What actors are, by what begins in them."""
+"""Kinds of actors by the first activity that begins in them."""
 
 ENCLOSING = frozenset({"graph", "agent", "node", "tool"})
-"""Kinds that others stand in."""
+"""Kinds of activities that enclose others."""
 
 ENDS: dict[type, Status] = {ev.RunFinished: "done", ev.RunFailed: "failed", ev.RunCancelled: "cancelled"}
-"""How a run has ended, by its last event."""
+"""Final states of runs by their last event."""
 
 
 def end_of(kind: type, outcome: dict[str, Any]) -> Status:
-    """How a run has ended: one that another process may go on with was interrupted."""
+    """Return the final state of a run. A cancelled run that another process may resume is `interrupted`."""
     return "interrupted" if kind is ev.RunCancelled and outcome.get("resumable") is True else ENDS[kind]

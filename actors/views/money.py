@@ -1,4 +1,4 @@
-"""What something has cost, in few characters; the page's `format.js` has the same rule."""
+"""Short form of costs. The page's `format.js` has the same rule."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ _LEAST = 0.0001
 
 
 def usd(cost: float, priced: bool = True) -> str:
-    """`$0.0123`, `$12.30`; `<$0.0001` for less, so that what was charged never reads as nothing. With a `+` where the
-    price of a part is not known, and `unpriced` where that of all is.
+    """Return a cost as `$0.0123` or `$12.30`, and smaller ones as `<$0.0001`, so that a charge never reads as zero.
+
+    If the price of a part is unknown, `+` is appended. If all prices are unknown, the result is `unpriced`.
     """
     more = "" if priced else "+"
     if not cost:

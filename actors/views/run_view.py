@@ -1,15 +1,16 @@
-"""The state of a run, reduced from its events.
+"""State of a run, reduced from its events.
 
     view = RunView()
     for event in events:
         change = view.see(event)
 
-A view holds what is under way and totals of what is over, so it grows with the living tree of actors and with the
-names that files have (nodes, models), and not with the number of events. Of an actor that has ended nothing is kept.
-One that begins in the middle of a run knows what it has seen. Where a run goes on in another process
-(`run.resumed`), what was under way in the one before has come to no end; it begins again.
+A view has the activities under way and totals of completed ones. So it grows with the living actors and with the
+names in files (nodes, models), and not with the number of events. Nothing is retained of an actor that has ended.
 
-The kernel's own stream (events whose `run` is "") can be seen by a view as well: it has actors and activities and never
+A view may begin in the middle of a run; it then has the state of the events seen. If another process resumes the run
+(`run.resumed`), activities of the former process have no end event. The view cancels them, and they begin again.
+
+A view also accepts the kernel's own stream (events whose `run` is ""), which has actors and activities and never
 ends.
 """
 
@@ -22,40 +23,43 @@ from typing import Any, ClassVar, TypeAlias, final
 
 from ...protocol import events as ev
 from ...protocol.events import Event, EventData
-from .activity import NOTHING, Activity, ActorView, Asked, Change, Key, NodeView, find
+from ...protocol.kernel.questions import NETWORK_ACTOR
+from .activity import NOTHING, Activity, ActivityChange, ActorView, Key, NodeView, ViewedQuestion, find
 from .kinds import CANCELLED, ENCLOSING, ENDS, KINDS_OF_ACTORS, Kind, Status, end_of
 
 WARNINGS = 100
-"""Warnings that are kept, the newest; `warned` counts all."""
+"""Maximum of retained warnings, the newest; `warned` counts all."""
 
 
-_Table: TypeAlias = "dict[type[EventData], Callable[[RunView, Event, Any, ActorView | None], Change]]"
+_Table: TypeAlias = "dict[type[EventData], Callable[[RunView, Event, Any, ActorView | None], ActivityChange]]"
 
 _PIECES = frozenset({ev.LlmDelta, ev.LlmReasoning})
 
 
 @final
 class RunView:
-    """See the module.
+    """State of a run; see the module.
 
     Args:
-        text: how many characters of what each request under way says are kept.
-        clock: a moment in seconds for `at`, `first` and `last` of activities and questions; by default the event's.
+        text: number of characters retained of the reply to each request under way.
+        clock: returns a time in seconds for `at`, `first` and `last` of activities and questions; by default that of
+            the event.
 
     Attributes:
-        run: the run's id.
-        seq: number of the last event that was seen.
-        started, began: what its first event says, and when; None as long as that was not seen. `at`: on the clock.
-        life: how many processes have played it.
-        ended: when it ended.
-        outcome: of a run that is over, what `-o json` prints.
-        actors: those that live, by path.
-        roots: the activities that nothing encloses.
-        home: the graph or the agent that the run was started for, once it has begun.
-        nodes: those of the run's own graph, by id.
-        usage: by model; `input_tokens`, `output_tokens` and `cost` are their sums, `priced` says whether `cost` is all.
-        questions: those that are open, by id, the oldest first.
-        calls, failed_calls: how many tool calls have ended, and how many of these have failed.
+        run: id of the run.
+        seq: number of the last event seen.
+        started, began: data and time of its first event; None until it is seen. `at` is that time on the clock.
+        life: number of processes that have executed it.
+        ended: time of its end.
+        outcome: for a run that is over, the output of `-o json`.
+        actors: living actors, by path.
+        roots: activities without an enclosing one.
+        home: the graph or agent that the run was started for, once it has begun.
+        nodes: nodes of the run's own graph, by id.
+        usage: usage by model. `input_tokens`, `output_tokens` and `cost` are the sums; `priced` is True if `cost` is
+            complete.
+        questions: open questions by id, oldest first.
+        calls, failed_calls: number of tool calls that have ended, and of failed ones.
         warnings, warned: see `WARNINGS`.
     """
 
@@ -77,44 +81,44 @@ class RunView:
         self.output_tokens = 0
         self.cost = 0.0
         self.priced = True
-        self.questions: dict[str, Asked] = {}
+        self.questions: dict[str, ViewedQuestion] = {}
         self.calls = 0
         self.failed_calls = 0
         self.warnings: deque[ev.Warned] = deque(maxlen=WARNINGS)
         self.warned = 0
         self._end: Status | None = None
-        self._last = 0  # number of the last beginning or end of a life
+        self._last = 0  # number of the last event that began or ended an incarnation
         self._text = text
         self._clock = clock
 
-    # --- what can be asked -----------------------------------------------------------------------------------
+    # --- queries ---------------------------------------------------------------------------------------------
 
     @property
     def status(self) -> Status:
-        """How the run stands; `waiting` while a question is open."""
+        """State of the run; `waiting` while a question is open."""
         return self._end or ("waiting" if self.questions else "running")
 
     @property
     def is_agent(self) -> bool:
-        """Whether the run is that of an agent, which speaks before the run's end."""
+        """True if the run's target is an agent, whose text appears before the run's end."""
         return self.started is not None and self.started.dialect == "agent"
 
     def speaks(self, event: Event) -> bool:
-        """Whether the event is about the run's own agent; what nodes and children say is not what the run says."""
+        """Return whether the event is of the run's own agent. Texts of nodes and children are not output of the run."""
         return self.home is not None and self.is_agent and event.actor == self.home.actor
 
     def calls_itself(self, event: Event) -> bool:
-        """Whether a tool call's event is about a call of the run's own agent; in a graph all calls of models are."""
+        """Return whether a tool call's event is a call by the run's own agent; in a graph, by any model."""
         if not self.is_agent:
             return bool(event.id)
         return bool(event.id) and self.home is not None and event.parent == self.home.actor
 
     def under_way(self, kind: Kind) -> list[Activity]:
-        """All activities of a kind."""
+        """Return all activities of a kind."""
         return [each for actor in self.actors.values() for each in actor.open if each.kind == kind]
 
     def nearest(self, path: str) -> Activity | None:
-        """What an actor works on or in: its youngest graph, agent, node or call; else that of its nearest ancestor."""
+        """Return the innermost graph, agent, node or call of an actor, else of its nearest ancestor."""
         while path:
             actor = self.actors.get(path)
             if actor is not None:
@@ -124,16 +128,17 @@ class RunView:
             path = path.rpartition("/")[0]
         return None
 
-    # --- what happens ----------------------------------------------------------------------------------------
+    # --- events ----------------------------------------------------------------------------------------------
 
-    def see(self, event: Event) -> Change:
-        """Take in the next event."""
+    def see(self, event: Event) -> ActivityChange:
+        """Update the state with the next event; return the changes."""
         self.run, self.seq = event.run, event.seq
         data = event.data
         kind = type(data)
         if kind in _PIECES:
             return self._piece(event, data)
         actor = self.actors.get(event.actor)
+        # After the run's end no actor is created: its end would never be reported.
         if actor is None and kind in self._MAKE_ACTORS and self._end is None:
             actor = self.actors[event.actor] = ActorView("run" if event.actor == f"/{event.run}" else "actor")
         if actor is not None:
@@ -144,28 +149,28 @@ class RunView:
 
     # --- the run ---
 
-    def _run_started(self, event: Event, data: ev.RunStarted, _: object) -> Change:
+    def _run_started(self, event: Event, data: ev.RunStarted, _: object) -> ActivityChange:
         change = NOTHING
         if self.started is None:
             self.began, self.at = event.ts, self._clock(event)
-        elif event.seq > self._last:  # another process goes on with it: what the last one had under way is not
-            change = Change(ended=self._close_all(again=True))
+        elif event.seq > self._last:  # Another process resumed the run: activities of the former one are lost.
+            change = ActivityChange(ended=self._close_all(again=True))
             self.actors[event.actor] = ActorView("run", events=1, last_event=event.kind)
             self.home = self.outcome = self.ended = self._end = None
         self.started, self._last = data, max(event.seq, self._last)
         return change
 
-    def _run_resumed(self, _: Event, data: ev.RunResumed, __: object) -> Change:
+    def _run_resumed(self, _: Event, data: ev.RunResumed, __: object) -> ActivityChange:
         self.life = data.life
         return NOTHING
 
-    def _run_ended(self, event: Event, data: Any, _: object) -> Change:
+    def _run_ended(self, event: Event, data: Any, _: object) -> ActivityChange:
         self.outcome = data.outcome if isinstance(data.outcome, dict) else {}
         self._end, self.ended, self._last = end_of(type(data), self.outcome), event.ts, event.seq
-        return Change(ended=self._close_all(again=self._end == "interrupted"))
+        return ActivityChange(ended=self._close_all(again=self._end == "interrupted"))
 
     def _close_all(self, *, again: bool) -> tuple[Activity, ...]:
-        """End what is open; nodes that another process enters `again` have not been visited."""
+        """End all activities. With `again`, running nodes do not count as visited: another process enters them."""
         for node in self.nodes.values() if again else ():
             node.visits -= node.running
         ended = [each for actor in reversed(self.actors.values()) for each in reversed(actor.open)]
@@ -175,12 +180,12 @@ class RunView:
         self.questions.clear()
         return tuple(ended)
 
-    def _warned(self, _: Event, data: ev.Warned, __: object) -> Change:
+    def _warned(self, _: Event, data: ev.Warned, __: object) -> ActivityChange:
         self.warnings.append(data)
         self.warned += 1
         return NOTHING
 
-    def _used(self, _: Event, data: ev.UsageUpdate, actor: ActorView | None) -> Change:
+    def _used(self, _: Event, data: ev.UsageUpdate, actor: ActorView | None) -> ActivityChange:
         before = self.usage.get(data.model)
         self.usage[data.model] = data
         self.input_tokens += data.input_tokens - (before.input_tokens if before else 0)
@@ -193,37 +198,47 @@ class RunView:
             actor.priced = actor.priced and data.priced
         return NOTHING
 
-    def _asked(self, event: Event, data: ev.QuestionAsked, _: object) -> Change:
+    def _asked(self, event: Event, data: ev.QuestionAsked, _: object) -> ActivityChange:
         if self._end is not None:
             return NOTHING
         question = data.question if isinstance(data.question, dict) else {}
-        asked = self.questions[event.id] = Asked(question, event, self._clock(event))
-        return Change(self.nearest(event.actor), question=asked)
+        asked = self.questions[event.id] = ViewedQuestion(question, event, self._clock(event))
+        return ActivityChange(self.nearest(event.actor), question=asked)
 
-    def _closed(self, event: Event, data: EventData, _: object) -> Change:
-        return Change(self._tell(event, data), question=self.questions.pop(event.id, None))
+    def _closed(self, event: Event, data: EventData, _: object) -> ActivityChange:
+        self._mark_held(event, data)
+        return ActivityChange(self._record(event, data), question=self.questions.pop(event.id, None))
+
+    def _mark_held(self, event: Event, data: EventData) -> None:
+        """Report a question of the sandbox to the tool calls whose processes caused it."""
+        asked = self.questions.get(event.id)
+        if asked is not None and event.actor.rpartition("/")[2] == NETWORK_ACTOR:
+            for each in self.under_way("tool"):
+                if each.name == asked.question.get("permission"):
+                    each.news = data
 
     # --- actors ---
 
-    def _spawned(self, event: Event, _: object, actor: ActorView | None) -> Change:
+    def _spawned(self, event: Event, _: object, actor: ActorView | None) -> ActivityChange:
         if actor is not None:
             actor.since = event.ts
         return NOTHING
 
-    def _paused(self, _: Event, data: EventData, actor: ActorView | None) -> Change:
+    def _paused(self, _: Event, data: EventData, actor: ActorView | None) -> ActivityChange:
         if actor is not None:
             actor.paused = type(data) is ev.ActorPaused
         return NOTHING
 
-    def _restarted(self, _: Event, __: object, actor: ActorView | None) -> Change:
+    def _restarted(self, _: Event, __: object, actor: ActorView | None) -> ActivityChange:
         if actor is not None:
             actor.restarts += 1
         return NOTHING
 
-    def _waits(self, event: Event, data: ev.ActorWaiting, _: object) -> Change:
+    def _waits(self, event: Event, data: ev.ActorWaiting, _: object) -> ActivityChange:
+        self._mark_held(event, data)
         return self._news(event, data, _) if data.on else NOTHING
 
-    def _stopped(self, event: Event, data: ev.ActorStopped | ev.ActorFailed, actor: ActorView | None) -> Change:
+    def _stopped(self, event: Event, data: ev.ActorStopped | ev.ActorFailed, actor: ActorView | None) -> ActivityChange:
         if actor is None:
             return NOTHING
         ended = tuple(reversed(actor.open))
@@ -231,19 +246,19 @@ class RunView:
         for each in ended:
             self._close(each, code)
         del self.actors[event.actor]
-        return Change(ended=ended) if ended else NOTHING
+        return ActivityChange(ended=ended) if ended else NOTHING
 
-    # --- what begins ---
+    # --- beginnings ---
 
-    def _graph_started(self, event: Event, data: ev.GraphStarted, actor: ActorView | None) -> Change:
+    def _graph_started(self, event: Event, data: ev.GraphStarted, actor: ActorView | None) -> ActivityChange:
         return self._begin("graph", None, data.graph, event, actor)
 
-    def _agent_started(self, event: Event, data: ev.AgentStarted, actor: ActorView | None) -> Change:
+    def _agent_started(self, event: Event, data: ev.AgentStarted, actor: ActorView | None) -> ActivityChange:
         if actor is not None:
             actor.talks = True
         return self._begin("agent", None, data.agent, event, actor)
 
-    def _node_entered(self, event: Event, data: ev.NodeEntered, actor: ActorView | None) -> Change:
+    def _node_entered(self, event: Event, data: ev.NodeEntered, actor: ActorView | None) -> ActivityChange:
         change = self._begin("node", (data.node, data.item), data.node, event, actor)
         if actor is not None:
             actor.talks = actor.talks or data.type == "llm"
@@ -251,78 +266,80 @@ class RunView:
             self.nodes.setdefault(data.node, NodeView(data.type)).enter(data.visit)
         return change
 
-    def _llm_request(self, event: Event, data: ev.LlmRequest, actor: ActorView | None) -> Change:
+    def _llm_request(self, event: Event, data: ev.LlmRequest, actor: ActorView | None) -> ActivityChange:
         agent = find(actor, (event.actor, "agent", None))
         if agent is not None and data.attempt == 1:
             agent.requests += 1
         chat = find(actor, (event.actor, "chat", event.id))
-        change = self._begin("chat", event.id, data.model, event, actor) if chat is None else Change(chat)
-        if chat is not None:  # the next try, perhaps of another model
-            chat.hear_anew()
+        change = self._begin("chat", event.id, data.model, event, actor) if chat is None else ActivityChange(chat)
+        if chat is not None:  # the next attempt, perhaps with another model
+            chat.restart_chat()
             chat.name = data.model
             chat.waits, chat.tried = False, self._clock(event)
-        self._tell(event, data)
+        self._record(event, data)
         return change
 
-    def _tool_started(self, event: Event, data: ev.ToolStarted, actor: ActorView | None) -> Change:
+    def _tool_started(self, event: Event, data: ev.ToolStarted, actor: ActorView | None) -> ActivityChange:
         return self._begin("tool", event.id or data.tool, data.tool, event, actor)
 
-    def _server_starting(self, event: Event, data: ev.McpServerStarting, actor: ActorView | None) -> Change:
+    def _server_starting(self, event: Event, data: ev.McpServerStarting, actor: ActorView | None) -> ActivityChange:
         return self._begin("mcp", data.server, data.server, event, actor)
 
-    def _base_building(self, event: Event, data: ev.KnowledgeBuilding, actor: ActorView | None) -> Change:
+    def _base_building(self, event: Event, data: ev.KnowledgeBuilding, actor: ActorView | None) -> ActivityChange:
         found = find(actor, (event.actor, "knowledge", data.what))
-        change = self._begin("knowledge", data.what, data.what, event, actor) if found is None else Change(found)
+        change = (
+            self._begin("knowledge", data.what, data.what, event, actor) if found is None else ActivityChange(found)
+        )
         if change.about is not None:
             change.about.news = data
         return change
 
-    # --- what is said about it ---
+    # --- progress ---
 
-    def _piece(self, event: Event, data: Any) -> Change:
+    def _piece(self, event: Event, data: Any) -> ActivityChange:
         actor = self.actors.get(event.actor)
         chat = find(actor, (event.actor, "chat", event.id))
         if chat is not None:
             chat.hear(data.text if type(data) is ev.LlmDelta else "", self._clock(event), self._text)
             if chat.above is not None:
                 chat.above.news = data
-        return NOTHING if chat is None else Change(chat)
+        return NOTHING if chat is None else ActivityChange(chat)
 
     def _llm_waits(
         self, event: Event, data: ev.LlmRetry | ev.LlmWaiting | ev.LlmFallback, actor: ActorView | None
-    ) -> Change:
+    ) -> ActivityChange:
         chat = find(actor, (event.actor, "chat", event.id))
         if chat is not None:
-            chat.hear_anew()
+            chat.restart_chat()
             chat.waits = True
-        self._tell(event, data)
-        return Change(chat)
+        self._record(event, data)
+        return ActivityChange(chat)
 
-    def _news(self, event: Event, data: EventData, _: object) -> Change:
-        return Change(self._tell(event, data))
+    def _news(self, event: Event, data: EventData, _: object) -> ActivityChange:
+        return ActivityChange(self._record(event, data))
 
-    def _tell(self, event: Event, data: EventData) -> Activity | None:
+    def _record(self, event: Event, data: EventData) -> Activity | None:
         about = self.nearest(event.actor)
         if about is not None:
             about.news = data
         return about
 
-    # --- what ends ---
+    # --- ends ---
 
-    def _graph_finished(self, event: Event, data: ev.GraphFinished, actor: ActorView | None) -> Change:
+    def _graph_finished(self, event: Event, data: ev.GraphFinished, actor: ActorView | None) -> ActivityChange:
         return self._over(actor, (event.actor, "graph", None), data.code, data.error)
 
-    def _agent_finished(self, event: Event, data: ev.AgentFinished, actor: ActorView | None) -> Change:
+    def _agent_finished(self, event: Event, data: ev.AgentFinished, actor: ActorView | None) -> ActivityChange:
         return self._over(actor, (event.actor, "agent", None), data.code, data.error)
 
-    def _node_exited(self, event: Event, data: ev.NodeExited, actor: ActorView | None) -> Change:
+    def _node_exited(self, event: Event, data: ev.NodeExited, actor: ActorView | None) -> ActivityChange:
         change = self._over(actor, (event.actor, "node", (data.node, data.item)), data.code, data.error)
         node = self.nodes.get(data.node)
         if node is not None and change.about is not None and self._is_own(change.about):
             node.seconds += data.seconds
         return change
 
-    def _llm_response(self, event: Event, data: ev.LlmResponse, actor: ActorView | None) -> Change:
+    def _llm_response(self, event: Event, data: ev.LlmResponse, actor: ActorView | None) -> ActivityChange:
         if actor is not None:
             actor.turns += 1
             actor.input_tokens += data.input_tokens
@@ -330,53 +347,54 @@ class RunView:
         chat = find(actor, (event.actor, "chat", event.id))
         if chat is not None:
             chat.use(data.input_tokens, data.output_tokens, data.cached_tokens)
-        self._tell(event, data)
+        self._record(event, data)
         return self._over(actor, (event.actor, "chat", event.id))
 
-    def _looked(self, event: Event, data: ev.LlmEmbedding | ev.LlmRerank, actor: ActorView | None) -> Change:
+    def _looked(self, event: Event, data: ev.LlmEmbedding | ev.LlmRerank, actor: ActorView | None) -> ActivityChange:
         about = self.nearest(event.actor)
         if actor is not None:
             actor.input_tokens += data.input_tokens
         if about is not None:
             about.use(data.input_tokens)
-        return Change(about)
+        return ActivityChange(about)
 
-    def _llm_failed(self, event: Event, data: ev.LlmFailed, actor: ActorView | None) -> Change:
+    def _llm_failed(self, event: Event, data: ev.LlmFailed, actor: ActorView | None) -> ActivityChange:
         return self._over(actor, (event.actor, "chat", event.id), data.code, data.error)
 
-    def _tool_finished(self, event: Event, data: ev.ToolFinished, actor: ActorView | None) -> Change:
+    def _tool_finished(self, event: Event, data: ev.ToolFinished, actor: ActorView | None) -> ActivityChange:
         self.calls += 1
         self.failed_calls += data.error is not None
         return self._over(actor, (event.actor, "tool", event.id or data.tool), data.code, data.error)
 
-    def _server_started(self, event: Event, data: Any, actor: ActorView | None) -> Change:
+    def _server_started(self, event: Event, data: Any, actor: ActorView | None) -> ActivityChange:
         return self._over(actor, (event.actor, "mcp", data.server), error=getattr(data, "error", None))
 
-    def _base_built(self, event: Event, data: ev.KnowledgeBuilt, actor: ActorView | None) -> Change:
+    def _base_built(self, event: Event, data: ev.KnowledgeBuilt, actor: ActorView | None) -> ActivityChange:
         return self._over(actor, (event.actor, "knowledge", data.what))
 
-    # --- beginnings and ends ---
+    # --- shared by beginnings and ends ---
 
-    def _begin(self, kind: Kind, key: object, name: str, event: Event, actor: ActorView | None) -> Change:
-        if actor is None:  # told after the run's end
+    def _begin(self, kind: Kind, key: object, name: str, event: Event, actor: ActorView | None) -> ActivityChange:
+        if actor is None:  # an event after the run's end
             return NOTHING
         found = find(actor, (event.actor, kind, key))
         ended = () if found is None else self._over(actor, found.key, CANCELLED).ended
-        if actor.kind == "actor" and not (kind == "mcp" and event.run):  # a run hears of servers that are not its own
+        # A run gets events of servers that belong to others.
+        if actor.kind == "actor" and not (kind == "mcp" and event.run):
             actor.kind = KINDS_OF_ACTORS.get(kind, "actor")
         above = self.nearest(event.actor)
         while kind == "node" and above is not None and above.kind == "node" and above.actor == event.actor:
-            above = above.above  # nodes of one actor stand side by side
+            above = above.above  # Nodes of one actor are siblings.
         at, path = self._clock(event), (event.actor, kind, key)
         begun = Activity(kind, event.actor, path, name, event, event.data, at, above, at, at, at)
         (self.roots if above is None else above.below)[path] = begun
         actor.open.append(begun)
         if self.home is None and kind == ("agent" if self.is_agent else "graph") and not begun.data.depth:
             self.home = begun
-        return Change(begun, began=True, ended=ended)
+        return ActivityChange(begun, began=True, ended=ended)
 
-    def _over(self, actor: ActorView | None, key: Key, code: str = "", error: str | None = None) -> Change:
-        """End one, and what is open within it for the same actor: an error may have gone past its end."""
+    def _over(self, actor: ActorView | None, key: Key, code: str = "", error: str | None = None) -> ActivityChange:
+        """End an activity, and the actor's activities within it: an error may have skipped their end events."""
         found = find(actor, key)
         if actor is None or found is None:
             return NOTHING
@@ -384,7 +402,7 @@ class RunView:
         for each in ended:
             self._close(each, code or ("" if each is found else CANCELLED), error)
         actor.open = [each for each in actor.open if not each.over]
-        return Change(found, ended=ended)
+        return ActivityChange(found, ended=ended)
 
     def _close(self, activity: Activity, code: str, error: str | None = None) -> None:
         activity.over, activity.code, activity.error = True, code, error
@@ -393,7 +411,7 @@ class RunView:
             node.leave(code, error)
 
     def _is_own(self, node: Activity) -> bool:
-        """Whether a node belongs to the run's own graph and not to one below it."""
+        """Return whether a node belongs to the run's own graph and not to one below it."""
         each = node.above
         while each is not None and each.kind != "graph":
             each = each.above
@@ -410,7 +428,9 @@ class RunView:
     }
 
     _MAKE_ACTORS: ClassVar = frozenset({*_BEGIN, ev.RunStarted, ev.ActorSpawned, ev.ActorRestarted})
-    """Events that only living actors tell. Others may come after an actor's end: it would never be taken out again."""
+    """Events that only living actors emit. Others may follow an actor's end, and its record would then never be
+    removed.
+    """
 
     _HANDLERS: ClassVar[_Table] = {
         **_BEGIN,

@@ -1,1 +1,1 @@
-"""What runs do: ask models, call tools and MCP servers, look things up. Knows `io`, and nothing of who decides."""
+"""Work of runs: requests to models, tool calls, MCP servers, knowledge bases. May import `io`, but no deciders."""

@@ -1,4 +1,4 @@
-"""What the directory of a run has to say of one conversation's calls; see `tools.calls.Around`."""
+"""Workspace policy of one conversation: skill permissions and AGENTS.md files, applied to its tool calls."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import trio
 
 from ...protocol.chat import Turn
 from ...protocol.permissions import Permissions as Rules
-from .playback.playback import Effect, done
+from .opening_instructions import OpeningInstructions
+from .playback.playback import OutsideEffect, done
 from .skills.narrowing import narrowed
-from .told import Told
 
 if TYPE_CHECKING:
     from ...supervisors import Actor
@@ -21,29 +21,30 @@ if TYPE_CHECKING:
 
 
 class AroundCalls:
-    """See the module.
+    """Workspace policy of one conversation; implements `tools.calls.Around`.
 
     Args:
-        workspace: None in a run that is played from a record.
-        told: what the conversation was told at its beginning.
+        workspace: None in a run that is replayed from a record.
+        told: the instructions at the start of the conversation.
     """
 
-    def __init__(self, workspace: Workspace | None, told: Told) -> None:
+    def __init__(self, workspace: Workspace | None, told: OpeningInstructions) -> None:
         self._workspace = workspace
         self._told = told
 
     def narrowed(self, said: Sequence[Turn]) -> Rules:
-        """The rules of the skill that is followed now."""
+        """Return the permissions of the skill that the conversation follows now."""
         return narrowed(self._told.skills, said)
 
     async def entered(self, me: Actor, tool: Tool, arguments: Arguments, said: Sequence[Turn]) -> str:
-        """The instructions of a directory that the call works in, if they are new to the conversation."""
+        """Return the instructions of a directory that the call works in, if the conversation does not have them yet."""
         if not self._told.below or tool.subject != "path":
             return ""
         workspace = self._workspace
         entered = _nothing if workspace is None else workspace.entered
         find = partial(trio.to_thread.run_sync, entered, tool, arguments, said)
-        return await done(me, Effect("instructions", tool.name, arguments), str, find)
+        # `done` records the text, so that a replay does not depend on the files.
+        return await done(me, OutsideEffect("instructions", tool.name, arguments), str, find)
 
 
 def _nothing(tool: Tool, arguments: Arguments, said: Sequence[Turn]) -> str:

@@ -1,4 +1,4 @@
-"""The time that a call may take, which stands still while people think."""
+"""Deadline of a tool call, paused while a user is asked."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import trio
 
 
 class Clock:
-    """See the module. A call in a call: the clock of the outer one stands as well while this one does.
+    """Clock of one tool call. If a call contains another, pausing the inner clock pauses the outer one as well.
 
     Attributes:
-        scope: is cancelled when the time is over.
-        seconds: how much there was at the beginning.
+        scope: cancelled when the time is up.
+        seconds: total time of the call.
     """
 
     def __init__(self, seconds: float | None) -> None:
@@ -25,14 +25,15 @@ class Clock:
         self._outer = current.get()
 
     def start(self) -> None:
-        """It runs, or runs on."""
+        """Start or resume the clock."""
         self.scope.deadline = trio.current_time() + self._left
 
     @contextlib.contextmanager
     def stopped(self) -> Iterator[None]:
-        """It stands still for this block. Several blocks may stand within one another, or beside."""
+        """Pause the clock for this block. Blocks may be nested or concurrent."""
         with contextlib.nullcontext() if self._outer is None else self._outer.stopped():
             if not self._held:
+                # Only the outermost block pauses: blocks may be nested or concurrent.
                 self._left = self.scope.deadline - trio.current_time()
                 self.scope.deadline = float("inf")
             self._held += 1
@@ -43,16 +44,27 @@ class Clock:
                 if not self._held:
                     self.start()
 
-    @contextlib.contextmanager
-    def counting(self) -> Iterator[None]:
-        """It begins to run, and is the current one for this block, in which its scope is to be entered."""
-        token = current.set(self)
-        self.start()
-        try:
-            yield
-        finally:
-            current.reset(token)
+    def counting(self) -> Counting:
+        """Return a context in which the clock runs and is the current one; enter `scope` inside of it."""
+        return Counting(self)
+
+
+class Counting:
+    """Context in which a clock runs.
+
+    A class, because `@contextmanager` makes twice as many calls, and each tool call enters this.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def __enter__(self) -> None:
+        self._token = current.set(self._clock)
+        self._clock.start()
+
+    def __exit__(self, *_: object) -> None:
+        current.reset(self._token)
 
 
 current: ContextVar[Clock | None] = ContextVar("callboard_call_clock", default=None)
-"""The clock of the call that we work in."""
+"""Clock of the tool call that the current task works in."""

@@ -1,12 +1,12 @@
-"""AGENTS.md: what people have written for the agents that work in a directory.
+"""AGENTS.md: instructions by users for the agents that work in a directory.
 
-    <config>/AGENTS.md          the user's own, everywhere
+    <config>/AGENTS.md          the user's own, for all directories
     ./AGENTS.md, ../AGENTS.md   from the directory of the run up to the root of its repository, nearest first
 
-Where a directory has no AGENTS.md its CLAUDE.md counts. `@path` in one of them brings in another file of the
-workspace, once, as far down as `trust.offered` says. Files of a workspace count if they are trusted (`trust`). An agent
-is told them in its system prompt; those of a directory further down when one of its tools first works there, behind the
-tool's result.
+In a directory without AGENTS.md, its CLAUDE.md is used. `@path` in a file imports another file of the workspace, once,
+up to the depth in `trust.offered`. Files of a workspace are used only if they are trusted (`trust`). An agent gets them
+in its system prompt. The files of a directory further down are appended to a tool's result, when a tool of the agent
+first works there.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from .trust.place import levels
 from .trust.trusted import Trusted
 
 LARGEST_FILE = 40_000
-"""Characters of one file that agents are told."""
+"""Most characters of one file that agents get."""
 
 LARGEST = 100_000
-"""Characters of all of them."""
+"""Most characters of all files together."""
 
 _HEAD = """\
 ## Instructions for this directory
@@ -36,10 +36,10 @@ _FOUND = "[{file} has instructions for agents that work there:]\n{text}"
 
 
 class Instructions(msgspec.Struct, frozen=True, kw_only=True):
-    """One file's text, with what it brings in.
+    """Text of one file, with its imports.
 
     Attributes:
-        file: its name, as people see it.
+        file: name of the file in messages.
     """
 
     file: str
@@ -47,10 +47,11 @@ class Instructions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def of_user(config_dir: Path) -> list[Instructions]:
-    """The user's own."""
+    """Return the instructions of the user's configuration directory."""
     file = config_dir / INSTRUCTIONS[0]
     try:
         with file.open("rb") as opened:
+            # A character has at most 4 bytes in UTF-8.
             text = opened.read(LARGEST_FILE * 4).decode("utf-8-sig", "replace").strip()
     except OSError:
         return []
@@ -58,30 +59,33 @@ def of_user(config_dir: Path) -> list[Instructions]:
 
 
 def of_workspace(trusted: Trusted, directory: Path) -> list[Instructions]:
-    """Those that count in a directory of a workspace, nearest first."""
+    """Return the instructions for a directory of a workspace, nearest first."""
     return _bounded(_of(trusted, place) for place in levels(directory, trusted.root))
 
 
 def on_the_way(trusted: Trusted, directory: Path, to: Path) -> list[Instructions]:
-    """Those of directories between the run's and `to`, which is further down; the nearest to `to` first."""
+    """Return the instructions of directories between the run's and `to`, which is further down.
+
+    The directory nearest to `to` comes first.
+    """
     above = set(levels(directory, trusted.root))
     places = [place for place in levels(to, trusted.root) if place not in above]
     return _bounded(_of(trusted, place) for place in places)
 
 
 def block(found: Iterable[Instructions], here: Path) -> str:
-    """What the system prompt says of them; "" for none."""
+    """Return the section of the system prompt; "" without instructions."""
     parts = [f"### {each.file}\n{each.text}" for each in found]
     return "\n\n".join([_HEAD.format(here=here), *parts]) if parts else ""
 
 
 def note(found: Instructions) -> str:
-    """What stands behind a tool's result about a file that has just come to count."""
+    """Return the text to append to a tool's result for a newly entered directory."""
     return _FOUND.format(file=found.file, text=found.text)
 
 
 def marks(file: str) -> str:
-    """The beginning of its `note`, by which a conversation that was told of a file already is known."""
+    """Return the start of a file's `note`, which shows that a conversation already has the file."""
     return _FOUND.partition("{text}")[0].format(file=file)
 
 
@@ -100,10 +104,11 @@ def _of(trusted: Trusted, place: Path) -> Instructions | None:
 
 
 def _imported(trusted: Trusted, file: Path, text: str) -> list[str]:
-    """The texts of the files that a text names, and that they name in turn, each once."""
+    """Return the texts of all files that a text imports, directly or indirectly, each once."""
     found: dict[Path, str] = {}
     todo = [(file, text, 0)]
     while todo and len(found) < MOST_IMPORTS:
+        # Breadth first: if there are too many imports, the direct ones are used.
         whose, said, depth = todo.pop(0)
         for name in imported_in(said) if depth < DEEPEST_IMPORT else ():
             other = Path(os.path.normpath(whose.parent / name))
@@ -117,7 +122,7 @@ def _imported(trusted: Trusted, file: Path, text: str) -> list[str]:
 
 
 def _bounded(found: Iterable[Instructions | None]) -> list[Instructions]:
-    """As many as may be told, the first ones."""
+    """Return the files in order, without the ones that exceed the total limit."""
     kept: list[Instructions] = []
     left = LARGEST
     for each in found:

@@ -1,6 +1,6 @@
-"""What an agent has said and done so far.
+"""Transcript of an agent: its text, calls and children so far.
 
-Written by the agent while it works, read by whoever called it: its text survives when it fails or is cancelled.
+The agent writes it while it works, and its caller reads it: the text survives a failure or cancellation of the agent.
 """
 
 from __future__ import annotations
@@ -12,17 +12,20 @@ from ...protocol.outcome import ChildRecord
 
 
 class Record(msgspec.Struct, kw_only=True):
-    """One agent's work.
+    """Transcript of one agent.
 
     Attributes:
-        texts: what it said, one text per turn that said something.
-        turns: model replies.
-        tool_calls: calls that were played, whatever came of them.
-        children: the agents it spawned, in order.
-        failures: those that it went on over although no author has accepted them (see `graph.execute`), in order.
+        texts: its output, one text per turn with text.
+        last: text of its last turn, possibly "".
+        turns: number of model replies.
+        tool_calls: number of executed tool calls, successful or not.
+        children: the agents that it spawned, in order.
+        failures: failures after which it continued although no author has accepted them (see `graph.execute`), in
+            order.
     """
 
     texts: list[str] = []
+    last: str = ""
     turns: int = 0
     tool_calls: int = 0
     children: list[ChildRecord] = []
@@ -30,5 +33,5 @@ class Record(msgspec.Struct, kw_only=True):
 
     @property
     def output(self) -> str:
-        """All it said, joined by newlines."""
+        """All texts, joined by newlines."""
         return "\n".join(self.texts)

@@ -1,8 +1,8 @@
-"""What of an agent can be set from outside: its variables, and a few keys of its file by the environment.
+"""Settings of an agent from outside its file: its variables, and some keys that the environment can override.
 
-In the order of who wins: what the caller gave (`--var`), `<AGENT>_VARIABLES` in the environment (a JSON object), the
-default in the file. A variable that has none of these is missing. A default may name a secret, `{{NAME}}`: tools and
-scripts get the secret, models don't.
+A variable gets its value from the first of these: the caller (`--var`), `<AGENT>_VARIABLES` in the environment (a JSON
+object), the default in the file. Without any of them it is missing. A default may name a secret, `{{NAME}}`: tools and
+scripts get the secret, models do not.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from ...protocol.source import Source
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """The values of an agent's variables.
+    """Values of an agent's variables.
 
     Attributes:
-        real: for tools and scripts: secrets are put in.
-        shown: for models: `{{NAME}}` stands as it was written.
+        real: values for tools and scripts, with secrets inserted.
+        shown: values for models, with `{{NAME}}` as written.
     """
 
     real: dict[str, str]
@@ -45,15 +45,15 @@ def resolve_variables(
     secrets: Secrets | None = None,
     source: Source | None = None,
 ) -> Values:
-    """Every declared variable's value.
+    """Return the value of every declared variable.
 
     Args:
-        secrets: where `{{NAME}}` is looked up, the vault; None for `environ`.
-        source: the agent's file, to say where a secret is named.
+        secrets: source of `{{NAME}}`, the vault; None for `environ`.
+        source: the agent's file, to report the position of a secret's name.
 
     Raises:
-        UsageError: a value was given for a variable that is not declared, or a variable has no value.
-        ConfigError: a variable's value names a secret that is not there.
+        UsageError: a value was given for an undeclared variable, or a variable has no value.
+        ConfigError: a variable's value names a missing secret.
     """
     declared = tuple(declared)
     if not declared and not given:
@@ -65,7 +65,10 @@ def resolve_variables(
         first = found.missing[0].name
         either = f"keep the secret: callboard vault add {secret}" if secret else "give them a default in the file"
         kind = ConfigError if all(each.name in found.lacks for each in found.missing) else UsageError
-        how = f"--var {first}=VALUE (behind -a: --agent-variable {first} VALUE)"
+        how = (
+            f"--var {first}=VALUE (behind -a: --agent-variable {first} VALUE), in a node of a graph with "
+            f"`inputs: {{{first}: VALUE}}`"
+        )
         raise kind(f"The following agent variables are required:\n{lines}\nSet them with {how}, or {either}.")
     return Values(real=found.real, shown=found.shown)
 
@@ -78,25 +81,36 @@ def missing_variables(
     *,
     secrets: Secrets | None = None,
 ) -> list[Variable]:
-    """The declared variables that have no value yet, for whoever can ask for them.
+    """Return the declared variables without a value, so that the caller can ask for them.
 
     Raises:
-        UsageError: a value was given for a variable that is not declared.
+        UsageError: a value was given for an undeclared variable.
     """
     return _Found(agent, tuple(declared), given, environ, environ if secrets is None else secrets).missing
 
 
-class _Found:
-    """The values that are known.
+def lacking_values(
+    agent: str, declared: Iterable[Variable], given: Iterable[str], environ: Mapping[str, str]
+) -> list[str]:
+    """Return the names of declared variables with no given value, none in the environment, and no default.
 
-    `{{NAME}}` is a secret where the author of the file or the user of this machine has written it: in a default, and in
-    `<AGENT>_VARIABLES`. What a caller gives is taken as it is, since a model or a stranger may have made it; only the
-    default itself, given back, means the default.
+    For checks of files: the values of `given` are templates there, and secrets are not looked up.
+    """
+    known = {*given, *_from_environ(agent, environ)}
+    return [variable.name for variable in declared if variable.default is None and variable.name not in known]
+
+
+class _Found:
+    """Known values of variables.
+
+    `{{NAME}}` is replaced by a secret only in text by the author of the file or the user of this machine: in a default,
+    and in `<AGENT>_VARIABLES`. A value from a caller is used literally, because a model or an unknown party may have
+    made it. If the caller passes the default itself, it means the default.
 
     Attributes:
         real, shown: see `Values`.
-        missing: the variables that have no value.
-        lacks: of those that name a secret that is not there, the name.
+        missing: variables without a value.
+        lacks: missing secrets, by the variable that names them.
     """
 
     def __init__(
@@ -121,6 +135,7 @@ class _Found:
         self._from_environ = _from_environ(agent, environ)
         for variable in declared:
             said = given.get(variable.name)
+            # A caller's value is literal: a `{{NAME}}` in it must not reveal a secret.
             if said is not None and said != variable.default:
                 self.real[variable.name] = self.shown[variable.name] = said
                 continue
@@ -154,14 +169,14 @@ A = TypeVar("A", Graph, Agent)
 
 
 def overridden(agent: A, environ: Mapping[str, str]) -> A:
-    """The agent as the environment wants it.
+    """Return the agent with the overrides of the environment.
 
     `<AGENT>_MODEL`, `<AGENT>_TEMPERATURE`, `<AGENT>_TOP_P`, `<AGENT>_REASONING_EFFORT`, `<AGENT>_INSTRUCTIONS` (unless
-    they are dynamic), and `<AGENT>_GLOBAL_TOOLS` and `<AGENT>_MCP_SERVERS`, which are JSON lists, or names with commas
-    between them.
+    they are dynamic), and `<AGENT>_GLOBAL_TOOLS` and `<AGENT>_MCP_SERVERS`, which are JSON lists, or names separated by
+    commas.
 
     Raises:
-        ConfigError: one of them is no number, no level, or no list of texts.
+        ConfigError: a value is not a number, a level, or a list of texts.
     """
     said = {
         "model": _override(agent.name, "MODEL", environ),
@@ -177,8 +192,9 @@ def overridden(agent: A, environ: Mapping[str, str]) -> A:
 
 
 def session_of(agent: Agent, settings: Mapping[str, Any], environ: Mapping[str, str]) -> str | None:
-    """The session that an LLM agent is always run in: `<AGENT>_AGENT_SESSION`, its file's `agent_session`, else the
-    one of the settings; None for none.
+    """Return the session that an LLM agent always runs in; None for none.
+
+    It is `<AGENT>_AGENT_SESSION`, else `agent_session` of its file, else that of the settings.
     """
     named = _override(agent.name, "AGENT_SESSION", environ) or agent.agent_session
     return named or next((str(name) for key in _SESSION_KEYS if (name := settings.get(key))), None)
@@ -188,8 +204,9 @@ _SESSION_KEYS = ("agent_session", "agent_prelude")
 
 
 def named_file_of(agent: str, environ: Mapping[str, str]) -> str | None:
-    """The file that `<AGENT>_CONFIG_FILE` names in the place of an agent's own, if it is YAML: programs have variables
-    of such names, too (`AWS_CONFIG_FILE`).
+    """Return the file that `<AGENT>_CONFIG_FILE` names instead of an agent's own.
+
+    None unless it is YAML: other programs have variables of such names, too (`AWS_CONFIG_FILE`).
     """
     named = _override(agent, "CONFIG_FILE", environ)
     return named if named is not None and named.endswith((".yaml", ".yml")) else None
@@ -202,7 +219,7 @@ def _thinking(agent: str, environ: Mapping[str, str]) -> dict[str, Any]:
     if text not in get_args(ReasoningEffort):
         variable, levels = _variable(agent, "REASONING_EFFORT"), ", ".join(get_args(ReasoningEffort))
         raise ConfigError(f"{variable} in the environment must be one of {levels}, not '{text}'")
-    return {"reasoning_effort": text, "thinking_budget": None}  # which are not mixed
+    return {"reasoning_effort": text, "thinking_budget": None}  # the two settings exclude each other
 
 
 def _texts(agent: str, what: str, environ: Mapping[str, str]) -> tuple[str, ...] | None:
@@ -231,7 +248,7 @@ def _number(agent: str, what: str, environ: Mapping[str, str]) -> float | None:
 
 
 def _override(agent: str, what: str, environ: Mapping[str, str]) -> str | None:
-    """`<AGENT>_<WHAT>` of the environment (`CODER_MODEL`), if it is set and not empty."""
+    """Return the value of `<AGENT>_<WHAT>` (`CODER_MODEL`) in the environment, or None if it is unset or empty."""
     return environ.get(_variable(agent, what)) or None
 
 
@@ -252,7 +269,7 @@ def _from_environ(agent: str, environ: Mapping[str, str]) -> dict[str, str]:
         ) from error
     if isinstance(found, dict):
         return found
-    values: dict[str, str] = {}  # as Loki's pages have it: [{"name": "a", "value": "b"}], or [{"a": "b"}]
+    values: dict[str, str] = {}  # as in Loki's documentation: [{"name": "a", "value": "b"}], or [{"a": "b"}]
     for each in found:
         values |= {each["name"]: each["value"]} if each.keys() == {"name", "value"} else each
     return values

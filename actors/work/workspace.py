@@ -1,7 +1,8 @@
-"""What a run takes from the directory that it works in, and from its user's own: instructions, skills, servers.
+"""Workspace of a run: instructions, skills, servers and hooks from its directory and from the user's own.
 
-What of a workspace counts, `trust` decides. Where something is there that does not count, the run says so in one line
-(`problem`). What an agent is told (`Told`) is one value of a run, so that a cassette has it.
+`trust` decides which files of a workspace are used. If there are unused files, the run reports it in one line
+(`problem`). The directory prompt of an agent (`OpeningInstructions`) is a single value, so that a cassette can store
+it.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from ...protocol.mcp.config import McpConfig, Server
 from ...protocol.problems import Problem
 from ...protocol.references import of_environment
 from . import instructions as written
+from .opening_instructions import ListedSkill, OpeningInstructions, Wish
 from .skills import tool as skill_words
-from .skills.found import FoundSkill, Skills
-from .told import Told, ToldSkill, Wish
+from .skills.found import FoundSkill, FoundSkills
 from .trust.offered import HOOKS, OF_HOOKS, SERVERS
-from .trust.trusted import offers, workspace_of
+from .trust.record import record_of
+from .trust.trusted import Trusted, offers, workspace_of
 
 if TYPE_CHECKING:
     from ...protocol.hooks import HookTable
@@ -32,19 +34,19 @@ MOST_NAMED = 5
 
 
 class Workspace:
-    """See the module. Reads files when it is made.
+    """Files of a run's workspace. The constructor reads files and blocks.
 
     Args:
         here: the run's directory.
-        config_dir: the user's own.
-        instructions, skills: whether these are wanted at all.
+        config_dir: the user's own directory.
+        instructions, skills: load these at all.
 
     Attributes:
-        here: as given.
-        skills: the skills that there are.
+        here: the run's directory.
+        skills: the available skills.
         servers: the MCP servers of the workspace.
-        hooks: the hooks of its files, in their order.
-        problems: what its files have wrong with them.
+        hooks: the hooks of its files, in order.
+        problems: errors in its files.
     """
 
     def __init__(
@@ -60,24 +62,25 @@ class Workspace:
             if self._trusted is not None:
                 self._written += written.of_workspace(self._trusted, here)
             self._written += written.of_user(config_dir)
-        self.skills = Skills(self._trusted, config_dir, environ) if skills else None
+        self.skills = FoundSkills(self._trusted, config_dir, environ) if skills else None
         self.problems += [] if self.skills is None else self.skills.broken
         self.servers = self._servers()
         self.hooks = self._hooks()
 
     @property
     def root(self) -> Path:
-        """Where the workspace begins; the run's directory if it is in none."""
+        """Root of the workspace; the run's directory if it is in none."""
         return self.here if self._trusted is None else self._trusted.root
 
     def _hooks(self) -> list[HookTable]:
-        """The hooks of its files: none, if one of the files that belong to them is not what was trusted."""
+        """Return the hooks of its files; none if a file that belongs to them has changed since it was trusted."""
         trusted = self._trusted
         if trusted is None or not trusted.is_trusted:
             return []
         files = [trusted.root / name for name in HOOKS if (trusted.root / name).is_file()]
         if not files:
             return []
+        # Hooks run these scripts, so a changed script disables all hooks, as a changed hook file does.
         scripts = [path for folder in OF_HOOKS for path in (trusted.root / folder).rglob("*") if path.is_file()]
         texts = {path: trusted.text(path) for path in [*files, *scripts]}
         if any(text is None for text in texts.values()):
@@ -103,8 +106,8 @@ class Workspace:
         self.problems += read.problems
         return tuple(_filled(server, self._environ) for server in read.servers.values())
 
-    def told(self, wish: Wish) -> Told:
-        """What who has this wish is told."""
+    def told(self, wish: Wish) -> OpeningInstructions:
+        """Return the directory prompt for these options."""
         blocks = []
         if wish.instructions:
             blocks.append(written.block(self._written, self.here))
@@ -113,61 +116,73 @@ class Workspace:
             found = skill_words.chosen(self.skills, wish.skills)
             if wish.tells:
                 blocks.append(skill_words.block(list(found.values()), wish.words))
-        return Told(
+        return OpeningInstructions(
             blocks=tuple(block for block in blocks if block),
-            skills=tuple(ToldSkill(name=name, allows=each.skill.allows) for name, each in found.items()),
+            skills=tuple(ListedSkill(name=name, allows=each.skill.allows) for name, each in found.items()),
             below=wish.instructions and self._instructs and self._trusted is not None and self._trusted.is_trusted,
         )
 
     def entered(self, tool: Tool, arguments: Arguments, said: Sequence[Turn]) -> str:
-        """The instructions of a directory that a call works in and that this conversation was not told of; "" for none.
+        """Return the instructions of a directory that a call works in; "" for none.
 
-        Reads files.
+        Files that this conversation already has are left out. Reads files.
         """
         trusted = self._trusted
         assert trusted is not None
         path = arguments.get(tool.subject)
+        # A null byte would make `realpath` raise ValueError.
         if not isinstance(path, str) or not path or "\0" in path:
             return ""
         place = Path(os.path.realpath(self.here / path))
         found = written.on_the_way(trusted, self.here, place if place.is_dir() else place.parent)
-        return "\n\n".join(written.note(each) for each in found if not _was_told(written.marks(each.file), said))
+        return "\n\n".join(written.note(each) for each in found if not _has_mark(written.marks(each.file), said))
 
     def all_problems(self) -> list[Problem]:
-        """What its files have wrong with them, and what of them does not count."""
+        """Return the errors in its files, and the report about unused files."""
         left = self.problem()
         return [*self.problems, *(() if left is None else (left,))]
 
     def problem(self) -> Problem | None:
-        """What is there that does not count, and how to change that; None if all counts."""
-        trusted = self._trusted
-        if trusted is None or trusted.is_refused:
-            return None
-        if not trusted.is_trusted:
-            there = offers(trusted, self.here)
-            what = f"{there}: not used (callboard trust --show shows it, callboard trust has it used)"
-            code = "untrusted_directory"
-        else:
-            there = ", ".join(list(trusted.passed_over)[:MOST_NAMED])
-            more = len(trusted.passed_over) - MOST_NAMED
-            what = f"{there}{f' and {more} more' if more > 0 else ''}: not used, for it is not what you have trusted"
-            what += " (callboard trust --show)"
-            code = "changed_since_trusted"
-        if not there:
-            return None
-        return Problem(severity="warning", file=str(trusted.root), code=code, message=what)
+        """Return the report about unused files, and how to use them; None if all files are used."""
+        return None if self._trusted is None else _problem_of(self._trusted, self.here)
+
+
+def unused(root: Path, here: Path, environ: Mapping[str, str]) -> Problem | None:
+    """Return the warning of runs about unused files, for front ends that ask the user about them otherwise."""
+    return _problem_of(Trusted(root, record_of(root, environ)), here)
+
+
+def _problem_of(trusted: Trusted, here: Path) -> Problem | None:
+    if trusted.is_refused:
+        return None
+    if not trusted.is_trusted:
+        there = offers(trusted, here)
+        what = f"{there}: not loaded until you trust this directory (callboard trust; --show lists it first)"
+        code = "untrusted_directory"
+    else:
+        there = ", ".join(list(trusted.passed_over)[:MOST_NAMED])
+        more = len(trusted.passed_over) - MOST_NAMED
+        what = f"{there}{f' and {more} more' if more > 0 else ''}: not loaded, changed since you trusted it"
+        what += " (callboard trust --show)"
+        code = "changed_since_trusted"
+    if not there:
+        return None
+    return Problem(severity="warning", file=str(trusted.root), code=code, message=what)
 
 
 def _filled(server: Server, environ: Mapping[str, str]) -> Server:
-    """A server of `.mcp.json` with the variables that it names. Secrets of the vault are not for it."""
+    """Return a server of `.mcp.json` with environment variables inserted.
+
+    Secrets of the vault are not available to it.
+    """
 
     def put(text: str) -> str:
-        return of_environment(text, environ, lambda reference, name: None)  # noqa: ARG005 - it is empty then
+        return of_environment(text, environ, lambda reference, name: None)  # noqa: ARG005 - unset variables are empty
 
     plain = Server(name=server.name, type=server.type)
     return msgspec.structs.replace(
         server,
-        trust=plain.trust,  # what it may do unasked, its own file does not say
+        trust=plain.trust,  # a server's own file may not grant it trust
         sampling=plain.sampling,
         labels=(),
         warm=False,
@@ -179,8 +194,9 @@ def _filled(server: Server, environ: Mapping[str, str]) -> Server:
     )
 
 
-def _was_told(mark: str, said: Sequence[Turn]) -> bool:
+def _has_mark(mark: str, said: Sequence[Turn]) -> bool:
     for turn in said:
+        # Searched in the turns instead of remembered, so that resumed conversations need no other state.
         if isinstance(turn, ToolTurn):
             content = turn.content
             texts = [content] if isinstance(content, str) else [p.text for p in content if isinstance(p, TextPart)]

@@ -1,7 +1,7 @@
-"""Frames between two threads: trio's, where the server or the way to it is, and the screen's, with asyncio's loop.
+"""Frames between two threads: trio's thread with the server or its connection, and the screen's asyncio thread.
 
-Neither waits for the other. What comes for the screen gathers and is taken in a few times a second, each time for a few
-milliseconds, so that a key that is pressed meanwhile is never far from its picture.
+Neither thread waits for the other. Frames for the screen are batched and processed for a few milliseconds at a time, so
+that a key press is never delayed noticeably.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from collections.abc import Callable
 import trio
 
 GATHER = 0.02
-"""Seconds in which frames for the screen gather."""
+"""Seconds during which frames for the screen are batched."""
 
 TAKE = 0.008
-"""Seconds for which they are taken in at a time."""
+"""Seconds of processing at a time."""
 
 
 class ScreenEnd:
-    """The screen's end. `put` may be called from any thread, `begin` from the screen's.
+    """Queue towards the screen. `put` may be called from any thread, `begin` only from the screen's.
 
-    What is put may also be a function: it is called in its turn between the frames.
+    A queued item may also be a function, which is called in order between the frames.
     """
 
     def __init__(self, receive: Callable[[bytes], None]) -> None:
@@ -35,7 +35,7 @@ class ScreenEnd:
         self._lock = threading.Lock()
 
     def begin(self) -> None:
-        """From now on frames are taken in, on the loop of this thread."""
+        """Start processing frames on the event loop of this thread."""
         with self._lock:
             self._loop = asyncio.get_running_loop()
             self._awake = True
@@ -43,11 +43,11 @@ class ScreenEnd:
 
     @property
     def waiting(self) -> int:
-        """Frames that were not taken in yet."""
+        """Number of unprocessed frames."""
         return len(self._frames)
 
     def put(self, frame: bytes | Callable[[], None]) -> None:
-        """A frame for the screen."""
+        """Queue a frame for the screen. Thread-safe."""
         self._frames.append(frame)
         with self._lock:
             if self._awake or self._loop is None or self._loop.is_closed():
@@ -68,7 +68,7 @@ class ScreenEnd:
                     frame()
                 else:
                     self._receive(frame)
-        finally:  # the next frames are taken in also if one of them is more than its handler can bear
+        finally:  # continue with the next frames even if a handler raised an exception
             with self._lock:
                 self._awake = bool(self._frames)
             if self._awake:
@@ -77,7 +77,7 @@ class ScreenEnd:
 
 
 class TrioEnd:
-    """Trio's end. `put` may be called from any thread; what comes before `begin` waits.
+    """Queue towards trio. `put` may be called from any thread; frames put before `begin` wait.
 
     end.begin()                  # in trio
     async for frame in end: ...
@@ -89,20 +89,20 @@ class TrioEnd:
         self._lot = trio.lowlevel.ParkingLot()
 
     def begin(self) -> None:
-        """From now on frames are delivered, to the trio of this thread."""
+        """Start delivering frames to the trio loop of this thread."""
         self._token = trio.lowlevel.current_trio_token()
 
     def put(self, frame: bytes) -> None:
-        """A frame for the server."""
+        """Queue a frame for the server. Thread-safe."""
         self._frames.append(frame)
         if self._token is not None:
             try:
                 self._token.run_sync_soon(self._lot.unpark_all, idempotent=True)
             except trio.RunFinishedError:
-                return  # the server is over, and so is the chat
+                return  # the server has ended, and so has the chat
 
     def clear(self) -> None:
-        """What waits is for a connection that is no more."""
+        """Drop waiting frames: their connection is lost."""
         self._frames.clear()
 
     def __aiter__(self) -> TrioEnd:

@@ -1,7 +1,7 @@
-"""The chat's side of the control channel: requests both ways over frames, on the screen's asyncio loop.
+"""Client of the control channel: JSON-RPC requests in both directions, on the screen's asyncio loop.
 
-What carries the frames is the caller's: `send` takes one of ours, `receive` is given each that comes. So the same
-client speaks to a hub in this process and to one behind a websocket.
+The transport belongs to the caller: `send` writes a frame, `receive` processes an incoming one. So the same client
+works for a hub in this process and for one behind a websocket.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ T = TypeVar("T")
 
 
 class ChatClient:
-    """See the module.
+    """Control channel client.
 
     Attributes:
-        notified: called with each notification's method and parameters.
-        requested: answers what the server asks; a method that it does not know is a `KeyError`.
+        notified: callback for the method and parameters of each notification.
+        requested: handler of server requests; raises `KeyError` for an unknown method.
     """
 
     def __init__(self, send: Callable[[bytes], None]) -> None:
@@ -40,14 +40,14 @@ class ChatClient:
 
     @property
     def lost(self) -> bool:
-        """Whether the server is gone."""
+        """True while the connection is lost."""
         return self._lost is not None
 
     async def ask(self, method: str, type: type[T], /, **params: Any) -> T:
-        """What the server answers; parameters that are None are left out.
+        """Send a request and return its result. Parameters that are None are omitted.
 
         Raises:
-            CallboardError: it refuses, by the code that it gave; or it is gone.
+            CallboardError: the server refuses, with its error code, or the connection is lost.
         """
         if self._lost is not None:
             raise ServerLost(self._lost)
@@ -66,11 +66,11 @@ class ChatClient:
             raise ServerLost(f"the server answers {method} with what can't be read: {error}") from None
 
     def receive(self, frame: bytes) -> None:
-        """Takes in one frame."""
+        """Process one incoming frame."""
         try:
             message = jsonrpc.decode(frame)
         except ValueError:
-            return  # no message of a server of ours
+            return  # invalid JSON-RPC: ignored
         if isinstance(message, jsonrpc.Notification):
             if message.method == "$/cancel_request":
                 self._withdrawn(message)
@@ -81,13 +81,13 @@ class ChatClient:
             self._answering[message.id] = task
             task.add_done_callback(lambda _: self._answering.pop(message.id, None))
         elif message.id is not None and (asked := self._asked.get(message.id)) is not None and not asked.done():
-            if isinstance(message, jsonrpc.Failure):
+            if isinstance(message, jsonrpc.ErrorResponse):
                 asked.set_exception(error_of(message.error))
             else:
                 asked.set_result(message.result)
 
     def lose(self, why: str) -> None:
-        """The server is gone: what waits for it fails, and what it has asked needs no answer."""
+        """Mark the connection as lost: pending requests fail, and server requests are cancelled."""
         self._lost = self._lost or why
         for asked in self._asked.values():
             if not asked.done():
@@ -96,7 +96,7 @@ class ChatClient:
             task.cancel()
 
     def regain(self) -> None:
-        """It is there again."""
+        """Mark the connection as restored."""
         self._lost = None
 
     async def _answer(self, request: jsonrpc.Request) -> None:

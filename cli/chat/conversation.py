@@ -1,6 +1,7 @@
-"""Leads the chat: lines go to the server, what comes of them is shown.
+"""Chat conversation: sends the user's lines to the server and displays their results.
 
-The server keeps their order: which waits for another, and which the run at work reads (`actors.front.chat`).
+The server decides the order of lines: which one waits for another, and which one the current run reads
+(`actors.front.chat`).
 """
 
 from __future__ import annotations
@@ -19,36 +20,36 @@ from ...protocol.control.chat import ChatInfo
 from ...protocol.decoding import decode_json
 from ...protocol.errors import CallboardError, NotFound, ServerLost
 from ...protocol.version import VERSION
-from ..render.answer import Look
+from ..render.answer import AnswerStyle
 from ..render.text import one_line
 from .client import ChatClient
 from .following import Following
 from .joining import Joining
-from .person_asked import Asked, PersonAsked
+from .person_asked import PersonAsked, QuestionNotice
 from .presence import GOODBYE, Presence
 from .prompts import Prompts
 from .requested import Requested
 from .screen.application import ChatScreen
 from .seen import Seen
-from .sending import Lines, Sending
+from .sending import Sending, UnsentLines
 from .story import Display
 
 _COMPLETE_WITHIN = 30.0
-"""Seconds that a list of completions may take."""
+"""Timeout of a completion request in seconds."""
 
 
-class Conversation:
-    """See the module.
+class ChatConversation:
+    """Controller of the chat screen.
 
     Args:
-        client: speaks to the server.
-        screen: what the person sees.
+        client: control channel client.
+        screen: chat screen.
         opening: parameters of `_chat/open`.
-        presence: of a chat that others can see, too.
+        presence: state of a chat that other clients can see too.
 
     Attributes:
-        failed: why the chat could not be opened, or has ended.
-        parting: what to say when the terminal is given back.
+        failed: error that prevented or ended the chat.
+        parting: message to print after the terminal is restored.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Conversation:
         self._configured = asyncio.Event()
         self._info: ChatInfo | None = None
         self._here: str | None = None
-        self._lines = Lines()
+        self._lines = UnsentLines()
         self._questions = PersonAsked(
             client,
             screen,
@@ -87,32 +88,32 @@ class Conversation:
         self._joining.replay, self._joining.changed = self._following.replay, self._changed
         self._told: dict[str, tuple[type, Callable[[Any], None]]] = {
             "_chat/began": (chat.Began, self._run_began),
-            "_chat/said": (chat.Said, self._said),
+            "_chat/said": (chat.Said, self._print_said),
             "_chat/changed": (chat.Changed, self._chat_changed),
-            "_chat/closed": (chat.Closed, self._chat_closed),
+            "_chat/closed": (chat.ChatClosed, self._chat_closed),
             "_run/event": (own.RunEvent, self._following.event),
             "_run/ended": (own.RunEnded, self._following.ended),
             "_run/lagged": (own.RunLagged, self._following.lagged),
-            "_question/asked": (Asked, self._questions.asked),
+            "_question/asked": (QuestionNotice, self._questions.asked),
             "_question/closed": (own.Closed, self._questions.closed),
         }
         self._tasks: set[asyncio.Task[object]] = set()
         self._leaving = self._left = self._closed = False
         self._streams = display.streams
-        self._looks: Callable[[object], Look] | None = None
+        self._looks: Callable[[object], AnswerStyle] | None = None
         self._highlight: object = None
         self._doing_since = 0.0
         screen.handler = self
         client.notified = self._notified
         client.requested = self._requested.answer
 
-    # --- its life -------------------------------------------------------------------------------------------
+    # --- lifecycle ------------------------------------------------------------------------------------------
 
-    def configure(self, settings: Mapping[str, Any], display: Display, looks: Callable[[object], Look]) -> None:
-        """The settings are known.
+    def configure(self, settings: Mapping[str, Any], display: Display, looks: Callable[[object], AnswerStyle]) -> None:
+        """Apply the settings.
 
         Args:
-            looks: how answers look with this value of `highlight`; None for what the settings say.
+            looks: returns the answer style for a value of `highlight`; None means that of the settings.
         """
         self._seen.display = display
         self._streams = display.streams
@@ -124,24 +125,24 @@ class Conversation:
             self._changed(self._info)
 
     def begin(self) -> None:
-        """Begins to open the chat."""
+        """Start to open the chat."""
         self._begin(self._open())
 
     def served(self, place: str, link: Callable[[str], str]) -> None:
-        """The hub in this process is served here, so that others may see the chat; said once it is open.
+        """Record that this process serves its hub at `place`; the address is printed once the chat is open.
 
         Args:
-            link: says where the page shows the chat of this id.
+            link: returns the line with the page's link for a chat id.
         """
         self._presence.place = place
         self._link = link
 
     def note(self, text: str) -> None:
-        """What the program says beside the chat."""
+        """Print a message of the program above the prompt."""
         self._seen.print(text, "dim")
 
     async def _open(self) -> None:
-        """Opens the chat on the server, and reads along what is asked there."""
+        """Open the chat on the server, and subscribe to it and to questions."""
         try:
             opened = await self._joining.open()
             await self._configured.wait()
@@ -167,6 +168,10 @@ class Conversation:
         except CallboardError as error:
             self._fail(error)
             return
+        if opened.trust:
+            # The workspace trust question must precede the lines that the user typed while the chat was opening.
+            self._begin(self._send_now(self._lines.add(".trust", first=True)))
+            await asyncio.sleep(0)  # let it send before the lines that wait for the chat to open
         self._opened.set()
         self._ready.set()
 
@@ -174,10 +179,10 @@ class Conversation:
         self.failed = error
         self._screen.leave(error.exit_code)
 
-    # --- its connection -------------------------------------------------------------------------------------
+    # --- connection ------------------------------------------------------------------------------------------
 
     def disconnected(self, why: str) -> None:
-        """The connection is lost; another is tried. What is sent meanwhile waits for it."""
+        """Handle a lost connection. Lines typed meanwhile wait for the next connection."""
         self._client.lose(why)
         self._following.lose()
         if self._opened.is_set() and not self._left:
@@ -185,13 +190,13 @@ class Conversation:
             self._seen.print(f"{why}; trying again, what you type waits", "warning")
 
     def connected(self) -> None:
-        """There is another connection."""
+        """Handle a restored connection."""
         self._client.regain()
         if self._opened.is_set():
             self._begin(self._resume())
 
     async def _resume(self) -> None:
-        """Takes up what was missed, each once; or, if the server knows the chat no more, a new one like it."""
+        """Replay missed messages, each once. If the server does not know the chat any more, open a similar one."""
         assert self._info is not None
         try:
             try:
@@ -205,7 +210,7 @@ class Conversation:
                 self._seen.print("connected again", "dim")
             await self._joining.hear_questions()
         except ServerLost:
-            return  # once more
+            return  # lost again; the next connection retries
         except CallboardError as error:
             self._fail(error)
             return
@@ -214,36 +219,39 @@ class Conversation:
         self._ready.set()
 
     def farewell(self) -> bytes | None:
-        """The last request: a chat that was opened here ends when the person leaves, however they do."""
+        """Return the last request, which closes a chat opened here, or None for one that remains open."""
         if self._info is None or self._presence.attach is not None or not self._presence.place:
             return None
         return jsonrpc.encode_request(GOODBYE, "_chat/close", {"chat": self._info.chat})
 
-    # --- what the person does -------------------------------------------------------------------------------
+    # --- input ----------------------------------------------------------------------------------------------
 
     @property
     def busy(self) -> bool:
-        """See `Handler`."""
+        """True while lines are pending or a run works."""
         return bool(self._lines) or self._seen.at_work
 
     def entered(self, shown: str, text: str) -> None:
-        """See `Handler`."""
+        """Echo a line and send it."""
         self._seen.write_line(shown)
         self._begin(self._send(self._lines.add(text)))
 
     async def _send(self, sending: Sending) -> None:
-        """Sends a line, and shows what comes of it."""
+        """Send a line once the chat is ready."""
         await self._opened.wait()
         await self._ready.wait()
+        await self._send_now(sending)
+
+    async def _send_now(self, sending: Sending) -> None:
         if not self._lines.send(sending):
             return
         line = self._presence.sends(sending.text)
         try:
             assert self._info is not None
             done = await self._client.ask("_chat/line", chat.LineDone, chat=self._info.chat, line=sending.text)
-            if self._is_here(done.chat.chat):
+            if self._is_current(done.chat.chat):
                 self._changed(done.chat)
-                if done.status == "cancelled" and done.run is None:  # of a run its own end is shown
+                if done.status == "cancelled" and done.run is None:  # a cancelled run shows its own end
                     self._show_interrupted(sending)
                 if done.steered:
                     self._seen.print("the agent reads this before its next request", "dim")
@@ -263,15 +271,15 @@ class Conversation:
             self._screen.wake()
 
     async def _go_over(self, left: str, id: str) -> None:
-        """The person is in another chat from now on; the one that they leave stays as it is."""
-        self._ready.clear()  # what is typed meanwhile is for the other
+        """Switch the terminal to another chat; the previous one stays open."""
+        self._ready.clear()  # lines typed meanwhile are for the other chat
         try:
             there = (await self._client.ask("_chat/get", chat.OneChat, chat=id)).chat
         except CallboardError as error:
-            if error.code != ServerLost.code:  # else `connected` goes on
+            if error.code != ServerLost.code:  # otherwise `connected` sets it
                 self._ready.set()
             raise
-        with suppress(CallboardError):  # a server that is gone, or of another version: what comes is passed over
+        with suppress(CallboardError):  # a lost server or another version: its late messages are ignored
             await self._following.leave()
             await self._joining.leave(left)
         self._presence.go_over(id)
@@ -289,19 +297,19 @@ class Conversation:
             return
         self._ready.set()
 
-    def _is_here(self, id: str) -> bool:
-        """Whether this is the chat that the person is in, and not one that they have left."""
+    def _is_current(self, id: str) -> bool:
+        """Return True for the current chat, False for one that the user has left."""
         return self._here in (None, id)
 
     def interrupt(self) -> None:
-        """See `Handler`."""
+        """Withdraw unsent lines and interrupt the current run."""
         for line in self._lines.withdraw():
             self._show_interrupted(line)
         if self._info is not None and self.busy:
             self._begin(self._interrupt(self._info.chat))
 
     async def _interrupt(self, id: str) -> None:
-        """The server interrupts what has come there by then, and nothing that is sent later."""
+        """Interrupt everything that the server has already received, but nothing that is sent later."""
         try:
             done = await self._client.ask("_chat/interrupt", chat.Interrupted, chat=id)
             if not done.interrupted:
@@ -310,14 +318,14 @@ class Conversation:
             self._seen.print(f"not interrupted: {error}", "error")
 
     def _show_interrupted(self, line: Sending) -> None:
-        """Which line it was is said where it may not be the one right above."""
+        """Report an interrupted line, with its text if it may not be the one right above."""
         which = f": {one_line(line.text, 200)}" if line.behind else ""
         self._seen.print(f"{self._seen.display.mark} interrupted{which}", "warning")
 
     def leave(self) -> None:
-        """See `Handler`: with `.exit`, which asks what the server has to ask; at once while something works.
+        """Leave the chat: with `.exit`, which may ask a question, or at once while something works.
 
-        That is the terminal's own: Ctrl-D has to get a person out also where the server does not answer.
+        The terminal decides this itself: Ctrl-D must work even if the server does not answer.
         """
         if self.busy or self._leaving or not self._ready.is_set() or self._presence.attach is not None:
             self._left = True
@@ -330,41 +338,47 @@ class Conversation:
         try:
             await self._send(self._lines.add(".exit"))
         finally:
-            self._leaving = False  # a question on the way out may be withdrawn: the chat goes on
+            self._leaving = False  # the question of `.exit` may be withdrawn, and the chat continues
+
+    def is_command(self, text: str) -> bool:
+        """Return True if the text is a command of the chat."""
+        from ...actors.front.chat.matching import matched  # imported lazily: a chat on another server may not need it
+
+        try:
+            return text[:1] in (".", "/") and matched(text) is not None
+        except CallboardError:  # looks like a command, but does not exist
+            return False
 
     async def complete(self, text: str) -> list[chat.Completion]:
-        """See `Handler`."""
+        """Return completions of the text; empty on an error or timeout."""
         try:
             return await asyncio.wait_for(self._completions(text), _COMPLETE_WITHIN)
         except (CallboardError, TimeoutError):
             return []
 
     async def _completions(self, text: str) -> list[chat.Completion]:
-        await self._ready.wait()  # a key may come before the chat is open, or while it is reconnecting
+        await self._ready.wait()  # a key may come before the chat is open, or during a reconnect
         assert self._info is not None
         found = await self._client.ask("_chat/complete", chat.Completions, chat=self._info.chat, line=text)
         return found.items
 
     async def edited(self, text: str) -> str | None:
-        """See `Handler`."""
+        """Open the text in the user's editor."""
         return await self._requested.edited("line.md", text)
 
-    # --- what is seen ---------------------------------------------------------------------------------------
+    # --- display ---------------------------------------------------------------------------------------------
 
     def show_thoughts(self) -> None:
-        """See `Handler`."""
         self._seen.show_thoughts()
 
     def show_call(self) -> None:
-        """See `Handler`."""
         self._seen.show_call()
 
     def settled(self) -> list[str]:
-        """See `Handler`."""
         return self._seen.settled()
 
     def rows(self, columns: int, room: int) -> list[str]:
-        """See `Handler`."""
+        """Return the live rows; a spinner with the chat's activity if no run has any."""
         rows = self._seen.rows(columns, room)
         if not rows and self._info is not None and self._info.doing:
             seconds = time.monotonic() - self._doing_since
@@ -373,7 +387,7 @@ class Conversation:
             return [self._seen.display.painted(one_line(row, columns), "dim")]
         return rows
 
-    # --- what the server tells ------------------------------------------------------------------------------
+    # --- server messages -------------------------------------------------------------------------------------
 
     def _notified(self, method: str, params: msgspec.Raw) -> None:
         handler = self._told.get(method)
@@ -382,19 +396,19 @@ class Conversation:
             try:
                 told: Any = decode_json(params, kind)
             except msgspec.MsgspecError:
-                return  # of another version; what it tells is not for us
+                return  # a message of another protocol version: ignored
             call(told)
             self._screen.wake()
 
     def _take(self, told: chat.Told) -> None:
-        """What was told while we did not hear."""
+        """Display a message of the backlog."""
         if told.began is not None:
             self._run_began(told.began)
         elif told.said is not None:
-            self._said(told.said)
+            self._print_said(told.said)
 
     def _run_began(self, began: chat.Began) -> None:
-        if not self._is_here(began.chat) or self._following.waits(chat.Told(began=began)):
+        if not self._is_current(began.chat) or self._following.waits(chat.Told(began=began)):
             return
         if not self._presence.is_new(began.seq) or began.run in self._seen.stories:
             return
@@ -405,17 +419,17 @@ class Conversation:
         if self._info is not None:
             self._changed(msgspec.structs.replace(self._info, run=began.run))
 
-    def _said(self, said: chat.Said) -> None:
-        if not self._is_here(said.chat) or self._following.waits(chat.Told(said=said)):
+    def _print_said(self, said: chat.Said) -> None:
+        if not self._is_current(said.chat) or self._following.waits(chat.Told(said=said)):
             return
         if self._presence.is_new(said.seq):
             self._seen.said(said)
 
     def _chat_changed(self, changed: chat.Changed) -> None:
-        if self._is_here(changed.chat.chat):
+        if self._is_current(changed.chat.chat):
             self._changed(changed.chat)
 
-    def _chat_closed(self, closed: chat.Closed) -> None:
+    def _chat_closed(self, closed: chat.ChatClosed) -> None:
         if self._info is None or closed.chat != self._info.chat:
             return
         if closed.lagged:
@@ -425,11 +439,14 @@ class Conversation:
             self._end_if_closed()
 
     async def _catch_up(self, id: str) -> None:
-        with suppress(CallboardError):  # its end is told otherwise
+        with suppress(CallboardError):  # the end of the chat is reported elsewhere
             await self._joining.watch(id)
 
     def _end_if_closed(self) -> None:
-        """A line of ours may be what has closed the chat; its answer says so."""
+        """Leave a chat that another client has closed.
+
+        A pending line of this client may have closed it: its answer decides.
+        """
         if self._closed and not self._lines and not self._left:
             self._left = True
             self.parting = "this chat was ended by another client"

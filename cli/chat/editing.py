@@ -1,4 +1,4 @@
-"""A text in the person's editor, on the side of the terminal."""
+"""Editing a text in the user's editor, on the terminal's machine."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from ..editor import edit_file
 
 
 async def edit_text(name: str, text: str, editor: str | None) -> str:
-    """The text as the editor leaves it.
+    """Return the text after the user has edited it. The editor runs in a worker thread.
 
     Args:
-        name: of its file, for the suffix; its directory is ours, whatever it says.
-        editor: `editor` of the settings.
-
+        name: file name, for its suffix; the directory is a private temporary one.
+        editor: setting `editor`.
     Raises:
         UsageError: there is no editor, or it failed.
         OSError: the file can't be written or read.

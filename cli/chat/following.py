@@ -1,7 +1,7 @@
-"""The runs that a chat shows: followed as they go on, and those of the past in the order in which they were.
+"""Runs of a chat: subscriptions to live runs, and replay of past runs in their order.
 
-What was told before comes at once, and what its runs have said comes for each by itself. So a run of the past is shown
-when the one before it has ended; some are read ahead meanwhile (`AHEAD`), and what is told in the meantime waits.
+The backlog of a chat arrives at once, but the events of each run arrive separately. So a past run is displayed when the
+one before it has ended. Some runs are read ahead meanwhile (`AHEAD`), and new messages wait.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from ...protocol.errors import CallboardError, ServerLost
 from ...protocol.events.decode import decode
 from .client import ChatClient
 from .seen import Seen
-from .story import Story
+from .story import ChatStory
 
 AHEAD = 16
-"""Runs of the past that are read while another is shown."""
+"""Past runs that are read ahead while another is displayed."""
 
 ENDS_WITHIN = 10.0
-"""Seconds for a run of the past to be read in; then the next is shown below it."""
+"""Seconds to wait for the events of a past run; then the next run is displayed below it."""
 
 
 class Following:
-    """See the module.
+    """Subscriptions and replay.
 
     Args:
-        begin: has a coroutine run beside.
-        show: shows what was told: a prompt with its run, or what a command has said.
+        begin: starts a coroutine as a background task.
+        show: displays a chat message: a prompt with its run, or the output of a command.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Following:
         self._begin = begin
         self._show = show
         self._subscriptions: dict[str, str] = {}
-        self._ahead: dict[str, Story] = {}
+        self._ahead: dict[str, ChatStory] = {}
         self._waiting: deque[chat.Told] = deque()
         self._replaying = self._lost = False
         self._awaited: tuple[str, asyncio.Event] | None = None
@@ -54,7 +54,7 @@ class Following:
     # --- runs -----------------------------------------------------------------------------------------------
 
     def begin(self, run: str) -> None:
-        """Shows a run from now on."""
+        """Display a run from now on."""
         story = self._ahead.pop(run, None)
         self._seen.begin(run, story)
         if story is None:
@@ -63,12 +63,12 @@ class Following:
             self._seen.ended.append(run)
 
     def lose(self) -> None:
-        """The connection is lost; the next that is told of the past begins with the rest of the runs that are shown."""
+        """Handle a lost connection; the next replay first completes the runs on the screen."""
         self.stop()
         self._lost = True
 
     async def leave(self) -> None:
-        """Shows no more of the runs that go on."""
+        """Unsubscribe from all runs."""
         self.stop()
         self._seen.leave()
         subscriptions, self._subscriptions = list(self._subscriptions.values()), {}
@@ -76,7 +76,7 @@ class Following:
             await self._client.ask("_run/unsubscribe", own.Unsubscribed, subscription=each)
 
     def event(self, told: own.RunEvent) -> None:
-        """A run has told something."""
+        """Process an event of a run. Events that were already displayed are skipped by their number."""
         story = self._story(told.run)
         event = decode(bytes(told.event)) if story is not None else None
         if story is not None and event is not None and event.seq > story.seq:
@@ -84,22 +84,22 @@ class Following:
             story.see(event)
 
     def ended(self, told: own.RunEnded) -> None:
-        """A run has told all."""
+        """Handle the end of a run's events."""
         self._over(told.run)
 
     def lagged(self, told: own.RunLagged) -> None:
-        """We have read too slowly: the rest once more."""
+        """Subscribe again after the server has dropped events, because this client read too slowly."""
         if self._story(told.run) is not None:
             self._begin(self._follow(told.run, told.after))
 
-    def _story(self, run: str) -> Story | None:
+    def _story(self, run: str) -> ChatStory | None:
         return self._seen.stories.get(run) or self._ahead.get(run)
 
     async def _follow(self, run: str, after: int | None = None) -> None:
         try:
             followed = await self._client.ask("_run/subscribe", own.Subscribed, run=run, after=after)
         except ServerLost:
-            return  # once more, when there is another connection
+            return  # the next connection subscribes again
         except CallboardError as error:
             self._seen.print(str(error), "error")
             self._over(run)
@@ -119,16 +119,16 @@ class Following:
     # --- the past -------------------------------------------------------------------------------------------
 
     def waits(self, told: chat.Told) -> bool:
-        """Whether this is to be shown later, since what was before it is not shown yet."""
+        """Queue a message if earlier ones are not displayed yet; return True if it was queued."""
         if self._replaying:
             self._waiting.append(told)
         return self._replaying
 
     async def replay(self, told: Iterable[chat.Told], live: str | None) -> None:
-        """Shows what was told before.
+        """Display the backlog.
 
         Args:
-            live: the run that is under way.
+            live: run that is still active.
         """
         self.stop()
         self._waiting = waiting = deque(told)
@@ -158,7 +158,7 @@ class Following:
                 await self._end_of(run)
 
     def stop(self) -> None:
-        """What was to be shown is not: the connection is lost, or the person is elsewhere."""
+        """Abort the replay: the connection is lost, or the user has switched to another chat."""
         self._waiting, self._ahead, self._replaying = deque(), {}, False
         if self._awaited is not None:
             self._awaited[1].set()

@@ -1,6 +1,6 @@
-"""How the terminal gets into a chat of the server, and out of it: one that it opens, or one that is there already.
+"""Opening and leaving a chat of the server: a new one, or one that is already open.
 
-Also again, after the connection was lost. What happened meanwhile is told in order, each once (`presence`).
+After a lost connection the same methods resume it. Missed messages are displayed in order, each once (`presence`).
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from .seen import Seen
 
 
 class Joining:
-    """See the module.
+    """Opening, watching and leaving of chats.
 
     Args:
-        client: speaks to the server.
+        client: control channel client.
         opening: parameters of `_chat/open`.
 
     Attributes:
-        replay: shows what was told before; called with that, and with the run that is under way.
-        changed: called with how the chat is.
+        replay: displays the backlog, given the messages and the active run.
+        changed: callback for the chat's state.
     """
 
     def __init__(
@@ -42,10 +42,10 @@ class Joining:
         self._hearing: str | None = None
 
     async def open(self) -> chat.Opened:
-        """A new chat, or the one that is meant.
+        """Open a new chat, or attach to the requested one.
 
         Raises:
-            CallboardError: it can't be opened, or is not there.
+            CallboardError: it can't be opened, or does not exist.
         """
         if self._presence.attach is None:
             opened = await self._client.ask("_chat/open", chat.Opened, **self._opening)
@@ -56,7 +56,7 @@ class Joining:
         return chat.Opened(chat=found.chat)
 
     async def open_again(self, info: ChatInfo) -> None:
-        """A chat like this one, of which the server knows nothing any more."""
+        """Open a chat like a previous one that the server does not know any more."""
         opened = await self._client.ask("_chat/open", chat.Opened, **opening_again(info))
         self._presence.opened = opened.chat.chat
         self._presence.forget()
@@ -68,7 +68,7 @@ class Joining:
         await self.watch(opened.chat.chat)
 
     async def _what_became_of(self, run: str) -> str:
-        """Of a run that was under way when its server died, in words."""
+        """Describe the fate of a run that was active when its server died."""
         try:
             info = (await self._client.ask("_run/get", own.OneRun, run=run)).run
         except CallboardError:
@@ -78,20 +78,20 @@ class Joining:
         return f"the server goes on with the run; `.attach {run}` shows it"
 
     async def watch(self, id: str) -> None:
-        """Hears what happens in the chat, also by others, and what was missed of it."""
+        """Subscribe to the chat, including other clients' activity, and replay missed messages."""
         watching = await self._client.ask("_chat/watch", chat.WatchingChat, chat=id, after=self._presence.last)
         await self.replay(watching.told, watching.chat.run)
         self.changed(watching.chat)
 
     async def leave(self, id: str) -> None:
-        """Hears no more of a chat, and of questions."""
+        """Unsubscribe from a chat and from questions."""
         self._questions.only(set())
         await self._client.ask("_chat/unwatch", own.Done, chat=id)
         if self._hearing is not None:
             await self._client.ask("_question/unsubscribe", own.Unsubscribed, subscription=self._hearing)
 
     async def hear_questions(self) -> None:
-        """Hears what agents ask, and forgets what is asked no more."""
+        """Subscribe to questions of agents, and remove questions that were closed meanwhile."""
         try:
             listed = await self._client.ask("_question/list", own.Questions)
             self._questions.only({str(each.get("id")) for each in listed.questions if isinstance(each, dict)})

@@ -1,10 +1,10 @@
-"""What a person is asked in a chat: by agents (`_question/*`) and by commands (`_chat/ask`).
+"""Questions for the user in a chat: from agents (`_question/*`) and from commands (`_chat/ask`).
 
-The text of a question is written above the prompt when it comes, and the answer when there is one; meanwhile the screen
-has it above the input line (`screen.questions`).
+The text of a question is printed above the prompt when it arrives, and so is the answer. While the question is open,
+the screen shows it above the input line (`screen.questions`).
 
-An answer that is given while the connection to the server is lost waits for the next one, as lines do. It is sent if
-the question is still open then; else the person is told that it was not taken, or may not have been.
+An answer given while the connection is lost waits for the next connection, as lines do. It is sent if the question is
+then still open. Otherwise a warning says that the answer was not accepted, or may not have been.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from ...protocol.control import chat, own
 from ...protocol.errors import CallboardError, ServerLost
 from ...protocol.kernel.questions import Question
 from ..render import paths
-from ..render.choices import Value
+from ..render.choices import Value, answer_line, notes_of
 from ..render.diff import diff_rows
 from ..render.text import one_line
 from ..render.wrap import rows
 from .client import ChatClient
 from .screen.application import ChatScreen
-from .screen.questions import Asking
+from .screen.questions import ScreenQuestion
 
 
 @dataclass
 class _Given:
-    """An answer that the server has not confirmed; `sent`: it may have got there."""
+    """Unconfirmed answer. `sent`: the server may have received it."""
 
     question: Question
     value: Value
@@ -39,25 +39,25 @@ class _Given:
     under_way: bool = False
 
 
-class Asked(msgspec.Struct):
-    """`_question/asked`, with the question as a struct."""
+class QuestionNotice(msgspec.Struct):
+    """Notification `_question/asked`, with the question as a struct."""
 
     question: Question
 
 
 class Print(Protocol):
-    """Writes lines above the prompt, in one of the house's styles."""
+    """Callback that prints lines above the prompt, in one of the styles of `render.text`."""
 
     def __call__(self, text: str, style: str) -> None: ...
 
 
 class PersonAsked:
-    """See the module.
+    """Open questions of a chat and their pending answers.
 
     Args:
-        print: writes text above the prompt; `show` lines as they are.
-        ours: whether a run belongs to this chat: `_chat/began` has named it.
-        coloured: whether diffs are coloured.
+        print: prints text above the prompt; `show` prints lines unchanged.
+        ours: returns True if a run belongs to this chat, that is, if `_chat/began` has named it.
+        coloured: True colours diffs.
     """
 
     def __init__(
@@ -76,13 +76,13 @@ class PersonAsked:
         self._screen = screen
         self._print = print
         self._ours = ours
-        self._open: dict[str, Asking] = {}
-        self._early: dict[str, Asked] = {}  # by runs that are not ours, as far as is known
+        self._open: dict[str, ScreenQuestion] = {}
+        self._early: dict[str, QuestionNotice] = {}  # questions of runs that are not known to belong to this chat
         self._given: dict[str, _Given] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def asked(self, told: Asked) -> None:
-        """An agent asks."""
+    def asked(self, told: QuestionNotice) -> None:
+        """Handle a question of an agent."""
         question = told.question
         if question.id in self._open or question.id in self._given:
             return
@@ -93,19 +93,19 @@ class PersonAsked:
 
         def answered(value: Value) -> None:
             del self._open[question.id]
-            self._tell_answer(asking, value)
+            self._send_answer(asking, value)
             self._given[question.id] = _Given(question, value)
             self._begin(question.id)
 
         asking = self._open[question.id] = self._put(question, who or "the agent", answered)
 
     def began(self, run: str) -> None:
-        """A run is ours, which may have asked before that was told."""
+        """Handle the start of a run of this chat. Its questions may have arrived before `_chat/began`."""
         for id in [id for id, told in self._early.items() if told.question.run == run]:
             self.asked(self._early.pop(id))
 
     def closed(self, told: own.Closed) -> None:
-        """It is answered elsewhere, or withdrawn."""
+        """Handle a question that was answered elsewhere or withdrawn."""
         self._early.pop(told.question, None)
         asking = self._open.pop(told.question, None)
         if asking is not None:
@@ -114,7 +114,7 @@ class PersonAsked:
             self._print(f"  {_number(asking)}(closed{by})", "dim")
 
     def only(self, open: set[str]) -> None:
-        """Of the questions of agents these alone are open: others were closed while no connection was there."""
+        """Close all questions except these, after a reconnect: the others were closed meanwhile."""
         self._early = {id: told for id, told in self._early.items() if id in open}
         for id in self._open.keys() - open:
             self.closed(own.Closed(subscription="", question=id, by=""))
@@ -127,11 +127,11 @@ class PersonAsked:
                 self._print(f"{taken}, since the question is closed: {_answer_to(given)}", "warning")
 
     async def ask(self, wanted: chat.AskPerson) -> chat.PersonAnswered:
-        """A command asks."""
+        """Ask a question of a command and return the answer."""
         answer: asyncio.Future[Value] = asyncio.get_running_loop().create_future()
 
         def answered(value: Value) -> None:
-            self._tell_answer(asking, value)
+            self._send_answer(asking, value)
             if not answer.done():
                 answer.set_result(value)
 
@@ -151,32 +151,32 @@ class PersonAsked:
         about: tuple[str, ...] = (),
         *,
         filters: bool = False,
-    ) -> Asking:
-        """Writes the question above the prompt, and has the screen ask it."""
+    ) -> ScreenQuestion:
+        """Print the question above the prompt and add it to the screen."""
         asking = self._screen.questions.add(question, who, answered, about, filters=filters)
         self._print(f"? {_number(asking)}{who} asks", "question")
         columns = self._screen.output.size[0]
         self._print("\n".join(rows(question.before_diff, columns, arguments=question.permission is not None)), "text")
         if question.diff:
             self._show(diff_rows(question.diff, columns, coloured=self._coloured))
-        default = question.default if question.default and not question.secret else None
-        for note in (question.problem, question.rule, f"default: {default}" if default else None):
-            if note and f"[{note}]" not in question.text:
-                style = "warning" if note is question.problem else "dim"
-                self._print("\n".join(rows(f"({one_line(note, 200)})", columns)), style)
+        if question.problem:
+            self._print("\n".join(rows(f"({one_line(question.problem, 200)})", columns)), "warning")
+        for note in notes_of(question):
+            self._print("\n".join(rows(f"({one_line(note, 200)})", columns)), "dim")
         return asking
 
-    def _tell_answer(self, asking: Asking, value: Value) -> None:
-        self._print(f"  {_number(asking)}= {_shown(asking.question, value)}", "text")
+    def _send_answer(self, asking: ScreenQuestion, value: Value) -> None:
+        self._print(f"  {_number(asking)}= {answer_line(asking.question, value)}", "text")
 
     def _begin(self, id: str) -> None:
         self._given[id].under_way = True
         task = asyncio.get_running_loop().create_task(self._answer(id))
-        self._tasks.add(task)
+        self._tasks.add(task)  # the event loop holds only a weak reference to a task
         task.add_done_callback(self._tasks.discard)
 
     async def _answer(self, id: str) -> None:
         given = self._given[id]
+        # A connection lost after sending leaves it unknown whether the server accepted the answer.
         given.sent = given.sent or not self._client.lost
         try:
             done = await self._client.ask("_question/answer", own.Answered, question=id, value=given.value)
@@ -192,18 +192,11 @@ class PersonAsked:
         del self._given[id]
 
 
-def _number(asking: Asking) -> str:
-    """By which a question is known, where there were several."""
+def _number(asking: ScreenQuestion) -> str:
+    """Return the number prefix of a question if several were open at once."""
     return f"[{asking.number}] " if asking.several else ""
 
 
 def _answer_to(given: _Given) -> str:
     question = given.question
-    return f"{_shown(question, given.value)} (to: {one_line(question.text.strip().partition(chr(10))[0], 100)})"
-
-
-def _shown(question: Question, value: Value) -> str:
-    """An answer as it may be seen."""
-    if question.secret:
-        return "(not shown)"
-    return one_line(", ".join(value) if isinstance(value, list) else value) or "(empty)"
+    return f"{answer_line(question, given.value)} (to: {one_line(question.text.strip().partition(chr(10))[0], 100)})"

@@ -1,7 +1,7 @@
-"""What a chat that others can see, too, needs at the terminal: what was seen, which lines are under way.
+"""State of a shared chat at the terminal: messages already displayed, and lines without an answer.
 
-A connection may break, and others may send lines. So what is told is taken in by its number, once; and a line of ours
-whose answer did not come is known to have begun a run, or may have to be sent again.
+The connection may break, and other clients may send lines. So each message is displayed once, by its number. For a line
+without an answer, a run that it started proves that it was received; otherwise it may have to be sent again.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from ..control.client import beginning
 from ..render.text import one_line, table
 
 _LISTED = 20
-"""Chats that are listed where it is not clear which is meant."""
+"""Maximum number of chats listed in an ambiguity error."""
 
 GOODBYE = "goodbye"
 """Id of the last request of a connection."""
 
 
 class Presence:
-    """See the module.
+    """Deduplication of messages and tracking of sent lines.
 
     Args:
-        place: the address of the server; "" for a hub in this process.
-        attach: the beginning of the id of a chat that is there already; "" for the only one.
+        place: URL of the server; "" for a hub in this process.
+        attach: start of the id of an open chat; "" for the only one.
 
     Attributes:
-        place, attach: as given; `attach` is None in the chat that was opened here.
-        opened: the id of that.
-        last: number of the newest that was taken in.
+        place, attach: the arguments; `attach` is None while the terminal is in the chat that it opened.
+        opened: id of that chat.
+        last: highest message number so far.
     """
 
     def __init__(self, place: str = "", attach: str | None = None) -> None:
@@ -44,7 +44,7 @@ class Presence:
         self._unsure: list[str] = []
 
     def is_new(self, seq: int) -> bool:
-        """Whether this was not taken in yet; from now on it was. What has no number is always new."""
+        """Record a message number; return False if it was recorded before. Number 0 is always new."""
         if seq in self._seen:
             return False
         if seq:
@@ -53,53 +53,53 @@ class Presence:
         return True
 
     def forget(self) -> None:
-        """Another chat begins, with numbers of its own."""
+        """Reset the numbers for another chat."""
         self.last = 0
         self._seen.clear()
 
     def go_over(self, id: str) -> None:
-        """The person is in another chat from now on: what is under way in the one they leave is not its."""
+        """Switch to another chat; pending lines belong to the previous one."""
         self.attach = None if id == self.opened else id
         self.forget()
         self._under_way.clear()
         self._unsure.clear()
 
     def sends(self, text: str) -> str:
-        """A line is sent; what to tell `answered` and `unanswered`."""
+        """Record a sent line; return its key for `answered` and `unanswered`."""
         line = text.strip("\n")
         self._under_way.append(line)
         return line
 
     def answered(self, line: str) -> None:
-        """It was played, or refused."""
+        """Remove a line that was executed or refused."""
         if line in self._under_way:
             self._under_way.remove(line)
 
     def unanswered(self, line: str) -> None:
-        """The connection was lost before its answer came. What has begun a run by then is seen by that run's end."""
+        """Record that the connection was lost before the answer. A run that the line started shows its own end."""
         if line in self._under_way:
             self._under_way.remove(line)
             self._unsure.append(line)
 
     def is_ours(self, prompt: str) -> bool:
-        """Whether a run that has begun answers a line of ours, which stands at the terminal already."""
+        """Return True if a new run belongs to a line of this terminal, which is displayed already."""
         for lines in (self._under_way, self._unsure):
             if prompt in lines:
                 lines.remove(prompt)
                 return True
-        return bool(self._under_way)  # a command, which asks in words of its own
+        return bool(self._under_way)  # a command of this terminal, which sends a prompt of its own
 
     def left_over(self) -> list[str]:
-        """Lines whose answer did not come and that have begun no run, as far as is known; each once."""
+        """Return the lines without an answer that started no known run, each once."""
         lines, self._unsure = self._unsure, []
         return lines
 
     def meant(self, chats: Iterable[chat.ChatInfo]) -> str:
-        """The id of the chat that is there already.
+        """Return the id of the chat to attach to.
 
         Raises:
-            UsageError: several ids begin so.
-            NotFound: none does.
+            UsageError: several ids begin with `attach`.
+            NotFound: no id does.
         """
         assert self.attach is not None
         known, word = list(chats), one_line(self.attach, 60)
@@ -119,7 +119,7 @@ class Presence:
 
 
 def _listed(chats: list[chat.ChatInfo]) -> str:
-    """What each of them is, the newest first."""
+    """Return a table of the chats, newest first."""
     newest = sorted(chats, key=lambda each: each.started, reverse=True)
     rows = [("CHAT", "SINCE", "WITH", "SESSION", "TITLE")]
     rows += [
@@ -137,7 +137,7 @@ def _listed(chats: list[chat.ChatInfo]) -> str:
 
 
 def opening_again(info: chat.ChatInfo) -> dict[str, object]:
-    """Parameters of `_chat/open` for a chat like one that is no more."""
+    """Return parameters of `_chat/open` for a chat like a previous one."""
     session = info.session if info.session_id is not None else ("" if info.session is not None else None)
     if session is None and info.session_id is not None:  # a stored chat without a name
         return {"reopen": info.session_id, "preludes": False, "keep": True, "store": True}

@@ -1,6 +1,6 @@
-"""The chat as a program: two threads, signals, the terminal given back, an exit code.
+"""Chat program: two threads, signals, restoration of the terminal, exit code.
 
-Nothing heavy is imported above: the first prompt comes first.
+Heavy modules are imported inside functions, because the first prompt must appear quickly.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import ShuttingDown, UsageError
-from .screen.threaded import Above, ScreenThread, Waiting
+from .screen.threaded import PrintedAbove, ScreenThread, WaitingHandler
 
 if TYPE_CHECKING:
     import trio
 
-    from ...actors.front.server.serving import Served
-    from ..control.servers import Server, Where
+    from ...actors.front.server.serving import ListeningServer
+    from ..control.servers import ControlServer, Where
     from .bridge import ScreenEnd, TrioEnd
-    from .conversation import Conversation
+    from .conversation import ChatConversation
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _DEADLY = (signal.SIGQUIT, signal.SIGABRT, signal.SIGALRM, signal.SIGUSR1, signal.SIGUSR2)
-"""What ends a process that says nothing about it; the root does not own these."""
+"""Signals with a deadly default action that the root does not handle."""
 
 NO_TERMINAL = (
     "there is no terminal for a conversation: give a prompt\n"
@@ -46,20 +46,20 @@ def open_chat(
     ui: bool = False,
     durable: bool | None = None,
 ) -> int:
-    """Leads a conversation at this terminal; the exit code.
+    """Run a conversation at this terminal and return the exit code.
 
     Args:
         opening: parameters of `_chat/open`.
-        where: the server that has the chat; None for a hub in this process.
-        attach: the beginning of the id of a chat of the server that is there already.
-        streams: whether answers are drawn while they grow, if the settings have nothing against it.
-        ui: whether the hub in this process is served, for the page and for other terminals.
-        durable: whether what its runs do is kept; None for what the settings say.
+        where: server of the chat; None for a hub in this process.
+        attach: start of the id of an open chat of the server.
+        streams: True draws answers while they grow, unless the settings forbid it.
+        ui: True serves the hub for the page and for other terminals.
+        durable: whether its runs are durable; None for the settings.
 
     Raises:
         UsageError: there is no terminal.
         CallboardError: the chat could not be opened, or was lost.
-        Exit: a signal has ended it.
+        Exit: a signal ended it.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError(NO_TERMINAL)
@@ -76,12 +76,12 @@ def open_chat(
 
 
 def _set_up(config_dir: str | None) -> None:
-    """Where nothing says which model is to answer, ask; who answers nothing goes on with what there is."""
+    """Run the setup wizard if no model is configured. Without answers the chat starts with the defaults."""
     from ...actors.io.directories import config_dir as configured
     from ...actors.runs.setup.needed import needs_setup
 
     if sys.stderr.isatty() and needs_setup(configured(config_dir, os.environ)[0], os.environ):
-        from ..setting_up import run_setup
+        from ..wizard.setup import run_setup
 
         run_setup(config_dir, starts=True)
 
@@ -93,7 +93,7 @@ class _Program:
         config_dir: str | None,
         *,
         streams: bool,
-        there: tuple[Server, Where] | None = None,
+        there: tuple[ControlServer, Where] | None = None,
         attach: str | None = None,
         ui: bool = False,
         durable: bool | None = None,
@@ -107,11 +107,11 @@ class _Program:
         self._streams = streams
         self._stop: Callable[[], None] = lambda: None
         self._thread = ScreenThread(sys.stdin, sys.stdout, ended=lambda: self._stop())
-        self._conversation: Conversation | None = None
+        self._conversation: ChatConversation | None = None
         self._signal: int | None = None
 
     def play(self) -> int:
-        """Starts the screen, then the server's half; ends both."""
+        """Run the screen, then the server's half, and end both."""
         with ExitStack() as stack:
             stack.callback(self._thread.finish)
             self._handle_signals(stack)
@@ -136,34 +136,34 @@ class _Program:
         ours = TrioEnd()
         ready: list[ScreenEnd] = []
         self._lead(settings.other, str(directory), ours, ready)
-        above = Above(self._tell)
+        above = PrintedAbove(self._print_to_stderr)
         stack.enter_context(redirect_stdout(above))
         stack.enter_context(redirect_stderr(above))
         if self._there is None:
-            self._serve_here(ours, ready[0])
+            self._serve_locally(ours, ready[0])
         else:
             self._serve_there(*self._there, ours, ready[0])
 
     def _lead(self, settings: Mapping[str, Any], directory: str, ours: TrioEnd, ready: list[ScreenEnd]) -> None:
-        """Has the screen led by a conversation."""
+        """Start the conversation in the screen's thread."""
         import threading
         from pathlib import Path
 
-        from ..render.answer import Look, look_of
+        from ..render.answer import AnswerStyle, style_of
         from ..render.plain import mark_for
         from ..render.text import colours, redrawable
         from .bridge import ScreenEnd
         from .client import ChatClient
-        from .conversation import Conversation
+        from .conversation import ChatConversation
         from .presence import Presence
         from .screen.history import DirectoryHistory, history_file
         from .story import Display
 
         screen, stdout = self._thread.screen, sys.stdout
 
-        def looks(highlight: object) -> Look:
+        def looks(highlight: object) -> AnswerStyle:
             said = settings if highlight is None else {**settings, "highlight": highlight}
-            return look_of(said, Path(directory), stdout, os.environ)
+            return style_of(said, Path(directory), stdout, os.environ)
 
         look = looks(None)
         display = Display(
@@ -173,7 +173,7 @@ class _Program:
             wraps=redrawable(stdout) and look.wrap is not None,
             mark=mark_for(stdout),
         )
-        # what was typed is kept by the terminal and by no server, so `save: false` is obeyed here
+        # the terminal stores typed lines, not a server, so `save: false` is applied here
         file = None if settings.get("save") is False else history_file(os.environ, str(Path.cwd()))
         presence = Presence("" if self._there is None else self._there[0].url, self._attach)
         led = threading.Event()
@@ -181,47 +181,47 @@ class _Program:
         def lead() -> None:
             waiting = screen.handler
             client = ChatClient(ours.put)
-            conversation = self._conversation = Conversation(client, screen, display, self._opening, presence)
+            conversation = self._conversation = ChatConversation(client, screen, display, self._opening, presence)
             end = ScreenEnd(client.receive)
             end.begin()
             ready.append(end)
             screen.configure(vi=settings.get("keybindings") == "vi", history=DirectoryHistory(file))
             conversation.configure(settings, display, looks)
             conversation.begin()
-            if isinstance(waiting, Waiting):
+            if isinstance(waiting, WaitingHandler):
                 waiting.hand_over(conversation)
             led.set()
 
         self._thread.call(lead)
         led.wait(5)
 
-    def _serve_here(self, ours: TrioEnd, screen: ScreenEnd) -> None:
+    def _serve_locally(self, ours: TrioEnd, screen: ScreenEnd) -> None:
         import trio
 
-        from ... import Root
+        from ...actors.runs.root import Root
         from ..frame import play
-        from ..render.progress import Progress
-        from .local import chats_here, serve
+        from ..render.progress import ProgressDisplay
+        from .local import open_local_chats, serve
 
-        tell: Callable[[Served], None] | None = None
+        tell: Callable[[ListeningServer], None] | None = None
         if self._ui:
-            from ..serving import told_of_page
+            from ..actions.serve import page_notice
 
-            def tell(served: Served) -> None:
+            def tell(served: ListeningServer) -> None:
                 assert self._conversation is not None
 
                 def link(chat: str) -> str:
-                    return told_of_page(served, served.page_of_chat(chat))
+                    return page_notice(served, served.page_of_chat(chat))
 
                 screen.put(partial(self._conversation.served, served.url, link))
 
-        class Aside(Progress):
+        class Aside(ProgressDisplay):
             aside = self._thread.aside
 
         async def body(root: Root) -> None:
             ours.begin()
             with suppress(ShuttingDown):  # a signal came before the server listened
-                async with chats_here(root, tell, durable=self._durable) as chats:
+                async with open_local_chats(root, tell, durable=self._durable) as chats:
                     with trio.CancelScope() as scope:
                         token = trio.lowlevel.current_trio_token()
                         self._stopping(partial(_cancel, token, scope))
@@ -231,7 +231,7 @@ class _Program:
 
         play(body, Aside(), config_dir=self._config_dir, person=False, own_screen=True)
 
-    def _serve_there(self, server: Server, where: Where, ours: TrioEnd, screen: ScreenEnd) -> None:
+    def _serve_there(self, server: ControlServer, where: Where, ours: TrioEnd, screen: ScreenEnd) -> None:
         import trio
 
         from ..control.client import play
@@ -254,19 +254,18 @@ class _Program:
             self._stopping(lambda: None)
 
     def _stopping(self, stop: Callable[[], None]) -> None:
-        """How the server's half is ended when the person leaves."""
+        """Set the function that ends the server's half when the user leaves."""
         self._stop = stop
         if self._thread.over:
             stop()
 
-    def _tell(self, text: str) -> None:
-        """What is written to stderr."""
+    def _print_to_stderr(self, text: str) -> None:
         if self._conversation is not None:
             self._thread.call(self._conversation.note, text)
 
     @contextmanager
     def _interrupts(self) -> Iterator[None]:
-        """On a terminal that has lines alone Ctrl-C is a signal: the screen has it, not the root."""
+        """On a terminal without cursor control Ctrl-C is a signal: the screen handles it, not the root."""
         from .screen.lines import LineScreen
 
         screen = self._thread.screen
@@ -282,7 +281,10 @@ class _Program:
     # --- signals --------------------------------------------------------------------------------------------
 
     def _handle_signals(self, stack: ExitStack) -> None:
-        """Until the root owns the signals, and always for those that it leaves, the terminal is given back first."""
+        """Restore the terminal before a signal ends the process.
+
+        These handlers apply until the root installs its own, and always to signals that the root does not handle.
+        """
 
         def end(number: int, _frame: FrameType | None) -> None:
             self._thread.guard.restore()
@@ -302,7 +304,7 @@ class _Program:
 
 
 def _cancel(token: trio.lowlevel.TrioToken, scope: trio.CancelScope) -> None:
-    """Cancel a scope of another thread; the loop there may be over, by a signal that came at the same moment."""
+    """Cancel a scope of another thread. A signal may have ended its loop at the same moment."""
     import trio
 
     with suppress(trio.RunFinishedError):

@@ -1,4 +1,4 @@
-"""The chat's prompts: the templates of the settings, filled with what the chat is."""
+"""Chat prompts: templates of the settings, rendered with the chat's state."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ LEFT = (
 RIGHT = (
     "{color.dark_gray}{?consume_tokens {consumed}{?consume_percent  ({consume_percent}%)}}{?cost  ${cost}}{color.reset}"
 )
-"""Where the settings say none. They leave room for typing in 40 columns."""
+"""Default templates. They leave room for typing in 40 columns."""
 
 
 class Prompts:
-    """The two templates.
+    """Left and right prompt templates.
 
     Args:
-        settings: what `left_prompt`, `right_prompt` and the variables named after settings say.
-        colour: whether prompts are coloured.
+        settings: values of `left_prompt`, `right_prompt` and the variables named after settings.
+        colour: True colours the prompts.
     """
 
     def __init__(self, settings: Mapping[str, Any], *, colour: bool) -> None:
@@ -34,14 +34,14 @@ class Prompts:
         self._colour = colour
 
     def of(self, info: ChatInfo) -> tuple[str, str]:
-        """The left prompt and the right one, as ANSI text."""
+        """Return the left and the right prompt as ANSI text."""
         values = variables(info, self._settings)
         left, right = (each.render(values, colour=self._colour) for each in (self._left, self._right))
         return left, right
 
 
 def variables(info: ChatInfo, settings: Mapping[str, Any]) -> dict[str, Value]:
-    """What templates can name."""
+    """Return the variables of templates."""
     client, _, model = info.model.partition(":")
     settings = {**settings, **info.settings}
     plain = ("temperature", "top_p", "dry_run", "stream", "save", "wrap", "max_output_tokens", "highlight")
@@ -61,6 +61,6 @@ def variables(info: ChatInfo, settings: Mapping[str, Any]) -> dict[str, Value]:
         "consumed": f"{info.tokens} {'token' if info.tokens == 1 else 'tokens'}" if info.tokens else None,
         "consume_percent": info.percent,
         "user_messages_len": info.turns,
-        "cost": f"{info.cost:.4f}" if info.cost and info.cost >= 0.00005 else None,
+        "cost": f"{info.cost:.4f}{'' if info.priced else '+'}" if info.cost >= 0.00005 else None,
         "running": info.run is not None,
     }

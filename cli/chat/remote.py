@@ -1,9 +1,8 @@
-"""The way to a chat behind a websocket: frames of the screen to a server, and of the server to the screen.
+"""Connection to a chat behind a websocket: carries frames between the screen and the server.
 
-A connection that breaks is made again, with growing waits, for as long as the other commands try (`control.client`):
-meanwhile the screen is the person's, and what they type stays. The conversation hears of it in its turn between the
-frames (`disconnected`, `connected`), and takes up what it has missed. A server that was started again has another
-token, so it is looked up each time.
+A lost connection is retried with growing waits, for as long as other commands retry (`control.client`). The user can
+continue to type meanwhile. The conversation learns of it in order between the frames (`disconnected`, `connected`) and
+replays missed messages. A restarted server has a new token, so it is looked up for each attempt.
 """
 
 from __future__ import annotations
@@ -18,42 +17,47 @@ import trio
 from ...protocol import jsonrpc
 from ...protocol.errors import NoServer, Saturated, ServerLost, Unauthorized
 from ..control.client import FIRST_WAIT, LONGEST_WAIT, PATIENCE
-from ..control.connection import Connection, open_connection
-from ..control.servers import Server, Where, find_server
+from ..control.connection import ControlConnection, open_connection
+from ..control.servers import ControlServer, Where, find_server
 from .bridge import ScreenEnd, TrioEnd
 from .local import MOST
 from .presence import GOODBYE
 
 SETTLES = 3.0
-"""Seconds in which a server that was started again may not have left its token yet."""
+"""Seconds in which a restarted server may not have published its token yet."""
 
 GOODBYE_WITHIN = 1.0
 
 
-class Talk(Protocol):
-    """The conversation, as it hears of its connection."""
+class ConnectedTalk(Protocol):
+    """Interface of the conversation for connection changes."""
 
     def disconnected(self, why: str) -> None:
-        """The connection is lost; another is tried."""
+        """Handle a lost connection; the transport retries."""
 
     def connected(self) -> None:
-        """There is another."""
+        """Handle a restored connection."""
 
 
 async def serve(
-    server: Server, token: str | None, ours: TrioEnd, screen: ScreenEnd, talk: Talk, last: Callable[[], bytes | None]
+    server: ControlServer,
+    token: str | None,
+    ours: TrioEnd,
+    screen: ScreenEnd,
+    talk: ConnectedTalk,
+    last: Callable[[], bytes | None],
 ) -> None:
-    """Carry frames until cancelled; then the last one is sent.
+    """Carry frames until cancelled, then send the last one.
 
     Args:
-        token: as it was given, if it was.
-        last: the request that is sent before the end, with the id `GOODBYE`.
+        token: token given by the user, if any.
+        last: returns the final request, with the id `GOODBYE`.
 
     Raises:
-        CallboardError: the server does not let us in, is none, or was lost and does not come back.
+        CallboardError: the server refuses access, is not a Callboard server, or was lost and did not come back.
     """
     where = Where(url=server.url, token=token)
-    connection: Connection | None = None
+    connection: ControlConnection | None = None
     work = trio.CancelScope()
 
     async def carry(nursery: trio.Nursery) -> None:
@@ -68,7 +72,7 @@ async def serve(
 
     async with trio.open_nursery() as outside:
         outside.start_soon(_cancels, work)
-        with trio.CancelScope(shield=True):  # the connection lasts until the goodbye is said
+        with trio.CancelScope(shield=True):  # the connection must survive cancellation until the goodbye is sent
             async with trio.open_nursery() as nursery:
                 with work:
                     await carry(nursery)
@@ -85,11 +89,11 @@ async def _cancels(scope: trio.CancelScope) -> None:
         scope.cancel()
 
 
-async def _carry(connection: Connection, ours: TrioEnd, screen: ScreenEnd) -> None:
-    """Returns when the connection is lost."""
+async def _carry(connection: ControlConnection, ours: TrioEnd, screen: ScreenEnd) -> None:
+    """Carry frames until the connection is lost."""
 
     async def take(frame: bytes) -> None:
-        while screen.waiting > MOST:  # noqa: ASYNC110 - another thread takes them in, and has no event of ours
+        while screen.waiting > MOST:  # noqa: ASYNC110 - the consumer is another thread
             await trio.sleep(0.01)
         screen.put(frame)
 
@@ -104,13 +108,13 @@ async def _carry(connection: Connection, ours: TrioEnd, screen: ScreenEnd) -> No
         nursery.cancel_scope.cancel()
 
 
-async def _say_goodbye(connection: Connection | None, frame: bytes | None) -> None:
-    """Send the last request, and wait for its answer: what is closed with unread answers may not arrive."""
+async def _say_goodbye(connection: ControlConnection | None, frame: bytes | None) -> None:
+    """Send the final request and wait for its answer: closing with unread answers could discard the request."""
     answered = trio.Event()
 
     async def take(frame: bytes) -> None:
         message = jsonrpc.decode(frame)
-        if isinstance(message, jsonrpc.Result | jsonrpc.Failure) and message.id == GOODBYE:
+        if isinstance(message, jsonrpc.Result | jsonrpc.ErrorResponse) and message.id == GOODBYE:
             answered.set()
 
     if frame is not None and connection is not None and not connection.lost:
@@ -119,8 +123,12 @@ async def _say_goodbye(connection: Connection | None, frame: bytes | None) -> No
         await answered.wait()
 
 
-async def _again(nursery: trio.Nursery, where: Where) -> Connection:
-    """Raises `ServerLost` when the server has not come back in time."""
+async def _again(nursery: trio.Nursery, where: Where) -> ControlConnection:
+    """Reconnect with growing waits.
+
+    Raises:
+        ServerLost: the server did not come back in time.
+    """
     wait, began = FIRST_WAIT, trio.current_time()
     refused: float | None = None
     while True:

@@ -1,4 +1,4 @@
-"""What the server asks of the terminal for a command: an answer, a text in the editor, the clipboard."""
+"""Server requests to the terminal on behalf of a command: a question, the editor, the clipboard."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from .seen import Seen
 
 
 class Requested:
-    """See the module.
+    """Handler of server requests.
 
     Attributes:
-        editor: `editor` of the settings.
+        editor: setting `editor`.
     """
 
     def __init__(self, screen: ChatScreen, seen: Seen, questions: PersonAsked) -> None:
@@ -29,7 +29,7 @@ class Requested:
         self._questions = questions
 
     async def answer(self, method: str, params: msgspec.Raw) -> Any:
-        """The result of a request; a method that it does not know is a `KeyError`."""
+        """Return the result of a request; raises `KeyError` for an unknown method."""
         if method == "_chat/ask":
             return await self._questions.ask(decode_json(params, chat.AskPerson))
         if method == "_chat/edit":
@@ -47,7 +47,7 @@ class Requested:
         raise KeyError(method)
 
     async def edited(self, name: str, text: str) -> str | None:
-        """The text as the person's editor leaves it; None if nothing was written."""
+        """Return the text after the user has edited it; None, after printing the error, if the editor failed."""
         from .editing import edit_text
 
         try:

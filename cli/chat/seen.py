@@ -1,4 +1,4 @@
-"""What is seen of a chat: lines that are final, and the runs that are shown below them as they go on."""
+"""Scrollback of a chat: final lines, and the runs that are displayed below them while they work."""
 
 from __future__ import annotations
 
@@ -7,38 +7,39 @@ from ..render.diff import diff_lines
 from ..render.text import safe
 from ..render.wrap import wrapped
 from .screen.application import ChatScreen
-from .story import Display, Story
+from .story import ChatStory, Display
 
 
 class Seen:
-    """See the module.
+    """Final lines and live runs.
 
     Attributes:
-        display: how runs are shown.
-        stories: the runs that are shown, by id.
-        ended: those of them that go when what they have settled is taken.
+        display: display options of runs.
+        stories: displayed runs by id.
+        ended: ended runs, which are removed once their settled lines are collected.
     """
 
     def __init__(self, screen: ChatScreen, display: Display) -> None:
         self.display = display
-        self.stories: dict[str, Story] = {}
+        self.stories: dict[str, ChatStory] = {}
         self.ended: list[str] = []
         self._screen = screen
-        self._last: Story | None = None
+        self._last: ChatStory | None = None
         self._lines: list[str] = []
+        self._held: dict[str, list[chat.Said]] = {}
         self._shown_calls = 0
 
     @property
     def at_work(self) -> bool:
-        """Whether a run goes on."""
+        """True while a run works."""
         return any(not story.over for story in self.stories.values())
 
-    def story(self) -> Story:
-        """What a run looks like, for one that is not shown yet."""
-        return Story(self.display, lambda: self._screen.output.size[0])
+    def story(self) -> ChatStory:
+        """Return a new run display that is not on the screen yet."""
+        return ChatStory(self.display, lambda: self._screen.output.size[0])
 
-    def begin(self, run: str, story: Story | None = None) -> None:
-        """A run is shown from now on; `story` is what was read of it already."""
+    def begin(self, run: str, story: ChatStory | None = None) -> None:
+        """Display a run; `story` is its display if it was read ahead."""
         self._shown_calls = 0
         story = story or self.story()
         if self._last is not None:
@@ -47,47 +48,52 @@ class Seen:
 
     @property
     def under_way(self) -> list[str]:
-        """The runs that have not ended yet."""
+        """Runs that have not ended."""
         return [run for run, story in self.stories.items() if not story.over]
 
     def end(self, run: str, why: str) -> None:
-        """A run will not be heard of any more."""
+        """End a run that will send no more events."""
         self.stories[run].over = True
         self.ended.append(run)
         self.print(f"{self.display.mark} {why}", "error")
 
     def leave(self) -> None:
-        """Runs that go on are shown no more."""
+        """Stop displaying runs that are still active."""
         self._collect()
         self.stories.clear()
+        self._held.clear()
 
     def settled(self) -> list[str]:
-        """Lines that are final since the last time."""
+        """Return lines that became final since the last call."""
         self._collect()
         lines, self._lines = self._lines, []
         return lines
 
     def _collect(self) -> None:
-        """Takes what runs have settled, so that what is written now stands below it."""
+        """Collect settled lines of runs, so that the next output appears below them."""
         for story in self.stories.values():
             self._lines += story.settled()
+        held: list[chat.Said] = []
         for run in self.ended:
             if self.stories.pop(run, None) is not None:
                 self._lines.append("")
+                held += self._held.pop(run, [])
         self.ended = []
+        for said in held:
+            self.said(said)
 
     def rows(self, columns: int, room: int) -> list[str]:
-        """The live rows."""
+        """Return the live rows."""
         found: list[str] = []
         for story in self.stories.values():
             found += story.rows(columns, room)
         return found
 
     def print(self, text: str, style: str, *, wraps: bool = True) -> None:
-        """Lines of the chat itself, in the house's style.
+        """Print lines of the chat itself in a style of `render.text`.
 
         Args:
-            wraps: whether they are broken at blanks, where the terminal would break them anywhere.
+            wraps: True wraps them at blanks; otherwise the terminal wraps them anywhere.
         """
         self._collect()
         for line in safe(text).split("\n"):
@@ -97,19 +103,23 @@ class Seen:
         self._screen.wake()
 
     def show(self, lines: list[str]) -> None:
-        """Lines as they are."""
+        """Print lines unchanged."""
         self._collect()
         self._lines += lines
         self._screen.wake()
 
     def write_line(self, shown: str) -> None:
-        """A line that was sent, behind the prompt."""
+        """Print a sent line after the prompt."""
         left = self._screen.left
         first, *more = safe(shown).split("\n")
         self.show([*left.split("\n")[:-1], left.rpartition("\n")[2] + first, *(f"  {line}" for line in more)])
 
     def said(self, said: chat.Said) -> None:
-        """What a command says."""
+        """Print output of a command, below the run that it followed, once that run is displayed completely."""
+        story = None if said.after is None else self.stories.get(said.after)
+        if said.after is not None and story is not None and not story.over:
+            self._held.setdefault(said.after, []).append(said)
+            return
         text = said.text.rstrip("\n")
         if said.kind == "markdown":
             rendered = self.display.look.renderer(self._screen.output.size[0])
@@ -121,7 +131,7 @@ class Seen:
             self.print(text, style, wraps=said.kind != "shell")
 
     def show_thoughts(self) -> None:
-        """Opens and folds what is thought; shows what was thought last."""
+        """Toggle the display of reasoning; print the latest reasoning."""
         self.display.thinking_open = not self.display.thinking_open
         if self._last is None or not self._last.thoughts:
             self.print("no model has shown what it thinks yet", "dim")
@@ -131,7 +141,7 @@ class Seen:
         self._screen.draw()
 
     def show_call(self) -> None:
-        """The last call of a tool, asked again the one before."""
+        """Print the last tool call; repeated calls go back one call each."""
         calls = self._last.calls if self._last is not None else ()
         if not calls:
             self.print("no tool was called yet", "dim")

@@ -1,18 +1,18 @@
-"""The lines of a person that have not ended: which are sent, and which wait for the connection or for the chat to open.
+"""Unfinished lines of the user: sent ones, and those waiting for the connection or for the chat to open.
 
-A line is one of them in the very moment in which it is entered, so that an interrupt right behind it finds it.
+A line is added in the moment it is entered, so that an interrupt right after it finds it.
 """
 
 from __future__ import annotations
 
 
 class Sending:
-    """A line.
+    """Entered line.
 
     Attributes:
-        text: what was entered.
-        behind: whether others had not ended then.
-        is_out: whether it was sent.
+        text: entered text.
+        behind: True if other lines were unfinished at that time.
+        is_out: True if it was sent.
     """
 
     def __init__(self, text: str, *, behind: bool) -> None:
@@ -21,8 +21,8 @@ class Sending:
         self.is_out = False
 
 
-class Lines:
-    """See the module. It is true while there are any."""
+class UnsentLines:
+    """Unfinished lines; true while there are any."""
 
     def __init__(self) -> None:
         self._lines: list[Sending] = []
@@ -30,28 +30,28 @@ class Lines:
     def __bool__(self) -> bool:
         return bool(self._lines)
 
-    def add(self, text: str) -> Sending:
-        """A line was entered."""
-        line = Sending(text, behind=bool(self._lines))
-        self._lines.append(line)
+    def add(self, text: str, *, first: bool = False) -> Sending:
+        """Add an entered line. `first`: a line of the program itself, which precedes lines entered so far."""
+        line = Sending(text, behind=bool(self._lines) and not first)
+        self._lines.insert(0 if first else len(self._lines), line)
         return line
 
     def send(self, line: Sending) -> bool:
-        """It goes out; false if it was withdrawn."""
+        """Mark a line as sent; return False if it was withdrawn."""
         line.is_out = line in self._lines
         return line.is_out
 
     def end(self, line: Sending) -> None:
-        """It has ended."""
+        """Remove a finished line."""
         if line in self._lines:
             self._lines.remove(line)
 
     def withdraw(self) -> list[Sending]:
-        """Those that were not sent will not be; which these are."""
+        """Withdraw and return the lines that were not sent."""
         waiting = [each for each in self._lines if not each.is_out]
         self._lines = [each for each in self._lines if each.is_out]
         return waiting
 
     def go_over(self) -> None:
-        """The person is in another chat: what was sent is of the one before."""
+        """Forget sent lines when the user switches to another chat: they belong to the previous one."""
         self._lines = [each for each in self._lines if not each.is_out]

@@ -1,8 +1,8 @@
-"""One run as the chat shows it: what its events settle in the scrollback, and the rows that are still alive.
+"""Display of one run in a chat: lines that its events settle, and its live rows.
 
-The answer is Markdown that grows; calls of tools are a line each once they have ended; while they and children work
-they are a tree of live rows. What a model thinks is folded to a line that says how long; `thoughts` and `calls` keep
-it, and what calls came to, for the keys that show more.
+The answer is growing Markdown. Each finished tool call is one line. Active calls and children are a tree of live rows,
+below the agent's todo list while an item of it is open. Reasoning is folded to a line with its duration; `thoughts` and
+`calls` store the texts for the keys that show more.
 """
 
 from __future__ import annotations
@@ -12,37 +12,43 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import msgspec
+
 from ...actors.views.activity import Activity
 from ...actors.views.run_view import RunView
 from ...protocol import events as ev
 from ...protocol.errors import FailedEnd
 from ...protocol.events import TERMINAL, Event
-from ..render.answer import Look
+from ..render.answer import AnswerStyle
 from ..render.brief import call_in_short, detail, lanes, title
 from ..render.diff import diff_rows
-from ..render.lines import Line
+from ..render.lines import StyledLine
 from ..render.markdown.cells import fitting, width
 from ..render.narration import Narrator
 from ..render.text import one_line, paint, safe, uncoloured, with_node
+from ..render.wrap import wrapped
 
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _PLAIN_SPINNER = "|/-\\"
 
 _THOUGHT_KEPT = 200_000
-"""Characters of what a model thinks that are kept to be shown."""
+"""Characters of reasoning that are stored for display."""
 
 _CALLS_KEPT = 100
 
+_TODO_SHOWN = 8
+"""Maximum rows of the todo list."""
+
 _DIFF_SHOWN = 40
-"""Lines that are shown of what a call has changed in a file."""
+"""Maximum lines of a call's diff of one file."""
 
 _ENDS = (ev.LlmResponse, ev.LlmFailed, ev.LlmRetry, ev.LlmFallback)
-"""What ends the text of a request to a model."""
+"""Events that end the text of a model request."""
 
 
 @dataclass(frozen=True)
-class Called:
-    """A call of a tool that has ended, in full as far as its event has it."""
+class FinishedCall:
+    """Finished tool call, as completely as its event contains it."""
 
     tool: str
     arguments: str
@@ -50,7 +56,7 @@ class Called:
     error: str | None
 
     def lines(self) -> list[str]:
-        """What the key for more shows."""
+        """Return the lines for the key that shows more."""
         head = call_in_short(self.tool, self.arguments, whole=True)
         return [
             head,
@@ -60,18 +66,18 @@ class Called:
 
 @dataclass
 class Display:
-    """How runs are shown, which settings and keys change.
+    """Display options of runs, which settings and keys change.
 
     Attributes:
-        look: of answers.
-        streams: whether answers are drawn while they grow.
-        coloured: whether lines have colours.
-        wraps: whether lines of ours are broken at blanks; else the terminal breaks them.
-        mark, spinner: what lines begin with, in an alphabet that the terminal has.
-        thinking_open: whether what is thought is shown while it is.
+        look: rendering options of answers.
+        streams: True draws answers while they grow.
+        coloured: True colours lines.
+        wraps: True wraps the chat's own lines at blanks; otherwise the terminal wraps them.
+        mark, spinner: first characters of lines, in the terminal's encoding.
+        thinking_open: True shows reasoning while it streams.
     """
 
-    look: Look
+    look: AnswerStyle
     streams: bool = True
     coloured: bool = True
     wraps: bool = True
@@ -79,46 +85,107 @@ class Display:
     thinking_open: bool = False
 
     def painted(self, text: str, style: str) -> str:
-        """A line in one of the house's styles."""
+        """Colour a line in one of the styles of `render.text`."""
         return paint(text, style) if self.coloured else text
 
     @property
     def spinner(self) -> str:
-        """Its pictures."""
+        """Frames of the spinner."""
         return _SPINNER if self.mark == "▸" else _PLAIN_SPINNER
 
 
-class _Teller(Narrator):
-    """The narration of a chat: of the agent that answers, only what is not seen anyway."""
+class TodoRows:
+    """Todo list of the root agent, reconstructed from its `todo__*` calls in this run.
 
-    def _timed(self, event: Event, text: str, style: str = "dim") -> Line:  # noqa: ARG002 - at a prompt, the time is now
+    Items of an earlier turn are known once the agent lists them: the user may have cleared the list in between.
+    """
+
+    def __init__(self) -> None:
+        self.items: dict[int, str] = {}
+        self.done: set[int] = set()
+        self._under_way: dict[str, str] = {}
+
+    def start(self, call: str, arguments: str) -> None:
+        """Store the arguments of a call, which its end does not repeat."""
+        self._under_way[call] = arguments
+
+    def finish(self, call: str, data: ev.ToolFinished) -> str | None:
+        """Update the list; return the line with the change, or None if the call's own line is better."""
+        given, result = _json_object(self._under_way.pop(call, "")), _json_object(data.result)
+        if data.tool == "todo__list" and isinstance(listed := result.get("todos"), list):
+            found = [each for each in listed if isinstance(each, dict)]
+            self.items = {int(each["id"]): str(each["desc"]) for each in found}
+            self.done = {int(each["id"]) for each in found if each["done"]}
+        if data.error is not None or result.get("status") != "ok":
+            return None
+        match data.tool:
+            case "todo__init" | "todo__clear":
+                self.items, self.done = {}, set()
+                return f"todo list: {given.get('goal')}" if data.tool == "todo__init" else "todo list: cleared"
+            case "todo__add" if isinstance(number := result.get("id"), int):
+                self.items[number] = str(given.get("task", "")).strip()
+                return f"todo {number}: {self.items[number]}"
+            case "todo__done":
+                number = int(text) if (text := str(given.get("id"))).isdigit() else 0
+                if number in self.items:
+                    self.done.add(number)
+                    return f"done {number}: {self.items[number]} ({len(self.done)} of {len(self.items)})"
+        return None
+
+    def rows(self, room: int, marks: tuple[str, str]) -> list[str]:
+        """Return at most `room` rows, from the last item before the first open one; empty if nothing is open."""
+        numbers = list(self.items)
+        opened = next((place for place, number in enumerate(numbers) if number not in self.done), None)
+        if opened is None or room <= 0:
+            return []
+        first = max(0, min(opened - 1, len(numbers) - room))
+        shown = numbers[first : first + room]
+        rows = [f"  {marks[number not in self.done]} {one_line(self.items[number])}" for number in shown]
+        if (left := len(numbers) - first - len(shown)) > 0:
+            rows[-1] += f" (and {left} more)"
+        return rows
+
+
+def _json_object(text: str) -> dict[str, object]:
+    try:
+        found = msgspec.json.decode(text)
+    except msgspec.DecodeError:  # todo tools have short texts; other tools may have truncated ones
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+class _Teller(Narrator):
+    """Narrator of a chat: for the root agent, only events that the chat does not display itself."""
+
+    def _timed(self, event: Event, text: str, style: str = "dim") -> StyledLine:  # noqa: ARG002 - at a prompt, the time is now
         return self._line(text, style)
 
-    def _agent_started(self, data: ev.AgentStarted, event: Event) -> Iterator[Line]:
+    def _agent_started(self, data: ev.AgentStarted, event: Event) -> Iterator[StyledLine]:
         return super()._agent_started(data, event) if data.child else iter(())
 
-    def _question_answered(self, _: ev.QuestionAnswered, __: Event) -> Iterator[Line]:
-        return iter(())  # the conversation shows questions, and what they came to
+    def _question_answered(self, _: ev.QuestionAnswered, __: Event) -> Iterator[StyledLine]:
+        return iter(())  # the conversation prints questions and answers
 
-    def _agent_ended(self, data: ev.AgentFinished, event: Event) -> Iterator[Line]:
+    def _agent_ended(self, data: ev.AgentFinished, event: Event) -> Iterator[StyledLine]:
         for line in super()._agent_ended(data, event):
             if data.child or line.style == "warning":
                 yield line
 
 
-class Story:
-    """See the module.
+class ChatStory:
+    """Display of one run.
 
     Args:
-        display: how it is shown.
-        columns: of the terminal, now.
-        clock: seconds that only grow.
+        display: display options.
+        columns: returns the columns of the terminal.
+        clock: monotonic seconds.
 
     Attributes:
-        calls: those that have ended, the newest last.
-        thoughts: what was thought last.
-        over: whether the run has ended.
-        seq: number of the last event that was taken in, for who asks for those behind it.
+        calls: finished calls, newest last.
+        todos: todo list of the root agent.
+        thoughts: latest reasoning.
+        over: True if the run has ended.
+        seq: number of the last processed event, from which a subscription can resume.
     """
 
     def __init__(
@@ -139,23 +206,24 @@ class Story:
         self._thought: list[str] = []
         self._thought_size = 0
         self._began = clock()
-        self.calls: deque[Called] = deque(maxlen=_CALLS_KEPT)
-        self._read: set[str] = set()  # calls whose changes the person has read in a question
+        self.calls: deque[FinishedCall] = deque(maxlen=_CALLS_KEPT)
+        self.todos = TodoRows()
+        self._read: set[str] = set()  # calls with changes that the user has read in a question
         self.over = False
         self.seq = 0
 
     @property
     def view(self) -> RunView:
-        """What the run looks like."""
+        """State of the run."""
         return self._teller.view
 
     @property
     def thoughts(self) -> str:
-        """What was thought last."""
+        """Latest reasoning of the root agent."""
         return "".join(self._thought)
 
-    def follow(self, before: Story) -> None:
-        """The keys for more show what there was in the run before, until there is more."""
+    def follow(self, before: ChatStory) -> None:
+        """Continue the calls and reasoning of the previous run, until this run has its own."""
         self.calls = deque([*before.calls, *self.calls], maxlen=_CALLS_KEPT)
         if not self._thought:
             self._thought = list(before._thought)
@@ -163,10 +231,10 @@ class Story:
     # --- what happens ---------------------------------------------------------------------------------------
 
     def see(self, event: Event) -> None:
-        """Takes in the next event."""
+        """Process the next event."""
         data, home = event.data, self._is_home(event)
         if type(data) is ev.LlmDelta:
-            self._tell(event)
+            self._add(event)
             if home:
                 self._say(data.text)
             return
@@ -181,18 +249,35 @@ class Story:
             self._end_answer()
         if event.kind in TERMINAL:
             self._end(data)
-        self._tell(event)
+        self._add(event, instead=self._todo(event))
         if isinstance(data, ev.FileChanged) and data.diff and event.actor not in self._read:
             self._settled += self._diff_of(data)
 
     def _is_home(self, event: Event) -> bool:
         return self.view.speaks(event)
 
-    def _tell(self, event: Event) -> None:
-        for line in self._teller.lines(event):
+    def _todo(self, event: Event) -> str | None:
+        """Return the line for a finished todo call; None for every other event."""
+        data = event.data
+        if not isinstance(data, ev.ToolStarted | ev.ToolFinished) or not data.tool.startswith("todo__"):
+            return None
+        if not self.view.calls_itself(event):  # a child agent has its own list
+            return None
+        if isinstance(data, ev.ToolStarted):
+            self.todos.start(event.id, data.arguments)
+            return None
+        return self.todos.finish(event.id, data)
+
+    def _add(self, event: Event, instead: str | None = None) -> None:
+        lines = list(self._teller.lines(event))
+        if instead is not None:
+            lines = [StyledLine(one_line(f"{self._display.mark} {instead}", 400), "dim")]
+        for line in lines:
             if self._pieces and self._display.streams:
                 self._draw_answer()
-            self._settled.append(self._display.painted(line.text, line.style))
+            columns = self._columns() if self._display.wraps else 0
+            rows = wrapped(line.text, columns, deeper=2) if columns else [line.text]
+            self._settled += [self._display.painted(row, line.style) for row in rows]
 
     def _say(self, text: str) -> None:
         if not self._saying:
@@ -232,10 +317,10 @@ class Story:
         started = self.view.nearest(event.actor)
         arguments = started.data.arguments if started is not None and started.kind == "tool" else ""
         if event.id:
-            self.calls.append(Called(data.tool, arguments, data.result, data.error))
+            self.calls.append(FinishedCall(data.tool, arguments, data.result, data.error))
 
     def _diff_of(self, data: ev.FileChanged) -> list[str]:
-        """What was changed without the person having read it before: nobody asked them."""
+        """Return the diff of a change that the user has not already read in a question."""
         counts = "" if data.added is None else f" +{data.added} -{data.removed}"
         head = self._display.painted(f"{self._display.mark} {data.how} {one_line(data.path)}{counts}", "dim")
         lines = diff_rows(data.diff.removesuffix("\n"), self._columns(), coloured=self._display.coloured)
@@ -258,23 +343,26 @@ class Story:
         elif isinstance(data, ev.RunCancelled):
             self._settled.append(self._display.painted(f"{self._display.mark} interrupted", "warning"))
 
-    # --- what is seen ---------------------------------------------------------------------------------------
+    # --- output ---------------------------------------------------------------------------------------------
 
     def settled(self) -> list[str]:
-        """Lines that are final and were not taken yet."""
+        """Return final lines, each once."""
         if self._pieces and self._display.streams:
             self._draw_answer()
         lines, self._settled = self._settled, []
         return lines
 
     def rows(self, columns: int, room: int) -> list[str]:
-        """The live rows: at most `room`, but for the answer, of which the surface cuts the begin."""
+        """Return the live rows: at most `room`, except for the answer, which the surface truncates."""
         if self.over:
             return []
         if self._open and columns != self._drawn_for:
             self._draw_answer()
         now = self._clock()
         answer = list(self._open)
+        marks = ("✓", "○") if self._display.mark == "▸" else ("[x]", "[ ]")
+        todos = [self._dim(row, columns) for row in self.todos.rows(min(_TODO_SHOWN, room // 2), marks)]
+        room -= len(todos)
         tree = self._tree(now, columns, room)
         if self._thinking is not None:
             tree = [*self._thinking_rows(now, columns, room), *tree]
@@ -282,7 +370,7 @@ class Story:
             model = next((each.name for each in self.view.under_way("chat")), "")
             said = "writing" if self._saying else one_line(model, 60) or self._waiting
             tree = [self._row(now, 0, said, now - self._began, "", columns)]
-        return answer + tree
+        return answer + todos + tree
 
     @property
     def _waiting(self) -> str:
@@ -304,7 +392,7 @@ class Story:
         return rows
 
     def _lanes(self) -> Iterator[Activity]:
-        """What is under way, without the agent that answers, which is the whole tree."""
+        """Yield active lanes without the root agent, which is the whole tree."""
         for each in lanes(self.view.roots.values()):
             if each is self.view.home and each.kind == "agent":
                 yield from lanes(each.below.values())
@@ -314,7 +402,7 @@ class Story:
     def _grow(
         self, activities: Iterator[Activity], depth: int, now: float, columns: int, room: int, rows: list[str]
     ) -> int:
-        """Adds rows as long as there is room; what is left of it, below zero when some had to stay out."""
+        """Add rows while there is room; return the remaining room, negative if rows were omitted."""
         for lane in activities:
             room -= 1
             if room >= 0:
@@ -326,7 +414,8 @@ class Story:
         spinner = self._display.spinner
         head = f"{'  ' * depth}{spinner[int(now * 10) % len(spinner)]} {name}"
         tail = f"  {seconds:.0f}s  {said}".rstrip()
-        room = max(columns - width(tail), columns // 3)  # what it waits for says more than the end of its arguments
+        # the reason for waiting is more useful than the end of the arguments
+        room = max(columns - width(tail), columns // 3)
         if width(head) > room:
             head = head[: fitting(head, room - 1)] + "…"
         return self._dim(head + tail, columns)
@@ -339,7 +428,7 @@ class Story:
 
 
 def failure_of(outcome: dict[str, object]) -> str:
-    """Why a run has failed, as its outcome says it."""
+    """Return the error text of a failed run's outcome."""
     error = outcome.get("error")
     if isinstance(error, dict):
         node = error.get("node")

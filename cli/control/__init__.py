@@ -1,6 +1,6 @@
-"""The terminal as a client of a server: what `ps`, `top`, `attach`, `answer`, `stop` and `logs` do.
+"""Control channel commands: `ps`, `top`, `attach`, `answer`, `stop` and `logs`, as clients of a server.
 
-`servers` finds the server that is meant, `connection` is one websocket to it, `client` keeps it up, finds a run by the
-beginning of its id and is the frame around a command, `subscriptions` bring what changes. The commands are in
-`commands`, `top` in a room of its own; `figures` words times and amounts.
+`servers` finds the server, and `connection` is one websocket to it. `client` reconnects, finds a run by the start of
+its id, and runs a command. `subscriptions` are streams of changes. The commands are in `commands`, `top` in a package
+of its own; `figures` formats times and amounts.
 """

@@ -1,11 +1,10 @@
-"""A client that reconnects: subscriptions resume where they were.
+"""Reconnecting client: subscriptions resume at their last position.
 
-A server of this machine whose process has ended is not waited for. Any other is tried again for `PATIENCE` seconds,
-which is long enough for a restart and for a network that comes and goes.
+If the process of a local server has ended, the client does not wait for it. Any other server is retried for `PATIENCE`
+seconds, which covers a restart and an unstable network.
 
-`with_client` is the frame around a command: the connection, the signals, and errors as themselves. A signal ends the
-command, never the run that it looks at. The first of them ends it at once: nothing here has anything to clean up that
-takes time.
+`with_client` runs a command: it provides the connection, handles signals, and unwraps errors. A signal ends the
+command, never the run that the command watches. The first signal ends it at once: nothing here needs a slow cleanup.
 """
 
 from __future__ import annotations
@@ -26,39 +25,39 @@ from ...protocol.control.things import RunInfo
 from ...protocol.decoding import decode_json
 from ...protocol.errors import CallboardError, NoServer, NotFound, Saturated, ServerLost, UsageError
 from ..render.text import safe
-from .connection import Connection, Feed, open_connection
-from .servers import Server, Where, find_server
+from .connection import ControlConnection, NotificationFeed, open_connection
+from .servers import ControlServer, Where, find_server
 
 T = TypeVar("T")
 
 PATIENCE = 30.0
 _LOOKS = ("get", "list", "tree", "inspect", "events", "graph", "info", "status")
-"""How the methods end that change nothing."""
+"""Last words of the read-only methods."""
 
 FIRST_WAIT, LONGEST_WAIT = 0.1, 2.0
 
 
-class Client:
-    """What commands talk to. `open_client` makes it.
+class ControlClient:
+    """Client for commands, created by `open_client`.
 
     Attributes:
-        server: whom we talk to.
-        tell: called with a line when the connection is lost, and when it is back.
+        server: server of the connection.
+        tell: callback for a line when the connection is lost, and when it is restored.
     """
 
-    def __init__(self, server: Server, nursery: trio.Nursery) -> None:
+    def __init__(self, server: ControlServer, nursery: trio.Nursery) -> None:
         self.server = server
         self.tell: Callable[[str], None] = lambda _: None
         self._nursery = nursery
         self._lock = trio.Lock()
-        self._connection: Connection | None = None
+        self._connection: ControlConnection | None = None
 
     async def ask(self, method: str, type: type[T], /, **params: Any) -> T:
-        """What the server answers. What only looks is asked again if the connection is lost meanwhile.
+        """Send a request and return its result. Read-only requests are repeated if the connection is lost meanwhile.
 
         Raises:
-            CallboardError: it refuses, by the code it gave.
-            ServerLost: it is gone; or the connection was lost and it is not known what the request has done.
+            CallboardError: the server refuses, with its error code.
+            ServerLost: the server is gone, or the connection was lost and the request's effect is unknown.
         """
         while True:
             connection = await self.connected()
@@ -68,8 +67,8 @@ class Client:
                 if not (connection.lost and method.rpartition("/")[2] in _LOOKS):
                     raise
 
-    async def subscribe(self, method: str, type: type[T], /, **params: Any) -> tuple[T, Feed]:
-        """The answer, and the feed of what comes after it. Raises as `ask` does."""
+    async def subscribe(self, method: str, type: type[T], /, **params: Any) -> tuple[T, NotificationFeed]:
+        """Subscribe; return the result and the feed of notifications. Raises as `ask` does."""
         while True:
             connection = await self.connected()
             try:
@@ -85,8 +84,9 @@ class Client:
         except msgspec.MsgspecError as error:
             raise ServerLost(f"the server at {self.server.url} says what this callboard can't read: {error}") from None
 
-    async def connected(self) -> Connection:
-        """A connection that is up, as far as is known."""
+    async def connected(self) -> ControlConnection:
+        """Return the current connection, or a new one if it was lost."""
+        # One task reconnects; the others wait for the lock and use its connection.
         async with self._lock:
             if self._connection is None:
                 self._connection = await open_connection(self._nursery, self.server)
@@ -94,8 +94,12 @@ class Client:
                 self._connection = await self._again()
             return self._connection
 
-    async def _again(self) -> Connection:
-        """Raises `ServerLost` when the server is known to be gone, or has not answered for so long."""
+    async def _again(self) -> ControlConnection:
+        """Reconnect.
+
+        Raises:
+            ServerLost: the server's process has ended, or it did not answer for `PATIENCE` seconds.
+        """
         told, wait = False, FIRST_WAIT
         last = trio.current_time() + PATIENCE
         while True:
@@ -122,13 +126,13 @@ def _given(params: dict[str, Any]) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def open_client(server: Server) -> AsyncIterator[Client]:
-    """A client of the server, which is connected; the connection ends with the block.
+async def open_client(server: ControlServer) -> AsyncIterator[ControlClient]:
+    """Yield a client that is connected to the server; the connection ends with the block.
 
-    The block should let no error of ours out: it would arrive wrapped in a group.
+    The block should handle `CallboardError` itself: an exception that leaves it arrives wrapped in a group.
     """
     async with trio.open_nursery() as nursery:
-        client = Client(server, nursery)
+        client = ControlClient(server, nursery)
         try:
             yield client
         finally:
@@ -138,24 +142,24 @@ async def open_client(server: Server) -> AsyncIterator[Client]:
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class Interrupted(click.exceptions.Exit):
-    """A signal ended the command; `exit_code` says which."""
+class CommandInterrupted(click.exceptions.Exit):
+    """A signal ended the command; `exit_code` is 128 plus its number."""
 
 
-def with_client(where: Where, body: Callable[[Client], Awaitable[T]]) -> T:
-    """What `body` returns, given a client that is connected to the server that is meant.
+def with_client(where: Where, body: Callable[[ControlClient], Awaitable[T]]) -> T:
+    """Run `body` with a client of the requested server and return its result.
 
     Raises:
-        CallboardError: it failed, or there is no server.
-        Interrupted: a signal came.
+        CallboardError: `body` failed, or there is no server.
+        CommandInterrupted: a signal arrived.
     """
     server = find_server(where, os.environ)
     if server.others and sys.stderr.isatty():
-        tell(f"{server.others + 1} servers run here; this is the newest, {server.url} (--url names another)")
+        print_to_stderr(f"{server.others + 1} servers run here; this is the newest, {server.url} (--url names another)")
 
     async def connected() -> T:
         async with open_client(server) as client:
-            client.tell = tell
+            client.tell = print_to_stderr
             await client.connected()
             return await body(client)
         raise AssertionError("unreachable: the nursery swallows no errors")
@@ -164,10 +168,10 @@ def with_client(where: Where, body: Callable[[Client], Awaitable[T]]) -> T:
 
 
 def play(body: Callable[[], Awaitable[T]]) -> T:
-    """What `body` returns, played in a trio of its own; raises as `with_client` does."""
+    """Run `body` in a trio loop of its own and return its result; raises as `with_client` does."""
     end = trio.run(_play, body)
     if isinstance(end, signal.Signals):
-        raise Interrupted(128 + end)
+        raise CommandInterrupted(128 + end)
     if isinstance(end, BaseException):
         raise end
     return end[0]
@@ -176,7 +180,7 @@ def play(body: Callable[[], Awaitable[T]]) -> T:
 async def _play(body: Callable[[], Awaitable[T]]) -> list[T] | Exception | signal.Signals:
     came: list[signal.Signals] = []
     end: list[T] = []
-    # Who started us with a signal ignored (nohup, a script's background) wants us not to hear it.
+    # A signal that the parent ignores (nohup, a script's background job) must remain ignored.
     heard = [number for number in _ENDING if signal.getsignal(number) != signal.SIG_IGN]
     try:
         with trio.open_signal_receiver(*heard) as signals:
@@ -199,7 +203,7 @@ async def _play(body: Callable[[], Awaitable[T]]) -> list[T] | Exception | signa
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The one error that matters: tasks that fail together have failed for the same reason."""
+    """Return the relevant error: tasks that fail together have failed for the same reason."""
     errors = [leaf for leaf in _leaves(group) if not isinstance(leaf, trio.Cancelled)]
     return next((leaf for leaf in errors if not isinstance(leaf, CallboardError | OSError)), errors[0])
 
@@ -211,8 +215,7 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
     return found
 
 
-def tell(text: str) -> None:
-    """A line on stderr."""
+def print_to_stderr(text: str) -> None:
     sys.stderr.write(f"callboard: {safe(text)}\n")
     sys.stderr.flush()
 
@@ -222,11 +225,11 @@ def tell(text: str) -> None:
 _PAGE = 500
 
 
-async def find_run(client: Client, word: str) -> RunInfo:
-    """The run that is meant.
+async def find_run(client: ControlClient, word: str) -> RunInfo:
+    """Return the run with this id, or with an id that begins with `word`.
 
     Raises:
-        CallboardError: there is none, with the code `not_found`; or there are several.
+        CallboardError: no run matches (code `not_found`), or several do.
     """
     try:
         return (await client.ask("_run/get", own.OneRun, run=word)).run
@@ -234,7 +237,7 @@ async def find_run(client: Client, word: str) -> RunInfo:
         if error.code != NotFound.code:
             raise
         known = await runs_of(client)
-        id = meant(word, [info.run for info in known])
+        id = matching_id(word, [info.run for info in known])
         if id is None:
             raise NotFound(_unknown(word, known)) from None
     return (await client.ask("_run/get", own.OneRun, run=id)).run
@@ -246,8 +249,8 @@ def _unknown(word: str, known: Iterable[RunInfo]) -> str:
     return f"there is no run '{word[:60]}' ({hint})"
 
 
-async def runs_of(client: Client, *, status: str | None = None, most: int = 10_000) -> list[RunInfo]:
-    """The newest runs that the server knows, past ones included, page by page."""
+async def runs_of(client: ControlClient, *, status: str | None = None, most: int = 10_000) -> list[RunInfo]:
+    """Return the newest runs known to the server, finished ones included, page by page."""
     found: list[RunInfo] = []
     before: str | None = None
     while len(found) < most:
@@ -261,16 +264,16 @@ async def runs_of(client: Client, *, status: str | None = None, most: int = 10_0
 
 
 def beginning(word: str, ids: Iterable[str], kind: str) -> list[str]:
-    """The one id that is the word, else all that begin so, `run-` (or what else `kind` says) left out or not."""
+    """Return the id that equals `word`; otherwise all ids that begin with it, with or without the prefix `KIND-`."""
     known = list(ids)
     return [id for id in known if id == word] or [id for id in known if id.startswith((word, f"{kind}-{word}"))]
 
 
-def meant(word: str, ids: Iterable[str], kind: str = "run") -> str | None:
-    """The one id that begins so, `run-` (or what else `kind` says) left out or not; None if there is none.
+def matching_id(word: str, ids: Iterable[str], kind: str = "run") -> str | None:
+    """Return the only id that begins with `word`, with or without the prefix `KIND-`; None if there is none.
 
     Raises:
-        UsageError: there are several.
+        UsageError: several ids match.
     """
     found = beginning(word, ids, kind)
     if len(found) > 1:

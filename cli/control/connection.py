@@ -1,11 +1,10 @@
-"""One websocket to a server: requests by id, and notifications sorted by the subscription they belong to.
+"""Websocket connection to a server: requests with ids, and notifications dispatched by subscription.
 
-The reader never waits for subscribers: a feed that is not emptied is ended at `BOUND` (`FeedCut`), and its reader
-subscribes anew from where it stands. So no slow subscriber delays the answer of another call.
+The reader never waits for subscribers: a feed with `BOUND` unread notifications is ended (`FeedCut`), and its reader
+subscribes again from its last position. So no slow subscriber delays the answer of another request.
 
-trio-websocket raises what a server answers to the handshake in the nursery it was given, and waits for ever for one
-that hangs up. So each connection has a task with a nursery of its own (`_hold`), and a stream that tells of its early
-end.
+trio-websocket raises handshake errors in the nursery that it gets, and waits forever for a server that hangs up. So
+each connection has a task with its own nursery (`_hold`), and a stream that reports an early end.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from ...protocol.errors import (
     Unauthorized,
     Unsupported,
 )
-from .servers import Server
+from .servers import ControlServer
 
 BOUND = 20_000
 PONG_WITHIN = 10.0
@@ -57,8 +56,8 @@ class _Of(msgspec.Struct):
 _OF = json_decoder(_Of)
 
 
-class Feed:
-    """The notifications of one subscription: method and params, in order."""
+class NotificationFeed:
+    """Notifications of one subscription: method and parameters, in order."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[str, msgspec.Raw]] = deque()
@@ -66,7 +65,7 @@ class Feed:
         self._lot = trio.lowlevel.ParkingLot()
 
     def put(self, method: str, params: msgspec.Raw) -> bool:
-        """Take one in; False if the feed has ended."""
+        """Append a notification; return False if the feed has ended."""
         if len(self._waiting) >= BOUND:
             self.end()
         if self._ended:
@@ -76,15 +75,15 @@ class Feed:
         return True
 
     def end(self) -> None:
-        """Nothing more comes; what is here can still be read."""
+        """End the feed; queued notifications can still be read."""
         self._ended = True
         self._lot.unpark_all()
 
     async def get(self) -> tuple[str, msgspec.Raw]:
-        """The next one.
+        """Return the next notification.
 
         Raises:
-            FeedCut: there is none, and will be none.
+            FeedCut: the feed is empty and has ended.
         """
         await trio.lowlevel.checkpoint()
         while not self._waiting:
@@ -95,48 +94,50 @@ class Feed:
 
 
 class _Asked:
-    """One request under way."""
+    """Pending request."""
 
     def __init__(self, *, subscribes: bool) -> None:
         self.done = trio.Event()
         self.subscribes = subscribes
-        self.answer: jsonrpc.Result | jsonrpc.Failure | None = None
-        self.feed: Feed | None = None
+        self.answer: jsonrpc.Result | jsonrpc.ErrorResponse | None = None
+        self.feed: NotificationFeed | None = None
 
 
-class Connection:
-    """A websocket that is open, or was. `open_connection` makes it.
+class ControlConnection:
+    """Websocket connection, created by `open_connection`.
 
     Attributes:
-        lost: whether it has ended; `over` is set then.
+        lost: True if it has ended; `over` is then set.
     """
 
-    def __init__(self, server: Server, socket: WebSocketConnection) -> None:
+    def __init__(self, server: ControlServer, socket: WebSocketConnection) -> None:
         self._server = server
         self._socket = socket
         self._ids = 0
         self._asked: dict[jsonrpc.Id, _Asked] = {}
-        self._feeds: dict[str | int, Feed] = {}
+        self._feeds: dict[str | int, NotificationFeed] = {}
         self._taken: Callable[[bytes], Awaitable[None]] = self._take
         self.lost = False
         self.over = trio.Event()
 
     async def request(self, method: str, params: dict[str, Any]) -> msgspec.Raw:
-        """What the server answers.
+        """Send a request and return its result.
 
         Raises:
-            CallboardError: it refuses, by the code it gave.
-            ServerLost: it went away before it answered; what became of the request is not known.
+            CallboardError: the server refuses, with its error code.
+            ServerLost: the connection ended before the answer; the request's effect is unknown.
         """
         return (await self._ask(method, params, subscribes=False))[0]
 
-    async def subscribe(self, method: str, params: dict[str, Any]) -> tuple[msgspec.Raw, Feed]:
-        """What the server answers, and the feed of what comes after it. Raises as `request` does."""
+    async def subscribe(self, method: str, params: dict[str, Any]) -> tuple[msgspec.Raw, NotificationFeed]:
+        """Send a subscription request; return the result and its feed. Raises as `request` does."""
         result, feed = await self._ask(method, params, subscribes=True)
         assert feed is not None
         return result, feed
 
-    async def _ask(self, method: str, params: dict[str, Any], *, subscribes: bool) -> tuple[msgspec.Raw, Feed | None]:
+    async def _ask(
+        self, method: str, params: dict[str, Any], *, subscribes: bool
+    ) -> tuple[msgspec.Raw, NotificationFeed | None]:
         self._ids += 1
         asked = self._asked[self._ids] = _Asked(subscribes=subscribes)
         number = self._ids
@@ -150,25 +151,28 @@ class Connection:
             del self._asked[number]
         if asked.answer is None:
             raise lost_at(self._server)
-        if isinstance(asked.answer, jsonrpc.Failure):
+        if isinstance(asked.answer, jsonrpc.ErrorResponse):
             raise error_of(asked.answer.error)
         return asked.answer.result, asked.feed
 
     def pass_on(self, take: Callable[[bytes], Awaitable[None]]) -> None:
-        """From now on what comes in is another's to take, who also sends for itself. Requests of ours get no answer."""
+        """Pass incoming frames to `take` from now on; its owner also sends frames.
+
+        Own requests get no answers any more.
+        """
         self._taken = take
 
     async def send(self, frame: bytes) -> None:
-        """Send a frame; one that can't be sent any more is lost with the connection."""
+        """Send a frame. A frame that can't be sent is lost, and the connection is closed."""
         try:
             await self._socket.send_message(frame.decode())
         except (ConnectionClosed, OSError, trio.BrokenResourceError, trio.ClosedResourceError):
             self.close()
 
-    # --- what comes in --------------------------------------------------------------------------------------
+    # --- incoming frames ------------------------------------------------------------------------------------
 
     async def read(self) -> None:
-        """Take in what the server sends until the connection ends."""
+        """Process incoming frames until the connection ends."""
         try:
             while True:
                 frame = await self._socket.get_message()
@@ -182,7 +186,7 @@ class Connection:
         try:
             message = jsonrpc.decode(frame)
         except ValueError:
-            self.close()  # that is no server of ours
+            self.close()  # invalid JSON-RPC: not a Callboard server
             return
         if isinstance(message, jsonrpc.Notification):
             self._sort(message)
@@ -191,30 +195,33 @@ class Connection:
             await self.send(jsonrpc.encode_failure(message.id, jsonrpc.METHOD_NOT_FOUND, text))
         elif message.id is not None and (asked := self._asked.get(message.id)) is not None:
             if asked.subscribes and isinstance(message, jsonrpc.Result):
-                # Before the next frame is looked at, which may be the first of this subscription.
+                # The feed must exist before the next frame, which may be its first notification.
                 asked.feed = self._open_feed(message.result)
             asked.answer = message
             asked.done.set()
 
-    def _open_feed(self, result: msgspec.Raw) -> Feed:
-        feed = Feed()
+    def _open_feed(self, result: msgspec.Raw) -> NotificationFeed:
+        feed = NotificationFeed()
         try:
             self._feeds[_OF.decode(result).subscription] = feed
         except msgspec.MsgspecError:
-            feed.end()  # the answer is nothing that we know
+            feed.end()  # unknown answer
         return feed
 
     def _sort(self, message: jsonrpc.Notification) -> None:
         try:
             subscription = _OF.decode(message.params).subscription
         except msgspec.MsgspecError:
-            return  # a notification of a kind that we have not asked for
+            return  # a notification without a subscription
         feed = self._feeds.get(subscription)
         if feed is not None and not feed.put(message.method, message.params):
             del self._feeds[subscription]
 
     async def keep_alive(self) -> None:
-        """Ping now and then; a server that does not answer is lost. Else a half-open connection would last for ever."""
+        """Ping every `PING_EVERY` seconds; close the connection if the server does not answer.
+
+        A half-open one would never end.
+        """
         while not self.lost:
             await trio.sleep(PING_EVERY)
             with trio.move_on_after(PONG_WITHIN) as clock:
@@ -226,7 +233,7 @@ class Connection:
                 self.close()
 
     def close(self) -> None:
-        """It is over: waiting calls fail."""
+        """Mark the connection as lost; pending requests fail and feeds end."""
         self.lost = True
         self.over.set()
         for feed in self._feeds.values():
@@ -235,17 +242,17 @@ class Connection:
             asked.done.set()
 
 
-def lost_at(server: Server) -> ServerLost:
+def lost_at(server: ControlServer) -> ServerLost:
     if server.gone:
         return ServerLost(f"the server at {server.url} has ended (process {server.pid})")
     return ServerLost(f"the connection to the server at {server.url} is lost")
 
 
 WITHIN = 10.0
-"""Seconds to get a connection."""
+"""Timeout for connecting, in seconds."""
 
 _BIGGEST = 256 * 1024 * 1024
-"""Bytes of a frame: a run's outcome has its whole state."""
+"""Maximum bytes of a frame: a run's outcome contains its whole state."""
 
 _BUFFER = 65_536
 
@@ -255,16 +262,16 @@ class _Info(msgspec.Struct):
     version: str = ""
 
 
-async def open_connection(nursery: trio.Nursery, server: Server) -> Connection:
-    """Connect; what comes in is read by a task of `nursery`, which ends with the connection.
+async def open_connection(nursery: trio.Nursery, server: ControlServer) -> ControlConnection:
+    """Connect to a server. A task of `nursery` reads incoming frames until the connection ends.
 
     Raises:
-        NoServer: no callboard answers there.
-        ServerLost: it does not answer.
-        Unauthorized, Denied, Saturated: it does not let us in.
-        Unsupported: it speaks another version of the protocol.
+        NoServer: no Callboard server answers at the address.
+        ServerLost: the server does not answer in time.
+        Unauthorized, Denied, Saturated: the server refuses access.
+        Unsupported: the server has another protocol version.
     """
-    connection: Connection | None = None
+    connection: ControlConnection | None = None
     with trio.move_on_after(WITHIN):
         connection = await nursery.start(_hold, server)
     if connection is None:
@@ -283,14 +290,14 @@ async def open_connection(nursery: trio.Nursery, server: Server) -> Connection:
     return connection
 
 
-async def _hold(server: Server, task_status: trio.TaskStatus[Connection]) -> None:
-    """Own a connection as long as it is up. The library tells what goes wrong to the nursery it is given."""
+async def _hold(server: ControlServer, task_status: trio.TaskStatus[ControlConnection]) -> None:
+    """Own a connection until it ends. trio-websocket raises its errors in the nursery that it gets, hence this task."""
     stream: _Watched | None = None
-    connection: Connection | None = None
+    connection: ControlConnection | None = None
     try:
         async with trio.open_nursery() as nursery:
             stream = _Watched(await _open_stream(server))
-            connection = Connection(server, await _shake_hands(nursery, stream, server))
+            connection = ControlConnection(server, await _shake_hands(nursery, stream, server))
             stream.open = True
             nursery.start_soon(connection.keep_alive)
             task_status.started(connection)
@@ -301,7 +308,7 @@ async def _hold(server: Server, task_status: trio.TaskStatus[Connection]) -> Non
         assert isinstance(refusal, ConnectionRejected)
         raise _rejected(server, refusal.status_code, refusal.body) from None
     except* (_Strange, HandshakeError, ConnectionClosed, ProtocolError):
-        if connection is None:  # else it is over, and waiting calls fail
+        if connection is None:  # after the handshake the connection just ends, and pending requests fail
             raise NoServer(f"what listens at {server.url} is no server of callboard") from None
     except* OSError as group:
         if connection is None:
@@ -321,19 +328,19 @@ def _reason(error: BaseException) -> str:
     return _reason(error.__cause__) if error.__cause__ is not None else str(error) or type(error).__name__
 
 
-async def _open_stream(server: Server) -> trio.abc.Stream:
+async def _open_stream(server: ControlServer) -> trio.abc.Stream:
     if not server.tls:
         return await trio.open_tcp_stream(server.host, server.port)
     return await trio.open_ssl_over_tcp_stream(server.host, server.port, https_compatible=True)
 
 
-async def _shake_hands(nursery: trio.Nursery, stream: trio.abc.Stream, server: Server) -> WebSocketConnection:
+async def _shake_hands(nursery: trio.Nursery, stream: trio.abc.Stream, server: ControlServer) -> WebSocketConnection:
     shown = f"[{server.host}]" if ":" in server.host else server.host
     return await wrap_client_stream(
         nursery,
-        stream,  # type: ignore[arg-type]  # any stream will do, its types say less
+        stream,  # type: ignore[arg-type]  # any stream works, but its annotation is narrower
         f"{shown}:{server.port}",
-        server.path,
+        f"{server.path}?max_frame=0",  # 0: no limit, because results are displayed and written completely
         extra_headers=[(b"Authorization", b"Bearer " + server.token.encode())] if server.token else [],
         message_queue_size=64,
         max_message_size=_BIGGEST,
@@ -342,11 +349,11 @@ async def _shake_hands(nursery: trio.Nursery, stream: trio.abc.Stream, server: S
 
 
 class _Strange(Exception):
-    """The other side hung up, or spoke no HTTP, before there was a websocket."""
+    """The peer hung up, or did not speak HTTP, before the websocket was open."""
 
 
 class _Watched(trio.abc.Stream):
-    """A stream whose end before the handshake is an error, for which the library would wait for ever."""
+    """Stream that raises if it ends before the handshake; the library would wait forever."""
 
     def __init__(self, stream: trio.abc.Stream) -> None:
         self.open = False
@@ -373,8 +380,8 @@ class _Watched(trio.abc.Stream):
         await self._stream.aclose()
 
 
-def _rejected(server: Server, status: int, body: bytes | None) -> CallboardError:
-    said = _said(body)
+def _rejected(server: ControlServer, status: int, body: bytes | None) -> CallboardError:
+    said = _refusal_text(body)
     if status == 401:
         hint = "give its token with --token or CALLBOARD_TOKEN" if not server.token else "the token is not right"
         return Unauthorized(f"the server at {server.url} wants a token: {hint}")
@@ -385,7 +392,7 @@ def _rejected(server: Server, status: int, body: bytes | None) -> CallboardError
     return NoServer(f"what listens at {server.url} offers no control channel (HTTP status {status}){said}")
 
 
-def _said(body: bytes | None) -> str:
+def _refusal_text(body: bytes | None) -> str:
     try:
         value = msgspec.json.decode(body or b"")
     except msgspec.MsgspecError:

@@ -1,4 +1,4 @@
-"""Amounts, money and runs in few characters, for tables."""
+"""Compact formats for tables: amounts, money and run rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..render.text import one_line
 
 
 def amount(number: int) -> str:
-    """`0`, `950`, `12.3k`, `4.5M`."""
+    """Format a count: `0`, `950`, `12.3k`, `4.5M`."""
     if number < 1000:
         return str(number)
     for unit, size in (("k", 1e3), ("M", 1e6)):
@@ -20,7 +20,7 @@ def amount(number: int) -> str:
 
 
 def cells(run: RunInfo, when: Sequence[str], last: str) -> Sequence[str]:
-    """The row of a run in a table: `when` stands behind its target, `last` behind its cost."""
+    """Return the table row of a run, with the cells `when` after its target and `last` after its cost."""
     tokens = run.input_tokens + run.output_tokens
     target = one_line(run.title or run.name or run.target, 30)
     return (
@@ -35,5 +35,5 @@ def cells(run: RunInfo, when: Sequence[str], last: str) -> Sequence[str]:
 
 
 def money(cost: float, priced: bool = True) -> str:
-    """`$0.0123`, `$12.30`; "" for what costs nothing; `unpriced`, or `$0.0123+` if the price of a part is not known."""
+    """Format a cost: `$0.0123`, `$12.30`; "" for zero; `unpriced`, or `$0.0123+` if a part has no known price."""
     return usd(cost, priced) if cost or not priced else ""

@@ -1,4 +1,4 @@
-"""Which server is meant: `--url`, else the newest of this user that lives, and the token to show it."""
+"""Server selection: `--url`, or the newest live server of this user, and its token."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ _PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 
 @dataclass(frozen=True, kw_only=True)
 class Where:
-    """The flags that say which server is meant, as click read them."""
+    """Server flags of a command line."""
 
     url: str | None = None
     token: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Server:
-    """A server to connect to.
+class ControlServer:
+    """Server address and token.
 
     Attributes:
-        url: what people call it.
-        host, port, path: where its websocket is.
-        tls: whether that is reached over TLS.
+        url: display URL.
+        host, port, path: address of its websocket.
+        tls: True for TLS.
         token: "" for none.
-        pid: its process, if it is one of this machine.
-        others: how many more there are that could have been meant.
+        pid: process of a local server.
+        others: number of further candidates.
     """
 
     url: str
@@ -44,18 +44,18 @@ class Server:
 
     @property
     def gone(self) -> bool:
-        """Whether its process is known to have ended."""
+        """True if its process is known to have ended."""
         from ...actors.front.server.token_file import is_alive
 
         return self.pid is not None and not is_alive(self.pid)
 
 
-def find_server(where: Where, environ: Mapping[str, str]) -> Server:
-    """The server that is meant.
+def find_server(where: Where, environ: Mapping[str, str]) -> ControlServer:
+    """Return the requested server.
 
     Raises:
-        UsageError: the URL is none.
-        NoServer: no URL was given, and no server of this user lives.
+        UsageError: the URL is invalid.
+        NoServer: no URL was given, and this user has no live server.
     """
     from ...actors.front.server.token_file import read_servers
 
@@ -73,7 +73,7 @@ def find_server(where: Where, environ: Mapping[str, str]) -> Server:
     return wanted
 
 
-def _at(url: str, token: str, *, pid: int | None = None, others: int = 0) -> Server:
+def _at(url: str, token: str, *, pid: int | None = None, others: int = 0) -> ControlServer:
     try:
         parts = urlsplit(url if "://" in url else f"http://{url}")
         host, port = parts.hostname or "", parts.port
@@ -86,7 +86,7 @@ def _at(url: str, token: str, *, pid: int | None = None, others: int = 0) -> Ser
     if port is None:
         port = _PORTS[parts.scheme]
     shown = f"[{host}]" if ":" in host else host
-    return Server(
+    return ControlServer(
         url=f"{'https' if tls else 'http'}://{shown}:{port}{path.removesuffix('/ws')}",
         host=host,
         port=port,

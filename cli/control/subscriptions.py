@@ -1,7 +1,7 @@
-"""What can be subscribed to, as async iterators that survive a lost connection and a reader who was too slow.
+"""Subscriptions as async iterators that survive lost connections and slow readers.
 
-Whatever ends a feed, they subscribe anew: a run's events from the last one that was delivered, the tree and the open
-questions from a fresh picture, so that nothing is missed or comes twice.
+After the end of a feed they subscribe again: a run's events from the last delivered one, the actor tree and the open
+questions from a fresh snapshot. So nothing is missed or repeated.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from ...protocol.control import own
 from ...protocol.control.things import ActorInfo
 from ...protocol.decoding import decode_json, json_decoder
 from ...protocol.kernel.questions import Question
-from .client import Client
-from .connection import Feed, FeedCut
+from .client import ControlClient
+from .connection import FeedCut, NotificationFeed
 
 
 class _Place(msgspec.Struct):
@@ -37,15 +37,15 @@ _CHANGED = json_decoder(own.ActorsChanged)
 
 
 class _Subscription:
-    """What the subscriptions share: the feed of the moment; None before it was begun, and when it has to be anew."""
+    """Common state of subscriptions: the current feed; None before the first and between two feeds."""
 
-    def __init__(self, client: Client, run: str | None) -> None:
+    def __init__(self, client: ControlClient, run: str | None) -> None:
         self._client = client
         self._run = run
-        self._feed: Feed | None = None
+        self._feed: NotificationFeed | None = None
 
     async def _heard(self) -> tuple[str, msgspec.Raw]:
-        """The next notification; one without a name if the feed has ended."""
+        """Return the next notification; one with an empty method if the feed has ended."""
         assert self._feed is not None
         try:
             return await self._feed.get()
@@ -55,16 +55,16 @@ class _Subscription:
 
 
 class RunEvents(_Subscription):
-    """The events of a run after a number, in order, each once, until the run's last: `async for event in ...`.
+    """Events of a run after a number, in order and each once, until the run's last: `async for event in ...`.
 
     Attributes:
-        seq: number of the last event that was delivered.
-        newest: number of the newest there was when the subscription began: what comes up to it is replayed.
-        missing: how many the server could not keep, which are lost.
-        status: how the run ended; "" before.
+        seq: number of the last delivered event.
+        newest: highest event number when the subscription began; events up to it are replayed.
+        missing: number of events that the server did not store, which are lost.
+        status: final status of the run; "" before.
     """
 
-    def __init__(self, client: Client, run: str, *, after: int = 0) -> None:
+    def __init__(self, client: ControlClient, run: str, *, after: int = 0) -> None:
         super().__init__(client, run)
         self.seq = after
         self.newest = 0
@@ -72,10 +72,10 @@ class RunEvents(_Subscription):
         self.status = ""
 
     async def begin(self) -> None:
-        """Subscribe, unless that is done.
+        """Subscribe. Idempotent.
 
         Raises:
-            CallboardError: there is no such run, or it is not ours to see.
+            CallboardError: there is no such run, or the client may not see it.
         """
         if self._feed is None:
             begun, self._feed = await self._client.subscribe(
@@ -87,7 +87,7 @@ class RunEvents(_Subscription):
         return self
 
     async def __anext__(self) -> bytes:
-        """The next event in its wire form."""
+        """Return the next event in wire form."""
         while not self.status:
             await self.begin()
             method, params = await self._heard()
@@ -98,9 +98,11 @@ class RunEvents(_Subscription):
                     self.seq = seq
                     return bytes(event)
             elif method == "_run/lagged":
+                # The server has dropped this slow reader: subscribe again after the last delivered event.
                 self._feed = None
             elif method == "_run/lost":
                 lost = decode_json(params, own.RunLost)
+                # The range may begin with events that were delivered: count only the others.
                 self.missing += max(lost.last - max(lost.first - 1, self.seq), 0)
                 self.seq = max(self.seq, lost.last)
             elif method == "_run/ended":
@@ -109,14 +111,14 @@ class RunEvents(_Subscription):
 
 
 class TreeWatch(_Subscription):
-    """The actors of a server, or of one run of it: each `await watch.change()` brings `actors` up to date.
+    """Actors of a server or of one run: each `await watch.change()` updates `actors`.
 
     Attributes:
-        actors: by path.
-        memory: bytes that the server's process takes.
+        actors: actors by path.
+        memory: bytes of memory of the server's process.
     """
 
-    def __init__(self, client: Client, run: str | None, *, interval: float) -> None:
+    def __init__(self, client: ControlClient, run: str | None, *, interval: float) -> None:
         super().__init__(client, run)
         self.actors: dict[str, ActorInfo] = {}
         self.memory = 0
@@ -143,7 +145,7 @@ class TreeWatch(_Subscription):
 
 
 class QuestionChange(NamedTuple):
-    """A question was raised, or one of those raised is closed, `by` whom."""
+    """New question, or end of one; `by` is the client that answered it."""
 
     what: Literal["asked", "closed"]
     question: Question
@@ -151,13 +153,13 @@ class QuestionChange(NamedTuple):
 
 
 class QuestionWatch(_Subscription):
-    """The open questions of a run, or of all: first those that are open, then every change: `async for change in ...`.
+    """Open questions of a run, or of all: first the open ones, then every change: `async for change in ...`.
 
     Attributes:
-        open: by id, as far as they were told.
+        open: open questions by id, as far as they were delivered.
     """
 
-    def __init__(self, client: Client, run: str | None = None) -> None:
+    def __init__(self, client: ControlClient, run: str | None = None) -> None:
         super().__init__(client, run)
         self.open: dict[str, Question] = {}
         self._untold: deque[QuestionChange] = deque()
@@ -181,7 +183,7 @@ class QuestionWatch(_Subscription):
         return self._untold.popleft()
 
     async def _begin(self) -> None:
-        """Changes while we were not connected show in the list, which comes after the subscription."""
+        """Subscribe, then list: the list contains all changes that happened while there was no connection."""
         _, self._feed = await self._client.subscribe("_question/subscribe", own.Watching)
         now = await open_questions(self._client, self._run)
         for id in self.open.keys() - {question.id for question in now}:
@@ -199,6 +201,6 @@ class QuestionWatch(_Subscription):
             self._untold.append(QuestionChange("closed", question, by))
 
 
-async def open_questions(client: Client, run: str | None = None) -> list[Question]:
-    """The questions of a run, or of all, that wait for an answer; oldest first."""
+async def open_questions(client: ControlClient, run: str | None = None) -> list[Question]:
+    """Return the open questions of a run, or of all runs, oldest first."""
     return (await client.ask("_question/list", _Questions, run=run)).questions

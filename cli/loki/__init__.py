@@ -1,9 +1,9 @@
 """Loki's command line: `callboard [FLAGS] TEXT` and `callboard loki ...`.
 
-A user of Loki or aichat types one prompt behind a few flags, and lists, secrets and settings are flags, too. This room
-reads such a line (`flags`) and has it done (`play`): by the functions behind `ask`, `run`, `macro`, `vault` and the
-others, of which it has none of its own. What those commands lack stands here: `execute` (`-e`: a command from words,
-with a menu), `code` (`-c`: the code of an answer alone), `info` and `lists` (one thing per line, for scripts).
+A user of Loki or aichat types one prompt after a few flags; lists, secrets and settings are flags too. This package
+parses such a line (`flags`) and executes it (`play`) with the functions behind `ask`, `run`, `macro`, `vault` and other
+commands. Only features without a command of their own are implemented here: `execute` (`-e`: a shell command from
+words, with a menu), `code` (`-c`: only the code of an answer), `info` and `lists` (one item per line, for scripts).
 
-`routing` says which command lines are meant, and is all of this room that `callboard COMMAND` imports.
+`routing` recognises such command lines, and is the only module of this package that `callboard COMMAND` imports.
 """

@@ -1,4 +1,4 @@
-"""What Loki's flags do at once, without a prompt: lists, facts, secrets, sign-ins, updates, by commands of ours."""
+"""Loki's flags that need no prompt: lists, facts, secrets, sign-ins, updates, implemented by commands of Callboard."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from collections.abc import Callable
 import click
 
 from ...protocol.errors import NobodyToAsk, UsageError
-from ..frame import person_at_terminal
 from .given import Ended, Given
 
 
 def by_command(*words: str) -> Ended:
-    """What another command of ours does, as if these words had been typed behind `callboard`."""
+    """Invoke another command with these words as its command line; return its result."""
     top = click.get_current_context().find_root()
     assert isinstance(top.command, click.Group)
     name, *rest = words
@@ -41,7 +40,7 @@ def _names(kind: str) -> Callable[[Given], str]:
 
 
 def _info(given: Given) -> Ended:
-    """All about what is named, else about the program: the first of agent, session, role and base, as Loki has it."""
+    """Describe the named agent, session, role or base (the first of these, as in Loki), or else the program."""
     named = {"agents": given.agent, "sessions": given.session, "roles": given.role}
     for command, name in named.items():
         if name is not None and name != "temp":
@@ -58,11 +57,11 @@ def _authenticate(given: Given) -> Ended:
 
 
 def _tail_logs(given: Given) -> Ended:
-    from ..control.commands.kept import kept_runs, runs_dir
+    from ..control.commands.stored_runs import runs_dir, stored_runs
 
     if given.disable_log_colors:
         os.environ["NO_COLOR"] = "1"
-    newest = next(iter(kept_runs()), None)
+    newest = next(iter(stored_runs()), None)
     if newest is None:
         hint = "with CALLBOARD_LOG=debug a command tells on stderr what it does"
         raise UsageError(f"no run has left a log in {runs_dir()} yet; {hint}")
@@ -89,7 +88,9 @@ def _install(given: Given) -> Ended:
 
 
 def _unasked(said: list[str]) -> list[str]:
-    """`--yes` where no person can be asked: Loki's scripts ask nothing either."""
+    """Return `--yes` if there is no terminal for questions: Loki's scripts do not ask either."""
+    from ..frame import person_at_terminal  # imports trio, which the first prompt of a chat does not need
+
     return [] if said or person_at_terminal(no_input=False) else ["--yes"]
 
 
@@ -135,4 +136,4 @@ AT_ONCE: dict[str, Callable[[Given], Ended]] = {
     "list_macros": _names("macros"),
     "info": _info,
 }
-"""Flag to what it does. Of several on one line the first of these counts."""
+"""Function of each flag. If a line has several, the first in this order applies."""

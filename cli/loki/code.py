@@ -1,4 +1,4 @@
-"""The code of an answer alone: what stands between its fences."""
+"""Extraction of the code in an answer: the contents of its fences."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$")
 
 
 def code_of(text: str) -> str:
-    """The contents of the fenced blocks of a Markdown text, one after the other; the whole text if there is none.
+    """Return the contents of a Markdown text's fenced blocks, one after the other; the whole text if there is none.
 
-    A block that does not end (the reply was cut off) goes to the end. Models that are told to answer with code alone
-    often leave the fences out.
+    A block without an end (the reply was cut off) extends to the end. Models that are asked for code alone often omit
+    the fences.
     """
     blocks: list[list[str]] = []
     fence = ""
@@ -37,8 +37,8 @@ def code_of(text: str) -> str:
 
 
 class CodeResult(TextResult):
-    """Writes the code of the answer."""
+    """Result format that writes only the code of the answer."""
 
     def finish(self, outcome: Outcome) -> None:
-        """As for a text; what is no code is left out."""
+        """Write the code as `TextResult` writes a text."""
         super().finish(msgspec.structs.replace(outcome, output=code_of(outcome.output)))

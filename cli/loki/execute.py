@@ -1,11 +1,11 @@
-"""`-e`: a command of the user's shell from words, and a menu of what to do with it.
+"""Flag `-e`: a shell command from words, and a menu to execute, revise, describe or copy it.
 
-Three rules. What is executed is what was shown, to the last character: a command with control characters in it, or with
-marks that reorder a line, is shown spelled out and can't be executed, copied or printed for a shell to take. Nothing is
-executed without a key that was pressed after the command could be read. And where stdout is no terminal, as in the
-scripts behind Alt-e, the command is printed and that is all.
+Three rules. The executed command is exactly the displayed one: a command with control characters, or with marks that
+reorder a line, is displayed escaped and can't be executed, copied or printed for a shell. Nothing is executed without a
+key that was pressed after the command could be read. And if stdout is not a terminal, as in the scripts behind Alt-e,
+the command is only printed.
 
-The command replaces this process: it has the terminal, Ctrl-C and Ctrl-Z to itself, and its exit code is ours.
+The command replaces this process: it owns the terminal, Ctrl-C and Ctrl-Z, and its exit code is that of `callboard`.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from ...protocol.errors import CallboardError, UsageError
 from ...protocol.kernel.questions import Question
 from ...protocol.outcome import Outcome
 from .. import clipboard
-from ..render.result import Result
+from ..actions.run import execute_run
+from ..render.result import ResultFormat
 from ..render.text import colours, paint, safe
-from ..running import play_run
 from .code import code_of
 from .given import Given
 from .shell_history import add_to_history
 
 _MENU = "execute | revise | describe | copy | quit"
 _KEYS = {"e": "execute", "y": "execute", "\n": "execute", "r": "revise", "d": "describe", "c": "copy", "q": "quit"}
-"""Key to what it means; `y` is for those who take the menu for a question."""
+"""Menu entry of each key; `y` is for users who read the menu as a question."""
 
 
-class _Kept(Result):
-    """Keeps the outcome of a run in the place of writing it."""
+class _Kept(ResultFormat):
+    """Result format that stores the outcome of a run and writes nothing."""
 
     outcome: Outcome | None = None
 
@@ -45,16 +45,17 @@ class _Kept(Result):
 
 
 def execute(text: str, given: Given) -> int:
-    """Ask for a command and have the person say what becomes of it; the exit code.
+    """Generate a command and let the user decide what to do with it; return the exit code.
 
     Raises:
-        CallboardError: the run could not start, or the model has given no command.
-        KeyboardInterrupt: Ctrl-C.
+        CallboardError: the run could not start, or the model gave no command.
+        KeyboardInterrupt: the user pressed Ctrl-C.
     """
     if given.dry_run:
-        return play_run(given.request(text), given.run_flags(role="shell"))
+        return execute_run(given.request(text), given.run_flags(role="shell"))
     terminal = _terminal()
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)  # which a run raises, and a command may rely on
+    # a run raises the limit, and a command may depend on the original
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     code, command = _asked(text, given, quiet=terminal is None)
     if code:
         return code
@@ -68,7 +69,7 @@ def execute(text: str, given: Given) -> int:
 
 
 def command_of(answer: str) -> str:
-    """The command in a model's answer, which is to be that alone but may have fences, backquotes or a prompt sign."""
+    """Return the command in a model's answer, without the fences, backquotes or prompt sign that models add."""
     command = code_of(answer).strip()
     if len(command) > 1 and command[0] == command[-1] == "`" and "`" not in command[1:-1]:
         command = command[1:-1].strip()
@@ -78,9 +79,9 @@ def command_of(answer: str) -> str:
 
 
 def _asked(text: str, given: Given, *, quiet: bool) -> tuple[int, str]:
-    """The exit code of the run, and the command if that is 0."""
+    """Return the exit code of the run, and the command if the code is 0."""
     kept = _Kept(sys.stdout)
-    code = play_run(given.request(text), given.run_flags(role="shell", quiet=quiet), kept)
+    code = execute_run(given.request(text), given.run_flags(role="shell", quiet=quiet), kept)
     if code:
         return code, ""
     command = command_of(kept.outcome.output if kept.outcome is not None else "")
@@ -90,7 +91,7 @@ def _asked(text: str, given: Given, *, quiet: bool) -> tuple[int, str]:
 
 
 def _terminal() -> int | None:
-    """The terminal, if a person sits at it. It is standard input from now on, whatever was piped in there before."""
+    """Open the terminal, if there is one, and make it standard input, even if input was piped."""
     if not (sys.stdout.isatty() and sys.stderr.isatty()):
         return None
     try:
@@ -104,7 +105,7 @@ def _terminal() -> int | None:
 
 
 def _menu(text: str, command: str, given: Given, terminal: int, limit: tuple[int, int]) -> int:
-    """Have the person choose until something comes of it; the exit code. `limit` is of files that may be open."""
+    """Show the menu until an entry ends it; return the exit code. `limit` is the original limit of open files."""
     while True:
         choice = _choice(command, terminal)
         if choice == "quit":
@@ -152,13 +153,13 @@ def _choice(command: str, terminal: int) -> str:
 
 
 def _describe(command: str, given: Given) -> int:
-    """Have it explained, in no session; the exit code."""
+    """Explain the command in a run without a session; return its exit code."""
     plain = Given(model=given.model, no_stream=given.no_stream, config_dir=given.config_dir)
-    return play_run(plain.request(command), plain.run_flags(role="explain-shell"))
+    return execute_run(plain.request(command), plain.run_flags(role="explain-shell"))
 
 
 def _revised(text: str, command: str) -> str:
-    """The text for another command. Ctrl-D leaves it as it was, and the model tries again."""
+    """Return the text for a revised command. Ctrl-D leaves it unchanged, and the model tries again."""
     from ..render.dialog import Dialog
 
     try:
@@ -185,17 +186,17 @@ def _run(command: str, given: Given) -> NoReturn:
     add_to_history(command, shell, given.config_dir)
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and what is ignored stays so in a new program
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores SIGPIPE, and a new program would inherit that
     replace_process(shell, [shell, "-c", command])
 
 
 def replace_process(program: str, arguments: list[str]) -> NoReturn:
-    """Become another program.
+    """Replace this process with another program.
 
     Raises:
         UsageError: there is no such program.
     """
     try:
-        os.execvp(program, arguments)  # noqa: S606 - the shell itself is what is started
+        os.execvp(program, arguments)  # noqa: S606 - the shell itself is started
     except OSError as error:
         raise UsageError(f"$SHELL is '{program}', which can't be started: {error.strerror}") from error

@@ -1,7 +1,7 @@
-"""Loki's flags, as click reads them. What follows from them is in `play`, imported late.
+"""Loki's flags as click options; their implementation is in `play`, imported late.
 
-The names and the order are Loki's: flags, then the text, which takes all that stands behind its first word. The
-function of the command gets them as `Given`.
+Names and order are Loki's: flags, then the text, which includes everything after its first word. The command's function
+receives them as `Given`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import click
 
 from .. import options
 from ..settings_warnings import begin_with
-from ..vault import complete_secret
 from .home import loki_home
+from .routing import CONFIG_DIR_NAMED
 
 _UNSAID = ""
-"""The value of a flag that may stand without one."""
+"""Value of a flag whose value is optional."""
 
 
 def _complete_session(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -78,7 +78,7 @@ _conversation = options.several(
         "--file",
         "files",
         metavar="FILE",
-        help="Attaches a file, directory, glob, URL, '`command`' or %% (the last reply); repeatable.",
+        help="Attaches a file, image, directory, glob, URL, '`command`' or %% (the last reply); repeatable.",
         multiple=True,
         type=click.Path(),
     ),
@@ -118,9 +118,15 @@ _upkeep = options.several(
 )  # fmt: skip
 _secrets = options.several(
     _value("--add-secret", metavar="NAME", help="Keeps a new secret in the vault."),
-    _value("--get-secret", metavar="NAME", help="Prints a secret of the vault.", shell_complete=complete_secret),
-    _value("--update-secret", metavar="NAME", help="Changes a secret of the vault.", shell_complete=complete_secret),
-    _value("--delete-secret", metavar="NAME", help="Deletes a secret of the vault.", shell_complete=complete_secret),
+    _value(
+        "--get-secret", metavar="NAME", help="Prints a secret of the vault.", shell_complete=options.complete_secret
+    ),
+    _value(
+        "--update-secret", metavar="NAME", help="Changes a secret of the vault.", shell_complete=options.complete_secret
+    ),
+    _value(
+        "--delete-secret", metavar="NAME", help="Deletes a secret of the vault.", shell_complete=options.complete_secret
+    ),
     _switch("--list-secrets", help="Lists the names of the secrets in the vault."),
 )
 _chat = options.several(
@@ -144,7 +150,7 @@ def _config_dir(default: Callable[[], str | None] | None = None) -> options.Deco
 
 
 class _AsCallboard(click.Context):
-    """Calls itself `callboard`, as the line that was typed does."""
+    """Click context with the command name `callboard`, as it was typed."""
 
     @property
     def command_path(self) -> str:
@@ -155,28 +161,26 @@ class _OnePrompt(click.Command):
     context_class = _AsCallboard
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """`-c` alone continues a chat: Loki's `-c`, the code of an answer, needs a TEXT."""
+        """Treat `-c` alone as `--continue`: Loki's `-c`, the code of an answer, needs a TEXT."""
         if args == ["-c"] and sys.stdin.isatty():
             args = ["--continue"]
         return super().parse_args(ctx, args)
 
     def make_context(self, *given: Any, **more: Any) -> click.Context:
-        with self._usage_elsewhere():
+        with self._usage_of_commands():
             return super().make_context(*given, **more)
 
     def invoke(self, ctx: click.Context) -> Any:
-        with self._usage_elsewhere():
+        with self._usage_of_commands():
             return super().invoke(ctx)
 
     @contextmanager
-    def _usage_elsewhere(self) -> Iterator[None]:
-        """`callboard --help` is about the commands: of wrong usage the help is named that has these flags."""
+    def _usage_of_commands(self) -> Iterator[None]:
+        """Name the right help in usage errors: `callboard --help` is about the commands, not these flags."""
         try:
             yield
         except click.UsageError as error:
-            if (
-                error.ctx is not None and error.ctx.command is not self
-            ):  # of a command of ours that does what a flag says
+            if error.ctx is not None and error.ctx.command is not self:  # raised in a command that implements a flag
                 raise
             hint = "callboard loki --help lists the flags that stand before a prompt"
             raise click.UsageError(f"{error.format_message()}\n    {hint}") from error
@@ -196,19 +200,39 @@ def one_prompt(ctx: click.Context, /, **given: Any) -> int | str:
     from .given import Given
     from .play import play
 
-    _tell_late_flags(ctx, given["text"])
-    return play(Given(**given), nothing_said=_nothing_said(ctx))
+    _warn_of_late_flags(ctx, given["text"])
+    return play(Given(**given), nothing_said=_is_bare(ctx))
 
 
-@click.command("loki", context_settings=_SETTINGS, options_metavar="[FLAGS]", short_help="Take Loki's command line.")
+def _home() -> str | None:
+    """Return Loki's directory if it applies; a `--config-dir` before the command takes precedence."""
+    context = click.get_current_context(silent=True)
+    if context is not None and context.meta.get(CONFIG_DIR_NAMED):
+        return None
+    return loki_home(os.environ)
+
+
+class _Loki(click.Command):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if error.option_name != "--serve":
+                raise
+            raise click.UsageError("Loki's --serve is a command here: callboard serve", ctx) from None
+
+
+@click.command(
+    "loki", cls=_Loki, context_settings=_SETTINGS, options_metavar="[FLAGS]", short_help="Accept Loki's command line."
+)
 @click.version_option(None, "-V", "--version", package_name="callboard", message="loki (callboard %(version)s)")
 @_all
-@_config_dir(lambda: loki_home(os.environ))
+@_config_dir(_home)
 def loki(**given: Any) -> int | str:
     """Takes Loki's own command line: alias loki='callboard loki'.
 
     All is as with `callboard [FLAGS] TEXT`, and a single word is a prompt, too. The configuration is that of
-    $LOKI_CONFIG_DIR if that is set; else Callboard's own, and where there is none, Loki's (~/.config/loki).
+    $LOKI_CONFIG_DIR if that is set; else Callboard's own, and where it has no config.yaml, Loki's (~/.config/loki).
     The chat is Loki's (`compat: loki`): a model without an agent.
     """
     from .given import Given
@@ -225,14 +249,14 @@ def _obey_loki(ctx: click.Context) -> None:
         ctx.call_on_close(lambda: os.environ.pop("CALLBOARD_COMPAT", None))
 
 
-def _nothing_said(ctx: click.Context) -> bool:
-    """Whether `callboard` stands alone on its line."""
+def _is_bare(ctx: click.Context) -> bool:
+    """Return True if the line is only `callboard`."""
     source = click.core.ParameterSource.COMMANDLINE
     return not any(ctx.get_parameter_source(name) is source for name in ctx.params)
 
 
-def _tell_late_flags(ctx: click.Context, text: tuple[str, ...]) -> None:
-    """Say that a flag behind the text is part of it: with our own commands flags may stand anywhere."""
+def _warn_of_late_flags(ctx: click.Context, text: tuple[str, ...]) -> None:
+    """Warn that a flag after the text is part of it: with Callboard's own commands flags may be anywhere."""
     flags = {name for param in ctx.command.params if isinstance(param, click.Option) for name in param.opts}
     late = [word for word in text[1:] if word.partition("=")[0] in flags]
     if late:

@@ -1,4 +1,4 @@
-"""The flags of one command line of Loki's, and the run, the flags of it and the chat that they stand for."""
+"""Flags of a Loki command line, converted to a run request, run flags and chat options."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from ...protocol.requests import RunRequest
-    from ..running import RunFlags
+    from ..actions.run import RunFlags
 
 Ended: TypeAlias = int | str
-"""An exit code, or what is to be printed."""
+"""Exit code, or text to print."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Given:
-    """The flags as click read them, by the names that `flags` gives them, and the words of the text."""
+    """Flags as click parsed them, by the names in `flags`, and the words of the text."""
 
     model: str | None = None
     prompt: str | None = None
@@ -65,16 +65,17 @@ class Given:
 
     @property
     def in_directory(self) -> tuple[str, ...]:
-        """The flag of our commands that names the configuration directory."""
+        """Flag for Callboard's commands that names the configuration directory."""
         return () if self.config_dir is None else ("--config-dir", self.config_dir)
 
     def request(self, text: str) -> RunRequest:
-        """The run of a prompt, by an agent if one is named."""
+        """Return the run request of a prompt, with the agent if one is named."""
         from ...protocol.requests import RunRequest
 
         return RunRequest(
             target=self.agent or "",
             prompt=text,
+            typed=None if text == " ".join(self.text) else " ".join(self.text),
             model=self.model,
             variables=dict(self.variables),
             knowledge=(self.rag,) if self.rag else (),
@@ -83,8 +84,8 @@ class Given:
         )
 
     def run_flags(self, *, role: str | None = None, quiet: bool = False) -> RunFlags:
-        """How it is run; the role counts where the flags name none."""
-        from ..running import AdHoc, RunFlags
+        """Return the flags of the run; `role` applies if the line names none."""
+        from ..actions.run import AdHoc, RunFlags
 
         adhoc = AdHoc(instructions="", tools=(), role=role or self.role, prompt=self.prompt)
         return RunFlags(
@@ -103,7 +104,7 @@ class Given:
         )
 
     def opening(self) -> dict[str, Any]:
-        """What a chat begins with: what `_chat/open` takes."""
+        """Return the parameters of `_chat/open`."""
         said = {
             "agent": self.agent,
             "role": self.role,

@@ -1,8 +1,8 @@
-"""Which configuration `callboard loki` works with.
+"""Configuration directory of `callboard loki`.
 
-Loki itself looks at `$LOKI_CONFIG_DIR`, then for `loki` in `$XDG_CONFIG_HOME` or the platform's place for
-configuration. Both programs can work on one such directory: what callboard keeps in it (sessions under `by-id`,
-knowledge under `knowledge`, vault.age) has names that Loki does not use, and what Loki has kept is only read.
+Loki itself uses `$LOKI_CONFIG_DIR`, then `loki` in `$XDG_CONFIG_HOME` or in the platform's configuration directory.
+Both programs can share one directory: Callboard's files in it (sessions under `by-id`, knowledge under `knowledge`,
+vault.age) have names that Loki does not use, and Loki's own data is only read.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ from ...actors.io.directories import config_dir
 
 
 def loki_home(environ: Mapping[str, str]) -> str | None:
-    """The directory that counts where no flag names one; None for callboard's own.
+    """Return the default configuration directory; None for Callboard's own.
 
-    `$LOKI_CONFIG_DIR` first: who sets it means it. A directory of callboard's own comes before the default one of
-    Loki, since who has made it has moved in.
+    `$LOKI_CONFIG_DIR` comes first, because it is explicit. A `config.yaml` of Callboard's own precedes Loki's default
+    directory: a user who wrote it has switched. The directory alone does not: `callboard vault add` and `install`
+    create it, and must not hide clients, roles and sessions.
     """
     if named := environ.get("LOKI_CONFIG_DIR"):
         return named
     own, _ = config_dir(None, environ)
-    if environ.get("CALLBOARD_CONFIG_DIR") or own.is_dir():
+    if environ.get("CALLBOARD_CONFIG_DIR") or (own / "config.yaml").is_file():
         return None
     theirs = _default(environ)
     return str(theirs) if theirs.is_dir() else None

@@ -1,4 +1,4 @@
-"""`--info`: settings and paths in Loki's form, a key and its value on each line, for people, `grep` and `awk`."""
+"""Flag `--info`: settings and paths in Loki's form, a key and its value per line, for users, `grep` and `awk`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...actors.io.last_reply import last_reply_file
 from ...actors.io.settings import load_settings
 from ...actors.runs.sessions.summary import THRESHOLD
 from ...actors.work.knowledge.base.base import TOP_K
-from ...actors.work.models.catalog import Catalog
+from ...actors.work.models.catalog import ModelCatalog
 from ...protocol.agent import Agent
 from ...protocol.settings import Settings
 from ...protocol.version import VERSION
@@ -39,11 +39,11 @@ _OF_OTHER: dict[str, Any] = {
     "agent_session": None,
     "save_shell_history": True,
 }
-"""Keys, and what counts where no file says anything."""
+"""Keys and their default values."""
 
 
 def as_text(config_dir: str | None) -> str:
-    """All of it.
+    """Return all settings and paths.
 
     Raises:
         ConfigError: config.yaml can't be read.
@@ -51,11 +51,11 @@ def as_text(config_dir: str | None) -> str:
     home, named_by = configured(config_dir, os.environ)
     settings, _ = load_settings(home)
     rows = [("version", VERSION), *_settings(settings), *_paths(home, settings), ("config_named_by", named_by)]
-    return "".join(f"{key:<{_WIDTH}}{_shown(value)}\n" for key, value in rows)
+    return "".join(f"{key:<{_WIDTH}}{_value_text(value)}\n" for key, value in rows)
 
 
 def _settings(settings: Settings) -> Iterator[tuple[str, Any]]:
-    yield "model", Catalog(settings, os.environ).choice().model
+    yield "model", ModelCatalog(settings, os.environ).choice().model
     for key in _OF_SETTINGS:
         yield key, getattr(settings, key)
     for key, default in _OF_OTHER.items():
@@ -78,7 +78,7 @@ def _paths(home: Path, settings: Settings) -> Iterator[tuple[str, Path]]:
     rags = user_folder("rags", home)
     yield "rags_dir", rags if rags.is_dir() else home / "knowledge"
     yield (
-        "mcp_config_file",
+        "mcp_file",  # not `mcp_config_file`: scripts search for lines with `config_file`
         next(
             (file for file in (home / "mcp.json", home / "functions" / "mcp.json") if file.is_file()), home / "mcp.json"
         ),
@@ -88,7 +88,7 @@ def _paths(home: Path, settings: Settings) -> Iterator[tuple[str, Path]]:
     yield "last_reply_file", last_reply_file(os.environ)
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if value is None or value == "":
         return "-"
     return str(value).lower() if isinstance(value, bool) else one_line(str(value), 400)

@@ -1,4 +1,4 @@
-"""Names for scripts, one per line: what `--list-models` and its likes print."""
+"""Names for scripts, one per line: output of `--list-models` and similar flags."""
 
 from __future__ import annotations
 
@@ -52,5 +52,5 @@ _LISTS: dict[str, Callable[[Path, str | None], Iterable[str]]] = {
 
 
 def names_of(kind: str, config_dir: str | None, agent: str | None) -> Iterable[str]:
-    """What can be named, by the word that stands behind `--list-`; of sessions, those of the agent, or of none."""
+    """Return names by the word after `--list-`; sessions are the agent's, or the ones without an agent."""
     return _LISTS[kind](configured(config_dir, os.environ)[0], agent)

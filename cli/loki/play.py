@@ -1,8 +1,8 @@
-"""Does what a command line of Loki's says, by the functions of our own commands.
+"""Execution of a Loki command line with the functions of Callboard's own commands.
 
-What only looks or changes something (`at_once`) comes first and alone, as in Loki. Then a macro, a base to build, a
-command from words (`-e`), a prompt. Without a text the chat is meant; standard input that is piped in is a text, and so
-is a file (`-f`), which is sent by itself.
+Flags that only print or change something (`at_once`) come first and alone, as in Loki. Then a macro, a base to build, a
+shell command from words (`-e`), a prompt. Without a text the chat starts. Piped standard input is a text, and so is a
+file (`-f`), which may be sent alone.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from .given import Ended, Given
 
 
 def play(given: Given, *, nothing_said: bool) -> Ended:
-    """Do what the flags say.
+    """Execute the flags.
 
     Args:
-        nothing_said: `callboard` stood alone on its line, which shows the help where there can be no chat.
+        nothing_said: the line is only `callboard`, which prints the help if there can be no chat.
 
     Raises:
         click.UsageError: flags contradict each other, or there is neither a text nor a terminal.
-        CallboardError: what the command behind it raises.
+        CallboardError: raised by the command behind a flag.
     """
     _check(given)
     if given.dry_run and (given.empty_session or given.rebuild_rag):
@@ -79,29 +79,29 @@ def _check(given: Given) -> None:
 
 
 def _ask(text: str, given: Given) -> int:
+    from ..actions.missing_inputs import asked_for
+    from ..actions.run import execute_run
     from ..frame import person_at_terminal
-    from ..running import play_run
-    from ..variables import asked_for
 
     if given.code and not given.dry_run:
         from .code import CodeResult
 
-        return play_run(given.request(text), given.run_flags(role="code"), CodeResult(sys.stdout))
+        return execute_run(given.request(text), given.run_flags(role="code"), CodeResult(sys.stdout))
     request = given.request(text)
     if given.agent and person_at_terminal(no_input=False):
         request = asked_for(request, given.config_dir, given.session)
-    return play_run(request, given.run_flags(role="code" if given.code else None))
+    return execute_run(request, given.run_flags(role="code" if given.code else None))
 
 
 def _empty(given: Given) -> None:
     from ...protocol.errors import NotFound
-    from ..session_files import empty_session
+    from ..actions.sessions import empty_session
 
     assert given.session is not None
     try:
         empty_session(given.session, given.agent, given.config_dir)
     except NotFound:
-        return  # the session begins now
+        return  # the session starts empty
 
 
 def _macro(given: Given, name: str) -> Ended:
@@ -125,7 +125,7 @@ def _macro(given: Given, name: str) -> Ended:
 
 
 def _without_text(given: Given, *, nothing_said: bool) -> int:
-    """The chat, where there is a terminal for it."""
+    """Start the chat, if there is a terminal for it."""
     if given.execute or given.code:
         raise click.UsageError(f"{'--execute' if given.execute else '--code'} needs a TEXT.")
     if _at_terminal():

@@ -1,15 +1,15 @@
-"""Which command lines of `callboard` are one prompt, Loki's way, and not a command of ours.
+"""Recognition of command lines that are one prompt, as in Loki, and not a command.
 
     callboard -r shell list all files     a flag before anything else
     callboard give me a haiku             several words
-    callboard "stop the world"            one argument with a blank in it, also if it begins as a command is called
-    callboard -- stop the world           behind `--` all is text
+    callboard "stop the world"            one argument with a blank, even if it begins like a command
+    callboard -- stop the world           everything after `--` is text
     callboard                             nothing: the chat
 
-A single word is a command, or a mistake. So are several words of which the first is a command's name but for two edits
-(`callboard rnu coder`): a slip must neither cost money nor tell a provider what files are called. That refuses some
-sentences, `what is a monad` for `chat`; quoted they are prompts. In front of a command `-C DIR` says where its
-configuration is.
+A single word is a command, or a mistake. So are several words if the first differs from a command's name by at most two
+edits (`callboard rnu coder`): a slip must neither cost money nor reveal file names to a provider. That refuses some
+sentences, `what is a monad` for `chat`; quoted they are prompts. Before a command, `-C DIR` names its configuration
+directory.
 """
 
 from __future__ import annotations
@@ -20,13 +20,16 @@ _OURS = ("-h", "--help", "-V", "--version")
 """Flags of `callboard` itself."""
 
 MOST_EDITS = 2
-"""Edits by which a word may differ from the name of a command and is taken for it."""
+"""Edits by which a word may differ from the name of a command and still means it."""
 
 _CONFIG_DIR = ("-C", "--config-dir")
 
+CONFIG_DIR_NAMED = "callboard.config_dir_named"
+"""Key of a context's `meta`: a flag before the command names the configuration directory."""
+
 
 def is_prompt(arguments: Sequence[str], commands: Collection[str]) -> bool:
-    """Whether the command line is one prompt."""
+    """Return True if the command line is one prompt."""
     if not arguments:
         return True
     _, arguments = before_command(arguments, commands)
@@ -41,7 +44,7 @@ def is_prompt(arguments: Sequence[str], commands: Collection[str]) -> bool:
 
 
 def nearest(word: str, commands: Collection[str]) -> str | None:
-    """The command whose name a word has but for `MOST_EDITS`, the nearest one first; None if there is none."""
+    """Return the command that differs from a word by at most `MOST_EDITS`, the nearest one; None if there is none."""
     if not word or len(word) > max(map(len, commands)) + MOST_EDITS:
         return None
     near = [(edits, name) for name in commands if (edits := _edits(word.casefold(), name)) <= MOST_EDITS]
@@ -49,7 +52,7 @@ def nearest(word: str, commands: Collection[str]) -> str | None:
 
 
 def _edits(one: str, other: str) -> int:
-    """Edit distance: letters that are missing, too many or others, and neighbours that are swapped, each count 1."""
+    """Return the edit distance: a missing, extra or different letter and two swapped neighbours each count 1."""
     above: list[int] = []
     row = list(range(len(other) + 1))
     for place, letter in enumerate(one, 1):
@@ -63,7 +66,7 @@ def _edits(one: str, other: str) -> int:
 
 
 def before_command(arguments: Sequence[str], commands: Collection[str]) -> tuple[str | None, list[str]]:
-    """The configuration directory that is named in front of a command or of a slip, and the line without that flag.
+    """Return the configuration directory named before a command (or a misspelt one), and the line without that flag.
 
     The last one counts, as with any flag.
     """
@@ -75,7 +78,7 @@ def before_command(arguments: Sequence[str], commands: Collection[str]) -> tuple
 
 
 def _directory(arguments: list[str]) -> tuple[str, list[str]] | None:
-    """What the flag at the beginning says, and what is behind it."""
+    """Return the value of a configuration directory flag at the beginning, and the rest of the line."""
     first = arguments[0]
     for flag in _CONFIG_DIR:
         if first == flag:

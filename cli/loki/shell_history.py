@@ -1,8 +1,8 @@
-"""A command that was executed for the user, in the history of their shell, where the arrow up finds it.
+"""Shell history entry for an executed command, so that the arrow up finds it.
 
-Each shell has a file of its own format. A line is appended with one write, as shells do it that share their history
-among windows; a file that is not there is not made. A shell that runs already may read it late (bash: `history -n`) or
-write over it when it ends (bash without `histappend`), which is the user's setting for all windows alike.
+Each shell has a file in its own format. A line is appended with one write, as shells do that share their history
+between windows; a missing file is not created. A running shell may read it late (bash: `history -n`) or overwrite it at
+its end (bash without `histappend`), which is the user's setting for all windows alike.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ...actors.io.settings import load_settings
 
 _TAIL = 4096
 _METAFIED = {code: bytes((0x83, code ^ 0x20)) for code in (0, *range(0x83, 0xA3))}
-"""How zsh writes the bytes that mean something to itself."""
+"""Encoding of the bytes that zsh reserves for itself."""
 
 
 def add_to_history(command: str, shell: str, config_dir: str | None) -> None:
-    """Append the command, unless `save_shell_history: false` says no. If it can't be written, that is no error."""
+    """Append the command, unless `save_shell_history` is false. Write errors are ignored."""
     settings, _ = load_settings(configured(config_dir, os.environ)[0])
     if settings.other.get("save_shell_history") is False:
         return
@@ -41,7 +41,7 @@ def add_to_history(command: str, shell: str, config_dir: str | None) -> None:
 def _append(file: Path, data: bytes) -> None:
     fd = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # as fish does while it writes the file anew
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fish holds this lock while it rewrites the file
         os.write(fd, data)
     finally:
         os.close(fd)
@@ -63,7 +63,7 @@ def _of_bash(environ: Mapping[str, str]) -> Path:
 
 
 def _in_bash(command: str, end: bytes) -> bytes:
-    """With the time before it where others have one. Several lines become one command only where times part them."""
+    """Return the entry, with a timestamp if others have one. Only with timestamps do several lines form one command."""
     timed = any(line.startswith(b"#") and line[1:].isdigit() for line in end.splitlines())
     return (f"#{int(time.time())}\n" if timed else "").encode() + command.encode() + b"\n"
 
@@ -78,9 +78,9 @@ def _of_zsh(environ: Mapping[str, str]) -> Path:
 
 
 def _in_zsh(command: str, end: bytes) -> bytes:
-    """Extended (`: time:0;command`) where the last entries are so; a newline is escaped, and so are zsh's own bytes."""
+    """Return the entry in extended format (`: time:0;command`) if recent entries use it, with zsh's escapes."""
     extended = any(line.startswith(b": ") and b";" in line for line in end.splitlines()[-5:])
-    ends = " " if command.endswith("\\") else ""  # else it would go on in the next line
+    ends = " " if command.endswith("\\") else ""  # otherwise the entry would continue on the next line
     text = (command.replace("\n", "\\\n") + ends).encode()
     head = f": {int(time.time())}:0;".encode() if extended else b""
     return head + b"".join(_METAFIED.get(code, bytes((code,))) for code in text) + b"\n"
@@ -101,4 +101,4 @@ _KINDS: dict[str, tuple[Callable[[Mapping[str, str]], Path], Callable[[str, byte
     "zsh": (_of_zsh, _in_zsh),
     "fish": (_of_fish, _in_fish),
 }
-"""Shell to where its history is, and how a command is written there, given the end of the file."""
+"""History file of each shell, and the function that formats a command, given the end of the file."""

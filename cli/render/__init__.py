@@ -1,5 +1,6 @@
-"""Everything that reaches a terminal.
+"""Terminal output: progress and questions on stderr, results on stdout.
 
-`text` makes foreign text harmless and decides about colours, `narration` puts events into words, `plain`
-and `tree` are the two ways of showing progress on stderr, `prompt` asks a person, `result` owns stdout.
+`text` escapes control characters of foreign text and decides about colours. `narration` turns events into lines.
+`plain` and `tree` are the two progress displays on stderr, `prompt` asks questions at the terminal, and `result` owns
+stdout.
 """

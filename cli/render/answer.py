@@ -1,9 +1,9 @@
-"""The answer of a run at a terminal: Markdown that is drawn while the model says it.
+"""Display of an agent's answer: Markdown that is drawn while the model streams it.
 
-`Answer` stands between a run and its progress display. What the run's own agent says is drawn on stdout; meanwhile the
-tree of the display is off the screen, its lines wait, and other lines for stderr appear above the block that is still
-growing. Before a question the answer gives way. `AnswerResult` writes at the end what was not drawn: the result of a
-graph, or a whole answer (`--no-stream`).
+`AnswerDisplay` wraps the progress display of a run and draws the root agent's text on stdout. While text streams, the
+tree is off the screen, its lines wait, and other stderr lines appear above the growing block. A question ends the
+drawing until it is answered. `AnswerResult` writes at the end the text that was not drawn: the result of a graph, or a
+whole answer (`--no-stream`).
 """
 
 from __future__ import annotations
@@ -13,35 +13,35 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, redirect_stderr
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self, TextIO
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
+import msgspec
 import trio
 
 from ...protocol import events as ev
 from ...protocol.errors import ConfigError
 from ...protocol.events import TERMINAL, Event
 from ...protocol.outcome import Outcome
-from .markdown.stream import MarkdownStream
-from .markdown.terminal import RATE, LiveText, size_of, stderr_above
-from .markdown.theme import Theme, chosen
-from .markdown.writer import TerminalWriter
-from .progress import Progress
+from .progress import ProgressDisplay
 from .result import TextResult
 from .text import redrawable
 
+if TYPE_CHECKING:
+    from .markdown.stream import MarkdownStream
+    from .markdown.terminal import LiveText
+    from .markdown.theme import Theme
+
 _ENDS = (ev.LlmResponse, ev.LlmFailed, ev.LlmRetry, ev.LlmFallback)
-"""What ends the text of a request to a model."""
+"""Events that end the text of a model request."""
 
 
-@dataclass(frozen=True)
-class Look:
-    """How answers look: what `highlight`, `wrap`, `wrap_code`, `theme` and `light_theme` of the settings say.
+class AnswerStyle(msgspec.Struct, frozen=True):
+    """Rendering options of answers, from the settings `highlight`, `wrap`, `wrap_code`, `theme` and `light_theme`.
 
     Attributes:
-        theme: None for text as it was written.
-        wrap: where it is broken (see `MarkdownStream`).
+        theme: None prints the text as it was written.
+        wrap: column at which text is broken (see `MarkdownStream`).
     """
 
     theme: Theme | None = None
@@ -49,22 +49,26 @@ class Look:
     wrap_code: bool = False
 
     def renderer(self, columns: int) -> MarkdownStream:
-        """A renderer for one answer."""
+        """Return a renderer for one answer."""
+        from .markdown.stream import MarkdownStream  # imported lazily: a run that writes to a file needs no renderer
+
         plain = self.theme is None
         return MarkdownStream(columns, self.theme, wrap=self.wrap, wrap_code=self.wrap_code, colour=not plain)
 
 
-def look_of(settings: Mapping[str, Any], directory: Path, stream: TextIO, environ: Mapping[str, str]) -> Look:
-    """What the settings mean for answers on this stream.
+def style_of(settings: Mapping[str, Any], directory: Path, stream: TextIO, environ: Mapping[str, str]) -> AnswerStyle:
+    """Return the rendering options for this stream.
 
     Raises:
-        ConfigError: a setting is not what it should be.
+        ConfigError: a setting has an invalid value.
     """
     wrap = _wrap(settings.get("wrap"))
     encoding = (getattr(stream, "encoding", None) or "utf-8").lower().replace("-", "")
     if settings.get("highlight") is False or environ.get("NO_COLOR") or not redrawable(stream) or encoding[:3] != "utf":
-        return Look(None, wrap)
-    return Look(chosen(settings, directory, environ), wrap, bool(settings.get("wrap_code")))
+        return AnswerStyle(None, wrap)
+    from .markdown.theme import chosen
+
+    return AnswerStyle(chosen(settings, directory, environ), wrap, bool(settings.get("wrap_code")))
 
 
 def _wrap(said: object) -> int | None:
@@ -78,16 +82,16 @@ def _wrap(said: object) -> int | None:
     raise ConfigError(f"`wrap: {said}` can't be used\n    expected: no, auto, or the most columns that a line may take")
 
 
-class Answer(Progress):
-    """Draws what the run's own agent says, and leaves the rest to another display.
+class AnswerDisplay(ProgressDisplay):
+    """Display that draws the root agent's text and passes everything else to another display.
 
     Args:
-        inner: shows the progress.
-        stream: the terminal for the answer.
-        streams: whether the answer is drawn while it grows.
+        inner: progress display.
+        stream: terminal for the answer.
+        streams: True draws the answer while it grows.
     """
 
-    def __init__(self, inner: Progress, stream: TextIO, *, streams: bool) -> None:
+    def __init__(self, inner: ProgressDisplay, stream: TextIO, *, streams: bool) -> None:
         self._inner = inner
         self._stream = stream
         self._streams = streams
@@ -98,21 +102,27 @@ class Answer(Progress):
         self._is_agent = False
         self._home: str | None = None
         self._said: list[str] = []
-        self.look = Look()
+        self.look = AnswerStyle()
 
-    def begin(self, look: Look) -> None:
-        """The settings are known now; a run begins."""
+    def begin(self, look: AnswerStyle) -> None:
+        """Start a run with the settings that are known now."""
         self.look = look
         self._is_agent, self._home, self._said = False, None, []
         if self._streams:
+            from .markdown.terminal import LiveText
+
             redraws = redrawable(self._stream)
             self._live = LiveText(self._stream, look.renderer, os.environ, redraws=redraws)
 
     def shown(self, output: str) -> bool:
-        """Whether this is what was drawn: all that the agent has said, or the last of it. Not if a part of
-        it could not be written: then it is written again, or the error is raised there."""
+        """Return True if the output was already drawn: it is all of the agent's text, or its last part.
+
+        False if a part could not be written. The caller then writes the output again, and a persistent error is raised
+        there.
+        """
         if self._live is not None and self._live.broken:
             return False
+        # Whitespace differs between the drawn pieces and the result, so compare words.
         words = output.split()
         return bool(self._said) and words in (" ".join(self._said).split(), self._said[-1].split())
 
@@ -127,7 +137,11 @@ class Answer(Progress):
         self._inner.__exit__(*exc)
 
     def on_event(self, event: Event) -> None:
-        """What the other display says of an answer's first piece (how long was thought) stands before the answer."""
+        """Draw the event and pass it to the inner display.
+
+        For the first piece of an answer the inner display comes first: its line on the reasoning time must precede the
+        answer.
+        """
         begins = type(event.data) is ev.LlmDelta and self._live is not None and not self._live.under_way
         if begins:
             self._inner.on_event(event)
@@ -141,7 +155,7 @@ class Answer(Progress):
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Takes the open block and what the other display shows off the screen."""
+        """Remove the open block and the inner display from the screen."""
         if self._live is None:
             with self._inner.aside():
                 yield
@@ -150,7 +164,9 @@ class Answer(Progress):
             yield
 
     async def animate(self) -> None:
-        """Draws what has come, so often that it looks even."""
+        """Draw new text at `RATE` pictures a second, at most."""
+        from .markdown.terminal import RATE
+
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._inner.animate)
             while True:
@@ -162,7 +178,7 @@ class Answer(Progress):
                     await trio.sleep(1 / RATE)
                 self._begun = trio.Event()
 
-    # --- what the agent says ----------------------------------------------------------------------------
+    # --- text of the agent ------------------------------------------------------------------------------
 
     def _hear(self, event: Event, live: LiveText) -> None:
         data = event.data
@@ -179,13 +195,15 @@ class Answer(Progress):
                 self._home = event.actor
         elif event.kind in TERMINAL or (isinstance(data, _ENDS) and event.actor == self._home):
             if live.under_way and isinstance(data, ev.LlmRetry | ev.LlmFallback):
-                self._said.pop()  # is said anew
+                self._said.pop()  # the next attempt streams the text again
             self._finish()
 
     def _start(self, live: LiveText) -> None:
         self._said.append("")
         self._stderr = sys.stderr
         self._stage.enter_context(self._inner.aside())
+        from .markdown.terminal import stderr_above
+
         self._stage.enter_context(stderr_above(live))
         self._begun.set()
 
@@ -198,20 +216,23 @@ class Answer(Progress):
 
 
 class AnswerResult(TextResult):
-    """`-o text` at a terminal: what was not drawn while it grew."""
+    """Result of `-o text` at a terminal: the part that was not drawn while it grew."""
 
-    def __init__(self, stream: TextIO, answer: Answer) -> None:
+    def __init__(self, stream: TextIO, answer: AnswerDisplay) -> None:
         super().__init__(stream)
         self._answer = answer
 
     def finish(self, outcome: Outcome) -> None:
-        """Writes the output as Markdown, unless it was drawn, or is JSON."""
+        """Write the output as Markdown, unless it was drawn already or is JSON."""
         if not outcome.output or self._answer.shown(outcome.output):
             return
         look = self._answer.look
         if look.theme is None or _is_json(outcome.output):
             super().finish(outcome)
             return
+        from .markdown.terminal import size_of
+        from .markdown.writer import TerminalWriter
+
         rendered = look.renderer(size_of(self._stream)[0])
         lines = rendered.feed(outcome.output).settled + rendered.end().settled
         writer = TerminalWriter(self._stream)

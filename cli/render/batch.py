@@ -1,4 +1,4 @@
-"""How far a batch is: a bar on a terminal, elsewhere a line for each task that has ended.
+"""Progress of a batch: a bar on a terminal, otherwise a line per finished task.
 
 ▸ [=====>              ] 12 of 40 tasks, 1 failed, 5 under way, about 3m left
 ▸ 13 of 40: task 'bicycles' is done in 2.10s
@@ -17,28 +17,28 @@ import trio
 from ...actors.io.lines import line_writer
 from .lines import duration
 from .plain import mark_for
-from .progress import Progress
+from .progress import ProgressDisplay
 from .text import colours, one_line, paint, redrawable, safe, with_node
 
 if TYPE_CHECKING:
     from ...actors.runs.batch.batch import Ended
-    from ...actors.runs.batch.tasks import Task
+    from ...actors.runs.batch.tasks import BatchTask
 
 _TICK = 0.1
 _WIDTH = 20
 _LONGEST = 160
 _PATIENCE = 2.0
-"""Seconds that a reader gets at the end for what it has not taken yet."""
+"""Seconds that a slow reader gets at the end to consume buffered output."""
 
 _CLEAR = "\r\x1b[2K"
 
 
-class BatchProgress(Progress):
-    """Counts; shows nothing (`-q`). Its events are those of no run: the runs of a batch are not narrated.
+class BatchProgress(ProgressDisplay):
+    """Task counters without output (`-q`). Events are not narrated, because a batch has many runs.
 
     Attributes:
-        total: the tasks there are.
-        earlier: those of them that an earlier call has done.
+        total: number of tasks.
+        earlier: number of tasks that an earlier call completed.
     """
 
     def __init__(self) -> None:
@@ -51,32 +51,30 @@ class BatchProgress(Progress):
 
     @property
     def done(self) -> int:
-        """How many are done, those of before included."""
+        """Number of completed tasks, including earlier calls."""
         return self.earlier + self._ended - self._failed
 
     @property
     def left(self) -> int:
-        """How many are neither done nor failed."""
+        """Number of tasks that have neither completed nor failed."""
         return self.total - self.earlier - self._ended
 
     def begin(self, total: int, earlier: int) -> None:
-        """There are so many tasks, and some are done already."""
+        """Set the number of tasks and how many are already completed."""
         self.total, self.earlier = total, earlier
         self._since = monotonic()
 
-    def began(self, task: Task) -> None:  # noqa: ARG002 - they are counted
-        """One is under way."""
+    def began(self, task: BatchTask) -> None:  # noqa: ARG002 - they are counted
         self._running += 1
 
     def ended(self, ended: Ended) -> None:
-        """One is over."""
         self._running -= 1
         self._ended += 1
         self._failed += ended.outcome.status == "failed"
 
 
 class BatchLines(BatchProgress):
-    """A line for each task."""
+    """Progress display that prints a line per finished task."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
@@ -107,12 +105,12 @@ class BatchLines(BatchProgress):
         return f"{what} failed: {one_line(with_node(error.message, error.node), _LONGEST)}"
 
     def __exit__(self, *_exc: object) -> None:
-        with suppress(OSError):  # a reader that has gone ends the telling, not the batch
+        with suppress(OSError):  # a closed pipe ends the progress output, not the batch
             self._writer.finish(timeout=_PATIENCE)
 
 
 class BatchBar(BatchLines):
-    """A bar; of the tasks only the failed have lines, above it."""
+    """Progress bar; only failed tasks have lines, above the bar."""
 
     def ended(self, ended: Ended) -> None:
         super().ended(ended)
@@ -139,7 +137,7 @@ class BatchBar(BatchLines):
             self._writer.put(_CLEAR + self._painted(f"{self._mark} {self.picture()}", "dim"))
 
     def picture(self) -> str:
-        """The bar and what stands beside it; where there is no room for both, the latter."""
+        """Return the bar with its counters, or only the counters if the terminal is too narrow for both."""
         full = _WIDTH * (self.earlier + self._ended) // self.total
         bar = f"[{'=' * full + '>' * (full < _WIDTH):<{_WIDTH}}]"
         told, room = self._told_beside(), _width(self._stream) - len(f"{self._mark} ") - 1
@@ -153,7 +151,7 @@ class BatchBar(BatchLines):
         if self._running:
             parts.append(f"{self._running} under way")
         if self._ended and over < self.total:
-            # Those under way are half done, on the average.
+            # Running tasks are half done on average.
             half = self._running / 2
             left = (monotonic() - self._since) * (self.total - over - half) / (self._ended + half)
             parts.append(f"about {roughly(left)} left")
@@ -161,7 +159,7 @@ class BatchBar(BatchLines):
 
 
 def roughly(seconds: float) -> str:
-    """`40s`, `3m`, `2h 10m`."""
+    """Format a duration in one or two units, rounded up: `40s`, `3m`, `2h 10m`."""
     if seconds < 60:
         return f"{math.ceil(seconds)}s"
     minutes = math.ceil(seconds / 60)
@@ -169,7 +167,7 @@ def roughly(seconds: float) -> str:
 
 
 def _width(stream: TextIO) -> int:
-    """Columns of the terminal that the stream is: a bar that wraps could not be redrawn."""
+    """Return the columns of the terminal. A bar that wraps could not be redrawn."""
     with suppress(ValueError):
         if (said := int(os.environ.get("COLUMNS", ""))) > 0:
             return said
@@ -180,7 +178,7 @@ def _width(stream: TextIO) -> int:
 
 
 def choose_for_batch(stream: TextIO, *, quiet: bool) -> BatchProgress:
-    """The way that fits the stream."""
+    """Return the progress display for the stream."""
     if quiet:
         return BatchProgress()
     return BatchBar(stream) if redrawable(stream) else BatchLines(stream)

@@ -1,4 +1,4 @@
-"""What events and activities hold, in a few words: tool calls, knowledge bases, and the lines of the live tree.
+"""Short texts for events and activities: tool calls, knowledge bases, and the labels of the live tree.
 
 fs_read path=src/a.py offset=10
 30% reading
@@ -23,14 +23,14 @@ _VALUE = 40
 _ALL = 80
 
 PATIENCE = timedelta(seconds=5)
-"""How long a build may say nothing, where it is not shown on a screen."""
+"""Interval of progress lines for a build that no live display shows."""
 
 _SOURCES = 3
 _MEGABYTE = 1_000_000
 
 
 def building_in_short(data: KnowledgeBuilding) -> str:
-    """How far it is: `embedding, 1,200 of 4,000 chunks, about 12 s left`."""
+    """Format the progress of a build: `embedding, 1,200 of 4,000 chunks, about 12 s left`."""
     left = f", about {max(1, round(data.seconds_left))} s left" if data.seconds_left else ""
     match data.phase:
         case "pull":
@@ -45,7 +45,7 @@ def building_in_short(data: KnowledgeBuilding) -> str:
 
 
 def built_in_short(data: KnowledgeBuilt) -> str:
-    """What came of a build."""
+    """Format the result of a build."""
     lost = f", {counted(data.unreadable, 'source')} can't be read" if data.unreadable else ""
     if not data.chunks:
         return f"is empty{lost}"
@@ -53,7 +53,7 @@ def built_in_short(data: KnowledgeBuilt) -> str:
 
 
 def found_in_short(data: KnowledgeRetrieved) -> str:
-    """What was looked up."""
+    """Format the result of a lookup."""
     if not data.chunks:
         return "found nothing"
     names = ", ".join(one_line(source, 60) for source in data.sources[:_SOURCES])
@@ -62,16 +62,16 @@ def found_in_short(data: KnowledgeRetrieved) -> str:
 
 
 def call_in_short(tool: str, arguments: str, *, whole: bool = False) -> str:
-    """The call on one line, which is as long as it has to be if it is to be `whole`.
+    """Format a call on one line. `whole` lifts the length limit.
 
-    `arguments` is their JSON text, perhaps with its middle left out.
+    `arguments` is JSON text; its middle may have been omitted.
     """
     value, line = (sys.maxsize, sys.maxsize) if whole else (_VALUE, _ALL)
     return f"{one_line(tool, 60)} {_arguments(arguments, value, line)}".rstrip()
 
 
 def progress_in_short(data: ToolProgress) -> str:
-    """The call's progress in percent, where known, and its message."""
+    """Format the call's progress in percent, where known, and its message."""
     far = f"{data.progress / data.total:.0%}" if data.total and data.total > 0 else ""
     said = one_line(data.message or "", _ALL)
     return f"{far} {said}".strip() or f"{data.progress:g}"
@@ -95,11 +95,14 @@ def _value(value: Any, most: int) -> str:
 
 
 TAIL = 200
-"""Characters of a model's answer that are needed for its newest line."""
+"""Characters of a model's text that suffice to find its newest line."""
 
 
 def lanes(activities: Iterable[Activity]) -> Iterator[Activity]:
-    """Those with a line: a request shows in the line of what makes it, and the run's own graph is the whole tree."""
+    """Yield the activities that have a line in the tree.
+
+    A model request appears in the line of its owner, and the root graph is the tree itself.
+    """
     for each in activities:
         if each.kind == "graph" and not each.data.depth:
             yield from lanes(each.below.values())
@@ -108,7 +111,7 @@ def lanes(activities: Iterable[Activity]) -> Iterator[Activity]:
 
 
 def title(activity: Activity) -> str:
-    """What it is, as people know it; with the turns of an agent."""
+    """Return the activity's display name, and the number of turns for an agent."""
     name, data, kind = activity.name, activity.data, activity.kind
     if kind == "node":
         name = f"{name} ({data.type})" if data.item is None else f"{name}[{data.item}] ({data.type})"
@@ -125,13 +128,13 @@ def title(activity: Activity) -> str:
 
 
 def waiting_in_short(waiting: ev.LlmWaiting) -> str:
-    """What a request waits for, and how long at least."""
+    """Return the limit that a request waits for, and the minimum wait."""
     seconds = f": {waiting.wait:.1f} s" if waiting.wait else ""
     return f"waiting for {waiting.model.partition(':')[0]}{seconds}"
 
 
 def detail(activity: Activity) -> str:
-    """What it is at."""
+    """Return the activity's current state."""
     return one_line(_detail(activity), 80)
 
 

@@ -1,24 +1,24 @@
-"""A request to a model and its reply for a terminal: made harmless, with headings that can be seen."""
+"""Model requests and replies as terminal lines, with control characters escaped and styled headings."""
 
 from __future__ import annotations
 
-from ...actors.views.call_text import Part, head, reply_parts, request_parts
+from ...actors.views.call_text import CallPart, head, reply_parts, request_parts
 from ...protocol.model_calls import ModelCallDetail
 from .text import one_line, paint, safe
 
 
 def call_lines(call: ModelCallDetail, part: str | None = None, *, coloured: bool = False) -> list[str]:
-    """The lines of a call.
+    """Return the lines of a call.
 
     Args:
-        part: only the `request`, or only the `reply`; None for both.
-        coloured: headings are marked.
+        part: `request` or `reply` selects one part; None selects both.
+        coloured: True styles the headings.
     """
 
     def styled(text: str, style: str) -> str:
         return paint(text, style) if coloured else text
 
-    parts: list[Part] = []
+    parts: list[CallPart] = []
     if part != "reply":
         parts += request_parts(call)
     if part != "request":

@@ -1,8 +1,8 @@
-"""One question, put to the person at the terminal. Blocking: it runs in a worker thread.
+"""Terminal dialog for one question. Blocking: it runs in a worker thread.
 
-Everything is drawn on stderr, so that stdout holds the result alone. What prompt_toolkit draws is erased when
-the answer is there; what stays in the scrollback is the question and one line with the answer. Keys that were pressed
-before the question could be read are no answer to it (`early`).
+Everything is drawn on stderr, so that stdout holds only the result. prompt_toolkit erases its drawing when the answer
+arrives; the question and one line with the answer remain in the scrollback. Keys pressed before the question could be
+read are discarded (`early`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 
 from ...protocol.kernel.questions import Question, understood
 from . import paths
-from .choices import Value, menu_of, value_of
+from .choices import Value, answer_line, menu_of, notes_of, value_of
 from .diff import diff_rows
 from .early import Early
 from .text import colours, counted, one_line, paint, safe
@@ -33,24 +33,23 @@ from .wrap import rows
 
 _CLOSE_WITHIN = 0.5
 _MENU = 8
-"""Rows that the list of a permission question takes, and some."""
+"""Rows reserved for the menu of a permission question."""
 
 _T = TypeVar("_T")
 
 
 class WithdrawnError(Exception):
-    """The question was closed while the person was thinking about it."""
+    """The question was closed while its dialog was open."""
 
 
 class Dialog:
-    """One question on the screen.
+    """Dialog for one question.
 
     Args:
-        question: what to ask.
-        more: how many other questions wait behind this one.
-        terminal: where keys come from and where the prompt is drawn; stdin and stderr unless a test says
-            otherwise.
-        clock: seconds that only grow, for what came too early.
+        question: question to display.
+        more: number of further open questions.
+        terminal: key input, drawing output and text stream; default: stdin and stderr.
+        clock: monotonic seconds, for keys that come too early.
     """
 
     def __init__(
@@ -72,11 +71,11 @@ class Dialog:
         self.ended = threading.Event()
 
     def run(self) -> Value:
-        """Asks until there is an answer.
+        """Ask until there is a valid answer. Blocks.
 
         Raises:
-            KeyboardInterrupt: on Ctrl-C.
-            EOFError: on Ctrl-D: the person has no answer.
+            KeyboardInterrupt: the user pressed Ctrl-C.
+            EOFError: the user pressed Ctrl-D and gives no answer.
             WithdrawnError: `close` was called.
         """
         try:
@@ -87,23 +86,17 @@ class Dialog:
                 self.early.drop_pending()
                 self._write(stream, self._headline(colours(stream), size.columns, size.rows))
                 value = self._ask(colours(stream))
-                self._write(stream, f"  = {self._told(value)}\n")
+                self._write(stream, f"  = {answer_line(self._question, value)}\n")
             return value
         finally:
             self.ended.set()
 
     def close(self) -> None:
-        """Takes the question off the screen; may be called from any thread, at any time."""
+        """Remove the question from the screen. May be called from any thread, at any time."""
         with self._lock:
             self._withdrawn = True
             if self._close is not None:
                 self._close()
-
-    def _told(self, value: Value) -> str:
-        shown = ", ".join(value) if isinstance(value, list) else value
-        if self._question.secret:
-            return "(not shown)" if shown else "(empty)"
-        return one_line(shown) or "(empty)"
 
     # --- asking -----------------------------------------------------------------------------------------
 
@@ -148,12 +141,12 @@ class Dialog:
                 self._close = None
 
     def _leave_if_withdrawn(self) -> None:
-        """Runs inside the application's loop, as soon as it can be ended: catches a close that came early."""
+        """End the application if `close` was called before its loop started. Runs inside that loop."""
         with self._lock:
             if self._withdrawn:
                 get_app().exit(exception=WithdrawnError())
 
-    # --- what stays on the screen -----------------------------------------------------------------------
+    # --- scrollback -------------------------------------------------------------------------------------
 
     def _headline(self, coloured: bool, width: int, height: int) -> str:
         question = self._question
@@ -168,10 +161,9 @@ class Dialog:
         if question.problem:
             problem = f"  {one_line(question.problem)}"
             lines.append(paint(problem, "warning") if coloured else problem)
-        default = question.default and not question.secret and f"default: {question.default}"
-        patience = question.timeout is not None and f"goes on without an answer after {question.timeout:g} s"
-        about = (question.rule, default, patience)
-        notes = [note for note in about if note and f"[{note}]" not in question.text]
+        notes = notes_of(question)
+        if question.timeout is not None:
+            notes.append(f"goes on without an answer after {question.timeout:g} s")
         if notes:
             lines += rows(f"({one_line('; '.join(notes), 200)})", width)
         if len(lines) > height - _MENU:
@@ -185,9 +177,10 @@ class Dialog:
 
 
 async def answer_of(dialog: Dialog) -> Value:
-    """What the dialog comes to, which runs in a thread meanwhile; raises as `Dialog.run` does.
+    """Run the dialog in a worker thread and return its answer; raises as `Dialog.run` does.
 
-    When the caller is cancelled, the terminal has to be as it was before, so the dialog's end is waited for.
+    On cancellation the dialog is closed, and its end is awaited for at most a second: the terminal must leave raw mode
+    first.
     """
     try:
         return await trio.to_thread.run_sync(dialog.run, abandon_on_cancel=True)
@@ -199,8 +192,10 @@ async def answer_of(dialog: Dialog) -> Value:
 
 
 def terminal_behind(stream: TextIO) -> Output:
-    """The terminal that a stream is. It is not asked where its cursor is: not every terminal answers, and an answer
-    that comes late would end up in the shell's input."""
+    """Return a terminal output for a stream, without cursor position requests.
+
+    Not every terminal answers such a request, and a late answer would end up in the shell's input.
+    """
     output = Vt100_Output.from_pty(stream, term=os.environ.get("TERM"))
     output.enable_cpr = False
     return output

@@ -1,4 +1,4 @@
-"""Unified diffs for terminals: harmless, and in colours where they are wanted."""
+"""Unified diffs as terminal lines, escaped and optionally coloured."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _STYLES = {"+": "added", "-": "removed", "@": "hunk", "\\": "dim"}
 
 
 def diff_lines(diff: str, *, coloured: bool) -> list[str]:
-    """The lines of the diff of one file, each safe, and painted by what it says."""
+    """Return the lines of one file's diff, each escaped and coloured by its kind."""
     return [paint(line, style) if coloured and line else line for line, style in _styled(diff)]
 
 
 def diff_rows(diff: str, width: int, *, coloured: bool) -> list[str]:
-    """The same in rows of so many columns, indented by two; what goes on in a further row stands deeper."""
-    from .wrap import rows  # it knows how wide characters are, which takes a while to import
+    """Return the diff in rows of at most `width` columns, indented by two; continuation rows are indented further."""
+    from .wrap import rows  # imported lazily: prompt_toolkit's character widths take a while to import
 
     found = []
     for line, style in _styled(diff):
@@ -27,10 +27,10 @@ def diff_rows(diff: str, width: int, *, coloured: bool) -> list[str]:
 
 
 def _styled(diff: str) -> Iterator[tuple[str, str]]:
-    """Each line, safe, with its style."""
+    """Yield each line, escaped, with its style."""
     body = False
     for raw in diff.removesuffix("\n").split("\n"):
         body = body or raw.startswith("@@")
-        # Only a newline ends a line of a diff: no other character may begin one.
+        # Only a newline ends a line of a diff. Another line separator could forge a line.
         line = safe(raw.removesuffix("\r")).replace("\n", "\\u2028")
         yield line, _STYLES.get(raw[:1], "text") if body or not raw.startswith(_HEADS) else "title"

@@ -1,14 +1,13 @@
-"""Discards keys that were pressed before a person can have read the question.
+"""Discard keys that were pressed before the user could read the question.
 
-While a run works, nothing reads the terminal, and the kernel keeps what is typed. Left there, a `y` and Enter that were
-meant for something else would be the answer to the next question, which may be whether a command is run. So:
+While a run works, nothing reads the terminal, and the kernel buffers typed keys. Without this module a `y` and Enter
+that were meant for something else would answer the next question, possibly a permission for a command. Therefore:
 
-- Before a question is shown, what the terminal holds is thrown away, and so is what prompt_toolkit has read beyond the
-  end of the question before.
-- A key counts as an answer only if a person can have read the question: not within `READING` of the moment it stood on
-  the screen, nor within `READING` of a key that came too early, since a word that is being typed ends later than that.
+- Before a question is shown, the terminal's buffer and prompt_toolkit's typeahead are flushed.
+- A key counts only `READING` seconds after the question has appeared, and `READING` seconds after the last key that
+  came too early: a word that is being typed ends later.
 
-Only of a terminal: what comes from a pipe was meant for whatever is asked.
+Only terminals are treated this way. Input from a pipe is meant for the questions.
 """
 
 from __future__ import annotations
@@ -23,21 +22,21 @@ if TYPE_CHECKING:
     from prompt_toolkit.input import Input
 
 READING = 0.15
-"""Seconds that a person needs at least to read a question and find a key."""
+"""Seconds that a user needs at least to read a question and find a key."""
 
 
 def drop_pending(fd: int) -> None:
-    """Throw away what a terminal holds unread. Of a pipe or a file nothing is lost."""
+    """Discard the unread input of a terminal. A pipe or a file loses nothing."""
     if os.isatty(fd):
         termios.tcflush(fd, termios.TCIFLUSH)
 
 
 class Early:
-    """Tells the keys that came too early to be answers to one question.
+    """Detector of keys that are too early to answer a question.
 
     Args:
-        source: where keys come from.
-        clock: seconds that only grow.
+        source: key input.
+        clock: monotonic seconds.
     """
 
     def __init__(self, source: Input, clock: Callable[[], float] = time.monotonic) -> None:
@@ -46,10 +45,10 @@ class Early:
         self._clock = clock
         self._until = float("inf") if self._terminal else 0.0
         self.dropped = 0
-        """How many keys came too early."""
+        """Number of keys that were discarded."""
 
     def drop_pending(self) -> None:
-        """The question is about to be shown."""
+        """Flush pending keys. Call it right before the question appears."""
         if self._terminal:
             from prompt_toolkit.input.typeahead import clear_typeahead
 
@@ -57,7 +56,7 @@ class Early:
             clear_typeahead(self._source)
 
     def shown(self) -> None:
-        """The question stands on the screen; may be called again."""
+        """Start the reading time. Call it when the question is on the screen; repeated calls have no effect."""
         if self._until == float("inf"):
             self._until = self._clock() + READING
 
@@ -67,6 +66,6 @@ class Early:
         return max(self._until - self._clock(), 0.0)
 
     def drop(self) -> None:
-        """A key came too early."""
+        """Discard a key and restart the reading time."""
         self.dropped += 1
         self._until = max(self._until, self._clock() + READING)

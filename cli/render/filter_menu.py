@@ -1,6 +1,6 @@
-"""A long list to pick from: what is typed keeps the entries that have all of its words, Enter takes the one in bold.
+"""Menu for long lists: typed words filter the entries, and Enter picks the highlighted one.
 
-No approval is given here, so what is typed may move the cursor: it is always on an entry that is seen.
+No approvals are given here, so typed text may move the cursor: the cursor is always on a visible entry.
 """
 
 from __future__ import annotations
@@ -16,41 +16,45 @@ from prompt_toolkit.layout.controls import FormattedTextControl
 from .text import columns, one_line
 
 ROWS = 10
-"""Entries that are shown at once."""
+"""Maximum number of visible entries."""
 
 
 class FilterMenu:
-    """The entries, what is typed, and the cursor.
+    """Filterable list with a cursor.
 
     Args:
-        entries: what to pick from.
-        about: a text for each, in a second column; words of it count as well.
-        free: what is typed may be taken as it is, where no entry is equal to it.
+        entries: entries to pick from.
+        about: description of each entry, in a second column; the filter searches it too.
+        free: True also offers the typed text itself.
+        back: True mentions in the help that Esc goes back; the caller binds the key.
     """
 
-    def __init__(self, entries: Sequence[str], about: Sequence[str] = (), *, free: bool = False) -> None:
+    def __init__(
+        self, entries: Sequence[str], about: Sequence[str] = (), *, free: bool = False, back: bool = False
+    ) -> None:
         self._entries = entries
         self._about = about or [""] * len(entries)
         self._free = free
+        self._back = back
         self.rows = Window(FormattedTextControl(self.shown, focusable=True, show_cursor=False), wrap_lines=False)
         self.typed = ""
         self.cursor = 0
 
     @property
     def target(self) -> Window:
-        """The part that takes the keys."""
+        """Window to focus."""
         return self.rows
 
     @property
     def fitting(self) -> list[int]:
-        """Positions of the entries that have all the words that are typed; -1 is what is typed itself."""
+        """Positions of the entries that contain all typed words; -1 is the typed text itself."""
         words = self.typed.casefold().split()
         texts = (f"{entry} {about}".casefold() for entry, about in zip(self._entries, self._about, strict=True))
         found = [at for at, text in enumerate(texts) if all(word in text for word in words)]
         return [*found, -1] if self._free and self.typed.strip() else found
 
     def application(self) -> Application[int | str]:
-        """An application whose result is the position of an entry, or the text that was typed.
+        """Return an application that results in the position of an entry, or in the typed text.
 
         Ends with `KeyboardInterrupt` on Ctrl-C and `EOFError` on Ctrl-D.
         """
@@ -64,15 +68,15 @@ class FilterMenu:
         return application
 
     def panel(self, picked: Callable[[int | str], None]) -> HSplit:
-        """The list as a part of an application, which focuses `rows`.
+        """Return the list as part of an application, which must focus `rows`.
 
         Args:
-            picked: told the position of an entry, or the text that was typed.
+            picked: callback for the position of an entry, or for the typed text.
         """
         return HSplit([self.rows], key_bindings=self._keys(picked))
 
     def shown(self) -> StyleAndTextTuples:
-        """What is seen."""
+        """Return the visible rows."""
         fitting = self.fitting
         first = max(0, min(self.cursor - ROWS // 2, len(fitting) - ROWS))
         rows: StyleAndTextTuples = [("", f"  filter: {one_line(self.typed, 60)}_\n")]
@@ -82,7 +86,8 @@ class FilterMenu:
             rows.append(("bold" if here else "", f"  {'>' if here else ' '} {line.removeprefix('  ')}\n"))
         entries = sum(position >= 0 for position in fitting)
         count = f"{entries} of {len(self._entries)}; " if len(fitting) > ROWS or self.typed else ""
-        rows.append(("class:hint", f"    {count}type to filter, arrows, then enter" if fitting else "    none fits"))
+        help = f"    {count}type to filter, arrows, then enter" if fitting else "    none fits"
+        rows.append(("class:hint", f"{help}; Esc goes back" if self._back else help))
         return rows
 
     def _cells(self, position: int) -> tuple[str, str]:

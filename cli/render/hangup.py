@@ -1,4 +1,4 @@
-"""A terminal that is closed can't be read any more, a moment before SIGHUP comes."""
+"""Detection of a closed terminal: reading fails with EIO a moment before SIGHUP arrives."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import errno
 import termios
 
 HANGS_UP_WITHIN = 2.0
-"""Seconds after which SIGHUP has come from a terminal that was closed, if any comes."""
+"""Seconds within which SIGHUP arrives from a closed terminal, if at all."""
 
 
 def is_closed() -> bool:
-    """Whether the terminal of stdin was one and is no more."""
+    """Return True if stdin was a terminal that has been closed."""
     try:
         termios.tcgetattr(0)
     except termios.error as error:

@@ -1,21 +1,22 @@
-"""A list to pick from: one entry, or with `many` any number of them, or with `write` a text of one's own.
+"""Menu: pick one entry, any number of entries (`many`), or write a text (`write`).
 
-What is picked must be what the person meant: an approval may be at stake. So the cursor and the answer are the same
-thing (prompt_toolkit's own lists tell them apart), and text that is typed without looking never picks an entry by its
-letters:
+The picked entry must be the one that the user meant: it may be an approval. So the cursor and the answer are the same
+thing; prompt_toolkit's own lists separate them. Text that is typed without looking never picks an entry by its letters:
 
-- A digit goes to the entry of that number.
-- With `write`, anything else that is typed is the beginning of a text, for which the last entry stands.
-- Without, what is typed goes to the one entry that begins with it. Text that begins none, or several, takes the cursor
-  off the list, and Enter does nothing until an arrow or a number brings it back.
-- Keys that came before the list could be read (`early`) do nothing. What to press is shown once keys count.
+- A digit moves to the entry of that number.
+- With `write`, other typed text begins an answer in the text field of the last entry.
+- Without `write`, typed text moves to the one entry that begins with it. If no entry or several begin with it, the
+  cursor leaves the list. Enter then does nothing until an arrow or a number brings it back.
+- In a chat (`commands`), a leading `.`, `/` or `!` begins a command in the input line, not an answer.
+- Keys pressed before the list could be read (`early`) do nothing. The help text appears once keys count.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
-from prompt_toolkit.application import Application
+from prompt_toolkit.application import Application, get_app
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import StyleAndTextTuples
@@ -26,22 +27,41 @@ from prompt_toolkit.layout.processors import BeforeInput
 
 from .early import Early
 from .text import one_line
+from .wrap import wrapped
 
 Picked = list[int] | str
-"""Positions of entries, in the order of the list, or the text that was written."""
+"""Positions of entries in the order of the list, or the written text."""
 
 _DIGITS = tuple("123456789")
+_BEGIN_COMMANDS = (".", "/", "!")
+
+
+class Commands(Protocol):
+    """Input line of a chat, as far as questions pass text to it."""
+
+    def is_command(self, text: str) -> bool:
+        """Return True if the text is a command that may run while the question is open."""
+
+    @property
+    def is_free(self) -> bool:
+        """Return True if the input line is empty."""
+
+    def begin(self, text: str) -> None:
+        """Put a text into the input line and focus it; the question regains the focus later."""
 
 
 class Menu:
-    """The entries, the cursor, and which entries are ticked.
+    """Entries with a cursor and ticks.
 
     Args:
-        entries: what to pick from.
-        start: where the cursor starts; None for nowhere, so that Enter alone picks nothing.
-        many: any number of entries may be ticked.
-        write: the last entry stands for a text of one's own.
-        early: tells the keys that came too early; None where all count.
+        entries: texts of the entries.
+        start: initial cursor position; None for none, so that Enter alone picks nothing.
+        many: True allows to tick any number of entries.
+        write: True makes the last entry a free-text answer.
+        early: detector of keys that come too early; None if all count.
+        back: True mentions in the help that Esc goes back; the caller binds the key.
+    Attributes:
+        commands: receiver of text that begins a command; None outside a chat.
     """
 
     def __init__(
@@ -52,7 +72,9 @@ class Menu:
         many: bool = False,
         write: bool = False,
         early: Early | None = None,
+        back: bool = False,
     ) -> None:
+        self._back = back
         self._entries = entries
         self._early = early
         self._many = many
@@ -61,28 +83,29 @@ class Menu:
         self._lost = False
         self._writing = False
         self._text = Buffer(multiline=False, accept_handler=self._written)
-        self.rows = Window(FormattedTextControl(self._shown, focusable=True, show_cursor=False), wrap_lines=True)
+        self.rows = Window(FormattedTextControl(self._visible_rows, focusable=True, show_cursor=False), wrap_lines=True)
         self._picked: Callable[[Picked], None] = lambda _: None
         self._focus: Callable[[Buffer | Window], None] = lambda _: None
+        self.commands: Commands | None = None
         self.cursor = start
         self.ticked: set[int] = set()
 
     def panel(self, picked: Callable[[Picked], None], focus: Callable[[Buffer | Window], None]) -> HSplit:
-        """The list as a part of an application, which focuses `rows`.
+        """Return the menu as part of an application, which must focus `rows`.
 
         Args:
-            picked: told what was picked.
-            focus: gives keys to a part of the list.
+            picked: callback for the selection.
+            focus: callback that focuses a part of the menu.
         """
         self._picked, self._focus = picked, focus
-        field = Window(BufferControl(self._text, input_processors=[BeforeInput("    > ")]), wrap_lines=True)
+        field = Window(BufferControl(self._text, input_processors=[BeforeInput(self._field_prompt)]), wrap_lines=True)
         below = ConditionalContainer(field, Condition(lambda: self._writing))
         hint = FormattedTextControl(lambda: [("class:hint", f"    {self.hint}")])
         foot = Window(hint, wrap_lines=True, dont_extend_height=True)
         return HSplit([self.rows, below, foot], key_bindings=self._keys())
 
     def application(self) -> Application[Picked]:
-        """An application whose result is what was picked.
+        """Return an application that results in the selection.
 
         Ends with `KeyboardInterrupt` on Ctrl-C and `EOFError` on Ctrl-D.
         """
@@ -94,7 +117,7 @@ class Menu:
         application: Application[Picked] = Application(
             layout=Layout(
                 self.panel(lambda picked: application.exit(result=picked), lambda part: application.layout.focus(part)),
-                focused_element=self.rows,
+                focused_element=self.target,
             ),
             key_bindings=ends,
             erase_when_done=True,
@@ -104,7 +127,7 @@ class Menu:
         return application
 
     def _wait_for_reading(self, app: Application[Picked]) -> None:
-        """After each picture: once keys count, draw another one, which says so."""
+        """Redraw once keys count, so that the help text appears. Runs after each rendering."""
         assert self._early is not None
         self._early.shown()
         if self._early.left and app.loop is not None:
@@ -112,16 +135,16 @@ class Menu:
 
     @property
     def target(self) -> Buffer | Window:
-        """The part that takes the keys now: the list, or the text of one's own that was begun."""
+        """Part that should have the focus: the list, or the text field while it is in use."""
         return self._text if self._writing else self.rows
 
     @property
     def _too_early(self) -> bool:
         return self._early is not None and self._early.left > 0
 
-    # --- what is seen -----------------------------------------------------------------------------------
+    # --- rows -------------------------------------------------------------------------------------------
 
-    def _shown(self) -> StyleAndTextTuples:
+    def _visible_rows(self) -> StyleAndTextTuples:
         rows: StyleAndTextTuples = []
         for position, entry in enumerate(self._entries):
             here = position == self.cursor
@@ -129,16 +152,20 @@ class Menu:
             number = f"{position + 1}. " if position < 9 else "   "
             if here:
                 rows.append(("[SetCursorPosition]", ""))
-            text = f"  {'>' if here else ' '} {number}{tick}{one_line(entry, 200)}\n"
-            rows.append(("bold" if here else "", text))
+            head = f"  {'>' if here else ' '} {number}{tick}"
+            width = get_app().output.get_size().columns - len(head) - 1
+            text = f"\n{' ' * len(head)}".join(wrapped(one_line(entry, 200), max(width, 20)))
+            rows.append(("bold" if here else "", f"{head}{text}\n"))
+        if rows and self._writing:  # the field is the next row
+            rows[-1] = (rows[-1][0], rows[-1][1].rstrip("\n"))
         return rows
 
     @property
     def hint(self) -> str:
-        """What to do now; stands below the list."""
+        """Help text below the list."""
         if self._too_early:
             return ""
-        if self._early is not None and self._early.dropped and not self._writing:
+        if self._early is not None and self._early.dropped and not self._text.text:
             return f"{self._what_to_press}\n    (what was typed before this was shown does not count)"
         return self._what_to_press
 
@@ -151,7 +178,8 @@ class Menu:
             return typed + "choose with the arrows or a number, then enter"
         if self._many:
             return "space ticks, enter accepts"
-        return "arrows or a number, then enter" + ("; or type your answer" if self._write else "")
+        more = "; or type your answer" if self._write else "; Esc goes back" if self._back else ""
+        return f"arrows or a number, then enter{more}"
 
     # --- keys -------------------------------------------------------------------------------------------
 
@@ -206,11 +234,14 @@ class Menu:
             self._picked(sorted(self.ticked) if self._many else [self.cursor])
 
     def _take(self, data: str) -> None:
-        """What was typed or pasted: a number, the beginning of an entry, or the beginning of a text."""
+        """Handle typed or pasted text: a number, the start of an entry, or the start of a free text."""
         pasted = len(data) > 1 and not data.startswith("\x1b")
         if not (data.isprintable() or pasted) or not (self._typed or data.strip()):
-            return  # a key with no meaning here, or a blank before any text
+            return  # an unbound key, or a blank before any text
         typed = self._typed + data
+        if not self._typed and self._takes_commands and data[0] in _BEGIN_COMMANDS:
+            self._begin_command(data)
+            return
         if typed in _DIGITS[: len(self._entries)]:
             self._go(int(typed) - 1)
             self._typed = typed
@@ -228,7 +259,24 @@ class Menu:
         self.cursor = begin[0] if len(begin) == 1 and not self._many else None
         self._lost = self.cursor is None
 
+    # --- commands of the chat ---------------------------------------------------------------------------
+
+    @property
+    def _takes_commands(self) -> bool:
+        return self.commands is not None and self.commands.is_free
+
+    def _is_command(self, text: str) -> bool:
+        return self.commands is not None and self.commands.is_command(text)
+
+    def _begin_command(self, text: str) -> None:
+        assert self.commands is not None
+        self._text.reset()
+        self.commands.begin(text)
+
     # --- a text of one's own ----------------------------------------------------------------------------
+
+    def _field_prompt(self) -> str:
+        return "    > "
 
     def _write_text(self, beginning: str) -> None:
         self.cursor, self._writing = len(self._entries) - 1, True
@@ -240,8 +288,10 @@ class Menu:
         self._focus(self.rows)
 
     def _written(self, text: Buffer) -> bool:
-        if text.text.strip():
+        if self._is_command(text.text.strip()):
+            self._begin_command(text.text.strip())
+        elif text.text.strip():
             self._picked(text.text)
-        else:  # nothing was said: back to the list
+        else:  # an empty text: back to the list
             self._leave_text()
-        return True  # keep the text; it is erased with all the rest
+        return True  # keep the text; the application erases it with everything else

@@ -1,12 +1,12 @@
-"""Writes events as text for people: one or a few lines each.
+"""Narration of a run: each event as at most a few lines of text.
 
     ▸ graph: triage (start: read)
     ▸ 12:00:01 read (script) start
     ▸ 12:00:01 read done in 0.04s -> judge
     ▸ 12:00:02 judge (llm) FAILED in 310ms -- the model's answer did not fit
 
-A graph inside a graph and the items of a map show only with `-v`; so does the table of times. Agents, their tools
-and model calls are in `agent_lines`. Values of the state never appear here: events do not carry them.
+A nested graph and the items of a map appear only with `-v`, and so does the table of times. Agents, their tools and
+model calls are in `agent_lines`. State values never appear here, because events do not contain them.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from collections.abc import Iterator
 from datetime import datetime
 from time import monotonic
 
-from ...actors.views.activity import Activity, Asked
+from ...actors.views.activity import Activity, ViewedQuestion
 from ...actors.views.run_view import RunView
 from ...protocol import events as ev
 from ...protocol.events import Event, EventData
 from . import paths
 from .agent_lines import AgentTeller, is_nested
 from .brief import PATIENCE, TAIL, building_in_short, built_in_short, found_in_short
-from .lines import Line, duration
+from .lines import StyledLine, duration
 from .text import safe
 
-__all__ = ["Line", "Narrator"]
+__all__ = ["Narrator", "StyledLine"]
 
 
 class Narrator(AgentTeller):
-    """Turns a run's events into lines.
+    """Converter of a run's events to lines.
 
     Args:
-        verbose: tell about model calls, the output of tools and nested graphs too.
-        prompting: a person is asked on the same screen, where the prompt shows the question; only questions
-            that others answer are shown, once they are answered.
-        by_hand: a person makes the only call; the command prints its result.
-        live: what runs at the moment is shown elsewhere.
-        mark: what a line begins with; `>` for terminals without the real one.
-        whole: nothing is cut, for readers that are no terminal.
-        thoughts: tell how long models think, of which a person at a terminal would see nothing else.
+        verbose: include model calls, tool output and nested graphs.
+        prompting: the same screen shows the questions in a prompt; only questions answered elsewhere are printed, once
+            they are answered.
+        by_hand: the user makes a single call, and the command prints its result.
+        live: another display shows the current activities.
+        mark: first character of a line; `>` for terminals without `▸`.
+        whole: never cut a text, for readers other than terminals.
+        thoughts: report how long models reason, because a terminal shows nothing else of it.
     """
 
     def __init__(
@@ -61,36 +61,36 @@ class Narrator(AgentTeller):
         self._live = live
         self._wide: set[tuple[str, int]] = set()
         self._builds: dict[str, datetime] = {}
-        """When each build of a knowledge base was last told of."""
+        """Time of the last progress line of each knowledge base build."""
 
-    def lines(self, event: Event) -> list[Line]:
-        """What to say about the event; often nothing."""
+    def lines(self, event: Event) -> list[StyledLine]:
+        """Return the lines of an event, often none."""
         self._change = self.view.see(event)
         if self._by_hand and _is_outcome(event.data):
             return []
-        return [Line(safe(line.text), line.style) for line in self._tell(event)]
+        return [StyledLine(safe(line.text), line.style) for line in self._tell(event)]
 
-    def note(self, text: str) -> Line:
-        """A line about something that is no event."""
+    def note(self, text: str) -> StyledLine:
+        """Return a line that is not an event."""
         return self._line(safe(text))
 
     # --- the run and its graphs -------------------------------------------------------------------------
 
-    def _run_started(self, data: ev.RunStarted, event: Event) -> Iterator[Line]:
+    def _run_started(self, data: ev.RunStarted, event: Event) -> Iterator[StyledLine]:
         if self._verbose:
             model = f", model {data.model}" if data.model else ""
             yield self._line(f"run {event.run} of {data.name} ({data.dialect}{model})")
         if data.sandbox and (self._verbose or data.sandbox != "workspace"):
             yield self._line(f"sandbox: {data.sandbox}")
 
-    def _graph_started(self, data: ev.GraphStarted, event: Event) -> Iterator[Line]:
+    def _graph_started(self, data: ev.GraphStarted, event: Event) -> Iterator[StyledLine]:
         child = paths.child(event.actor) if data.depth else ""
         if child and not is_nested(self._above):
             yield self._timed(event, f"{child} ({data.graph}, a graph) start")
         if self._told(event):
             yield self._line(f"graph: {data.graph} (start: {data.start})", style="title")
 
-    def _graph_finished(self, data: ev.GraphFinished, event: Event) -> Iterator[Line]:
+    def _graph_finished(self, data: ev.GraphFinished, event: Event) -> Iterator[StyledLine]:
         child = paths.child(event.actor) if data.depth else ""
         if child and not is_nested(self._above):
             yield self._timed(event, f"{child} {_how(data)} {duration(data.seconds)}")
@@ -102,30 +102,30 @@ class Narrator(AgentTeller):
             width = max(len(node) for node in data.timing)
             for node, (visits, total, longest) in data.timing.items():
                 times = f"{total:>8.2f}s in all  {longest:>8.2f}s longest"
-                yield Line(f"    {node:<{width}}  {visits:>4} x  {times}")
+                yield StyledLine(f"    {node:<{width}}  {visits:>4} x  {times}")
         name = f" {data.graph}" if data.depth else ""
         spent = "" if data.depth else self._spent()
         yield self._line(f"graph{name} {_how(data)} {data.seconds:.2f}s{spent}")
 
     # --- steps and nodes --------------------------------------------------------------------------------
 
-    def _step_started(self, data: ev.StepStarted, event: Event) -> Iterator[Line]:
+    def _step_started(self, data: ev.StepStarted, event: Event) -> Iterator[StyledLine]:
         if self._told(event) and len(data.nodes) > 1:
             self._wide.add((event.actor, data.step))
             yield self._timed(event, f"super-step start: {', '.join(data.nodes)}")
 
-    def _step_finished(self, data: ev.StepFinished, event: Event) -> Iterator[Line]:
+    def _step_finished(self, data: ev.StepFinished, event: Event) -> Iterator[StyledLine]:
         if (event.actor, data.step) in self._wide:
             self._wide.discard((event.actor, data.step))
             onward = f" -> {', '.join(data.next)}" if data.next else ""
             yield self._timed(event, f"super-step end{onward}")
 
-    def _node_entered(self, data: ev.NodeEntered, event: Event) -> Iterator[Line]:
+    def _node_entered(self, data: ev.NodeEntered, event: Event) -> Iterator[StyledLine]:
         if self._told(event, item=data.item):
             visit = f", visit {data.visit}" if data.visit > 1 else ""
             yield self._timed(event, f"{_name(data.node, data.item)} ({data.type}{visit}) start")
 
-    def _node_exited(self, data: ev.NodeExited, event: Event) -> Iterator[Line]:
+    def _node_exited(self, data: ev.NodeExited, event: Event) -> Iterator[StyledLine]:
         onward = f" -> {', '.join(data.next)}" if data.next else ""
         name = _name(data.node, data.item)
         if data.error is not None:
@@ -135,39 +135,39 @@ class Narrator(AgentTeller):
         elif self._told(event, item=data.item):
             yield self._timed(event, f"{name} done in {duration(data.seconds)}{onward}")
 
-    def _node_skipped(self, data: ev.NodeSkipped, event: Event) -> Iterator[Line]:
+    def _node_skipped(self, data: ev.NodeSkipped, event: Event) -> Iterator[StyledLine]:
         if self._told(event):
             yield self._timed(event, f"{data.node} skipped: {self._short(data.reason)}")
 
     # --- knowledge --------------------------------------------------------------------------------------
 
-    def _knowledge_building(self, data: ev.KnowledgeBuilding, event: Event) -> Iterator[Line]:
+    def _knowledge_building(self, data: ev.KnowledgeBuilding, event: Event) -> Iterator[StyledLine]:
         since = self._builds.setdefault(data.what, event.ts)
         if self._told(event) and not self._live and event.ts - since >= PATIENCE:
             self._builds[data.what] = event.ts
             yield self._timed(event, f"{data.what}: {building_in_short(data)}")
 
-    def _knowledge_built(self, data: ev.KnowledgeBuilt, event: Event) -> Iterator[Line]:
+    def _knowledge_built(self, data: ev.KnowledgeBuilt, event: Event) -> Iterator[StyledLine]:
         self._builds.pop(data.what, None)
         if self._told(event):
             yield self._timed(event, f"{data.what} {built_in_short(data)}, in {duration(data.seconds)}")
 
-    def _knowledge_retrieved(self, data: ev.KnowledgeRetrieved, event: Event) -> Iterator[Line]:
+    def _knowledge_retrieved(self, data: ev.KnowledgeRetrieved, event: Event) -> Iterator[StyledLine]:
         if self._told(event):
             yield self._timed(event, f"{data.what}: {found_in_short(data)} in {duration(data.seconds)}")
 
     # --- questions and warnings -------------------------------------------------------------------------
 
-    def _question_asked(self, _: ev.QuestionAsked, __: Event) -> Iterator[Line]:
+    def _question_asked(self, _: ev.QuestionAsked, __: Event) -> Iterator[StyledLine]:
         if not self._prompting and self._change.question is not None:
             yield self._asks(self._change.question)
 
-    def _asks(self, asked: Asked) -> Line:
+    def _asks(self, asked: ViewedQuestion) -> StyledLine:
         text = self._short(str(asked.question.get("text", "")))
         who = paths.asker(asked.question) or "the run"
         return self._timed(asked.event, f"{who} asks: {text}", style="question")
 
-    def _question_answered(self, data: ev.QuestionAnswered, event: Event) -> Iterator[Line]:
+    def _question_answered(self, data: ev.QuestionAnswered, event: Event) -> Iterator[StyledLine]:
         asked = self._change.question
         if self._prompting and asked is not None:
             if data.by == "terminal":
@@ -178,25 +178,27 @@ class Narrator(AgentTeller):
         secret = asked is not None and asked.question.get("secret")
         yield self._timed(event, f"answered {who}" + (" (a secret)" if secret else f": {self._short(value)}"))
 
-    def _question_expired(self, data: ev.QuestionExpired, event: Event) -> Iterator[Line]:
-        if data.reason == "timeout":  # for the other reasons, what follows says it
+    def _question_expired(self, data: ev.QuestionExpired, event: Event) -> Iterator[StyledLine]:
+        if data.reason == "timeout":  # for other reasons the next lines explain it
             yield self._timed(event, "no answer in time")
 
-    def _run_warning(self, data: ev.Warned, _event: Event) -> Iterator[Line]:
-        if _PROBLEM.match(data.message):  # of a file, which says so and where
-            yield Line(data.message, "warning")
+    def _run_warning(self, data: ev.Warned, _event: Event) -> Iterator[StyledLine]:
+        if _PROBLEM.match(data.message):  # the message already contains its file and line
+            yield StyledLine(data.message, "warning")
             return
         node = f"[{data.node}] " if data.node else ""
-        yield Line(f"warning: {node}{data.message}", "warning")
+        yield StyledLine(f"warning: {node}{data.message}", "warning")
 
-    def _run_placed(self, data: ev.RunPlaced, event: Event) -> Iterator[Line]:
-        if self._verbose or not data.agent.endswith("]"):  # which an item of a map does
+    def _run_placed(self, data: ev.RunPlaced, event: Event) -> Iterator[StyledLine]:
+        if self._verbose or not data.agent.endswith("]"):  # items of a map, which end with `]`, need -v
             yield self._timed(event, f"{data.agent} is played elsewhere: {data.part}")
 
-    def _actor_stuck(self, data: ev.ActorStuck, event: Event) -> Iterator[Line]:
-        yield Line(f"warning: {event.actor} did not end within {data.seconds:.1f}s and was left behind", "warning")
+    def _actor_stuck(self, data: ev.ActorStuck, event: Event) -> Iterator[StyledLine]:
+        yield StyledLine(
+            f"warning: {event.actor} did not end within {data.seconds:.1f}s and was left behind", "warning"
+        )
 
-    def _actor_restarted(self, data: ev.ActorRestarted, event: Event) -> Iterator[Line]:
+    def _actor_restarted(self, data: ev.ActorRestarted, event: Event) -> Iterator[StyledLine]:
         if not self._verbose:
             return
         yield self._timed(event, f"{event.actor} restarted ({data.restarts}) -- {self._short(data.error)}")
@@ -204,7 +206,7 @@ class Narrator(AgentTeller):
     # --- common -----------------------------------------------------------------------------------------
 
     def _of_node(self, event: Event) -> bool:
-        return not self._live and super()._of_node(event)  # else the node shows it, live
+        return not self._live and super()._of_node(event)  # a live display shows it in the node's own line
 
     @property
     def _above(self) -> Activity | None:
@@ -212,7 +214,7 @@ class Narrator(AgentTeller):
 
 
 def _is_outcome(data: EventData) -> bool:
-    """Whether it is shown in full after a call by hand."""
+    """Return True if the command prints this result in full after a call by hand."""
     match data:
         case ev.ToolFinished(error=error):
             return error is not None
@@ -229,7 +231,7 @@ _BY = {
     "terminal": "at the terminal",
     "always": "as before (always)",
 }
-"""How to say who answered, where it was no front end."""
+"""Descriptions of answer sources other than front ends."""
 
 
 def _how(data: ev.GraphFinished) -> str:

@@ -1,7 +1,8 @@
-"""One key pressed at a terminal, without Enter.
+"""Single key presses at a terminal, without Enter.
 
-While it is waited for, the terminal is in raw enough a mode that Ctrl-C is a key; so a signal that ends the process
-must not end it there (`start` has it end at once): it comes as an exception, and the terminal is as it was before.
+While a key is awaited, the terminal is in a mode in which Ctrl-C is an ordinary key. A signal must not end the process
+in this state (the handlers of `start` would). So signals are raised as exceptions, and the terminal is restored before
+the process ends.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ _SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
 def read_key(fd: int) -> str:
-    """The key: a character, "\\n" for Enter, "" for one that stands for none (an arrow, an unfinished character).
+    """Return the pressed key: a character, "\\n" for Enter, "" for any other key (an arrow, an incomplete character).
 
-    What was typed before the call, or within the time that a person needs to read what is asked, is thrown away.
+    Blocks. Input typed before the call, or within the time that a user needs to read the prompt, is discarded.
 
     Raises:
-        KeyboardInterrupt: Ctrl-C.
-        EOFError: Ctrl-D, or the terminal is gone.
-        click.exceptions.Exit: a signal that ends the process.
+        KeyboardInterrupt: the user pressed Ctrl-C.
+        EOFError: the user pressed Ctrl-D, or the terminal is closed.
+        click.exceptions.Exit: a signal ends the process.
     """
     with _unbuffered(fd), _signals_as_exceptions():
         time.sleep(READING)

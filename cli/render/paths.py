@@ -1,26 +1,28 @@
-"""Paths of actors, as people read them: who asks, who calls.
+"""Actor paths as display names: the origin of a question or a call.
 
     /run-7f/boss/children/agent_scout_9/scout/children/agent_dig_4/dig/user__ask   ->   agent_scout_9 > agent_dig_4
 
-Left out is what readers know or don't need: the run, the agent that was started (unless it is meant itself), the
-supervisors of children, and the name of an agent behind the id that has it in it.
+Omitted are parts that readers know or do not need: the run, the root agent (unless it is the actor itself), the
+supervisors of children, and an agent's name after an id that contains it.
 """
 
 from __future__ import annotations
 
+from ...protocol.kernel.questions import NETWORK_ACTOR
 from .text import one_line
 
 _CHILDREN = "children"
+_SANDBOX = "the sandbox"
 _OF_A_SERVER = "question"
-"""What asks on behalf of an MCP server in the middle of a call: the call is who people know."""
+"""Actor that asks on behalf of an MCP server during a call: the call is the name that users know."""
 
 _SHOWN = 4
 
 
 def caller(actor: str) -> str:
-    """Who makes a call, given the call's own actor; "" for the agent that was started.
+    """Return the caller, given the path of the call's actor; "" for the root agent.
 
-    A child is named by its id alone: the line of its beginning names its parent.
+    A child is named by its id alone, because the line of its start names its parent.
     """
     above = actor.rpartition(f"/{_CHILDREN}/")[2] if f"/{_CHILDREN}/" in actor else ""
     if above.count("/") > 1:
@@ -30,27 +32,30 @@ def caller(actor: str) -> str:
 
 
 def asker(question: dict[str, object]) -> str:
-    """Who asks a question (as it is on the wire)."""
+    """Return the display name of the actor behind a question (in wire format)."""
     node = str(question.get("node") or "")
+    permission = question.get("permission")
     names = _known(str(question.get("actor") or ""))
     if len(names) > 1 and names[-1].partition("#")[0] == _OF_A_SERVER:
         del names[-1]
     if node:
         last = names[-1] if names else ""
-        names[-1:] = [last if last.partition("[")[0] == node else node]  # of a map which item's
+        names[-1:] = [last if last.partition("[")[0] == node else node]  # for a map the item's name, `node[3]`
     elif names and _is_known_tool(names[-1].partition("#")[0], question):
         del names[-1]
+    elif permission and names and names[-1] == NETWORK_ACTOR:
+        return _SANDBOX  # it concerns the whole run, not only the agent above it
     return _joined(names[1:] or names)
 
 
 def name(actor: str) -> str:
-    """The name of an actor that the reader knows by its path."""
+    """Return the display name of an actor."""
     names = _known(actor)
     return _joined(names[1:] or names)
 
 
 def child(actor: str) -> str:
-    """The id of the child that the actor plays, if it is the actor of a child agent; else ""."""
+    """Return the id of a child agent, given the path of its actor; "" for other actors."""
     parts = actor.split("/")
     return one_line(parts[-2], 60) if len(parts) > 3 and parts[-3] == _CHILDREN else ""
 

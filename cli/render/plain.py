@@ -1,19 +1,25 @@
-"""Progress as plain lines, for pipes, files, CI logs and terminals that can't be redrawn; and which way is chosen."""
+"""Progress as plain lines, for pipes, files, CI logs and terminals that can't be redrawn; selection of the display."""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TextIO
 
 from ...protocol.events import Event
-from .narration import Line, Narrator
-from .progress import Progress
+from .narration import Narrator, StyledLine
+from .progress import ProgressDisplay
 from .text import colours, paint, redrawable
 
+DEMO = "CALLBOARD_DEMO"
+"""Environment variable that `callboard demo` sets for its processes: the path of its report file (see `DemoDisplay`).
+"""
 
-class PlainLines(Progress):
-    """Writes the narration, line by line, as it happens.
 
-    A stream that can't be written any more (its reader has gone) ends the narration, not the run.
+class PlainLines(ProgressDisplay):
+    """Progress display that prints the narration line by line.
+
+    A write error (its reader has closed the pipe) ends the narration, not the run.
     """
 
     def __init__(
@@ -36,7 +42,7 @@ class PlainLines(Progress):
     def note(self, text: str) -> None:
         self._write([self._narrator.note(text)])
 
-    def _write(self, lines: list[Line]) -> None:
+    def _write(self, lines: list[StyledLine]) -> None:
         if not lines or self._broken:
             return
         text = "".join((paint(line.text, line.style) if self._colours else line.text) + "\n" for line in lines)
@@ -48,7 +54,7 @@ class PlainLines(Progress):
 
 
 def mark_for(stream: TextIO) -> str:
-    """The sign a line of narration begins with, in an alphabet the stream can carry."""
+    """Return the first character of narration lines, in an encoding that the stream supports."""
     encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "")
     return "▸" if encoding.startswith("utf") else ">"
 
@@ -61,13 +67,17 @@ def choose(
     prompting: bool = False,
     shared: bool = False,
     by_hand: bool = False,
-) -> Progress:
-    """The way to show progress that fits the stream and the flags; `prompting` and `by_hand` as for `Narrator`.
+) -> ProgressDisplay:
+    """Return the progress display for the stream and the flags; `prompting` and `by_hand` as for `Narrator`.
 
-    `shared` says that others write to the same screen meanwhile, which a tree that is redrawn would wipe away.
+    `shared`: other output goes to the same screen meanwhile, which a redrawn tree would erase.
     """
     if quiet:
-        return Progress()
+        return ProgressDisplay()
+    if (file := os.environ.get(DEMO)) is not None:
+        from .story import DemoDisplay
+
+        return DemoDisplay(stream, Path(file))
     if redrawable(stream) and not shared:
         from .tree import LiveTree
 

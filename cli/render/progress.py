@@ -1,4 +1,4 @@
-"""What all displays of a run's progress have in common; `plain.choose` picks one."""
+"""Base class of progress displays; `plain.choose` selects one."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from typing import Self
 from ...protocol.events import Event
 
 
-class Progress:
-    """Shows a run on stderr; this one (`-q`) shows nothing. Entered before the run starts, left when it has ended."""
+class ProgressDisplay:
+    """Display of a run on stderr; this one (`-q`) prints nothing.
+
+    Enter it before the run and exit it after the run's end.
+    """
 
     def __enter__(self) -> Self:
         return self
@@ -18,14 +21,14 @@ class Progress:
         return None
 
     def on_event(self, event: Event) -> None:
-        """Takes in one event. Never raises: showing progress must not end a run."""
+        """Process one event. Never raises: a display error must not end a run."""
 
     def note(self, text: str) -> None:
-        """Shows one line that is no event. Never raises."""
+        """Print one line that is not an event. Never raises."""
 
     def aside(self) -> AbstractContextManager[None]:
-        """Leaves the terminal to a prompt or a menu for the length of the `with` block."""
+        """Clear the terminal for a prompt or a menu for the duration of the `with` block."""
         return nullcontext()
 
     async def animate(self) -> None:
-        """Keeps elapsed times moving until cancelled; returns at once where nothing moves."""
+        """Update elapsed times until cancelled; returns at once if the display has none."""

@@ -1,16 +1,15 @@
-"""The terminal as a front end of the question desk: asks one question at a time, in the order they came.
+"""Terminal front end for questions: asks one at a time, in order of arrival.
 
-The dialog itself blocks, so it runs in a worker thread. The traps:
+The dialog blocks, so it runs in a worker thread. The traps:
 
-- A cancelled run must get its terminal back. Abandoning the thread would leave the terminal in raw mode with
-  a thread reading from it, so a withdrawn dialog gets a signal to close and is waited for, half a
-  second at most.
-- In raw mode Ctrl-C is a key and no signal. It is turned back into the signal, so that there is one way only
-  in which Ctrl-C ends a run.
-- Ctrl-D means that no person is at the terminal (any more). A question with a default gets it; otherwise
-  the front end leaves the desk, which then gives up on what only a person could have answered.
-- A terminal that is closed can't be read any more, a moment before SIGHUP comes. That is no answer of a person's:
-  the signal is waited for, which leaves a durable run to the next process.
+- A cancelled run must restore its terminal. An abandoned thread would leave the terminal in raw mode with a thread
+  reading from it. So a withdrawn dialog gets a signal to close, and its end is awaited for at most half a second.
+- In raw mode Ctrl-C is a key and not a signal. It is turned back into the signal, so that Ctrl-C ends a run in only one
+  way.
+- Ctrl-D means that the user no longer answers. A question with a default gets it; otherwise the front end detaches from
+  the question desk, which then gives up on questions that only a user could answer.
+- A closed terminal can't be read a moment before SIGHUP arrives. That is not an answer: the task waits for the signal,
+  which leaves a durable run to the next process.
 - Another front end or a timeout may answer first: the dialog on the screen is then withdrawn.
 """
 
@@ -31,30 +30,30 @@ from .dialog import Dialog, WithdrawnError, answer_of
 from .hangup import HANGS_UP_WITHIN, is_closed
 
 
-class Desk(Protocol):
-    """The part of the question desk that a front end talks back to."""
+class AnswerSink(Protocol):
+    """Interface of the question desk for front ends."""
 
     def attach(self, front_end: TerminalPrompts) -> AbstractContextManager[None]:
-        """Shows questions to the front end while the block lasts."""
+        """Send questions to the front end for the duration of the `with` block."""
 
     def answer(self, question_id: str, value: Value, by: str = "") -> bool:
-        """Answers; False if another was faster."""
+        """Submit an answer; return False if another front end was faster."""
 
 
 class TerminalPrompts:
-    """Asks the person at the terminal.
+    """Front end that asks the user at the terminal.
 
     Args:
-        desk: where answers go.
-        aside: clears the screen of progress for the length of a `with` block.
-        new_dialog: makes the dialog for a question, given how many others wait.
+        desk: receiver of answers.
+        aside: context manager that clears the progress display.
+        new_dialog: returns the dialog for a question, given the number of further open questions.
     """
 
     name = "terminal"
 
     def __init__(
         self,
-        desk: Desk,
+        desk: AnswerSink,
         aside: Callable[[], AbstractContextManager[None]],
         new_dialog: Callable[[Question, int], Dialog] = lambda question, more: Dialog(question, more=more),
     ) -> None:
@@ -68,12 +67,12 @@ class TerminalPrompts:
     # --- called by the desk -----------------------------------------------------------------------------
 
     def asked(self, question: Question) -> None:
-        """A question was raised; it waits for its turn."""
+        """Queue a new question."""
         self._waiting.append(question)
         self._arrived.set()
 
     def closed(self, question_id: str, _by: str) -> None:
-        """Withdraws it: it was answered elsewhere, or cancelled."""
+        """Withdraw a question that was answered elsewhere or cancelled."""
         self._waiting = deque(question for question in self._waiting if question.id != question_id)
         if self._asking is not None and self._asking[0] == question_id:
             self._asking[1].cancel()
@@ -81,7 +80,7 @@ class TerminalPrompts:
     # --- the terminal's own task ------------------------------------------------------------------------
 
     async def serve(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Stands at the desk and asks what is raised, until cancelled or the person goes (Ctrl-C, Ctrl-D)."""
+        """Attach to the desk and ask its questions until cancelled or until the user stops answering (Ctrl-D)."""
         with self._desk.attach(self):
             task_status.started()
             await self._ask_all()

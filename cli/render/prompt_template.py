@@ -1,10 +1,10 @@
-"""Templates of the chat's prompts, as `left_prompt` and `right_prompt` of config.yaml write them.
+"""Templates of chat prompts: `left_prompt` and `right_prompt` of config.yaml.
 
     '{color.green}{?session {session} }{!session {model_name} }{color.reset}> '
 
-`{name}` is the value of a variable; `{?name text}` is the text, a template itself, if the variable has a value that is
-not `false` and not 0; `{!name text}` if it has none. What is no such form stands as it is written. A variable that
-nothing is known of has no value. Pure: names and values in, ANSI text out.
+`{name}` is the value of a variable. `{?name text}` is the text, itself a template, if the variable has a value other
+than `false` and 0; `{!name text}` if it has not. Other text is printed as it is written. An unknown variable has no
+value. Pure: names and values in, ANSI text out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TypeAlias
 from .text import one_line
 
 DEPTH = 50
-"""How deep forms may stand in each other; what is deeper stands as it is written."""
+"""Maximum nesting of forms; deeper ones are plain text."""
 
 COLOURS = {
     "reset": "0",
@@ -40,14 +40,14 @@ COLOURS = {
     "white": "97",
     "light_gray": "37",
 }
-"""`{color.NAME}`, and the SGR parameter of each."""
+"""SGR parameter of each `{color.NAME}`."""
 
 Value: TypeAlias = "str | int | float | bool | None"
 
 
 @dataclass(frozen=True)
 class _Form:
-    """`{name}`, or with a `mark` (`?`, `!`) a condition with what stands in it."""
+    """Variable `{name}`, or a condition (`mark` is `?` or `!`) with its content."""
 
     name: str
     mark: str = ""
@@ -55,13 +55,13 @@ class _Form:
 
 
 class PromptTemplate:
-    """A template, read once."""
+    """Parsed template."""
 
     def __init__(self, text: str) -> None:
         self._parts = _read(text)
 
     def render(self, values: Mapping[str, Value], *, colour: bool = True) -> str:
-        """The prompt as ANSI text; without `colour`, colours are left out."""
+        """Return the prompt as ANSI text; without `colour`, colours are omitted."""
         return "".join(_rendered(self._parts, values, colour=colour))
 
 
@@ -82,7 +82,7 @@ def _rendered(parts: tuple[_Form | str, ...], values: Mapping[str, Value], *, co
 
 
 def _text(value: Value) -> str:
-    """A value as the prompt shows it, harmless and on one line."""
+    """Format a value, escaped and on one line."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -93,11 +93,11 @@ def _text(value: Value) -> str:
 
 
 _BEGINS = re.compile(r"\{([?!]?)([\w.]+)(?:(\})|( ))")
-"""`{name}`, or the begin of a condition."""
+"""Matches `{name}` or the start of a condition."""
 
 
 def _read(text: str) -> tuple[_Form | str, ...]:
-    """The parts of a template, in one pass: a condition that is never closed becomes plain text again."""
+    """Parse a template in one pass. A condition without an end becomes plain text again."""
     levels: list[tuple[str, str, str, list[_Form | str]]] = [("", "", "", [])]
     at = 0
     while at < len(text):

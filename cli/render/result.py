@@ -1,6 +1,6 @@
-"""Writes results to stdout: with `-o json` or `-o stream-json` nothing that is not JSON.
+"""Results on stdout. `-o json` and `-o stream-json` write nothing but JSON.
 
-When the reader goes away (`callboard run ... | head -1`), `when_gone` is called: it stops the run quietly.
+When the reader closes the pipe (`callboard run ... | head -1`), `when_gone` is called: it stops the run quietly.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from ...protocol.outcome import Outcome
 from .text import safe
 
 CANCELLED_WITHIN = 0.3
-"""Seconds for the reader of a cancelled run to take its last lines."""
+"""Seconds that the reader of a cancelled run gets to consume its last lines."""
 
 
-class Result:
-    """One way of writing a run's result. This one writes nothing before its end.
+class ResultFormat:
+    """Output format of a run's result. This base class writes nothing before the end.
 
     Args:
         stream: stdout.
@@ -31,21 +31,25 @@ class Result:
         self._stream = stream
 
     def when_gone(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called, in whatever thread, once nothing more can be written during the run."""
+        """Register a callback for the first write error during the run. It may be called in any thread."""
 
     def on_event(self, event: Event) -> None:
-        """Takes in one event as it happens. Never raises."""
+        """Process one event as it happens. Never raises."""
 
     def finish(self, outcome: Outcome) -> None:
-        """Writes what is left to write. Raises `OSError` if it can't be written: `BrokenPipeError` without a reader."""
+        """Write the remaining output.
+
+        Raises:
+            OSError: the output can't be written; `BrokenPipeError` if the reader has closed the pipe.
+        """
         raise NotImplementedError
 
 
-class TextResult(Result):
-    """`-o text`: the output of a run that reached its end, and a newline."""
+class TextResult(ResultFormat):
+    """Format `-o text`: the output of a completed run, and a newline."""
 
     def finish(self, outcome: Outcome) -> None:
-        """Byte for byte into a pipe or file; made harmless on a terminal."""
+        """Write the output unchanged to a pipe or file, and escaped to a terminal."""
         if not outcome.output:
             return
         text = safe(outcome.output) if self._stream.isatty() else outcome.output
@@ -53,17 +57,16 @@ class TextResult(Result):
         self._stream.flush()
 
 
-class JsonResult(Result):
-    """`-o json`: one object, whatever became of the run."""
+class JsonResult(ResultFormat):
+    """Format `-o json`: one object, whatever the outcome."""
 
     def finish(self, outcome: Outcome) -> None:
-        """Writes the object on one line."""
         self._stream.write(json.dumps(outcome.to_wire(), ensure_ascii=False, default=str) + "\n")
         self._stream.flush()
 
 
-class StreamResult(Result):
-    """`-o stream-json`: every event as a line, the last one carrying the outcome."""
+class StreamResult(ResultFormat):
+    """Format `-o stream-json`: every event as a line, the last one with the outcome."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
@@ -81,7 +84,7 @@ class StreamResult(Result):
         self._writer.put(_line(event))
 
     def finish(self, outcome: Outcome) -> None:
-        """Makes sure that the last line carries the outcome, also when the run's own last event got lost."""
+        """Ensure that the last line contains the outcome, even if the run's own last event is missing."""
         if not self._ended:
             self.on_event(terminal_event(outcome, seq=self._last + 1))
         # After Ctrl-C the program does not wait for a blocked reader.
@@ -89,7 +92,7 @@ class StreamResult(Result):
 
 
 def terminal_event(outcome: Outcome, *, seq: int) -> Event:
-    """The event that ends a run with this outcome."""
+    """Return the terminal event of a run with this outcome."""
     kind = {"done": RunFinished, "failed": RunFailed, "cancelled": RunCancelled}[outcome.status]
     return Event(
         seq=seq,
@@ -104,12 +107,12 @@ def terminal_event(outcome: Outcome, *, seq: int) -> Event:
 def _line(event: Event) -> str:
     try:
         return encode(event).decode() + "\n"
-    except UnicodeEncodeError:  # half a surrogate pair, from a file name or a model: only escapes can carry it
+    except UnicodeEncodeError:  # a lone surrogate, from a file name or a model, which only a JSON escape can represent
         return json.dumps(to_wire(event), default=str) + "\n"
 
 
-def for_format(name: str, stream: TextIO) -> Result:
-    """The writer for `-o text`, `json` or `stream-json`."""
+def for_format(name: str, stream: TextIO) -> ResultFormat:
+    """Return the writer for `-o text`, `json` or `stream-json`."""
     if name != "text" and isinstance(stream, io.TextIOWrapper):
         stream.reconfigure(encoding="utf-8")
     if name == "json":

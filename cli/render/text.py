@@ -1,12 +1,11 @@
-"""Text for terminals: made harmless, in colours where they are wanted, in columns.
+"""Terminal text: escaping, colours, and columns.
 
-A terminal obeys what it reads: an escape sequence in a model's answer could retitle the window, hide a line,
-or put text into the clipboard. So control characters are shown as what they are (`\\x1b`), never sent. The
-same goes for the Unicode marks that reorder a line, with which a dangerous question can be made to look like
-a harmless one.
+A terminal interprets its input: an escape sequence in a model's answer could retitle the window, hide a line, or write
+to the clipboard. So control characters are printed escaped (`\\x1b`), never sent. The same applies to the Unicode marks
+that reorder a line, which can make a dangerous question look harmless.
 
-`NO_COLOR` (any value) wins over `CLICOLOR_FORCE` (any value but 0), which wins over what the stream is.
-`TERM=dumb` means lines only. rich reads `COLUMNS` by itself.
+`NO_COLOR` (any value) overrides `CLICOLOR_FORCE` (any value but 0), which overrides the kind of the stream. `TERM=dumb`
+means lines only. rich itself reads `COLUMNS`.
 """
 
 from __future__ import annotations
@@ -30,33 +29,33 @@ _COLOURS = re.compile(r"\x1b\[[0-9;:]*m")
 
 
 def safe(text: str) -> str:
-    """The text with every control character but tab and newline spelled out; CRLF becomes a newline."""
+    """Escape every control character but tab and newline; CRLF becomes a newline."""
     return text.replace("\r\n", "\n").translate(_ESCAPES)
 
 
 def one_line(text: str, width: int = 120) -> str:
-    """The text, safe, on one line of at most `width` characters, the cut shown as `…`."""
+    """Return the text escaped and on one line of at most `width` characters, with `…` for a cut."""
     line = " ".join(safe(text[: 4 * width]).split())
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
 def uncoloured(text: str) -> str:
-    """The text without the colours a program gave it; not yet harmless."""
+    """Remove colour sequences from a text. The result is not escaped."""
     return _COLOURS.sub("", text)
 
 
 def counted(number: int, word: str) -> str:
-    """`1 error`, `2 errors`, `1,200 chunks`."""
+    """Format a count: `1 error`, `2 errors`, `1,200 chunks`."""
     return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
 def json_object(**fields: Any) -> str:
-    """What `-o json` prints of a command: one object, with the version of its shape."""
+    """Return the output of a command with `-o json`: one object with its schema version."""
     return json.dumps({"schema_version": 1, **fields}, indent=2, ensure_ascii=False) + "\n"
 
 
 def with_node(message: str, node: str | None) -> str:
-    """An error's text, with the node it happened at unless the text names it."""
+    """Return an error message prefixed with its node, unless the message names it."""
     message = message.strip()
     return message if node is None or f"'{node}'" in message else f"node '{node}': {message}"
 
@@ -75,7 +74,7 @@ _SGR = {
 
 
 def colours(stream: TextIO) -> bool:
-    """True if what is written to the stream may carry colours."""
+    """Return True if output to the stream may be coloured."""
     if os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("CLICOLOR_FORCE", "") not in ("", "0"):
@@ -84,25 +83,25 @@ def colours(stream: TextIO) -> bool:
 
 
 def redrawable(stream: TextIO) -> bool:
-    """True if the stream is a terminal that understands cursor movements."""
+    """Return True if the stream is a terminal that supports cursor movements."""
     return stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
 def paint(text: str, style: str) -> str:
-    """The text in one of the house's styles: dim, warning, error, question, title, text, added, removed, hunk."""
+    """Colour a text in one of the styles dim, warning, error, question, title, text, added, removed, hunk."""
     code = _SGR[style]
     return f"\x1b[{code}m{text}\x1b[0m" if code else text
 
 
 ASKS = {"allow": "", "ask": "asks first", "deny": "denied"}
-"""What lists of tools say of the permission of each."""
+"""Text of each permission in lists of tools."""
 
 _WIDEST = 40
 _ROOM_FOR_NAME = 20
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """One indented line per row, all columns but the last as wide as their widest cell, within reason."""
+    """Return one indented line per row. All columns but the last are as wide as their widest cell, up to a limit."""
     if not rows:
         return []
     widths = [min(max(width_of(row[column]) for row in rows), _WIDEST) for column in range(len(rows[0]) - 1)]
@@ -115,16 +114,18 @@ def columns(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """The rows in columns, from the first column of the terminal on; see `fitted`."""
+    """Return the rows in columns without indentation, cut to the terminal (see `fitted`)."""
     return fitted(line.removeprefix("  ") for line in columns(rows))
 
 
 def table_of_figures(names: Sequence[Sequence[str]], *figures: Sequence[Sequence[str]]) -> str:
-    """Names and, flush right, figures; the rows of the head come first. On a terminal names are cut before figures are.
+    """Return a table of names and right-aligned figures; header rows come first.
+
+    On a terminal names are cut before figures.
 
     Args:
-        figures: those of all rows, in several ways, the longest first: on a terminal the first counts that leaves room
-            for the names.
+        figures: figures of all rows in several notations, the longest first. A terminal gets the first one that leaves
+            room for the names.
     """
     widths, room = _widths(names), sys.maxsize
     wide = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
@@ -151,7 +152,7 @@ def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
 
 
 def fitted(lines: Iterable[str]) -> str:
-    """The lines as a text; on a terminal none is wider than that."""
+    """Join lines to a text; on a terminal they are cut to its width."""
     if sys.stdout.isatty():
         width = shutil.get_terminal_size().columns
         lines = [_cut(line, width) for line in lines]
@@ -159,7 +160,7 @@ def fitted(lines: Iterable[str]) -> str:
 
 
 def width_of(text: str) -> int:
-    """How many columns of a terminal the text takes: as many as it has characters, in most languages."""
+    """Return the terminal columns of a text."""
     return len(text) if text.isascii() else sum(map(_width, text))
 
 

@@ -1,7 +1,7 @@
-"""Progress on a terminal: the narration scrolls by above, what runs right now stays below as a tree.
+"""Live progress on a terminal: the narration scrolls above, current activities are a tree below.
 
-Only one task draws (`animate`, ten times a second, and `on_event` when a line has to be printed), so nothing
-here needs a lock. rich's own refresh thread stays off: it would read the board while events change it.
+One task does all drawing (`animate`, ten times a second, and `on_event` when a line is printed), so no locks are
+needed. rich's own refresh thread is off: it would read the run's state while events change it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from rich.tree import Tree
 from ...actors.views.activity import Activity
 from ...protocol.events import Event, RunStarted
 from .brief import detail, lanes, title
-from .narration import Line, Narrator
-from .progress import Progress
+from .narration import Narrator, StyledLine
+from .progress import ProgressDisplay
 from .text import colours
 
 _TICK = 0.1
@@ -30,8 +30,8 @@ _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _STYLES = {"dim": "dim", "warning": "yellow", "error": "red", "question": "bold", "title": "bold", "text": ""}
 
 
-class LiveTree(Progress):
-    """Shows what runs, with the time it has taken so far, until the run ends."""
+class LiveTree(ProgressDisplay):
+    """Progress display with a live tree of current activities and their elapsed times."""
 
     def __init__(
         self, stream: TextIO, *, verbose: bool = False, prompting: bool = False, by_hand: bool = False
@@ -41,7 +41,7 @@ class LiveTree(Progress):
         self._began = time.monotonic()
         self._live = self._new_live()
         self._aside = 0
-        self._held: list[Line] = []
+        self._held: list[StyledLine] = []
         self._open = False
         self._broken = False
 
@@ -64,7 +64,7 @@ class LiveTree(Progress):
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Takes the tree off the screen; lines that come meanwhile are held back and shown after."""
+        """Remove the tree from the screen; lines that arrive meanwhile are printed afterwards."""
         self._aside += 1
         self._stop()
         try:
@@ -78,7 +78,7 @@ class LiveTree(Progress):
                 self._print(held)
 
     async def animate(self) -> None:
-        """Redraws ten times a second until cancelled."""
+        """Redraw ten times a second until cancelled."""
         while True:
             await trio.sleep(_TICK)
             if self._live.is_started:
@@ -86,7 +86,7 @@ class LiveTree(Progress):
 
     # --- drawing ----------------------------------------------------------------------------------------
 
-    def _print(self, lines: list[Line]) -> None:
+    def _print(self, lines: list[StyledLine]) -> None:
         if self._aside:
             self._held += lines
             return
@@ -121,6 +121,7 @@ class LiveTree(Progress):
         if not any(lanes(view.roots.values())):
             return Text("")
         now = time.monotonic()
+        # Half of the screen stays free for the narration above the tree.
         room = max(3, self._console.size.height // 2)
         tree = Tree("", hide_root=True, guide_style="dim")
         left = _grow(tree, view.roots.values(), now, room)
@@ -139,11 +140,11 @@ class LiveTree(Progress):
         try:
             draw()
         except OSError:
-            self._broken = True
+            self._broken = True  # the terminal is gone: the run continues without a display
 
 
 def _grow(tree: Tree, activities: Iterable[Activity], now: float, room: int) -> int:
-    """Adds lanes as long as there is room; returns the room left, below zero when some had to stay out."""
+    """Add lanes to the tree while there is room. Return the remaining room; negative if lanes were omitted."""
     for lane in lanes(activities):
         room -= 1
         branch = tree.add(_label(lane, now)) if room >= 0 else tree

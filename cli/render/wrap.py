@@ -1,8 +1,9 @@
-"""Wraps a question's text into rows that fit the terminal.
+"""Wrapping of question texts into rows that fit the terminal.
 
-The text of a permission question lists a tool's arguments, and the tool's caller chose them: rows must not be
-able to pose as lines. So no row is left to the terminal to break, which would go on in the first column; rows are as
-wide as they look, not as many characters; and what belongs to the row before stands deeper than any line begins.
+The text of a permission question lists a tool's arguments, and the tool's caller chose them: a wrapped row must not
+pass for a separate line. So no row is left to the terminal to wrap, because the terminal would continue in the first
+column. Rows are measured in terminal columns, not characters, and continuation rows are indented deeper than any line
+begins.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ _DEEPER = "    "
 
 
 def rows(text: str, width: int, *, arguments: bool = False) -> list[str]:
-    """The rows that show the text, indented by two.
+    """Return the rows of a text, indented by two.
 
     Args:
         width: columns of the terminal.
-        arguments: the text lists arguments from its second line on.
+        arguments: True if the text lists arguments from its second line on.
     """
     found: list[str] = []
     for number, raw in enumerate(text.split("\n")):
-        # Only a newline ends a line: not the other characters that `safe`, and some terminals, take for one.
+        # Only a newline ends a line, unlike the other separators that `safe` and some terminals treat as one.
         line = safe(raw.removesuffix("\r")).replace("\n", "\\u2028").expandtabs(8)
         beginning = _BEGINNING.match(line)
         hanging = " " * beginning.end() if beginning and number else ""
@@ -40,15 +41,19 @@ def rows(text: str, width: int, *, arguments: bool = False) -> list[str]:
 _COLUMNS = re.compile(r" *\S.*? {2,}(?=\S)")
 
 
-def wrapped(line: str, width: int) -> list[str]:
-    """A line of ours in rows of at most `width` columns, broken at blanks. What does not fit goes on below the second
-    column of a table, where the line is one of its rows, else where the line begins; a longer word is left to the
-    terminal, to be copied.
+def wrapped(line: str, width: int, *, deeper: int = 0) -> list[str]:
+    """Wrap a line at blanks into rows of at most `width` columns.
+
+    A row of a table continues below its second column, another line below its beginning. A longer word is left to the
+    terminal, so that it can be copied.
+
+    Args:
+        deeper: additional indentation of continuation rows, except in a table.
     """
     if get_cwidth(line) <= width or "\t" in line:
         return [line]
     column = _COLUMNS.match(line)
-    hanging = column.end() if column and column.end() <= width // 2 else len(line) - len(line.lstrip(" "))
+    hanging = column.end() if column and column.end() <= width // 2 else len(line) - len(line.lstrip(" ")) + deeper
     found: list[str] = []
     indent, rest = "", line
     while rest:
@@ -64,7 +69,9 @@ def wrapped(line: str, width: int) -> list[str]:
 
 
 def _broken(line: str, width: int, hanging: str, *, whole_words: bool) -> list[str]:
-    """The line in rows of at most `width` columns; with `whole_words` a longer word is left as it is, to be copied."""
+    """Wrap a line into rows of at most `width` columns; `whole_words` leaves longer words intact, so they can be
+    copied.
+    """
     hanging = hanging[: width // 2]
     found: list[str] = []
     indent, rest = _INDENT, line

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -69,6 +70,14 @@ def shell_init(shell: str, loki: bool) -> str:
     callboard shell-init fish | source               ~/.config/fish/config.fish
     """
     return _script("complete", shell) + _script("alt-e", shell) + (_ALIASES[shell] if loki else "")
+
+
+def by_variable(shell: str, arguments: Sequence[str]) -> Sequence[str]:
+    """Return the command line that prints the completion of the shell in `COMPLETE`; unchanged for an unknown shell."""
+    name = shell.rpartition("/")[2].lower()
+    if name not in _ENDINGS:
+        return arguments
+    return ("shell-init", name, "--loki") if arguments else ("completion", name)
 
 
 def _script(what: str, shell: str) -> str:

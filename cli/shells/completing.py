@@ -1,9 +1,9 @@
-"""Completes the words of a command line, as our own scripts ask for it.
+"""Completion of command lines for Callboard's own shell scripts.
 
-click's own way (`bash_complete` and its likes) hands the words over as one text, which bash has split at colons before,
-so that `openai:gp` is three words. Here each word is an argument of ours, the last one as far as it is typed, and each
-line of the answer is a kind, a value and an explanation, parted by tabs. The kind is `plain`, or `file` or `dir` for
-what the shell itself completes.
+click's own protocol (`bash_complete` and similar) passes the words as one text, which bash has already split at colons,
+so that `openai:gp` is three words. Here each word is an argument, the last one as far as it is typed. Each line of the
+answer is a kind, a value and an explanation, separated by tabs. The kind is `plain`, or `file` or `dir` for values that
+the shell itself completes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 from click.shell_completion import CompletionItem, ShellComplete, add_completion_class
 
 _HELP = 100
-"""Characters of an explanation."""
+"""Maximum characters of an explanation."""
 
 
 class _Words(ShellComplete):
@@ -32,8 +32,8 @@ class _Words(ShellComplete):
         return f"{item.type}\t{item.value}\t{explained}"
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
-        """Without names that hold tabs, newlines or other control characters: no shell could be told of them."""
-        if incomplete.startswith("--") and "=" in incomplete:  # click splits them when it has chosen the command
+        """Return completions without tabs, newlines or other control characters, which the protocol can't represent."""
+        if incomplete.startswith("--") and "=" in incomplete:  # click splits them only after it has chosen the command
             flag, _, incomplete = incomplete.partition("=")
             args = [*args, flag]
         found = super().get_completions(args, incomplete)
@@ -41,7 +41,7 @@ class _Words(ShellComplete):
 
 
 def _unquoted(word: str) -> str:
-    """The word without the quotes and backslashes of the shell; a quote that does not end yet is left out."""
+    """Remove the shell's quotes and backslashes from a word; an unterminated quote is removed too."""
     for whole in (word, word.removesuffix("\\"), word + '"', word + "'"):
         try:
             return "".join(shlex.split(whole)) if whole else ""
@@ -51,5 +51,5 @@ def _unquoted(word: str) -> str:
 
 
 def register() -> None:
-    """Have click know `words_complete`."""
+    """Register `words_complete` with click."""
     add_completion_class(_Words)

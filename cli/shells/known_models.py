@@ -1,8 +1,8 @@
-"""Names of models for completion, kept from one key to the next.
+"""Model names for completion, cached between keys.
 
-To find them, config.yaml is read and checked, and the table of prices is gone through: a third of a second, at each
-Tab. So they are kept in the cache directory, with what they depend on: the two files, and which variables of the
-environment there are that clients take keys from. Keys themselves are not looked at.
+To find them, config.yaml is read and validated, and the price table is searched: a third of a second per Tab. So they
+are cached with a fingerprint of their sources: the two files, and which key variables of clients are set in the
+environment. Keys themselves are not read.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _OF_KEYS = ("API_KEY", "TOKEN", "CREDENTIALS", "PROFILE", "HOST", "BASE_URL", "A
 
 
 def known_models(home: Path, environ: Mapping[str, str]) -> list[str]:
-    """The models of a configuration directory that can be named; none if its config.yaml can't be read."""
+    """Return the models of a configuration directory; none if its config.yaml can't be read."""
     stamp = _stamp(home, environ)
     file = cache_dir(environ) / "completion" / f"models-{hashlib.sha256(os.fsencode(home)).hexdigest()[:16]}.json"
-    kept = _kept(file)
+    kept = _read_cache(file)
     if kept.get("stamp") == stamp and isinstance(kept.get("models"), list):
         return [str(name) for name in kept["models"]]
     models = _found(home)
@@ -47,11 +47,11 @@ def _found(home: Path) -> list[str] | None:
     try:
         settings, _ = load_settings(home)
     except ConfigError:
-        return None  # the command itself says so
+        return None  # the command itself reports the error
     return sorted(model_names(settings, os.environ))
 
 
-def _kept(file: Path) -> dict[str, Any]:
+def _read_cache(file: Path) -> dict[str, Any]:
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -60,7 +60,7 @@ def _kept(file: Path) -> dict[str, Any]:
 
 
 def _stamp(home: Path, environ: Mapping[str, str]) -> list[object]:
-    """What the names depend on, as JSON has it."""
+    """Return the fingerprint of the sources of the names, as JSON values."""
     files = (config_file(home, environ), env_file(home, environ), data_dir(environ) / "prices.json", Path(__file__))
     names = sorted(name for name, value in environ.items() if value and name.endswith(_OF_KEYS))
     models = {name: environ[name] for name in ("CALLBOARD_MODEL", "LOKI_MODEL") if name in environ}

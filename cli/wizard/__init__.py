@@ -1,4 +1,4 @@
-"""What `callboard setup` asks: `steps` is the order of the questions, `asking` how they are put, `trial` the test call.
+"""Setup wizard of `callboard setup`: `steps` orders the questions, `asking` asks them, `trial` makes the test call.
 
-All is drawn on stderr. Nothing is written before the last question has been answered, so Ctrl-C leaves nothing behind.
+Everything is drawn on stderr. Nothing is written before the last answer, so Ctrl-C leaves nothing behind.
 """

@@ -1,7 +1,7 @@
-"""How the questions of the wizard are put: as menus where the terminal can be drawn on, else as numbered lines.
+"""Questions of the wizard: menus on terminals that can be redrawn, numbered lines on others.
 
-The value of a key is typed at a prompt that shows nothing of it. Ctrl-C raises `KeyboardInterrupt` in both, and Ctrl-D
-`EOFError`.
+A key is typed without echo. Ctrl-C raises `KeyboardInterrupt` in both, and Ctrl-D `EOFError`. Esc raises `BackError`,
+and so does 0 at a list of numbered lines: the previous question is asked again.
 """
 
 from __future__ import annotations
@@ -17,30 +17,36 @@ from ..render.text import colours, one_line, paint, redrawable, safe
 from ..render.wrap import wrapped
 
 
+class BackError(Exception):
+    """The user returns to the previous question."""
+
+
 class Asker(Protocol):
-    """Puts questions to a person."""
+    """Interface of the two kinds of questions."""
 
     def say(self, text: str) -> None:
-        """Write lines."""
+        """Print lines."""
 
     def pick(self, title: str, entries: Sequence[str]) -> int:
-        """The position of one of a few entries; Enter alone takes the first."""
+        """Return the position of one of a few entries; Enter alone selects the first."""
 
     def search(self, title: str, entries: Sequence[str], about: Sequence[str] = (), *, free: bool = False) -> int | str:
-        """The position of one of many entries, each with a text `about` it, or with `free` a text."""
+        """Return the position of one of many entries, described in `about`; with `free` possibly a text."""
+
+    def text(self, title: str, first: str = "") -> str:
+        """Return a line of text; `first` is its editable initial value."""
 
     def hidden(self, title: str) -> str:
-        """A text that is not shown."""
+        """Return a text that is typed without echo."""
 
 
 def asker() -> Asker:
-    """The one that suits the terminal."""
-    return Drawn() if redrawable(sys.stderr) else Numbered()
+    """Return the kind of questions that suits the terminal."""
+    return DrawnMenus() if redrawable(sys.stderr) else Numbered()
 
 
 class _Said:
     def say(self, text: str) -> None:
-        """Write lines."""
         lines = safe(text).split("\n")
         if redrawable(sys.stderr):
             columns = shutil.get_terminal_size().columns
@@ -54,28 +60,32 @@ class _Said:
         sys.stderr.flush()
 
 
-class Drawn(_Said):
-    """Menus, of which one line with the answer stays."""
+class DrawnMenus(_Said):
+    """Menus; one line with the answer remains on the screen."""
 
     def pick(self, title: str, entries: Sequence[str]) -> int:
-        """See `Asker`."""
         from ..render.early import Early
         from ..render.menu import Menu
 
-        picked = self._run(title, lambda source: Menu(entries, early=Early(source)).application())
+        picked = self._run(title, lambda source: Menu(entries, early=Early(source), back=True).application())
         self.say(f"  = {one_line(entries[picked[0]], 110)}")
         return int(picked[0])
 
     def search(self, title: str, entries: Sequence[str], about: Sequence[str] = (), *, free: bool = False) -> int | str:
-        """See `Asker`."""
         from ..render.filter_menu import FilterMenu
 
-        picked: int | str = self._run(title, lambda _: FilterMenu(entries, about, free=free).application())
+        picked: int | str = self._run(title, lambda _: FilterMenu(entries, about, free=free, back=True).application())
         self.say(f"  = {one_line(picked if isinstance(picked, str) else entries[picked], 110)}")
         return picked
 
+    def text(self, title: str, first: str = "") -> str:
+        from prompt_toolkit import PromptSession
+
+        text = str(self._run(title, lambda _: PromptSession("  > ", erase_when_done=True), default=first)).strip()
+        self.say(f"  = {one_line(text, 110) or '(empty)'}")
+        return text
+
     def hidden(self, title: str) -> str:
-        """See `Asker`."""
         from prompt_toolkit import PromptSession
         from prompt_toolkit.output import ColorDepth
 
@@ -88,7 +98,7 @@ class Drawn(_Said):
         self.say("  = (not shown)" if text else "  = (empty)")
         return str(text)
 
-    def _run(self, title: str, make: Callable[[Any], Any]) -> Any:
+    def _run(self, title: str, make: Callable[[Any], Any], default: str = "") -> Any:
         from prompt_toolkit import PromptSession
         from prompt_toolkit.application import create_app_session
         from prompt_toolkit.input import create_input
@@ -99,35 +109,55 @@ class Drawn(_Said):
         self._title(title)
         source = create_input(sys.stdin)
         with create_app_session(input=source, output=terminal_behind(sys.stderr)):
-            drop_pending(source.fileno())
+            drop_pending(source.fileno())  # keys pressed before the question must not answer it
             made = make(source)
+            _bind_back(made.app if isinstance(made, PromptSession) else made)
             if isinstance(made, PromptSession):
-                return made.prompt(handle_sigint=False, set_exception_handler=False)
+                return made.prompt(default=default, handle_sigint=False, set_exception_handler=False)
             return made.run(handle_sigint=False, set_exception_handler=False)
 
 
+def _bind_back(app: Any) -> None:
+    from prompt_toolkit.key_binding import KeyBindings
+    from prompt_toolkit.key_binding.key_bindings import merge_key_bindings
+
+    keys = KeyBindings()
+    keys.add("escape")(lambda event: event.app.exit(exception=BackError()))
+    app.key_bindings = keys if app.key_bindings is None else merge_key_bindings([app.key_bindings, keys])
+    app.ttimeoutlen = app.timeoutlen = _ESCAPE
+
+
+_ESCAPE = 0.1
+"""Seconds that Esc waits for further bytes of an arrow key."""
+
+
 class Numbered(_Said):
-    """Plain lines, for terminals that can't be drawn on."""
+    """Questions as plain lines, for terminals that can't be redrawn."""
 
     def pick(self, title: str, entries: Sequence[str]) -> int:
-        """See `Asker`."""
         self._title(title)
         for number, entry in enumerate(entries, 1):
             self.say(f"  {number}. {one_line(entry, 200)}")
+        self.say("  0. back")
         while True:
             text = self._line("number [1]: ").strip() or "1"
+            if text == "0":
+                raise BackError
             if text.isascii() and text.isdecimal() and 1 <= int(text) <= len(entries):
                 return int(text) - 1
             self.say(f"  a number from 1 to {len(entries)}, please")
 
     def search(self, title: str, entries: Sequence[str], about: Sequence[str] = (), *, free: bool = False) -> int | str:
-        """See `Asker`; what is typed is a number, an entry, or with `free` any text."""
+        """Read a number, an entry, or with `free` any text."""
         self._title(title)
         for number, entry in enumerate(entries, 1):
             text = f": {about[number - 1]}" if about and about[number - 1] else ""
             self.say(f"  {number}. {one_line(entry + text, 200)}")
+        self.say("  0. back")
         while True:
             text = self._line("number or name [1]: ").strip() or "1"
+            if text == "0":
+                raise BackError
             if text.isascii() and text.isdecimal() and 1 <= int(text) <= len(entries):
                 return int(text) - 1
             equal = [at for at, entry in enumerate(entries) if entry.casefold() == text.casefold()]
@@ -137,9 +167,12 @@ class Numbered(_Said):
                 return text
             self.say("  that is none of these")
 
+    def text(self, title: str, first: str = "") -> str:
+        self._title(title)
+        return self._line(f"  [{first}]> " if first else "  > ").strip() or first
+
     def hidden(self, title: str) -> str:
-        """See `Asker`."""
-        from ..vault_opening import hidden_line
+        from ..vault_passphrase import hidden_line
 
         self._title(title)
         with _interruptible():
@@ -157,7 +190,7 @@ class Numbered(_Said):
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Ctrl-C raises, so that what has turned the echo off turns it on again."""
+    """Raise `KeyboardInterrupt` on Ctrl-C, so that the echo of the terminal is restored."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield

@@ -1,24 +1,25 @@
-"""A key that was typed: it is kept in the vault, and shown nowhere."""
+"""API key typed by the user: stored in the vault, and never printed."""
 
 from __future__ import annotations
 
 from ...actors.io.vault.openers import Passphrase
 from ...protocol.errors import CallboardError
-from ..vault_opening import vault_of
+from ...supervisors.installation import install_command
+from ..vault_passphrase import vault_of
 from .asking import Asker
 
 
 def hidden_in(text: str, key: str) -> str:
-    """A text without the key."""
+    """Remove the key from a text."""
     return text.replace(key, "[redacted]") if key else text
 
 
 def vault_works(config_dir: str, name: str, asker: Asker) -> bool:
-    """Whether a key of this name can be kept in the vault; says why not."""
+    """Return True if a key of this name can be stored in the vault; otherwise print the reason."""
     from importlib.util import find_spec
 
     if find_spec("pyrage") is None:
-        asker.say("  (the encrypted vault needs one package more: pip install 'callboard[vault]')")
+        asker.say(f"  (the encrypted vault needs one package more: {install_command('vault')})")
         return False
     try:
         file = vault_of(config_dir).file
@@ -33,19 +34,19 @@ def vault_works(config_dir: str, name: str, asker: Asker) -> bool:
 
 
 def vault_has(config_dir: str, name: str) -> bool:
-    """Whether a secret of this name is in the vault, which works."""
+    """Return True if the vault, which must be usable, has a secret of this name."""
     file = vault_of(config_dir).file
     return file is not None and name in file.read()
 
 
 def keep_in_vault(name: str, value: str, config_dir: str) -> None:
-    """Keep it, in the place of what has that name.
+    """Store a secret, replacing one of the same name.
 
     Raises:
-        CallboardError: it can't be written.
+        CallboardError: the vault can't be written.
     """
     file = vault_of(config_dir).file
-    assert file is not None  # `vault_works` has seen it
+    assert file is not None  # `vault_works` has checked it
 
     def edit(secrets: dict[str, str]) -> None:
         secrets[name] = value

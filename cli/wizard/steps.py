@@ -1,9 +1,10 @@
-"""The steps of the wizard: what is found, which model, a test call, where the key is kept, the file."""
+"""Steps of the wizard: available providers, choice of a model, test call, storage of the key, the file."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from difflib import unified_diff
 from pathlib import Path
 
@@ -13,30 +14,35 @@ from ...actors.io.directories import config_file
 from ...actors.io.env_file import env_file, read_dotenv
 from ...actors.io.settings import load_settings
 from ...actors.runs.model_checks import Checked
-from ...actors.runs.setup.found import Offer, facts, of_provider, offers, providers_by_name
-from ...actors.runs.setup.servers import Server
+from ...actors.runs.setup.address import ReachedAddress, lists_nothing, look_up, offer_of
+from ...actors.runs.setup.found import UsableProvider, facts, of_provider, offers, providers_by_name
+from ...actors.runs.setup.servers import ModelServer
 from ...actors.runs.setup.written import add_to_env_file, new_config, with_model, write_config
 from ...actors.views.money import usd
 from ...actors.work.models.facts import Facts
 from ...protocol.errors import CallboardError
+from ...supervisors.installation import install_command
+from ..render.text import counted
 from . import keys
-from .asking import Asker
+from .asking import Asker, BackError
 from .trial import tried
 
-_ANOTHER, _PASTE, _FETCH, _AGAIN = (
+_ANOTHER, _PASTE, _ADDRESS, _FETCH, _AGAIN = (
     "another model of these ...",
     "paste an API key ...",
+    "type the address of a model server ...",
     "fetch a very small model that runs on this machine (93 MB)",
     "look again",
 )
+_OTHER = "another provider or server, by its address ..."
 _LOCAL = "smollm2"
 _PRICES = "(prices: USD per million tokens)"
 
 
 class Chosen(msgspec.Struct, frozen=True, kw_only=True):
-    """A model to try; `typed` is a key that was typed for it, `""` where it has one or needs none."""
+    """Model to try; `typed` is a key that the user typed for it, `""` if the model has one or needs none."""
 
-    offer: Offer
+    offer: UsableProvider
     model: str
     typed: str = ""
 
@@ -45,101 +51,178 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Setup:
-    """One walk through it.
+    """Single pass through the wizard.
 
     Args:
-        home: the configuration directory.
-        asker: puts the questions.
-        starts: whether a conversation begins afterwards.
-        servers: where model servers may be; None for the usual places.
+        home: configuration directory.
+        asker: asks the questions.
+        starts: True if a chat starts afterwards.
+        servers: possible model servers; None for the usual ones.
     """
 
     def __init__(
-        self, home: Path, asker: Asker, *, starts: bool = False, servers: Sequence[Server] | None = None
+        self, home: Path, asker: Asker, *, starts: bool = False, servers: Sequence[ModelServer] | None = None
     ) -> None:
         self._home = home
         self._file = config_file(home)
         self._asker = asker
         self._starts = starts
-        self._leave = "go on without; nothing is written" if starts else "leave; nothing is written"
+        self._leave = "continue without a model; nothing is written" if starts else "leave; nothing is written"
         self._servers = servers
 
     def run(self) -> bool:
-        """Whether there is a configuration now.
+        """Run the wizard; return True if there is a configuration now.
 
         Raises:
-            KeyboardInterrupt, EOFError: the person leaves; so does `click.exceptions.Exit` in the test call.
-            CallboardError: a file can't be read, written, or added to.
+            KeyboardInterrupt, EOFError: the user leaves; `click.exceptions.Exit` during the test call.
+            CallboardError: a file can't be read, written, or extended.
         """
-        load_settings(self._home)  # what is wrong with a file that is there is said before anything is asked
+        load_settings(self._home)  # reports errors of an existing file before any question
         self._asker.say("Looking for API keys and for model servers on this machine ...")
         found = offers(os.environ, self._servers)
         while True:
-            chosen = self._choose(found)
+            try:
+                chosen = self._choose(found)
+            except BackError:  # at the first question: there is no previous one
+                chosen = None
             if chosen is None:
                 return False
             if isinstance(chosen, str):  # look again
                 found = offers(os.environ, self._servers)
                 continue
-            tested = self._try(chosen)
-            if tested is None:
-                continue
-            if self._write(tested):
-                return True
+            with suppress(BackError):  # back to the first question
+                tested = self._try(chosen)
+                if tested is not None and self._write(tested):
+                    return True
 
     # --- which model
 
-    def _choose(self, found: list[Offer]) -> Chosen | str | None:
+    def _choose(self, found: list[UsableProvider]) -> Chosen | str | None:
         ready = [offer for offer in found if offer.models]
         for offer in found:
             if not offer.models:
                 self._asker.say(f"  {offer.title}: {offer.why}, and has no model to chat with yet: {offer.hint}")
         if not ready:
-            self._asker.say("  There is no key in the environment, and no server with a model answers.")
+            self._asker.say("  No API key is set in the environment, and no model server answers.")
             if not _can_fetch(found):
-                self._asker.say("  A very small model could run on this machine: pip install 'callboard[local]'")
+                self._asker.say(f"  A very small model could run on this machine: {install_command('local')}")
         entries = [line_of(offer) for offer in ready]
-        more = [*([_ANOTHER] if ready else []), _PASTE, *([_FETCH] if _can_fetch(found) else []), _AGAIN, self._leave]
-        title = f"Which model is to answer? {_PRICES if ready else ''}".rstrip()
+        more = [
+            *([_ANOTHER] if ready else []),
+            _PASTE,
+            _ADDRESS,
+            *([_FETCH] if _can_fetch(found) else []),
+            _AGAIN,
+            self._leave,
+        ]
+        title = f"Which model should answer? {_PRICES if ready else ''}".rstrip()
         picked = self._asker.pick(title, [*entries, *more])
         if picked < len(ready):
             return Chosen(offer=ready[picked], model=ready[picked].models[0])
         entry = more[picked - len(ready)]
-        if entry == _ANOTHER:
-            return self._choose_model(self._choose_offer(ready))
-        if entry == _PASTE:
-            return self._paste()
-        if entry == _FETCH:
-            self._fetch()
-        return None if entry == self._leave else _AGAIN
+        with suppress(BackError):  # back to this list
+            if entry == _ANOTHER:
+                return self._another(ready)
+            if entry == _PASTE:
+                return self._paste()
+            if entry == _ADDRESS:
+                return self._address()
+            if entry == _FETCH:
+                self._fetch()
+            return None if entry == self._leave else _AGAIN
+        return self._choose(found)
+
+    def _another(self, ready: list[UsableProvider]) -> Chosen:
+        while True:
+            offer = self._choose_offer(ready)
+            try:
+                return self._choose_model(offer)
+            except BackError:
+                if len(ready) == 1:
+                    raise
+
+    # --- the address of a server
+
+    def _address(self) -> Chosen:
+        """Return a model of a server whose address the user types.
+
+        Raises:
+            BackError: the user returns to the list of models.
+        """
+        text, key = "", ""
+        while True:
+            text = self._asker.text("Where is the server? Its address, such as http://gpu.example:8000/v1", text)
+            if not text:
+                self._asker.say("  Nothing was typed.")
+                raise BackError
+            reached, key = self._find_provider(text, key)
+            with suppress(BackError):  # back to the address
+                if reached.why is None or lists_nothing(reached):
+                    return self._model_at(reached, key)
+                if self._asker.pick("What now?", ["type another address", "choose something else"]) == 1:
+                    break
+        raise BackError
+
+    def _find_provider(self, text: str, key: str) -> tuple[ReachedAddress, str]:
+        """Query the address; return the result, and the key that the server accepts."""
+        while True:
+            self._asker.say(f"  asking {text} for its models ...")
+            reached = look_up(text, key)
+            if reached.why is None:
+                self._asker.say(f"  {reached.base} has {counted(len(reached.models), 'model')}")
+                return reached, key
+            self._asker.say(f"  {keys.hidden_in(reached.said, key)}")
+            if reached.why != "unauthorized":
+                return reached, key
+            try:
+                key = self._asker.hidden(f"The API key for {reached.base} (it is not shown)").strip()
+            except BackError:
+                return reached, ""
+            if not key:
+                return reached, ""
+            text = reached.base  # the key is sent only to the server that asked for it
+
+    def _model_at(self, reached: ReachedAddress, key: str) -> Chosen:
+        offer = offer_of(reached, {each.name: each.api_base for each in load_settings(self._home)[0].clients})
+        if reached.models:
+            return self._choose_model(offer, key)
+        model = self._asker.text("Which model? Its name, as the server has it")
+        if not model:
+            raise BackError
+        return Chosen(offer=offer, model=model, typed=key)
 
     def _fetch(self) -> None:
-        from ..pulling import pull_weights
+        from ..actions.models import pull_weights
 
         try:
             pull_weights(_LOCAL, quiet=False)
         except CallboardError as error:
             self._asker.say(f"  {error}")
 
-    def _choose_offer(self, ready: list[Offer]) -> Offer:
+    def _choose_offer(self, ready: list[UsableProvider]) -> UsableProvider:
         if len(ready) == 1:
             return ready[0]
-        return ready[self._asker.pick("Whose?", [f"{offer.title}: {offer.why}" for offer in ready])]
+        return ready[self._asker.pick("Which provider?", [f"{offer.title}: {offer.why}" for offer in ready])]
 
-    def _choose_model(self, offer: Offer, typed: str = "") -> Chosen:
+    def _choose_model(self, offer: UsableProvider, typed: str = "") -> Chosen:
         known = [str(about) for about in facts(offer, offer.models, os.environ)]
         picked = self._asker.search(f"Which model of {offer.title}? {_PRICES}", offer.models, known, free=True)
         return Chosen(offer=offer, model=picked if isinstance(picked, str) else offer.models[picked], typed=typed)
 
     def _paste(self) -> Chosen | str:
         names = providers_by_name()
-        picked = self._asker.search("Whose key is it?", names)
+        picked = self._asker.search("Whose key is it?", [*names, _OTHER])
         assert isinstance(picked, int)
+        if picked == len(names):
+            return self._address()
         if names[picked] in self._clients():
-            self._asker.say(f"  {self._file} has a client {names[picked]} already: its key is to be changed there.")
+            self._asker.say(f"  {self._file} has a client {names[picked]} already: change its key there.")
             return _AGAIN
         offer = of_provider(names[picked], os.environ, why="its key was typed")
-        typed = self._asker.hidden(f"The key of {offer.title} (it is not shown)").strip()
+        try:
+            typed = self._asker.hidden(f"The key of {offer.title} (it is not shown)").strip()
+        except BackError:
+            return self._paste()
         if not typed or not typed.isprintable() or " " in typed:
             self._asker.say("  That is no key." if typed else "  Nothing was typed.")
             return _AGAIN
@@ -151,7 +234,7 @@ class Setup:
     # --- the test call
 
     def _try(self, chosen: Chosen) -> Chosen | None:
-        """What has answered, or is taken without an answer; None to choose anew."""
+        """Test a model; return the choice that works or that the user accepts anyway, or None to choose again."""
         while True:
             offer, model = chosen.offer, f"{chosen.offer.client.name}:{chosen.model}"
             self._asker.say(f"  asking {model} for one word ...")
@@ -166,7 +249,7 @@ class Setup:
                 "choose something else",
                 f"another model of {offer.title} ...",
                 "try again",
-                "keep it all the same",
+                "use it anyway",
             ]
             picked = self._asker.pick("That did not work. What now?", entries)
             if picked == 0:
@@ -185,7 +268,7 @@ class Setup:
         return new_config(chosen.offer, chosen.model, api_key)
 
     def _write(self, chosen: Chosen) -> bool:
-        """Whether it was written."""
+        """Write the configuration after a confirmation; return False if the user wants to choose again."""
         where, api_key = "", ""
         if chosen.typed:
             where = self._where_to_keep(chosen)
@@ -195,7 +278,7 @@ class Setup:
         if self._file.exists():
             before = self._file.read_text(encoding="utf-8")
             if before == text and not where:
-                self._asker.say(f"  {self._file} says so already")
+                self._asker.say(f"  {self._file} has this already")
                 return True
             diff = unified_diff(before.splitlines(), text.splitlines(), "as it is", "as it will be", lineterm="")
             self._asker.say("\n".join(diff))
@@ -210,18 +293,18 @@ class Setup:
         elif where == "file":
             add_to_env_file(env_file(self._home, os.environ), chosen.offer.key, chosen.typed)
         if where != "vault" and chosen.typed:
-            os.environ[chosen.offer.key] = chosen.typed  # for what follows in this process
+            os.environ[chosen.offer.key] = chosen.typed  # for the rest of this process
         write_config(self._file, text)
         self._asker.say(f"  wrote {self._file}")
         if where == "own":
-            self._asker.say(f"  have your shell set it from now on: export {chosen.offer.key}=...")
+            self._asker.say(f"  set it in your shell, for example in ~/.profile: export {chosen.offer.key}=...")
         return True
 
     def _where_to_keep(self, chosen: Chosen) -> str:
         file, name = env_file(self._home, os.environ), chosen.offer.key
-        ways = {"own": f"nowhere: I set {name} myself"}
+        ways = {"own": f"not by Callboard: I set {name} myself"}
         if name not in os.environ or read_dotenv(file).get(name) == os.environ[name]:
-            ways = {"file": f"in {file}, as it is; only you can read that file"} | ways
+            ways = {"file": f"in {file}, unencrypted; only you can read that file"} | ways
         else:
             self._asker.say(f"  ({name} is set already, with another value, which would go before a .env file)")
         if keys.vault_works(str(self._home), name, self._asker):
@@ -230,11 +313,13 @@ class Setup:
                 ways |= {"vault": f"in the vault, encrypted, in the place of the {name} that is there"}
             else:
                 ways = {"vault": "in the vault, encrypted"} | ways
-        return [*ways][self._asker.pick(f"Where is {name} to be kept?", [*ways.values()])]
+        return [*ways][self._asker.pick(f"Where should {name} be stored?", [*ways.values()])]
 
 
-def what_to_write(home: Path, environ: dict[str, str], servers: Sequence[Server] | None = None) -> tuple[str, bool]:
-    """What the wizard would write of itself, for those that ask no person; whether there is a model."""
+def what_to_write(
+    home: Path, environ: dict[str, str], servers: Sequence[ModelServer] | None = None
+) -> tuple[str, bool]:
+    """Return the configuration that the wizard would write without questions, and True; or an error text, and False."""
     found = [offer for offer in offers(environ, servers) if offer.models]
     file = config_file(home, environ)
     if not found:
@@ -254,8 +339,8 @@ def what_to_write(home: Path, environ: dict[str, str], servers: Sequence[Server]
     return new_config(offer, offer.models[0]), True
 
 
-def line_of(offer: Offer) -> str:
-    """An offer in a line: its model, what it costs, why it is here."""
+def line_of(offer: UsableProvider) -> str:
+    """Format an offer on one line: its model, its price, and the reason why it is available."""
     (about,) = facts(offer, offer.models[:1], os.environ)
     others = f"; {len(offer.models) - 1} more" if len(offer.models) > 1 and not offer.key else ""
     return f"{_described(offer.model, about)} ({offer.why}{others})"
@@ -273,7 +358,7 @@ def _answered(checked: Checked) -> str:
     return f"it answered in {answer.seconds:.1f} s; {answer.input_tokens} + {answer.output_tokens} tokens{cost}"
 
 
-def _can_fetch(found: list[Offer]) -> bool:
+def _can_fetch(found: list[UsableProvider]) -> bool:
     from ...actors.work.models.engines import require_engine
 
     if any(offer.client.type == "local" for offer in found):

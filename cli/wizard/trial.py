@@ -1,4 +1,4 @@
-"""The test call: one small request as it will go out later, before anything is written."""
+"""Test call: one small request exactly as later ones, before anything is written."""
 
 from __future__ import annotations
 
@@ -15,31 +15,33 @@ import trio
 from ...actors.io import temporary
 from ...actors.io.vault.lookups import ForChecks
 from ...actors.runs.model_checks import Checked, ask, check
-from ...actors.work.models.catalog import Catalog
+from ...actors.work.models.catalog import ModelCatalog
 from ...protocol.environment import names_of
 from ..frame import act
 from ..render.plain import choose
 from ..render.text import redrawable
 
 if TYPE_CHECKING:
-    from ... import Root
+    from ...actors.runs.root import Root
     from ...supervisors import Actor
 
 
 def tried(model: str, config: str, home: Path, file: Path, key: Mapping[str, str]) -> Checked:
-    """What comes of one request to a model, by a `config.yaml` that is not written yet.
+    """Send one request to a model with a `config.yaml` that is not written yet, and return the check's result.
 
     Args:
         model: `client:model`.
-        config: the text of the file.
-        home: the configuration directory, whose vault is used.
-        file: where the text would stand, for messages.
-        key: a variable with the key that was typed, for this request alone.
+        config: text of the file.
+        home: configuration directory, whose vault is used.
+        file: future path of the text, for messages.
+        key: variable with the typed key, for this request alone.
     """
     progress = choose(sys.stderr, quiet=not redrawable(sys.stderr), verbose=False)
 
     async def request(me: Actor, root: Root) -> Checked:
-        found = check(model, root.settings, Catalog(root.settings, os.environ, vault=ForChecks(root.vault)), os.environ)
+        found = check(
+            model, root.settings, ModelCatalog(root.settings, os.environ, vault=ForChecks(root.vault)), os.environ
+        )
         return await ask(me, found, root.gateway, root.knowledge, trio.CapacityLimiter(1))
 
     with temporary.directory("setup-") as folder:

@@ -1,6 +1,7 @@
-"""What is said on the control channel: who calls, what they may ask for, what they get, as structs.
+"""Frames of the control channel as structs: the caller, the methods, and their parameters and results.
 
-Frames are JSON-RPC 2.0 (`protocol.jsonrpc`). `own` has the parameters and results of our own methods (`_run/start`,
-`_actor/tree`, ...), `things` what they speak of, `acp` those of the Agent Client Protocol, `caller` says who asks,
-`errors` which number an error has on the wire. `schema` makes one JSON Schema of all of them.
+Frames are JSON-RPC 2.0 (`protocol.jsonrpc`). `own` has the parameters and results of Callboard's own methods
+(`_run/start`, `_actor/tree`, ...), `things` the resources that they return, and `acp` the Agent Client Protocol.
+`caller` has subjects and scopes, `errors` the numbers of errors on the wire. `schema` builds one JSON Schema of all
+of them.
 """

@@ -1,7 +1,7 @@
-"""The Agent Client Protocol, version 1: parameters of its methods, and the words that it has for things.
+"""Agent Client Protocol, version 1: parameters of its methods, and its terms.
 
-Editors speak it over stdio; on our websocket the same methods are there. Objects may hold keys that we don't know.
-Source: https://agentclientprotocol.com/protocol (schema v1).
+Editors use it over stdio; the websocket has the same methods. Objects may have unknown keys. Source:
+https://agentclientprotocol.com/protocol (schema v1).
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ class Params(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
 
 
 class Elicitation(Params, frozen=True):
-    """What of questions a client can show; present is able."""
+    """Kinds of questions that a client can show; a present key means that it can."""
 
     form: Object | None = None
     url: Object | None = None
 
 
 class ClientSessions(Params, frozen=True):
-    """What of sessions a client can show; present is able."""
+    """Features of sessions that a client can show; a present key means that it can."""
 
     notices: Object | None = None
 
 
 class ClientCapabilities(Params, frozen=True):
-    """What the client can do."""
+    """Capabilities of the client."""
 
     elicitation: Elicitation | None = None
     session: ClientSessions | None = None
@@ -83,7 +83,7 @@ class McpServer(Params, frozen=True):
 
 
 class Place(Params, frozen=True):
-    """Where a session works, and what the client brings along; `null` is nothing."""
+    """Directories of a session, and the client's own MCP servers; `null` means none."""
 
     cwd: Path
     mcp_servers: Annotated[list[McpServer], Meta(max_length=MOST)] | None = None
@@ -142,12 +142,12 @@ class SetConfigOption(OfSession, frozen=True):
 
 
 def read_prompt(blocks: list[dict[str, Json]]) -> tuple[str, tuple[ImagePart, ...]]:
-    """The words and the images of a prompt.
+    """Return the text and the images of a prompt.
 
-    Texts are taken as they are, files that come along fenced under their names, links by name and address.
+    Texts are used unchanged, attached files are fenced under their names, and links become name and address.
 
     Raises:
-        ValueError: there is a block that is neither words nor an image.
+        ValueError: a block is neither text nor an image.
     """
     words: list[str] = []
     images: list[ImagePart] = []
@@ -158,6 +158,13 @@ def read_prompt(blocks: list[dict[str, Json]]) -> tuple[str, tuple[ImagePart, ..
         elif found:
             words.append(found)
     return "\n\n".join(words), tuple(images)
+
+
+def typed(blocks: list[dict[str, Json]]) -> str | None:
+    """Return the texts of a prompt without attached files; None if no file is attached."""
+    if all(block.get("type") != "resource" for block in blocks):
+        return None
+    return "\n\n".join(str(block.get("text") or "") for block in blocks if block.get("type") == "text")
 
 
 def _block(block: dict[str, Json]) -> str | ImagePart:
@@ -199,11 +206,11 @@ def _image(kind: Json, data: Json, uri: Json) -> ImagePart:
 
 
 def image_block(image: ImagePart) -> dict[str, Json]:
-    """An image as a content block."""
+    """Return an image as a content block."""
     block = {"type": "image", "mimeType": image.media_type, "data": base64.b64encode(image.data).decode()}
     return {**block, "uri": image.url} if image.url else block
 
 
 def text_block(text: str) -> dict[str, Json]:
-    """A text as a content block."""
+    """Return a text as a content block."""
     return {"type": "text", "text": text}

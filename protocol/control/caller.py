@@ -1,10 +1,10 @@
-"""The caller: a subject, and its rights.
+"""Caller: a subject, and its scopes.
 
     read:runs write:runs run:agents run:files   read:sessions write:sessions   read:agents read:models
     read:roles write:roles   answer:questions   admin:runs admin:sessions admin:mcp admin:metrics
 
-A run and a session belong to the subject that has made them; for those of others one needs `admin:runs` or
-`admin:sessions`.
+A run and a session belong to the subject that created them. Access to runs and sessions of other subjects needs
+`admin:runs` or `admin:sessions`.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ SCOPES = (
     "admin:mcp",
     "admin:metrics",
 )
-"""Every scope there is; `*` stands for all of them."""
+"""All scopes; `*` means all of them."""
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Who asks.
+    """Authenticated caller.
 
     Attributes:
-        subject: whose runs and sessions are theirs.
-        scopes: what they may do; `*` for everything.
-        key: id of the key or token they came with, for the audit log.
-        name: what others are told of them (who has answered); the subject, if empty.
+        subject: owner of the runs and sessions that the caller creates.
+        scopes: permitted operations; `*` for all.
+        key: id of the key or token of the request, for the audit log.
+        name: name shown to others (for example, in answers); the subject, if empty.
     """
 
     subject: str
@@ -49,19 +49,19 @@ class Caller(msgspec.Struct, frozen=True):
     name: str = ""
 
     def has(self, scope: str) -> bool:
-        """Whether they may do this."""
+        """Return whether the caller has this scope."""
         return scope in self.scopes or "*" in self.scopes
 
     def need(self, scope: str) -> None:
-        """Raise `Denied` if they may not."""
+        """Raise `Denied` if the caller does not have this scope."""
         if not self.has(scope):
             raise Denied(f"this needs the scope '{scope}', which {self.subject} does not have")
 
     @property
     def called(self) -> str:
-        """Their name for others."""
+        """Name shown to others."""
         return self.name or self.subject
 
 
 LOCAL = Caller("local", frozenset({"*"}))
-"""Who has the token that a server leaves in its user's own directory."""
+"""Caller with the token that a server stores in its user's own directory."""

@@ -1,26 +1,27 @@
-"""A chat: a conversation to which a client sends lines, as a person types them at a prompt.
+"""Chat: a conversation to which a client sends lines, as a user types them at a prompt.
 
     -> _chat/open {agent: "coder"}                <- {chat: {chat: "chat-3f01", agent: "coder", ...}, notes: [...]}
     -> _chat/line {chat: "chat-3f01", line: "hello"}
        <- _chat/began {chat, run, prompt}         a run answers it; `_run/subscribe` and `_question/subscribe` show it
-       <- _chat/said {chat, kind: "text", text}   what a command says
-       <- _chat/ask, _chat/edit, _chat/copy       what a command needs of the client that has sent the line: requests
-    <- {chat: {...}, run: "run-7f3a01bc", status: "done"}         when all that the line began is over
+       <- _chat/said {chat, kind: "text", text}   output of a command
+       <- _chat/ask, _chat/edit, _chat/copy       requests of a command to the client that sent the line
+    <- {chat: {...}, run: "run-7f3a01bc", status: "done"}         when everything that the line began has ended
 
-A line that begins with `.` or `/` and the name of a command is that command; one that begins with `!` is a line for
-the shell; every other line is a prompt. What stands between `:::` and `:::` is one line, however many rows it has.
+A line that begins with `.` or `/` and the name of a command is that command. A line that begins with `!` is for the
+shell. Every other line is a prompt. Text between `:::` and `:::` is one line, even if it contains line breaks.
 
-Lines are played in the order in which they come, each when the one before is over, so that a client sends them as they
-are typed. Commands that only look wait for none. While a run answers, a prompt goes to its agent, which reads it before
-its next request to the model (steering), and a command that changes what the run stands on is refused.
+Lines are executed in the order of their arrival, each after the previous one has ended. So a client can send them as
+they are typed. Commands that only show something do not wait. While a run answers, a prompt is sent to its agent,
+which reads it before its next request to the model (steering). A command that would change the basis of the run is
+refused.
 
-The runs of a chat are those that `_chat/began` names, and the questions of these runs are the chat's. Its person leaves
-with the line `.exit`, which asks whether a temporary session is to be kept; `_chat/close` and the end of the connection
-ask nothing and cancel what is under way.
+The runs of a chat are named by `_chat/began`, and the questions of these runs belong to the chat. The user leaves
+with the line `.exit`, which asks whether to store a temporary session. `_chat/close` and the end of the connection do
+not ask, and cancel running work.
 
-The chat belongs to the hub of a process, like runs. It ends when the connection that has opened it closes, unless it
-was opened with `keep`; other connections may watch it (`_chat/watch`) and send it lines. What `_chat/began` and
-`_chat/said` tell is numbered: who has lost the connection watches again after the last number that came.
+Like runs, a chat belongs to the hub of a process. It ends when the connection that opened it closes, unless it was
+opened with `keep`. Other connections may watch it (`_chat/watch`) and send it lines. The notifications `_chat/began`
+and `_chat/said` are numbered: after a lost connection, a client watches again from the last number that it received.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from ..kernel.questions import Question
 from .bounds import MOST, Answer, Name, Path, Paths, Text, Variables
 from .own import Done, Nothing, Params
 
-# --- what a chat is ----------------------------------------------------------------------------------------
+# --- the state of a chat -----------------------------------------------------------------------------------
 
 
 class ChatInfo(msgspec.Struct, kw_only=True):
@@ -49,7 +50,7 @@ class ChatInfo(msgspec.Struct, kw_only=True):
         turns: how many answers it remembers.
         tokens: what the next request holds at least; None as long as no model has answered.
         window: what the model takes at most; None where that is not known. `percent` is how much of it `tokens` are.
-        cost: in USD, of all that it has run; None once the price of something was not known.
+        cost: in USD, of all that it has run, as far as prices are known; `priced`: whether all were.
         settings: what `.set` can set and has a value, by key.
         run: the run that is under way.
         title: what it is about.
@@ -69,7 +70,8 @@ class ChatInfo(msgspec.Struct, kw_only=True):
     tokens: int | None = None
     window: int | None = None
     percent: int | None = None
-    cost: float | None = 0.0
+    cost: float = 0.0
+    priced: bool = True
     settings: dict[str, str | int | float | bool | None] = {}
     run: str | None = None
     title: str | None = None
@@ -160,11 +162,13 @@ class Opened(msgspec.Struct, kw_only=True):
     Attributes:
         notes: what a person should read first, a line each.
         said: of a session in which something was said, its counts, its last prompt and the answer.
+        trust: whether the user has to decide about the directory's files for agents: the line `.trust` asks.
     """
 
     chat: ChatInfo
     notes: list[str] = []
     said: list[Said] = []
+    trust: bool = False
 
 
 class OneChat(msgspec.Struct, kw_only=True):
@@ -225,7 +229,7 @@ class WatchingChat(msgspec.Struct, kw_only=True):
     told: list[Told] = []
 
 
-# --- what clients are told ---------------------------------------------------------------------------------
+# --- notifications -----------------------------------------------------------------------------------------
 
 
 class Began(msgspec.Struct, kw_only=True):
@@ -247,12 +251,16 @@ class Said(msgspec.Struct, kw_only=True):
     `text` as it is; `markdown` rendered; `diff` coloured as a unified diff; `note`, `warning`, `error` for people, on
     stderr where there is one; `echo` a line that a macro plays; `shell` what a program has written. `seq` is as in
     `_chat/began`.
+
+    Attributes:
+        after: a run that had ended when it was said. Its last events may arrive later; show the text below them.
     """
 
     chat: str
     kind: Literal["text", "markdown", "diff", "note", "warning", "error", "echo", "shell"]
     text: str
     seq: int = 0
+    after: str | None = None
 
 
 class Told(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -268,7 +276,7 @@ class Changed(msgspec.Struct, kw_only=True):
     chat: ChatInfo
 
 
-class Closed(msgspec.Struct, kw_only=True):
+class ChatClosed(msgspec.Struct, kw_only=True):
     """`_chat/closed`: the chat tells this watcher nothing any more.
 
     Attributes:
@@ -279,7 +287,7 @@ class Closed(msgspec.Struct, kw_only=True):
     lagged: bool
 
 
-# --- what the server asks of the client that has sent a line -----------------------------------------------
+# --- requests of the server to the client that has sent a line ---------------------------------------------
 
 
 class AskPerson(msgspec.Struct, kw_only=True):
@@ -301,7 +309,7 @@ class AskPerson(msgspec.Struct, kw_only=True):
     secret: bool = False
 
     def question(self) -> Question:
-        """The same as a question of an agent is, for those who show and understand both alike."""
+        """Return this as a question of an agent, for code that shows and understands both alike."""
         return Question(
             id="",
             actor="",
@@ -361,7 +369,7 @@ NOTIFICATIONS: dict[str, type] = {
     "_chat/began": Began,
     "_chat/said": Said,
     "_chat/changed": Changed,
-    "_chat/closed": Closed,
+    "_chat/closed": ChatClosed,
 }
 
 REQUESTS: dict[str, tuple[type, type]] = {
@@ -369,4 +377,4 @@ REQUESTS: dict[str, tuple[type, type]] = {
     "_chat/edit": (EditText, Edited),
     "_chat/copy": (CopyText, Done),
 }
-"""What the server asks of a client."""
+"""Requests of the server to a client."""

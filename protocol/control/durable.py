@@ -1,4 +1,4 @@
-"""Parameters and results of the methods about durable runs: what is kept of them, going on with them, and forks."""
+"""Parameters and results of the methods for durable runs: their rows and steps, resuming, and forks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from .bounds import MOST, Answer, Name, Object, Text
-from .own import Params
+from .own import Number, PageLimit, Params
 from .things import Row, RunInfo, Step
 
 
@@ -23,16 +23,16 @@ class ReadRows(Params, frozen=True):
     """`_run/rows`: what is kept of a durable run to go on with, after the row of number `after`."""
 
     run: Name
-    after: int = 0
-    limit: int = 100
+    after: Number = 0
+    limit: PageLimit = 100
 
 
 class ReadSteps(Params, frozen=True):
     """`_run/steps`: what a durable run has done, as numbered steps, after the step of number `after`."""
 
     run: Name
-    after: int = 0
-    limit: int = 100
+    after: Number = 0
+    limit: PageLimit = 100
 
 
 class ForkRun(Params, frozen=True):

@@ -1,7 +1,7 @@
-"""Which number an error has on the wire, and the other way round.
+"""Numbers of errors on the wire, and the errors of numbers.
 
-`data` of an error is `{"code": ...}`, the stable code of its class in `protocol.errors`; a client that wants more than
-a text goes by that. Where it is known when to try again, `retry_after` says in how many seconds.
+`data` of an error is `{"code": ...}`, the stable code of its class in `protocol.errors`, for clients that need more
+than a text. If the time of a useful retry is known, `retry_after` has it in seconds.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ _NUMBERS: tuple[tuple[type[CallboardError], int], ...] = (
 
 
 class Refused(CallboardError):
-    """A request that the other side of a connection has refused, or that broke with it.
+    """A request that the other side of a connection refused, or that failed with the connection.
 
     Attributes:
-        number: JSON-RPC's.
-        data: what the other side says beside its text.
+        number: JSON-RPC error number.
+        data: data of the other side in addition to its text.
     """
 
     code = "refused"
@@ -68,15 +68,15 @@ class Refused(CallboardError):
 
 
 def number_of(error: CallboardError) -> int:
-    """JSON-RPC's number for an error; one that came from another process has the code of its kind alone."""
+    """Return the JSON-RPC number of an error. An error from another process is classified by its code."""
     if isinstance(error, Refused):
         return error.number
     found = (number for kind, number in _NUMBERS if isinstance(error, kind) or error.code == kind.code)
     return next(found, RUN_FAILED)
 
 
-def told_to(caller: Caller, error: CallboardError) -> CallboardError:
-    """The error as this caller may read it: an unknown name lists those there are only to who may list them."""
+def error_for_client(caller: Caller, error: CallboardError) -> CallboardError:
+    """Return the error as this caller may read it: only a caller who may list the names gets the known names."""
     if not isinstance(error, UsageError) or not error.needs or caller.has(error.needs):
         return error
     told = type(error)(error.plain)
@@ -84,8 +84,10 @@ def told_to(caller: Caller, error: CallboardError) -> CallboardError:
 
 
 def error_data(error: CallboardError) -> ErrorData:
-    """The error as a frame says it. Problems of a file come along, one text each."""
+    """Return the error in the form of a frame. Problems of a file are included as texts."""
     data: dict[str, Any] = {"code": error.code}
+    if isinstance(error, Refused) and isinstance(error.data, dict) and isinstance(error.data.get("code"), str):
+        data["code"] = error.data["code"]  # the code of the underlying error, such as that of a failed run
     if isinstance(error, InvalidFile) and error.problems:
         data["problems"] = [str(problem) for problem in error.problems]
     if error.node is not None:
@@ -96,7 +98,7 @@ def error_data(error: CallboardError) -> ErrorData:
 
 
 def error_of(error: ErrorData) -> CallboardError:
-    """A server's refusal as the error that it was there: same text, same `code`, same exit code."""
+    """Return a server's error response as an exception with the same text, `code` and exit code."""
     code = error.data.get("code") if isinstance(error.data, dict) else None
     told = CallboardError(error.message)
     told.code = str(code or "server")

@@ -1,4 +1,4 @@
-"""Parameters, results and notifications of our own methods. Unknown keys are refused, so that typos show."""
+"""Parameters, results and notifications of Callboard's own methods. Unknown keys are refused, so that typos show."""
 
 from __future__ import annotations
 
@@ -11,14 +11,31 @@ from ..changes import ChangedFile
 from ..mcp.status import ServerStatus
 from ..model_calls import ModelCall, ModelCallDetail
 from .bounds import MOST, Answer, Json, Name, Object, Path, Paths, Text, Variables
-from .things import ActorDetail, ActorInfo, RunInfo, TargetInfo, UsageGroup
+from .things import ActorDetail, ActorInfo, RunInfo, RunStatus, TargetInfo, UsageGroup
 
 VERSION = 1
-"""Of these methods. Additions don't change it."""
+"""Version of these methods. Additions do not change it."""
+
+
+Start: TypeAlias = Annotated[int, Meta(ge=0, le=2**53)]
+"""Start of a part."""
+
+Number: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+"""Number of an event, a row or a request; 0 is before the first. Each incarnation of a run begins a billion further on.
+"""
+
+PageLimit: TypeAlias = Annotated[int, Meta(ge=1, le=1000)]
+"""Entries of a page."""
 
 
 class Params(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """Base of all parameters."""
+    """Base of all parameters.
+
+    Attributes:
+        meta: `_meta` on the wire: client data such as the id of a trace. It is not read.
+    """
+
+    meta: Object = msgspec.field(name="_meta", default={})
 
 
 class Nothing(Params, frozen=True):
@@ -74,7 +91,7 @@ class ListRuns(Params, frozen=True):
     """`_run/list`: newest first. `before` is the `next` of the last page."""
 
     status: Name | None = None
-    limit: int = 100
+    limit: PageLimit = 100
     before: Name | None = None
 
 
@@ -88,7 +105,7 @@ class Subscribe(Params, frozen=True):
     """`_run/subscribe`: every event after number `after`, those that come included."""
 
     run: Name
-    after: int = 0
+    after: Number = 0
 
 
 class Unsubscribe(Params, frozen=True):
@@ -101,16 +118,62 @@ class ReadEvents(Params, frozen=True):
     """`_run/events`: a page of what has happened."""
 
     run: Name
-    after: int = 0
-    limit: int = 1000
+    after: Number = 0
+    limit: PageLimit = 1000
+
+
+class ReadOutput(Params, frozen=True):
+    """`_run/output`: `limit` characters of the output of a run that is over, from character `from` on."""
+
+    run: Name
+    start: Start = msgspec.field(name="from", default=0)
+    limit: Annotated[int, Meta(ge=1, le=100_000)] = 100_000
+
+
+class Output(msgspec.Struct, kw_only=True):
+    """Result of `_run/output`; `next` is the `from` of the next part, None at the end; `length` that of the whole."""
+
+    text: str
+    next: int | None
+    length: int
+
+
+class ReadPart(Params, frozen=True):
+    """`_result/part`: a part of a result that was shortened.
+
+    Attributes:
+        method, params: the request whose result is wanted; it is made again.
+        start: `from` on the wire: where the part begins, in characters of the result as JSON.
+        etag: that of the first part: if the result has changed since then, the answer is an error (`conflict`).
+    """
+
+    method: Name
+    params: Object = {}
+    start: Start = msgspec.field(name="from", default=0)
+    etag: Name | None = None
+
+
+class Part(msgspec.Struct, kw_only=True):
+    """Result of `_result/part`: all parts together are the result as JSON.
+
+    Attributes:
+        next: the `from` of the next part, None at the end.
+        length: characters of the whole.
+        etag: stands for this very result.
+    """
+
+    part: str
+    next: int | None
+    length: int
+    etag: str
 
 
 class ReadCalls(Params, frozen=True):
     """`_run/calls`: requests to models that come after number `after`; with `actor`, of that one and all below it."""
 
     run: Name
-    after: int = 0
-    limit: int = 100
+    after: Number = 0
+    limit: PageLimit = 100
     actor: Path | None = None
 
 
@@ -227,7 +290,7 @@ class RunEnded(msgspec.Struct, kw_only=True):
 
     subscription: str
     run: str
-    status: str
+    status: RunStatus
 
 
 # --- actors ------------------------------------------------------------------------------------------------
@@ -243,7 +306,7 @@ class WatchTree(Params, frozen=True):
     """`_actor/subscribe`: changes, gathered for `interval` seconds."""
 
     run: Name | None = None
-    interval: float = 0.25
+    interval: Annotated[float, Meta(ge=0)] = 0.25
 
 
 class OfActor(Params, frozen=True):

@@ -1,7 +1,8 @@
-"""One JSON Schema of every frame of our own: what `callboard schema control` prints.
+"""JSON Schema of all frames of Callboard's own methods, printed by `callboard schema control`.
 
-An event is described by `callboard schema events`, the methods of ACP by that protocol's own schema; both are only
-objects here.
+Events and questions are typed: an event is one of the kinds (`oneOf`, by `kind`), as in `callboard schema events`.
+Struct names under `$defs` have no dots, so that code generators can make classes of them. The methods of ACP are
+described by that protocol's own schema.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ from typing import Any
 import msgspec
 
 from ..changes import Restored
-from . import chat, durable, own
+from ..event_schema import event_kinds
+from ..events import KINDS
+from ..kernel.questions import Question
+from . import chat, durable, own, session_methods
 from .things import GraphPicture, UsageReport
 
 METHODS: dict[str, tuple[Any, Any]] = {
@@ -27,6 +31,7 @@ METHODS: dict[str, tuple[Any, Any]] = {
     "_run/subscribe": (own.Subscribe, own.Subscribed),
     "_run/unsubscribe": (own.Unsubscribe, own.Unsubscribed),
     "_run/events": (own.ReadEvents, own.Events),
+    "_run/output": (own.ReadOutput, own.Output),
     "_run/graph": (own.OfRun, GraphPicture),
     "_run/calls": (own.ReadCalls, own.Calls),
     "_run/call": (own.ReadCall, own.OneCall),
@@ -49,8 +54,9 @@ METHODS: dict[str, tuple[Any, Any]] = {
     "_usage/read": (own.ReadUsage, UsageReport),
     "_target/list": (own.Nothing, own.Targets),
     "_server/info": (own.Nothing, own.ServerInfo),
+    "_result/part": (own.ReadPart, own.Part),
 }
-"""Our own methods: the structs of their parameters and results."""
+"""Callboard's own methods, with the structs of their parameters and results."""
 
 NOTIFICATIONS: dict[str, Any] = {
     "_run/event": own.RunEvent,
@@ -63,14 +69,14 @@ NOTIFICATIONS: dict[str, Any] = {
     "_question/lagged": own.QuestionsLagged,
     **chat.NOTIFICATIONS,
 }
-"""What the server tells by itself."""
+"""Notifications of the server."""
 
 _VERSION = {"const": "2.0"}
 _ID = {"type": ["string", "integer"]}
 
 
 def _frame(required: str, **properties: Any) -> dict[str, Any]:
-    """The schema of a frame; `required` names what has to be there beside the version."""
+    """Return the schema of a frame; `required` lists its required keys besides the version."""
     return _object(f"jsonrpc {required}", jsonrpc=_VERSION, **properties)
 
 
@@ -89,11 +95,14 @@ _FAILURE = _frame("id error", id={"type": ["string", "integer", "null"]}, error=
 
 
 def json_schema() -> dict[str, Any]:
-    """The schema (2020-12). Each method and notification is there by name under `$defs`."""
-    called = {**METHODS, **chat.METHODS, **chat.REQUESTS}
+    """Return the schema (2020-12). Each method and notification has an entry by name under `$defs`."""
+    called = {**METHODS, **session_methods.METHODS, **chat.METHODS, **chat.REQUESTS}
     structs = [kind for pair in called.values() for kind in pair] + list(NOTIFICATIONS.values())
+    structs += [Question, *KINDS.values()]
     schemas, parts = msgspec.json.schema_components(structs, ref_template="#/$defs/{name}")
-    defs: dict[str, Any] = dict(parts)
+    events = event_kinds(schemas[-len(KINDS) :])
+    defs: dict[str, Any] = {**parts, **events, "Event": {"oneOf": [{"$ref": f"#/$defs/{name}"} for name in events]}}
+    _typed(defs)
     results = []
     calls: list[dict[str, Any]] = []
     for number, name in enumerate(called):
@@ -103,7 +112,8 @@ def json_schema() -> dict[str, Any]:
         needs = parts.get(params.get("$ref", "").rpartition("/")[2], {}).get("required")
         required = "id method params" if needs else "id method"
         calls.append(_frame(required, id=_ID, method={"const": name}, params=params))
-    of_told = dict(zip(NOTIFICATIONS, schemas[2 * len(called) :], strict=True))
+    first = 2 * len(called)
+    of_told = dict(zip(NOTIFICATIONS, schemas[first : first + len(NOTIFICATIONS)], strict=True))
     defs |= {f"notification {name}": schema for name, schema in of_told.items()}
     told = [
         {**_frame("method params", method={"const": name}, params=schema), "not": {"required": ["id"]}}
@@ -122,3 +132,36 @@ def json_schema() -> dict[str, Any]:
         "anyOf": [{"$ref": f"#/$defs/{kind}"} for kind in frames],
         "$defs": defs | frames,
     }
+
+
+_REFERENCES = {
+    ("RunEvent", "event"): "Event",
+    ("Events", "events"): "Event",
+    ("Asked", "question"): "Question",
+    ("Questions", "questions"): "Question",
+}
+"""Types of fields that are passed on as JSON without decoding."""
+
+
+def _typed(defs: dict[str, Any]) -> None:
+    """Insert the types of `_REFERENCES`, and `_meta`, which every result and notification may have."""
+    for (name, field), kind in _REFERENCES.items():
+        properties = defs[name]["properties"]
+        reference = {"$ref": f"#/$defs/{kind}"}
+        is_list = properties[field].get("type") == "array"
+        properties[field] = {**properties[field], "items": reference} if is_list else reference
+    results = [result for _, result in (METHODS | session_methods.METHODS | chat.METHODS).values()]
+    for kind in (*results, *NOTIFICATIONS.values()):
+        defs[kind.__name__]["properties"]["_meta"] = _META
+
+
+_META = {
+    "type": "object",
+    "properties": {
+        "cut": {
+            "type": "object",
+            "description": "What was shortened to fit into a frame: its JSON pointer, and its whole length.",
+            "additionalProperties": {"type": "integer"},
+        }
+    },
+}

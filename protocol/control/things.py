@@ -1,6 +1,6 @@
-"""What the methods of the control channel speak of: runs, actors, questions, targets, what models have cost.
+"""Resources of the control channel: runs, actors, questions, targets, usage.
 
-Times are RFC 3339 in UTC. A field is only ever added, never renamed.
+Times are RFC 3339 in UTC. Fields are added, never renamed.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from msgspec import UNSET, UnsetType
 from ..outcome import ErrorReport
 
 RunStatus = Literal["queued", "running", "waiting", "done", "failed", "cancelled", "lost", "interrupted"]
-"""`queued`: it waits for a worker of a cluster. `waiting`: a question is open. `lost`: the process was killed before
-the run had an end. `interrupted`: the same, or it was told to end, and enough is kept of the run to go on with it."""
+"""State of a run. `queued`: it waits for a worker of a cluster. `waiting`: a question is open. `lost`: the process was
+killed before the run ended. `interrupted`: likewise, or the process was stopped, and the run can be resumed.
+"""
 
 ActorKind = Literal["run", "graph", "node", "agent", "tool", "mcp", "process", "actor"]
 
@@ -45,6 +46,8 @@ class RunInfo(msgspec.Struct, kw_only=True):
         stuck: processes that went on with it have died again and again, so that none does by itself any more.
         parent: the run that it is a part of.
         worker: the name of the worker of a cluster that plays it, or has played it last.
+        cut: which of `prompt`, `output`, and the message of `error` are shortened, with their length in characters.
+            `_run/output` has the whole output.
     """
 
     run: str
@@ -73,10 +76,11 @@ class RunInfo(msgspec.Struct, kw_only=True):
     stuck: bool = False
     parent: str | None = None
     worker: str | None = None
+    cut: dict[str, int] = {}
 
     @property
     def over(self) -> bool:
-        """Whether nobody plays it any more; one that is interrupted may still go on."""
+        """True if no process executes the run; an interrupted run may still be resumed."""
         return self.status not in ("queued", "running", "waiting")
 
 
@@ -180,7 +184,7 @@ class ActorDetail(ActorInfo, kw_only=True):
 
 
 class TreeChange(msgspec.Struct, kw_only=True):
-    """What has changed in the tree since the last one: actors as they are now, and paths of those that are gone."""
+    """Changes in the tree since the last message: actors in their present state, and paths of removed actors."""
 
     changed: list[ActorInfo]
     gone: list[str]
@@ -193,7 +197,7 @@ class QuestionAsked(msgspec.Struct, tag="asked", tag_field="type"):
 
 
 class QuestionClosed(msgspec.Struct, tag="closed", tag_field="type"):
-    """A question waits no more; `by` says who has answered it, or why it was withdrawn."""
+    """A question is closed; `by` names the user who answered it, or the reason of its withdrawal."""
 
     question: str
     by: str
@@ -259,7 +263,7 @@ class GraphPicture(msgspec.Struct, kw_only=True):
 
 
 UsageGroup = Literal["day", "model", "agent", "key"]
-"""What sums of usage may be grouped by. A day is one of UTC, a key the subject of the caller whose run it was."""
+"""Groupings of usage sums. A day is in UTC; a key is the subject of the caller that owns the run."""
 
 
 class UsageRow(msgspec.Struct, kw_only=True):

@@ -1,13 +1,13 @@
-"""The events of runs: one typed stream per run.
+"""Events of runs: one typed stream per run.
 
-Everything that shows, stores or forwards a run is fed from here: terminal narration, JSON lines, websocket,
-journal, traces. The envelope is `Event`; what happened is its `data`, a struct whose class fixes the `kind`:
+Everything that shows, stores or forwards a run reads this stream: terminal output, JSON lines, websocket, journal,
+traces. The envelope is `Event`. Its `data` is a struct whose class determines the `kind`:
 
     {"schema_version":1,"seq":7,"ts":"2026-11-03T10:00:00.123456Z","run":"run-7f3a","actor":"/run-7f3a/research/plan#2",
      "parent":"/run-7f3a/research","kind":"node.entered","data":{"node":"plan","type":"llm","visit":2}}
 
-`seq` counts from 1 without gaps within a run. Kinds are added freely; a reader skips the ones it doesn't know.
-A field is only ever added, never renamed: that would be a new `schema_version`.
+`seq` counts from 1 without gaps within a run. Kinds may be added at any time; a reader skips unknown ones. Fields are
+added, never renamed: a renamed field would need a new `schema_version`.
 
 The envelope, and the kinds of the kernel, are in `protocol/kernel/events`. `decode` reads events back.
 """
@@ -20,10 +20,10 @@ import msgspec
 
 from ..kernel.events import *  # noqa: F403 - the kinds of the kernel are kinds of runs as well
 from ..kernel.events import EventData, Json
-from .llm import *  # noqa: F403 - so are those of requests to models
+from .llm import *  # noqa: F403 - so are the kinds of requests to models
 
 TERMINAL = frozenset({"run.finished", "run.failed", "run.cancelled"})
-"""Exactly one of these ends every run's stream."""
+"""Final kinds: exactly one of them ends every run's stream."""
 
 
 class RunStarted(EventData, frozen=True, kw_only=True):
@@ -435,4 +435,5 @@ KINDS: dict[str, type[EventData]] = {
     payload.kind: payload
     for payload in sorted(EventData.__subclasses__(), key=lambda payload: not payload.kind.startswith("run."))
 }
-"""Every kind of event, with the struct of its `data`: those of runs first, since docs/events.md has this order."""
+"""Every kind of event, with the struct of its `data`. Kinds of runs are first, because docs/events.md has this order.
+"""

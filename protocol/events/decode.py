@@ -1,4 +1,4 @@
-"""Events read back from how they are written down."""
+"""Decoder of stored events."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _DATA = {name: json_decoder(kind) for name, kind in KINDS.items()}
 
 
 def decode(line: bytes) -> Event | None:
-    """The event of a line; None if it is of a kind that this callboard does not know, or no event at all."""
+    """Return the event of a line; None if its kind is unknown to this version, or if the line is no event."""
     try:
         wire = _WIRE.decode(line)
         data = _DATA[wire.kind].decode(wire.data)

@@ -1,6 +1,8 @@
-"""The events of requests to models."""
+"""Events of requests to models."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import msgspec
 
@@ -8,7 +10,7 @@ from ..kernel.events import EventData
 
 
 class LlmRequest(EventData, frozen=True, kw_only=True):
-    """A request goes out. `messages` is their number, `tools` the names offered."""
+    """A request goes out. `messages` is their number, `tools` the names offered, `server` the `host:port` asked."""
 
     kind = "llm.request"
     model: str
@@ -16,6 +18,18 @@ class LlmRequest(EventData, frozen=True, kw_only=True):
     tools: list[str] = msgspec.field(default_factory=list)
     attempt: int = 1
     stream: bool = False
+    server: str = ""
+
+
+LONGEST_PIECE = 65_536
+"""Characters of one chunk of text. Escaped as JSON it stays below the 1 MiB that websocket clients accept."""
+
+
+def split_text(text: str) -> Iterator[str]:
+    """Yield the text in chunks that fit into an event; an empty text is one chunk."""
+    yield text[:LONGEST_PIECE]
+    for start in range(LONGEST_PIECE, len(text), LONGEST_PIECE):
+        yield text[start : start + LONGEST_PIECE]
 
 
 class LlmDelta(EventData, frozen=True, kw_only=True):
@@ -36,7 +50,7 @@ class LlmResponse(EventData, frozen=True, kw_only=True):
     """An answer is complete.
 
     `cached_tokens` and `cache_write_tokens` (read from and written to the provider's cache) are part of `input_tokens`,
-    `reasoning_tokens` of `output_tokens`.
+    `reasoning_tokens` of `output_tokens`. `response_id` is the provider's id of the reply, `server` its `host:port`.
     """
 
     kind = "llm.response"
@@ -48,6 +62,8 @@ class LlmResponse(EventData, frozen=True, kw_only=True):
     cached_tokens: int = 0
     cache_write_tokens: int = 0
     reasoning_tokens: int = 0
+    response_id: str = ""
+    server: str = ""
 
 
 class LlmRetry(EventData, frozen=True, kw_only=True):

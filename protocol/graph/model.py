@@ -1,15 +1,17 @@
-"""The structs of a `graph.yaml`: the graph, its settings, and one struct per node type.
+"""Structs of a `graph.yaml`: the graph, its settings, and one struct per node type.
 
-This is the one table of the language. The field types drive the reader (`read`) and the JSON Schema
-(`schema`), the defaults are Loki's, the descriptions are what an editor shows. Structs are frozen: a graph is
-read once and shared by all its runs.
+This is the only table of the language. The field types drive the reader (`read`) and the JSON Schema (`schema`), the
+defaults are Loki's, and editors show the descriptions. Structs are frozen: a graph is read once and shared by all its
+runs.
 
-Fields marked *ours* do not exist in Loki and change nothing where they are left out. Fields that a release
-accepts without using them yet say so in docs/graphs.md.
+Fields marked *ours* do not exist in Loki and change nothing if they are omitted. docs/graphs.md lists fields that a
+release accepts without using them yet.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 
 import msgspec
@@ -26,6 +28,9 @@ from ..repeats import OfScript, OnUnknown
 from ..sandbox import OWN, Own
 from ..schema import by_tag, by_type, schema_of
 from ..source import Source
+
+_SEVERAL_STARTS = "name one node here; several run at once as the `next: [a, b]` of that node."
+"""Hint for a list in place of one node."""
 
 Id: TypeAlias = Annotated[str, Meta(min_length=1)]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
@@ -49,7 +54,7 @@ Join: TypeAlias = Literal["any", "all"]
 OneOrMany: TypeAlias = Annotated[
     tuple[str, ...] | None, Meta(extra={"one_or_many": True}, extra_json_schema={"x-one-or-many": True})
 ]
-"""`next: a` and `next: [a, b]` both read as a tuple."""
+"""Either `next: a` or `next: [a, b]`; both are read as a tuple."""
 
 McpTools: TypeAlias = Annotated[
     ToolMode | dict[str, tuple[str, ...]],
@@ -58,7 +63,7 @@ McpTools: TypeAlias = Annotated[
         "only tools of it that may be used."
     ),
 ]
-"""`mcp_tools: meta`, or `mcp_tools: {github: [get_issue]}`."""
+"""Either `mcp_tools: meta`, or `mcp_tools: {github: [get_issue]}`."""
 
 
 class Raw(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -89,7 +94,7 @@ class OwnLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def of_models(self) -> bool:
-        """Whether what models may be asked is limited, and not the time alone."""
+        """True if requests to models are limited, and not only the time."""
         return self.max_turns is not None or self.max_tokens is not None or self.max_cost is not None
 
 
@@ -118,14 +123,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type"):
-    """What all node types share.
+    """Common fields of all node types.
 
     Attributes:
-        id: equal to the node's key, also when the file leaves it out.
-        next: None when the file has none; `()` for `next: []`; several targets run in parallel.
-        state_updates: None when the file has none, which is not the same as `{}` in a fan-out.
+        id: equal to the node's key, also if the file omits it.
+        next: None if the file has none; `()` for `next: []`; several targets run in parallel.
+        state_updates: None if the file has none, which differs from `{}` in a fan-out.
         join: *ours*; `all` waits until every lane that can still arrive has arrived.
-        on_error: *ours*; what a failure without `fallback` means to the step or map it happens in.
+        on_error: *ours*; effect of a failure without `fallback` on its super-step or map.
     """
 
     kind: ClassVar[str]
@@ -147,12 +152,12 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """`next`, empty when there is none."""
+        """The ids in `next`; empty without any."""
         return self.next or ()
 
     @property
     def updates(self) -> Updates:
-        """`state_updates`, empty when there are none."""
+        """The templates in `state_updates`; empty without any."""
         return self.state_updates or {}
 
 
@@ -297,10 +302,27 @@ for _kind, _struct in NODE_TYPES.items():
     _struct.kind = _kind
 
 
+class FunctionNode(ScriptNode, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="function"):
+    """*Ours.* Calls a Python function; only in graphs made by a program (`runs.python_graph`), not in files.
+
+    Attributes:
+        script: name of the function, `module:name`.
+        function: the function.
+        item: state key whose value the function gets instead of the whole state; "" for the state.
+    """
+
+    timeout: Seconds = math.inf
+    function: Callable[..., Any]
+    item: str = ""
+
+
+FunctionNode.kind = "function"
+
+
 class GraphFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The top level of a `graph.yaml`."""
 
-    # The reader checks these two itself, for the sake of Loki's exact words.
+    # The reader checks these two itself, to report errors in Loki's exact words.
     name: Annotated[
         str,
         Meta(description="The agent's name; should equal its directory's.", extra_json_schema={"minLength": 1}),
@@ -339,23 +361,23 @@ class GraphFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     reducers: Annotated[
         dict[str, Reducer], Meta(description="How writes to a key are combined with what is there.")
     ] = {}
-    start: Annotated[Id, Meta(description="The first node.")]
+    start: Annotated[Id, Meta(description="The first node.", extra={"for_list": _SEVERAL_STARTS})]
     nodes: Annotated[dict[str, AnyNode], Meta(min_length=1)]
 
 
 class Graph(GraphFile, frozen=True, kw_only=True):
-    """A graph that was read: the file's fields, and where each of them stands.
+    """Graph that was read: the fields of the file, and their positions.
 
-    `source.where(("nodes", "plan", "next"))` gives line and column, `source.problem(...)` a `Problem` there.
+    `source.where(("nodes", "plan", "next"))` returns line and column, `source.problem(...)` a `Problem` there.
     """
 
     source: Source = Source()
 
 
 def graph_schema() -> dict[str, Any]:
-    """JSON Schema (2020-12) of `graph.yaml`.
+    """Return the JSON Schema (2020-12) of `graph.yaml`.
 
-    A file may point to it in its first line: `# yaml-language-server: $schema=./graph.schema.json`.
+    A file may refer to it in its first line: `# yaml-language-server: $schema=./graph.schema.json`.
     """
     schema = schema_of(GraphFile, title="Callboard graph agent (graph.yaml)")
     schema["properties"]["nodes"]["additionalProperties"] = {

@@ -1,8 +1,8 @@
-"""Reads a `graph.yaml`: text in, a `Graph` and every problem out.
+"""Reader of `graph.yaml`: returns a `Graph` and every problem of a text.
 
-`read_graph` is for running: no graph unless it is free of errors. `draft_graph` is for checking: it gives as
-much of the graph as could be read, so that the checks on its meaning (`actors.graph.validate`) can report
-their problems in the same pass as a missing field or a misspelled key.
+`read_graph` is for execution: it returns no graph if there is an error. `draft_graph` is for checks: it returns the
+readable part of the graph. The checks of its meaning (`actors.graph.validate`) can then report their problems
+together with missing fields and misspelt keys.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ SUPPORTED_VERSIONS = ("1.0",)
 
 
 class Draft(msgspec.Struct, frozen=True):
-    """What could be read of a file that may have errors.
+    """Readable part of a file that may have errors.
 
     Attributes:
-        graph: every node whose type is known; a value that could not be read is empty.
+        graph: every node with a known type; unreadable values are empty.
         unread: ids of the nodes that are missing from it.
-        broken: paths of the values that could not be read.
+        broken: paths of the unreadable values.
     """
 
     graph: Graph
@@ -36,16 +36,16 @@ class Draft(msgspec.Struct, frozen=True):
 
 
 def read_graph(text: str, file: str, *, strict: bool = False) -> tuple[Graph | None, list[Problem]]:
-    """The graph of a YAML text, and all problems by line; None when one of them is an error.
+    """Return the graph of a YAML text, and all problems by line; None if one of them is an error.
 
-    `file` is how problems call the text. With `strict`, warnings (unknown keys) are errors.
+    `file` is the name of the text in problems. With `strict`, warnings (unknown keys) are errors.
     """
     draft, problems = draft_graph(text, file, strict=strict)
     return (None if draft is None or errors_in(problems) else draft.graph), problems
 
 
 def draft_graph(text: str, file: str, *, strict: bool = False) -> tuple[Draft | None, list[Problem]]:
-    """Like `read_graph`, but gives what could be read in spite of errors; None if that is nothing."""
+    """Return the readable part of a graph in spite of errors, and all problems; None if nothing is readable."""
     root, problems = parse_mapping(text, file)
     if root is None:
         return None, problems
@@ -60,7 +60,7 @@ def draft_graph(text: str, file: str, *, strict: bool = False) -> tuple[Draft | 
 
 
 def _nodes(top: Cursor) -> tuple[dict[str, AnyNode], list[str]]:
-    """The nodes that could be read, and the ids of those that could not."""
+    """Return the readable nodes, and the ids of the unreadable ones."""
     read = {key: _node(top["nodes"], key) for key in top["nodes"].entries} if "nodes" in top.entries else {}
     if "nodes" not in top.entries:
         top["nodes"].error(
@@ -138,7 +138,7 @@ def _type_of(part: Cursor) -> str | None:
 
 @lru_cache(maxsize=1)
 def _owners() -> dict[str, str]:
-    """For every key of a node, the types that have it: `llm, agent nodes`."""
+    """Return for every key of a node the types that have it, as a text: `llm, agent nodes`."""
     owners: dict[str, list[str]] = {}
     for kind, cls in NODE_TYPES.items():
         for name in cls.__struct_encode_fields__:
@@ -147,7 +147,7 @@ def _owners() -> dict[str, str]:
 
 
 def _check_top(top: Cursor, graph: Graph, unread: list[str]) -> None:
-    """What the types can't say about the top level, in Loki's words."""
+    """Report problems of the top level that the types cannot express, in Loki's words."""
     if not graph.name and not top["name"].is_broken:
         top["name"].error(
             "empty_name",

@@ -1,7 +1,7 @@
-"""What can go wrong in the kernel, by name, and the base of all errors of this package.
+"""Errors of the kernel, and the base class of all errors of this package.
 
-Each class has a stable `code` (what JSON output and events carry) and the `exit_code` that the command line ends with
-when the error ends a run; `protocol/errors` lists both, with the errors of everything above the kernel.
+Each class has a stable `code`, for JSON output and events, and an `exit_code`, the exit status of the command line when
+the error ends a run. `protocol/errors` lists both, including the errors of the layers above the kernel.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ class CallboardError(Exception):
 
     Attributes:
         code: stable identifier, `snake_case`.
-        exit_code: what `callboard run` exits with when this error ends the run.
-        transient: whether it may pass by itself, so that another try may help.
-        node: id of the graph node it happened at, where that is known.
+        exit_code: exit status of `callboard run` when this error ends the run.
+        transient: True if a retry may succeed.
+        node: id of the graph node where it happened, if known.
     """
 
     code: str = "error"
@@ -26,14 +26,14 @@ class CallboardError(Exception):
     node: str | None = None
 
     def at(self, node: str) -> CallboardError:
-        """Name the node this happened at, unless a deeper one is named already; returns self."""
+        """Set the node where it happened, unless a deeper node is set already; return self."""
         if self.node is None:
             self.node = node
         return self
 
 
 def code_of(error: BaseException) -> str:
-    """The code of any error: that of one that is not ours is `error`."""
+    """Return the code of any error; `error` for classes outside of this package."""
     return error.code if isinstance(error, CallboardError) else CallboardError.code
 
 
@@ -41,31 +41,31 @@ def code_of(error: BaseException) -> str:
 
 
 class ActorError(CallboardError):
-    """Something about an actor or a message."""
+    """Base class of errors about actors and messages; also raised for misuse of the kernel."""
 
     code = "actor"
 
 
 class EndOfMail(ActorError):
-    """Raised by `receive` when the actor has been told to stop. Letting it escape is a normal end."""
+    """Raised by `receive` when the actor is to stop. A body that does not catch it ends normally."""
 
     code = "end_of_mail"
 
 
 class MailboxFull(ActorError):
-    """`tell_nowait` found the mailbox full. Use `await tell` to wait for room, or tell less."""
+    """The mailbox was full at `tell_nowait`. Use `await tell` to wait for room, or send less."""
 
     code = "mailbox_full"
 
 
 class ActorDead(ActorError):
-    """The actor has ended (or ended before it got to this message), so no answer will come."""
+    """The actor has ended, or ended before it received this message, so no reply will come."""
 
     code = "actor_dead"
 
 
 class NoReply(ActorError):
-    """The actor took the request and went on to the next message without a reply."""
+    """The actor received its next message without replying to this one."""
 
     code = "no_reply"
 
@@ -77,13 +77,13 @@ class AskTimeout(ActorError, TimeoutError):
 
 
 class Deadlock(ActorError):
-    """The ask could never be answered: an actor asked itself, or a circle of actors wait for each other."""
+    """The reply could never come: an actor asked itself, or actors wait for each other in a circle."""
 
     code = "deadlock"
 
 
 class ActorFailed(ActorError):
-    """The actor crashed; `__cause__` is what it crashed with."""
+    """The actor crashed; `__cause__` is the exception."""
 
     code = "actor_failed"
 
@@ -95,13 +95,13 @@ class ActorCancelled(ActorError):
 
 
 class DoesNotEnd(ActorError):
-    """The actor was interrupted and runs on: it shields itself or swallows its cancellation for too long."""
+    """The actor was interrupted and still runs: it shields itself, or swallows its cancellation, for too long."""
 
     code = "does_not_end"
 
 
 class TooManyRestarts(ActorError):
-    """A supervisor's intensity was exceeded: it stopped its children and gave up. Or a pool's breaker is open."""
+    """A supervisor stopped its children and failed, as its intensity was exceeded; or a breaker is open."""
 
     code = "too_many_restarts"
 
@@ -113,7 +113,7 @@ class ShuttingDown(ActorError):
 
 
 class ProcessError(CallboardError):
-    """A subprocess could not be started, or ended in a way its owner did not expect."""
+    """A subprocess could not be started, or ended in an unexpected way."""
 
     code = "process"
 
@@ -147,14 +147,14 @@ class TimedOut(LimitReached):
 
 
 class NobodyToAsk(RunFailed):
-    """A person was needed and none was there: no terminal, no answer given, no default."""
+    """No user can answer a question: no front end is attached, and no answer or default was given."""
 
     code = "nobody_to_ask"
     exit_code = 5
 
 
 class Saturated(CallboardError):
-    """As much as may go on at a time goes on already; later it may be possible."""
+    """A limit of concurrent work is reached; a later attempt may succeed."""
 
     code = "saturated"
     exit_code = 6
@@ -164,36 +164,36 @@ class Saturated(CallboardError):
 
 
 class JournalError(CallboardError):
-    """What a run needs to outlive its process can't be written or read."""
+    """The journal of a durable run can't be written or read."""
 
     code = "journal"
 
 
 class JournalBroken(JournalError):
-    """Nothing more can be written: the journal's file is damaged or gone, or the disk has lost what it had taken."""
+    """Nothing more can be written: the journal's file is damaged or gone, or the disk has lost data."""
 
     code = "journal_broken"
 
 
 class JournalUnread(JournalError):
-    """A journal can't be read or written as things are: the disk is full, or somebody holds the file."""
+    """A journal can't be read or written at the moment: the disk is full, or the file is locked."""
 
     code = "journal_unread"
     exit_code = 6
 
 
 class JournalPlace(JournalError):
-    """No journal can be kept in this directory: it is on a file system that other machines share."""
+    """The directory can't hold a journal: it is on a file system that other machines share."""
 
     code = "journal_place"
     exit_code = 3
 
 
 class Damaged(JournalError):
-    """A journal says something else than was written.
+    """The content of a journal is not as it was written.
 
     Attributes:
-        rows: those before the damage, each as it was written.
+        rows: the undamaged rows before the damage.
     """
 
     code = "journal_damaged"
@@ -204,12 +204,12 @@ class Damaged(JournalError):
 
 
 class RunClaimed(JournalError):
-    """Another process goes on with this run, so nothing more of it may be written here, or done."""
+    """Another process has taken this run over, so this one may write and execute nothing more of it."""
 
     code = "run_claimed"
 
 
 class StillPlayed(JournalError):
-    """The process that plays these runs lives, so no other may go on with them."""
+    """The process that executes these runs is alive, so no other process may resume them."""
 
     code = "run_still_played"

@@ -1,6 +1,7 @@
-"""What the kernel tells the world: the envelope of every event, and the events of actors, mail, questions and pools.
+"""Envelope of all events, and the event kinds of the kernel: actors, mail, questions and pools.
 
-The floors above add kinds of their own; `protocol/events` has them all.
+The layers above define further kinds; `protocol/events` lists all of them. The docstring of each kind is part of the
+generated documentation of events.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ Json = Any
 
 
 class EventData(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Base of all payloads. `kind` is the dotted name that the envelope carries."""
+    """Base class of all payloads. `kind` is the dotted name that the envelope carries."""
 
     kind: ClassVar[str] = ""
 
@@ -27,7 +28,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         seq: 1, 2, 3, ... within the run, without gaps.
-        ts: when, in UTC.
+        ts: time, in UTC.
         run: id of the run.
         actor: path of the actor it is about; `parent` is that of its parent.
         kind: dotted name of the kind; always `data.kind`.
@@ -52,12 +53,12 @@ _OPENING = b'{"schema_version":%d,' % SCHEMA_VERSION
 
 
 def to_wire(event: Event) -> dict[str, Json]:
-    """The event as plain JSON values, `schema_version` first."""
+    """Return the event as plain JSON values, `schema_version` first."""
     return {"schema_version": SCHEMA_VERSION, **msgspec.to_builtins(event)}
 
 
 def encode(event: Event) -> bytes:
-    """The event as one line of JSON, without the newline."""
+    """Return the event as one line of JSON, without the newline."""
     return _OPENING + _encoder.encode(event)[1:]
 
 

@@ -1,7 +1,7 @@
-"""The base of everything an actor can be told.
+"""Base class of the messages that actors receive.
 
-A message is a frozen msgspec struct with a tag. Inside the process it is passed by reference; it is encoded
-only where it leaves (a websocket, the journal, another machine). What can't be encoded can't be a message.
+A message is a frozen msgspec struct with a tag. It is passed by reference inside the process and encoded only where it
+leaves (a websocket, the journal, another machine), so its fields must be encodable.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ class Message(msgspec.Struct, frozen=True, tag=True):
     """
 
 
-class Down(Message, frozen=True, kw_only=True):
-    """Sent to an actor's monitors, once, when it has ended for good.
+class Down(Message, frozen=True, kw_only=True, tag="Down"):
+    """Notification to the monitors of an actor, sent once, when the actor has ended for good.
 
     Attributes:
         actor: path of the actor that ended.
         state: `done` or `failed`.
-        error: text of what it failed with, or None.
+        error: text of the exception it failed with, or None.
     """
 
     actor: str

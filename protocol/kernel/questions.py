@@ -1,17 +1,21 @@
-"""Questions for a person, and their answers.
+"""Questions to users, and their answers.
 
-A question is raised by a leaf (an approval node, a tool that wants a confirmation, a child agent) and travels
-rootward; see `supervisors/escalation.py` for who may answer it. These structs are what every front end shows
-and sends: a terminal, a websocket client, the Python API.
+An actor (an approval node, a tool that needs a confirmation, a child agent) asks a question, which travels up to the
+root; `supervisors/escalation.py` describes which parties may answer. Every front end uses these structs: terminal,
+websocket client, Python API.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 import msgspec
 
 QuestionKind = Literal["choice", "text", "confirm", "checkbox"]
+
+NETWORK_ACTOR = "network"
+"""Name of the actor that asks, for a run's sandbox, whether a tool's processes may connect to a host."""
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -36,6 +40,9 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         people: only people may answer, and answers that a person prepared; no model.
         permission: name of the tool that asks to be allowed; only a person may answer that (or `--yes`, `--allow`).
         diff: what the tool would change, as a unified diff, with which the text ends; for those who show it in colours.
+        pattern: what the answer `always` of a permission stores: a command, a host, or `*` for any call; "" for this
+            very call, which no pattern of one line describes. The answer `always: PATTERN` stores another one. None
+            where nothing is stored.
     """
 
     id: str
@@ -55,20 +62,29 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     people: bool = False
     permission: str | None = None
     diff: str = ""
+    pattern: str | None = None
+
+    @property
+    def asker(self) -> str:
+        """Key in `--answers` files: the id of the node, `NODE[2]` for a unit of a map; empty without a node."""
+        if self.node is None:
+            return ""
+        units = [part for part in self.actor.split("/") if part.startswith(f"{self.node}[") and part.endswith("]")]
+        return units[-1] if units else self.node
 
     @property
     def before_diff(self) -> str:
-        """The text without the diff, and without the newline between them."""
+        """Text without the diff and the newline before it."""
         return self.text.removesuffix(self.diff).removesuffix("\n") if self.diff else self.text
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An answer to one question.
+    """An answer to a question.
 
     Attributes:
         question: the question's id.
         value: text for `choice` and `text`, `yes`/`no` for `confirm`, a list for `checkbox`.
-        by: who answered: `terminal`, `answers`, `default`, an actor's path, a client's name.
+        by: the answering party: `terminal`, `answers`, `default`, an actor's path, a client's name.
     """
 
     question: str
@@ -81,11 +97,26 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.value if isinstance(self.value, str) else ", ".join(self.value)
 
 
+_ALWAYS = re.compile(r"always:\s*(\S.*)", re.IGNORECASE | re.DOTALL)
+
+
+def pattern_of(question: Question, value: str | list[str]) -> str | None:
+    """Return the pattern of an answer `always: PATTERN`; None for other answers, and where nothing is stored.
+
+    The pattern alone allows nothing: the asker accepts it only if it matches the call that the question is about. So a
+    reason such as "always: ask first" allows nothing.
+    """
+    if question.pattern is None or not isinstance(value, str):
+        return None
+    found = _ALWAYS.fullmatch(value.strip())
+    return found[1] if found else None
+
+
 _YES, _NO = frozenset({"yes", "y", "true"}), frozenset({"no", "n", "false"})
 
 
 def yes_or_no(text: str) -> str | None:
-    """`yes` or `no`, in any case of letters, abbreviated (`y`, `n`), or as a truth value; None for any other text."""
+    """Return `yes` or `no` for a text, its abbreviation or a truth value, in any case; None for other texts."""
     word = text.strip().casefold()
     if word in _YES or word == "1":
         return "yes"
@@ -93,12 +124,15 @@ def yes_or_no(text: str) -> str | None:
 
 
 def understood(question: Question, value: str | list[str]) -> str | list[str]:
-    """What an answer means. One rule, for every way on which answers come: terminal, command line, files, HTTP, Python.
+    """Interpret an answer, by one rule for the terminal, the command line, files, HTTP and Python.
 
-    An option is meant by its text, whatever the case of its letters and with blanks around it; `y`, `true`, `n` and
-    `false` mean the options `yes` and `no`. To a `confirm` the answer is `yes` or `no`, also as `1` or `0`.
-    Of a `checkbox` each box is an option, and a text is a list of them with commas between. "" means the default, if
-    there is one. What means no option is left as it was given: whether the question takes it is for the asker to say.
+    - "" means the default, if there is one.
+    - `choice`: an option matches regardless of case and of blanks around it; `y`, `true`, `n` and `false` match the
+      options `yes` and `no`.
+    - `confirm`: `yes` or `no`, also as `1` or `0`.
+    - `checkbox`: a list of options, or a text with options separated by commas.
+
+    An answer that matches no option is returned unchanged; the asker decides whether it is valid.
     """
     if value == "" and question.default is not None:
         value = question.default
@@ -122,7 +156,7 @@ def _boxes(question: Question, value: str | list[str]) -> str | list[str]:
 
 
 def _option(question: Question, text: str) -> str | None:
-    """The option that is meant; None if it is none, or if several are written alike."""
+    """Return the option that a text matches; None if none does, or if several differ only in case."""
     if text in question.options:
         return text
     word = text.strip().casefold()

@@ -1,1 +1,1 @@
-"""The Model Context Protocol as it is written: messages, what is in them, and the file that names the servers."""
+"""Model Context Protocol: its messages, their contents, and the file that configures servers."""

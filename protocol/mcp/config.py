@@ -1,12 +1,12 @@
-"""Which MCP servers there are, and how they are shared: what `mcp.json` and `mcp_pool` of `config.yaml` say.
+"""MCP servers and their sharing: `mcp.json`, and `mcp_pool` of `config.yaml`.
 
     {"mcpServers": {
         "time": {"command": "uvx", "args": ["mcp-server-time"]},
         "docs": {"url": "https://example.org/mcp", "headers": {"Authorization": "Bearer ${DOCS_TOKEN}"}}
     }}
 
-The shape is the one that most programs share. A `Server` is one entry, checked by `read_config`; `resolved` puts in
-the environment's values, at the time a server is needed, so that a secret that is missing costs its own server only.
+Most programs use this format. A `Server` is one entry, checked by `read_config`. `resolved` inserts values of the
+environment when a server is needed, so that a missing secret only affects its own server.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ Share: TypeAlias = Literal["pool", "per-run", "per-agent", "never"]
 Trust: TypeAlias = Literal["full", "hints", "none"]
 Sampling: TypeAlias = Literal["off", "ask", "on"]
 ToolMode: TypeAlias = Literal["meta", "direct", "auto"]
-"""How models see the tools of servers: three that search, describe and invoke; each by itself; by their size."""
+"""Presentation of servers' tools to models: three tools that search, describe and invoke; each tool itself; by their
+size.
+"""
 
 Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
 NotNegative: TypeAlias = Annotated[float, Meta(ge=0)]
@@ -38,13 +40,13 @@ AtLeastOne: TypeAlias = Annotated[int, Meta(ge=1)]
 Port: TypeAlias = Annotated[int, Meta(ge=1, le=65535)]
 
 WHOLE = "mcp:"
-"""In a list of tools, before the name of a server: all that it has (`mcp:github`)."""
+"""Prefix of a server's name in a list of tools, for all of its tools (`mcp:github`)."""
 
 MAX_MESSAGE = 16 * 1024 * 1024
-"""Bytes of one message of a server, unless its entry says otherwise."""
+"""Default limit of one message of a server in bytes."""
 
 ESSENTIAL = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LC_*", "TZ", "TMPDIR", "XDG_*")
-"""What a server without `inherit_env` still gets of our environment; patterns of names."""
+"""Variables of our environment that a server without `inherit_env` still gets; patterns of names."""
 
 
 class ToolList(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -54,7 +56,7 @@ class ToolList(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     deny: Annotated[tuple[str, ...], Meta(description="Tools that may not be used; patterns.")] = ()
 
     def admits(self, tool: str) -> bool:
-        """Whether a tool of this name may be seen and called."""
+        """Return whether a tool of this name may be seen and called."""
         if any(fnmatchcase(tool, pattern) for pattern in self.deny):
             return False
         return self.allow is None or any(fnmatchcase(tool, pattern) for pattern in self.allow)
@@ -65,6 +67,14 @@ class OAuth(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     client_id: Annotated[str, Meta(description="Of a client that you have registered by hand.")] = ""
     client_secret: Annotated[str, Meta(description="Of that client, if it has one; ${NAME} keeps it out of here.")] = ""
+    private_key: Annotated[
+        str,
+        Meta(description="Of that client, where it signs a JWT instead: PEM, without a passphrase."),
+    ] = ""
+    grant_type: Annotated[
+        Literal["authorization_code", "client_credentials"],
+        Meta(description="client_credentials: the client signs in by itself, without a person."),
+    ] = "authorization_code"
     scopes: Annotated[
         tuple[str, ...] | None, Meta(description="What to ask for; left out, what the server says it wants.")
     ] = None
@@ -84,16 +94,21 @@ class OAuth(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     account: Annotated[str, Meta(description="A word that keeps two sign-ins to one server apart.")] = ""
 
     def __repr__(self) -> str:
-        """Without the secret."""
+        """Omit the secrets."""
         return f"OAuth(client_id={self.client_id!r}, account={self.account!r})"
+
+    @property
+    def by_itself(self) -> bool:
+        """True if the client signs in without a user."""
+        return self.grant_type == "client_credentials"
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One entry of `mcp.json`, checked.
+    """Entry of `mcp.json`, checked.
 
     Attributes:
         name: its key in the file.
-        type: `http` may turn out to speak only the older `sse`, which is then tried.
+        type: a server of type `http` may support only the older `sse`, which is then tried.
         where: file and line of its entry, for errors.
     """
 
@@ -120,8 +135,10 @@ class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Trust, Meta(description="Its tools go ahead unasked: full: all; hints: unless marked destructive; none: none.")
     ] = "hints"
     labels: Annotated[
-        tuple[Literal["private", "trusted", "inside"], ...],
-        Meta(description="What it returns is private, or need not be distrusted; what it is given stays inside."),
+        tuple[Literal["private", "public", "trusted", "inside"], ...],
+        Meta(
+            description="What it returns is private, public, or need not be distrusted; what it is given stays inside."
+        ),
     ] = ()
     disabled: Annotated[bool, Meta(description="No agent may use it.")] = False
     warm: Annotated[bool, Meta(description="Start it with the program and keep it.")] = False
@@ -140,30 +157,30 @@ class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What its process is told: arguments, variables, its directory."""
+        """The inputs of its process: arguments, variables, its directory."""
         return (*self.args, *self.env.values(), self.cwd or "")
 
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """The environment of its process, when `environ` is ours."""
+        """Return the environment of its process, given ours."""
         ours = {name: value for name, value in environ.items() if self.inherit_env or _is_essential(name)}
         return {**ours, **self.env}
 
     @property
     def sign_in(self) -> OAuth | None:
-        """How it is signed in to with OAuth; None if it is not: it is no server over HTTP, or has other credentials."""
+        """OAuth parameters of the server; None if it is not used over HTTP, or has other credentials."""
         if self.type == "stdio" or self.oauth is False or any(map(is_credential, self.headers)):
             return None
         return self.oauth if isinstance(self.oauth, OAuth) else OAuth()
 
 
 class McpConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The servers that can be used, and what is wrong with the file.
+    """Usable servers, and the problems of the file.
 
     Attributes:
-        file: where it was read from, or would have been.
-        servers: by name, in the file's order, those that are disabled among them.
-        broken: servers whose entries can't be used, by name, and why.
-        problems: all of them, by line.
+        file: path of the file, which need not exist.
+        servers: by name, in the file's order, disabled ones included.
+        broken: servers with unusable entries, by name, with the first error.
+        problems: all problems, by line.
     """
 
     file: str = "mcp.json"
@@ -173,11 +190,11 @@ class McpConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The servers that can be used."""
+        """Names of the usable servers."""
         return tuple(name for name, server in self.servers.items() if not server.disabled)
 
     def problems_of(self, names: Iterable[str]) -> list[Problem]:
-        """What concerns these servers: their entries, and what keeps the file from being read to its end."""
+        """Return the problems of these servers' entries, and errors that prevent reading the whole file."""
         roots = [f"{root}{name}" for name in names for root in ("", "mcpServers.", "servers.")]
         return [
             problem
@@ -187,10 +204,10 @@ class McpConfig(msgspec.Struct, frozen=True, kw_only=True):
         ]
 
     def get(self, name: str) -> Server:
-        """The server of that name.
+        """Return the server of that name.
 
         Raises:
-            UsageError: there is none that can be used; the text says why.
+            UsageError: no usable server has this name; the text has the reason.
         """
         server = self.servers.get(name)
         if server is not None and not server.disabled:
@@ -232,7 +249,7 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def pings(self) -> HealthCheck | None:
-        """How unused servers are looked after; None for not at all."""
+        """Health check of unused servers; None for none."""
         if isinstance(self.health_check, bool):
             return HealthCheck() if self.health_check else None
         return self.health_check
@@ -244,15 +261,15 @@ def resolved(
     secrets: Secrets | None = None,
     why_missing: Callable[[str], str] | None = None,
 ) -> Server:
-    """The server with the references in its command, args, env, cwd, url, headers and oauth replaced.
+    """Return the server with the references in its command, args, env, cwd, url, headers and oauth replaced.
 
     Args:
-        environ: what `${NAME}` stands for.
-        secrets: what `{{NAME}}` stands for; None for `environ`.
-        why_missing: what is said of a secret that is not there, with what to do.
+        environ: values of `${NAME}`.
+        secrets: values of `{{NAME}}`; None for `environ`.
+        why_missing: returns the message for a missing secret, with a remedy.
 
     Raises:
-        ConfigError: a name stands for nothing, or what it stands for can't be used. The text holds no values.
+        ConfigError: a name has no value, or its value is invalid. The text contains no values.
     """
     lacking: dict[str, str] = {}
     no_secrets: dict[str, str] = {}
@@ -270,7 +287,7 @@ def resolved(
         args=tuple(put(text, f"args[{i}]") for i, text in enumerate(server.args)),
         env={name: put(text, f"env.{name}") for name, text in server.env.items()},
         cwd=None if server.cwd is None else put(server.cwd, "cwd"),
-        url=put(server.url, "url"),
+        url=put(server.url, "url").strip(),
         headers={name: put(text, f"headers.{name}") for name, text in server.headers.items()},
         oauth=_filled(server.oauth, put),
     )
@@ -304,22 +321,22 @@ NO_HEADER_VALUE = "has a line break, a control character or a letter beyond ASCI
 
 
 def is_header_value(text: str) -> bool:
-    """Whether a header can have this value."""
+    """Return whether a header can have this value."""
     return _HEADER_VALUE.fullmatch(text) is not None
 
 
 def is_credential(header: str) -> bool:
-    """Whether a header of this name says who we are, so that no token is to go beside it."""
+    """Return whether a header of this name is a credential, so that no token is added to it."""
     return header.lower() == "authorization"
 
 
 def is_web_address(text: str) -> bool:
-    """Whether it is something that HTTP can reach."""
+    """Return whether the text is an http:// or https:// address."""
     return _WEB_ADDRESS.fullmatch(text) is not None
 
 
 def spelled_out(names: Iterable[str], mapping: Mapping[str, str], known: Iterable[str]) -> list[str]:
-    """Server names with the aliases of `mapping_mcp_servers` replaced and `all` for every known one; each once."""
+    """Return server names without duplicates; aliases of `mapping_mcp_servers` and `all` are replaced."""
     everyone = list(known)
     found: dict[str, None] = {}
     for name in names:
@@ -329,7 +346,7 @@ def spelled_out(names: Iterable[str], mapping: Mapping[str, str], known: Iterabl
 
 
 def split(names: str) -> list[str]:
-    """`"a, b"` as its names."""
+    """Return the names in a text like `"a, b"`."""
     return [name for part in names.split(",") if (name := part.strip())]
 
 

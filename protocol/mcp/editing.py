@@ -1,8 +1,8 @@
-"""Changes single entries of an `mcp.json` and leaves all else of it as it is: comments, order, indentation.
+"""Edits of single entries in an `mcp.json`, which leave its other text unchanged: comments, order, indentation.
 
-The text is not written anew from what was read: an entry is put in, replaced or cut out at its place. So a file that a
-person keeps by hand stays theirs, and an entry is written as the file is: with its ends of lines and its indentation.
-Hand over the text with both (`read_text` and `open` make `\\n` of every end of a line).
+The text is not generated from the parsed contents. An entry is inserted, replaced or removed at its position, with
+the line ends and the indentation of the file. Pass the text with its original line ends (`read_text` and `open`
+convert them to `\\n`).
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from . import jsonc
 from .read_config import ROOTS, is_root_of_servers
 
 EMPTY = '{\n  "mcpServers": {}\n}\n'
-"""What a file begins as."""
+"""Initial contents of a file."""
 
 
 class _Member(msgspec.Struct, frozen=True):
-    """A key with its value: offsets of the key, of the value, behind it, and behind the member before it, if any."""
+    """Member of an object: offsets of the key, of the value, of its end, and of the end of the member before it, if
+    any.
+    """
 
     begins: int
     value: int
@@ -33,7 +35,7 @@ class _Member(msgspec.Struct, frozen=True):
 
 
 class _Object(msgspec.Struct, frozen=True):
-    """An object: the offsets of its braces, and its members by key; of a key that stands twice the last one."""
+    """Object: the offsets of its braces, and its members by key; of a repeated key the last one."""
 
     opens: int
     closes: int
@@ -41,10 +43,10 @@ class _Object(msgspec.Struct, frozen=True):
 
 
 def entries_of(text: str, file: str) -> dict[str, Any]:
-    """The entries of servers by name, as plain JSON values, also those that can't be used.
+    """Return the entries of servers by name as plain JSON values, including unusable ones.
 
     Raises:
-        InvalidFile: the text is no JSON, or holds no servers.
+        InvalidFile: the text is not JSON, or has no servers.
     """
     root, problems = jsonc.parse(text.removeprefix("\ufeff"), file)
     if root is None:
@@ -62,10 +64,10 @@ def entries_of(text: str, file: str) -> dict[str, Any]:
 
 
 def with_entry(text: str, name: str, entry: Any, file: str = "mcp.json") -> str:
-    """The text with this entry: in the place of the one of its name, else behind the last one.
+    """Return the text with this entry: in place of the entry of its name, else after the last one.
 
     Raises:
-        InvalidFile: the text is no JSON, or holds no object.
+        InvalidFile: the text is not JSON, or not an object.
     """
     there = entries_of(text, file)
     whole, servers = _objects(text)
@@ -80,12 +82,13 @@ def with_entry(text: str, name: str, entry: Any, file: str = "mcp.json") -> str:
 
 
 def without_entry(text: str, name: str, file: str = "mcp.json") -> str:
-    """The text without this entry, however often it stands there; as it is, if there is none.
+    """Return the text without this entry, however often it occurs; unchanged if it does not.
 
     Raises:
-        InvalidFile: the text is no JSON, or holds no object.
+        InvalidFile: the text is not JSON, or not an object.
     """
-    while name in entries_of(text, file):  # one that stands twice counts as it stands last: the first would come back
+    # Of a repeated entry the last one is effective, so the first would take effect if only one was removed.
+    while name in entries_of(text, file):
         text = _without_last(text, name)
     return text
 
@@ -99,7 +102,7 @@ def _without_last(text: str, name: str) -> str:
         ends = after
     elif member.before is not None:
         word, at, after = _next(text, member.before)
-        if word == ",":  # it would be left dangling, which strict readers refuse
+        if word == ",":  # Remove the comma before it too: strict readers refuse a trailing comma.
             text = text[:at] + text[after:]
             begins, ends = begins - 1, ends - 1
     start = text.rfind("\n", 0, begins) + 1
@@ -132,18 +135,18 @@ _LINE_END = re.compile(r"\r?\n")
 
 
 def _line_end(text: str) -> str:
-    """How most lines of the text end."""
+    """Return the line end of most lines."""
     return "\r\n" if 2 * text.count("\r\n") > text.count("\n") else "\n"
 
 
 def _alone_before(text: str, at: int) -> str | None:
-    """The blanks between the beginning of the line and what stands first in it; None if something is before it."""
+    """Return the blanks before the first word of a line; None if other text precedes this offset."""
     line = text[text.rfind("\n", 0, at) + 1 : at]
     return None if line.strip(" \t") else line
 
 
 def _unit(text: str, servers: _Object) -> str:
-    """By what a level of the text is deeper than the one around it."""
+    """Return the additional indentation of one level."""
     outer = _indent_at(text, servers.opens)
     first = next(iter(servers.members.values()), None)
     inner = _alone_before(text, first.begins) if first is not None else None
@@ -157,13 +160,13 @@ def _written(entry: Any, text: str, indent: str, unit: str) -> str:
 
 
 def _indent_at(text: str, at: int) -> str:
-    """The blanks that the line begins with."""
+    """Return the blanks at the beginning of the line."""
     blanks = re.compile(r"[ \t]*").match(text, text.rfind("\n", 0, at) + 1)
     return blanks[0] if blanks else ""
 
 
 def _objects(text: str) -> tuple[_Object, _Object | None]:
-    """The whole object of a text that was read without mistake, and the one under the key for servers, if any."""
+    """Return the whole object of a valid text, and the object under the key for servers, if any."""
     whole = _object(text, _next(text, 1 if text.startswith("\ufeff") else 0)[1])
     key = next((key for key in ROOTS if key in whole.members), None)
     return whole, None if key is None else _object(text, whole.members[key].value)
@@ -187,7 +190,7 @@ def _object(text: str, opens: int) -> _Object:
 
 
 def _end_of(text: str, at: int) -> int:
-    """Where the value that begins here ends."""
+    """Return the offset of the end of the value that begins here."""
     depth = 0
     while True:
         word, _, at = _next(text, at)
@@ -197,7 +200,7 @@ def _end_of(text: str, at: int) -> int:
 
 
 def _next(text: str, at: int) -> tuple[str, int, int]:
-    """The next word behind blanks and comments, where it begins and where it ends; nothing at the end of the text."""
+    """Return the next word after blanks and comments, with its begin and end; an empty word at the end of the text."""
     begins = jsonc.behind_blanks(text, at)
     word = jsonc.word_at(text, begins)
     return word, begins, begins + len(word)

@@ -1,8 +1,8 @@
-"""JSON as people write it, with comments and trailing commas, as a tree in which everything knows its line.
+"""JSONC parser: JSON with comments and trailing commas, as a tree with line numbers.
 
-The grammar is what editors call JSONC: `// to the end of the line`, `/* up to here */`, and a comma may stand after the
-last item. All else is JSON. A text is read up to its first mistake. A key that stands twice is no mistake, since JSON
-has none there either: the last one counts, as in every other program that reads these files, and a warning says so.
+The grammar is that of editors: `// to the end of the line`, `/* up to here */`, and an optional comma after the last
+item. All else is JSON. A text is read up to its first error. A repeated key is not an error, because JSON does not
+forbid it: the last one is effective, as in other programs that read these files, and a warning reports it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from ..problems import Problem, Remedy, Severity
 from ..tree import Entry, Mapping, Node, Scalar, Sequence, short
 
 MAX_DEPTH = 50
-"""How deep objects and lists may nest."""
+"""Maximum nesting of objects and lists."""
 
 
 def parse(text: str, file: str) -> tuple[Node | None, list[Problem]]:
-    """The tree of a text, None after a mistake, and what is wrong with it. `file` is only named in the problems."""
+    """Return the tree of a text, None after an error, and its problems. `file` is only used in problems."""
     parser = _Parser(text, file)
     try:
         return parser.whole(), parser.problems
@@ -34,24 +34,24 @@ _TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"/]+|.', re.DOT
 
 
 def behind_blanks(text: str, at: int) -> int:
-    """Where the next word begins: behind blanks and comments."""
+    """Return the offset of the next word, after blanks and comments."""
     blank = _BLANK.match(text, at)
     assert blank is not None
     return blank.end()
 
 
 def word_at(text: str, at: int) -> str:
-    """The word that begins here: a bracket, a comma, a colon, a text in its quotes, ...; empty at the end."""
+    """Return the word at this offset: a bracket, a comma, a colon, a text in quotes, ...; empty at the end."""
     token = _TOKEN.match(text, at)
     return token[0] if token else ""
 
 
 class _MistakeError(Exception):
-    """Ends the reading; the problem is in the list already."""
+    """Ends the parsing; the problem has been recorded already."""
 
 
 class _Parser:
-    """One text. `word` is what comes next, empty at the end; `at` is where it begins, `end` where it ends."""
+    """Parser of one text. `word` is the next word, empty at the end; `at` and `end` are its offsets."""
 
     def __init__(self, text: str, file: str) -> None:
         self.text = text
@@ -111,7 +111,7 @@ class _Parser:
         return items
 
     def closes(self, bracket: str, opened: int) -> bool:
-        """Whether the bracket comes next, and past it."""
+        """Return whether the bracket is next, and skip it."""
         if not self.word:
             line, _ = self.place(opened)
             what = f"the `{self.text[opened]}` of line {line} is not closed"
@@ -133,7 +133,7 @@ class _Parser:
             )
 
     def scalar(self) -> str | int | float | bool | None:
-        """The text, number or word that comes next, and past it."""
+        """Return the next text, number or word, and skip it."""
         try:
             value: str | int | float | bool | None = msgspec.json.decode(self.word.encode())
         except (msgspec.MsgspecError, UnicodeEncodeError) as error:

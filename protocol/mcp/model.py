@@ -1,10 +1,10 @@
-"""What MCP messages hold, as far as callboard looks into it. Field names are the wire's, in our spelling.
+"""Contents of MCP messages, as far as Callboard reads them. Fields have the names of the wire, in snake_case.
 
-Two eras. Up to 2025-11-25 a connection begins with `initialize` and keeps a session; servers send requests of their
-own (`elicitation/create`, `sampling/createMessage`, `roots/list`). From 2026-07-28 on every request stands alone: it
-carries `_meta` with the version and what the client can do, `server/discover` tells what the server can, and what a
-server wants to know in the middle of a call it returns as `resultType: "input_required"`; the client calls again with
-the answers. Unknown fields are skipped: a server may be newer than we are.
+There are two eras. Up to 2025-11-25 a connection begins with `initialize` and has a session; servers send their own
+requests (`elicitation/create`, `sampling/createMessage`, `roots/list`). From 2026-07-28 on every request is
+independent. Its `_meta` has the version and the client's capabilities, and `server/discover` returns the server's
+capabilities. A server that needs input during a call returns `resultType: "input_required"`, and the client repeats the
+call with the answers. Unknown fields are skipped, because a server may be newer than Callboard.
 
 Source: the schemas of https://modelcontextprotocol.io/specification/2025-11-25 and /2026-07-28.
 """
@@ -18,10 +18,10 @@ import msgspec
 Json: TypeAlias = Any
 
 MODERN = "2026-07-28"
-"""The newest revision, and the only one without a handshake."""
+"""Newest revision, and the only one without a handshake."""
 
 HANDSHAKE = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
-"""The revisions that begin with `initialize`, newest first; the first is what we offer."""
+"""Revisions that begin with `initialize`, newest first; the first one is offered."""
 
 META_VERSION = "io.modelcontextprotocol/protocolVersion"
 META_CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
@@ -30,10 +30,10 @@ META_SERVER = "io.modelcontextprotocol/serverInfo"
 META_LOG_LEVEL = "io.modelcontextprotocol/logLevel"
 
 CALL_KEY = "callboard/key"
-"""In `_meta` of a call of a durable run: the same whenever the call is made again, and no other call has it."""
+"""Key in `_meta` of a call of a durable run: equal in each repetition of the call, and unique to it."""
 
 KEYED = "callboard/keyed"
-"""True in `_meta` of a tool that does its work once for each such key."""
+"""Key in `_meta` of a tool, True if the tool performs its work once for each such key."""
 
 COMPLETE = "complete"
 INPUT_REQUIRED = "input_required"
@@ -41,15 +41,15 @@ INPUT_REQUIRED = "input_required"
 HEADER_MISMATCH = -32020
 UNSUPPORTED_VERSION = -32022
 URL_ELICITATION_REQUIRED = -32042
-"""Of 2025-11-25 alone: what was asked for has to wait until a person has opened the pages that `data` lists."""
+"""Error of 2025-11-25 only: the request must wait until a user has opened the pages that `data` lists."""
 
 
 class Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Base of what goes over the wire in camelCase."""
+    """Base of structs with camelCase names on the wire."""
 
 
 class Implementation(Wire, frozen=True, kw_only=True):
-    """Who a server or a client is."""
+    """Name and version of a server or a client."""
 
     name: str = "unknown"
     version: str = ""
@@ -57,7 +57,7 @@ class Implementation(Wire, frozen=True, kw_only=True):
 
 
 class ToolAnnotations(Wire, frozen=True, kw_only=True):
-    """What a server says of a tool's effects. Hints of a stranger."""
+    """Hints of a server about a tool's effects. They are untrusted."""
 
     title: str | None = None
     read_only_hint: bool | None = None
@@ -66,8 +66,8 @@ class ToolAnnotations(Wire, frozen=True, kw_only=True):
     open_world_hint: bool | None = None
 
 
-class Tool(Wire, frozen=True, kw_only=True):
-    """A tool of a server; `input_schema` is the JSON Schema of its arguments."""
+class McpTool(Wire, frozen=True, kw_only=True):
+    """Tool of a server; `input_schema` is the JSON Schema of its arguments."""
 
     name: str
     title: str | None = None
@@ -79,7 +79,7 @@ class Tool(Wire, frozen=True, kw_only=True):
 
 
 class Resource(Wire, frozen=True, kw_only=True):
-    """Something that can be read by its URI."""
+    """Resource that can be read by its URI."""
 
     uri: str
     name: str = ""
@@ -90,7 +90,7 @@ class Resource(Wire, frozen=True, kw_only=True):
 
 
 class PromptArgument(Wire, frozen=True, kw_only=True):
-    """A value that a prompt takes."""
+    """Parameter of a prompt."""
 
     name: str
     title: str | None = None
@@ -98,8 +98,8 @@ class PromptArgument(Wire, frozen=True, kw_only=True):
     required: bool | None = None
 
 
-class Prompt(Wire, frozen=True, kw_only=True):
-    """A prompt of a server."""
+class McpPrompt(Wire, frozen=True, kw_only=True):
+    """Prompt of a server."""
 
     name: str
     title: str | None = None
@@ -108,7 +108,7 @@ class Prompt(Wire, frozen=True, kw_only=True):
 
 
 class Discovered(Wire, frozen=True, kw_only=True):
-    """The answer to `server/discover`."""
+    """Result of `server/discover`."""
 
     supported_versions: tuple[str, ...]
     capabilities: dict[str, Json] = {}
@@ -117,7 +117,7 @@ class Discovered(Wire, frozen=True, kw_only=True):
 
 
 class Initialized(Wire, frozen=True, kw_only=True):
-    """The answer to `initialize`."""
+    """Result of `initialize`."""
 
     protocol_version: str
     capabilities: dict[str, Json] = {}
@@ -126,7 +126,7 @@ class Initialized(Wire, frozen=True, kw_only=True):
 
 
 class Progress(Wire, frozen=True, kw_only=True):
-    """How far a request has come; `total` is in the same unit as `progress`, if it is known."""
+    """Progress of a request; `total` is in the unit of `progress`, if it is known."""
 
     progress_token: int | str
     progress: float
@@ -134,15 +134,15 @@ class Progress(Wire, frozen=True, kw_only=True):
     message: str | None = None
 
 
-class Cancelled(Wire, frozen=True, kw_only=True):
-    """The other side no longer wants the answer to its request."""
+class RequestCancelled(Wire, frozen=True, kw_only=True):
+    """Cancellation: the other side no longer needs the response to its request."""
 
     request_id: int | str
     reason: str | None = None
 
 
 class LogMessage(Wire, frozen=True, kw_only=True):
-    """`notifications/message`: levels as in syslog, `debug` to `emergency`."""
+    """Log message, `notifications/message`: levels as in syslog, `debug` to `emergency`."""
 
     level: str = "info"
     logger: str | None = None

@@ -1,8 +1,8 @@
-"""Reads `mcp.json`, and says all that is wrong with it, each with its line.
+"""Reader of `mcp.json`, which reports all its problems with their lines.
 
-Files written for other programs are understood as they are: comments, `servers` for `mcpServers`, `transport` for
-`type`, `serverUrl` and `httpUrl` for `url`, `timeout`, `auth` for `oauth`. Without a `type` the entry is what it looks
-like. A mistake costs the entry it is in; unknown keys cost nothing and are warned about.
+Files of other programs are accepted: comments, `servers` for `mcpServers`, `transport` for `type`, `serverUrl` and
+`httpUrl` for `url`, `timeout`, `auth` for `oauth`. Without a `type`, the other keys decide. An error only affects its
+own entry; unknown keys are warnings.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TYPES: dict[str, Transport] = {
     "streamableHttp": "http",
     "sse": "sse",
 }
-"""Every value of `type`, and what it means."""
+"""Values of `type`, and their meanings."""
 
 ALIASES = {"transport": "type", "serverUrl": "url", "httpUrl": "url", "timeout": "timeout_seconds", "auth": "oauth"}
 OAUTH_ALIASES = {
@@ -45,15 +45,25 @@ OAUTH_ALIASES = {
     "callback_port": "callbackPort",
     "redirect_uri": "redirectUri",
 }
+TOOL_LISTS = {
+    "disabledTools": "deny",
+    "excludeTools": "deny",
+    "disabled_tools": "deny",
+    "enabledTools": "allow",
+    "includeTools": "allow",
+    "enabled_tools": "allow",
+}
+"""Keys of other programs that list a server's tools, and the equivalent keys of `tools`."""
+
 PERMISSIONS = ("alwaysAllow", "autoApprove")
-"""Keys of other programs by which a tool goes ahead unasked."""
+"""Keys of other programs that exempt a tool from permission."""
 
 MILLISECONDS = 3600
-"""A `timeout` beyond this is meant in milliseconds, as some programs have it."""
+"""Threshold above which a `timeout` is in milliseconds, as in some programs."""
 
 
 def read_mcp(source: str, file: str) -> McpConfig:
-    """The servers of an `mcp.json`; `file` is how problems call it."""
+    """Return the servers of an `mcp.json`; `file` is its name in problems."""
     root, problems = jsonc.parse(source.removeprefix("\ufeff"), file)
     reading = Reading(file)
     reader = _Reader(reading)
@@ -80,7 +90,7 @@ class _Reader:
         self.broken: dict[str, Problem] = {}
 
     def file(self, top: Cursor) -> None:
-        """Every server of the file."""
+        """Read every server of the file."""
         if not isinstance(top.node, Mapping):
             top.error("not_a_mapping", f"the file holds {describe(top.node)}", expected=SHAPE)
             return
@@ -98,7 +108,7 @@ class _Reader:
             top[key].error("wrong_type", f"`{key}` is {describe(top[key].node)}", expected=SHAPE)
 
     def bare(self, top: Cursor) -> None:
-        """A file without `mcpServers`: servers at the top level, or nothing, or something else."""
+        """Read a file without `mcpServers`: servers at the top level, or nothing, or other contents."""
         top.entries.pop("$schema", None)
         if is_root_of_servers(top.entries):
             what = "the servers stand at the top level of the file"
@@ -120,7 +130,7 @@ class _Reader:
                 self.check_name(name, entry)
 
     def check_name(self, name: str, entry: Cursor) -> None:
-        """Tools are called `server__tool`, so `a__b` can't be told from the tools of `a`."""
+        """Warn about ambiguous names: tools are called `server__tool`, so `a__b` looks like tools of `a`."""
         for other in self.servers:
             shorter, longer = sorted((name, other), key=len)
             if longer.startswith(f"{shorter}__"):
@@ -148,19 +158,21 @@ class _Reader:
             **{key: self.texts(entry, key) for key in ("env", "headers")},
         }
         tools = entry.entries.get("tools")
-        if tools is not None and isinstance(tools.value, Sequence):  # a list is the tools that are allowed
+        if tools is not None and isinstance(tools.value, Sequence):  # A list means the allowed tools.
             allow = {"allow": Entry(tools.value, tools.line, tools.column)}
             entry.entries["tools"] = msgspec.structs.replace(tools, value=Mapping(allow, tools.line, tools.column))
+        self.other_tool_lists(entry)
         self.sign_in(entry)
         assert isinstance(entry.node, Mapping)
         what = f"MCP server '{name}'"
         server = self.reading.fill(Server, entry.node, entry.path, what=what, given=given, hidden=("name", "where"))
+        server = msgspec.structs.replace(server, url=server.url.strip())
         if kind is not None:
             self.check(server, entry)
         return server
 
     def understood(self, entry: Cursor) -> Cursor:
-        """The entry with the keys of other programs replaced by ours, and without those that are nothing."""
+        """Return the entry with keys of other programs replaced by ours, and without null values."""
         entries: dict[str, Entry] = {}
         for key, value in entry.entries.items():
             ours = ALIASES.get(key, key)
@@ -175,6 +187,20 @@ class _Reader:
         node = Mapping(entries, entry.node.line, entry.node.column)
         return Cursor(self.reading, node, entry.path, entry.place)
 
+    def other_tool_lists(self, entry: Cursor) -> None:
+        """Merge lists of tools under keys of other programs into `tools`."""
+        for key in [key for key in entry.entries if key in TOOL_LISTS]:
+            given, ours = entry.entries.pop(key), TOOL_LISTS[key]
+            listed = entry.entries.get("tools")
+            inner = dict(listed.value.entries) if listed is not None and isinstance(listed.value, Mapping) else {}
+            if ours in inner:
+                what = f"`{key}` has no effect beside `tools.{ours}`"
+                place = (given.line, given.column)
+                Cursor(self.reading, given.value, (*entry.path, key), place).warn("ignored_key", what)
+                continue
+            inner[ours] = given
+            entry.entries["tools"] = Entry(Mapping(inner, given.line, given.column), given.line, given.column)
+
     def timeout(self, entry: Entry, at: Cursor) -> Entry:
         node = entry.value
         if not isinstance(node, Scalar) or not isinstance(node.value, int | float) or node.value <= MILLISECONDS:
@@ -185,7 +211,7 @@ class _Reader:
         return msgspec.structs.replace(entry, value=msgspec.structs.replace(node, value=seconds))
 
     def sign_in(self, entry: Cursor) -> None:
-        """Replace what other programs write under `oauth` by what we do."""
+        """Replace keys of other programs under `oauth` by ours."""
         given = entry.entries.get("oauth")
         if given is None or not isinstance(given.value, Mapping):
             return
@@ -202,7 +228,7 @@ class _Reader:
         entry.entries["oauth"] = msgspec.structs.replace(given, value=node)
 
     def kind(self, name: str, entry: Cursor) -> Transport | None:
-        """What `type` says, or the other keys where it is left out."""
+        """Return the transport by `type`, else by the other keys."""
         who = f"MCP server '{name}' has"
         starts, reached = "command" in entry.entries, "url" in entry.entries
         if "type" in entry.entries:
@@ -220,7 +246,7 @@ class _Reader:
         return "stdio" if starts else "http"
 
     def check(self, server: Server, entry: Cursor) -> None:
-        """What fits the type, and what each value has to be beyond its own type."""
+        """Check that the keys fit the transport, and conditions that the types of values cannot express."""
         who = f"MCP server '{server.name}'"
         own, strange, why = _FIELDS[server.type == "stdio"]
         filled = {key for key, each in entry.entries.items() if plain(each.value) not in ("", [], {})}
@@ -249,7 +275,7 @@ class _Reader:
             entry.key("warm").warn("ignored_key", what)
 
     def texts(self, entry: Cursor, key: str) -> dict[str, str]:
-        """The texts under a key; numbers and booleans count as they are written."""
+        """Return the texts under a key; numbers and booleans count as they are written."""
         if key not in entry.entries:
             return {}
         part = entry[key]
@@ -268,11 +294,19 @@ _FIELDS = {
     True: ("command", ("url", "headers"), "remote fields (url/headers)"),
     False: ("url", ("command", "args", "cwd"), "stdio fields (command/args/cwd)"),
 }
-"""For stdio, and for the others: the key that is needed, and those that are out of place."""
+"""For stdio (True) and other transports: the required key, and the keys that do not fit."""
 
 _LOOPBACK = re.compile(r"http://(localhost|127\.0\.0\.1|\[::1\])(:\d{1,5})?(/[!-~]*)?", re.IGNORECASE)
 _SCOPE = re.compile(r"[!#-\[\]-~]+")
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+_INPUT = re.compile(r"\$\{(?:input|command|config):[^}]*\}")
+_INPUT_REMEDY = "write ${NAME} and set that variable, or {{NAME}} and `callboard vault add NAME`."
+
+
+def _asks(key: str, reference: str) -> str:
+    return f"`{key}` has {reference}, which stands for what an editor asks for; nothing asks for it here"
 
 
 def _oddities(server: Server) -> Iterator[tuple[str, str, str | None]]:
@@ -282,12 +316,16 @@ def _oddities(server: Server) -> Iterator[tuple[str, str, str | None]]:
     for key, value in texts:
         if "\x00" in value:
             yield f"`{key}` has a NUL character in it", key, None
+        if prompted := _INPUT.search(value):
+            yield _asks(key, prompted[0]), key, _INPUT_REMEDY
     for name in server.env:
         if not name or "=" in name or "\x00" in name:
             yield f"no variable can be called {name!r}", f"env.{name}", None
     for name, text in server.headers.items():
         if not _HEADER.fullmatch(name):
             yield f"no header can be called {name!r}", f"headers.{name}", None
+        if prompted := _INPUT.search(text):
+            yield _asks(f"headers.{name}", prompted[0]), f"headers.{name}", _INPUT_REMEDY
         if not is_header_value(text):
             yield f"the value of header {name} {NO_HEADER_VALUE}", f"headers.{name}", None
     if server.url and not REFERENCE.search(server.url) and not is_web_address(server.url):
@@ -319,13 +357,21 @@ def _oauth_oddities(oauth: OAuth) -> Iterator[tuple[str, str, str | None]]:
         yield "`oauth` has both `callbackPort` and `redirectUri`", "oauth.callbackPort", "remove one of them."
     if oauth.client_secret and not oauth.client_id:
         yield "`oauth` has a `clientSecret`, but no `clientId`", "oauth.clientSecret", 'add "clientId": "...".'
+    if oauth.private_key and oauth.client_secret:
+        yield "`oauth` has both `clientSecret` and `privateKey`", "oauth.privateKey", "remove one of them."
+    if oauth.private_key and not oauth.by_itself:
+        what = 'add "grantType": "client_credentials"; where a person signs in, `privateKey` has no use.'
+        yield "`oauth` has a `privateKey` without that grant", "oauth.privateKey", what
+    if oauth.by_itself and not (oauth.client_id and (oauth.client_secret or oauth.private_key)):
+        what = 'add "clientId" and "clientSecret" (or "privateKey").'
+        yield "`oauth` has the grant `client_credentials` and no credentials", "oauth.grantType", what
     for scope in oauth.scopes or ():
         if not _SCOPE.fullmatch(scope):
             yield f"no scope can be {scope!r}", "oauth.scopes", "write each one by itself."
 
 
 def is_root_of_servers(entries: dict[str, Entry]) -> bool:
-    """Whether these entries of a file's top level are servers: there are some, and each looks like one."""
+    """Return whether the top level of a file consists of servers: it has entries, and each looks like a server."""
     return bool(entries) and all(_looks_like_a_server(entry.value) for entry in entries.values())
 
 
@@ -340,7 +386,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, rename={"servers": "mcpSe
 
 
 def mcp_schema() -> dict[str, Any]:
-    """JSON Schema (2020-12) of `mcp.json`. A file may name it under `$schema`."""
+    """Return the JSON Schema (2020-12) of `mcp.json`. A file may name it under `$schema`."""
     schema = schema_of(_File, title="Callboard MCP servers (mcp.json)")
     del schema["properties"]["tools"]
     schema["properties"]["$schema"] = {"type": "string"}

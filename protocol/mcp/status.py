@@ -1,4 +1,4 @@
-"""How a server of `mcp.json` does: what `callboard mcp status`, the control channel and the HTTP API tell of it."""
+"""Status of an MCP server, as shown by `callboard mcp status`, the control channel and the HTTP API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`config.yaml` of the configuration directory: `model` is what it may say, `read` how it is read."""
+"""Settings, `config.yaml` of the configuration directory: `model` defines its contents, `read` reads it."""
 
 from .api import ApiSettings
 from .keys import WITHOUT_EFFECT, without_effect

@@ -1,4 +1,4 @@
-"""The `api:` block of `config.yaml`: who may use `callboard serve`, how much, and what is written down of it.
+"""Block `api:` of `config.yaml`: access to `callboard serve`, its limits, and its audit log.
 
     api:
       listen_addr: 0.0.0.0:3400
@@ -9,8 +9,8 @@
             scopes: [run:agents, read:runs, write:runs]
       limits: {rate_limit_per_minute: 60, rate_limit_burst: 10, daily: {max_cost: 20}}
 
-The keys are those of Loki's plan for a REST API, and ours beside them. Only a server reads the block. What the types
-can't say is in `api_checks`.
+The keys come from Loki's plan for a REST API; a few are added. Only a server reads the block. `api_checks` has
+conditions that types cannot express.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ALGORITHMS = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     *("ES256", "ES384", "ES512", "EdDSA"),
 )
-"""Signatures that can be checked with a public key. None of HMAC: its key would have to be public as well."""
+"""Signatures that can be verified with a public key. HMAC is excluded: its key would have to be public."""
 
 
 class DailyLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +45,7 @@ class DailyLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is limited."""
+        """True if nothing is limited."""
         return self.max_cost is None and self.max_tokens is None
 
 
@@ -89,12 +89,12 @@ class Auth(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def static(self) -> tuple[ApiKey, ...]:
-        """The keys that count."""
+        """The static keys in use."""
         return self.keys if self.mode in (None, "StaticKeys") else ()
 
     @property
     def signed(self) -> Jwt | None:
-        """Whose tokens count, if any."""
+        """The token issuer in use, if any."""
         return self.jwt if self.mode in (None, "Jwt") else None
 
 

@@ -1,7 +1,7 @@
-"""What types can't say about the `api:` block: hashes, addresses, origins, networks, and what goes with what.
+"""Checks of the `api:` block that types cannot express: hashes, addresses, origins, networks, and combinations.
 
-All problems of a block are found in one pass, each with its line. An unknown key is an error here and not a
-warning as elsewhere: a limit that is spelt wrong is no limit.
+All problems of a block are found in one pass, each with its line. Here an unknown key is an error and not a warning
+as in other blocks, because a misspelt limit would be no limit.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ FACILITIES = ("auth", "authpriv", "daemon", "user", *(f"local{number}" for numbe
 
 _HASH = re.compile(r"\$argon2id\$v=\d+\$m=(\d+),t=(\d+),p=(\d+)\$[A-Za-z0-9+/]+\$[A-Za-z0-9+/]+")
 _MOST_MEMORY, _MOST_PASSES, _MOST_LANES = 1024 * 1024, 20, 64
-"""KiB, passes and lanes of a hash; checking one costs as much as it says."""
+"""Maximum memory (KiB), passes and lanes of a hash: verifying one costs what the hash demands."""
 
 Report = Callable[..., None]
 
 
 def api_problems(api: ApiSettings, block: Node, file: str, found: list[Problem]) -> list[Problem]:
-    """All that is wrong with a block whose types are right, or of which the types' part is in `found`.
+    """Return all problems of a block. Its types have been checked, with the result in `found`.
 
     Args:
         block: the mapping that `api` was read from, for lines.
-        found: what reading has found about the whole file; problems of the block's keys are not told twice.
+        found: problems of the whole file from reading; problems of the block's keys are not repeated.
 
     Returns:
-        `found`, with unknown keys of the block as errors, and everything else, as it stands in the file.
+        `found`, with unknown keys of the block as errors, and the further problems, in the order of the file.
     """
     known = [_firm(problem) for problem in found]
     broken = {problem.key for problem in known if problem.severity == "error"}
@@ -73,7 +73,7 @@ def _firm(problem: Problem) -> Problem:
 
 
 def _place(node: Node, path: Path) -> tuple[int, int]:
-    """Line and column of what is at `path`, or of the nearest that is there."""
+    """Return line and column of the value at `path`, or of its nearest existing parent."""
     place = node.line, node.column
     for step in path:
         if isinstance(node, Mapping) and step in node.entries:
@@ -88,11 +88,11 @@ def _place(node: Node, path: Path) -> tuple[int, int]:
 
 
 ADDRESS = "HOST:PORT, such as 127.0.0.1:3400 or [::1]:3400"
-"""What `is_address` takes."""
+"""Description of the texts that `is_address` accepts."""
 
 
 def is_address(text: str) -> bool:
-    """Whether it is a host and a port."""
+    """Return whether the text is a host and a port."""
     host, colon, port = text.rpartition(":")
     bare = ":" not in host or (host.startswith("[") and host.endswith("]"))
     return bool(colon and host and bare) and port.isascii() and port.isdigit() and int(port) <= 65_535

@@ -1,4 +1,4 @@
-"""The `durable:` block of `config.yaml`: how runs are kept that go on after their process was killed.
+"""Block `durable:` of `config.yaml`: which runs are durable, and how they are resumed and retained.
 
 durable:
   by_default: false        # only `--durable` keeps a run

@@ -1,4 +1,4 @@
-"""The keys of `config.yaml` that are no fields of `Settings`, and which keys have no effect yet."""
+"""Keys of `config.yaml` that are not fields of `Settings`, and keys without an effect."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Whole: TypeAlias = int | None
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """Keys that are accepted and have no effect yet, or are asked for by name (`Settings.other`)."""
+    """Keys that are accepted and have no effect yet, or are read by name (`Settings.other`)."""
 
     save: Flag = None
     compat: Literal["standard", "loki"] | None = None
@@ -64,14 +64,14 @@ _FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no"
 
 
 def bare(wanted: inspect.Type) -> inspect.Type:
-    """The type of a value that is given, without its bounds."""
+    """Return the type of a non-null value, without its bounds."""
     while isinstance(wanted, inspect.Metadata | inspect.UnionType):
         wanted = wanted.type if isinstance(wanted, inspect.Metadata) else wanted.types[0]
     return wanted
 
 
 def from_text(text: str, wanted: inspect.Type) -> Any:
-    """A text (a variable's, or what a reference stands for) as the type wants it; the text itself if it can't be."""
+    """Convert a text (of a variable or a reference) to the wanted type; return the text itself if it does not fit."""
     wanted = bare(wanted)
     try:
         if isinstance(wanted, inspect.IntType | inspect.FloatType):
@@ -87,19 +87,21 @@ WITHOUT_EFFECT: dict[str, str] = {
     "max_concurrent_agents": "an agent's own file says it",
     "max_agent_depth": "an agent's own file says it",
 }
-"""Keys that are accepted for Loki's sake and have no effect yet, and why. `doctor` and `validate` tell of them."""
+"""Keys that are accepted for compatibility with Loki and have no effect yet, with reasons. `doctor` and `validate`
+report them.
+"""
 
 
 def without_effect(settings: Settings, text: str = "") -> list[Problem]:
-    """A warning for every key of the settings that has no effect, with its line in `text`.
+    """Return a warning for every key of the settings without an effect, with its line in `text`.
 
-    No run tells them: they do no harm there, and a user of Loki may have a dozen.
+    Runs do not report them: they are harmless there, and a user of Loki may have a dozen.
     """
     found: dict[Path, str] = {
         (key,): why for key, why in WITHOUT_EFFECT.items() if settings.other.get(key) not in (None, False, "")
     }
     for field in fields_of(PoolSettings):
-        why = why_without_effect(field)
+        why = why_without_effect(field.type)
         if why is not None and getattr(settings.mcp_pool, field.name) != field.default:
             found["mcp_pool", field.name] = why
     where = Source(settings.file, text)

@@ -1,4 +1,4 @@
-"""`config.yaml`: which models there are, and how they are reached.
+"""Settings of `config.yaml`: models, clients, and defaults.
 
     model: openai:gpt-4o-mini
     temperature: 0.2
@@ -12,11 +12,11 @@
             input_price: 0.59          # USD per million tokens
             output_price: 0.79
 
-The keys are Loki's. Every scalar may also come from the environment as `CALLBOARD_<KEY>` or `LOKI_<KEY>`, which wins
-over the file. `${NAME}` and `${NAME:-default}` in a value stand for the environment's NAME. So does `{{NAME}}`, but in
-texts of clients: there it stays as it is, a secret that is put in when the client is used (`models/filled`), so that no
-`Settings` holds what the vault has. Keys that callboard does not use yet are kept in `Settings.other`; unknown keys
-cause warnings.
+The keys are Loki's. Every scalar may also be set by the environment as `CALLBOARD_<KEY>` or `LOKI_<KEY>`, which
+overrides the file. `${NAME}` and `${NAME:-default}` in a value are replaced by the environment variable NAME. So is
+`{{NAME}}`, except in texts of clients. There it is unchanged, a secret that is inserted when the client is used
+(`models/filled`), so that `Settings` never contains secrets of the vault. Keys that Callboard does not use yet are
+stored in `Settings.other`; unknown keys cause warnings.
 """
 
 from __future__ import annotations
@@ -74,19 +74,19 @@ KEYS_OF_TYPES = {
     "auth": ("claude", "anthropic", "gemini", "openai-compatible"),
     "oauth": ("claude", "anthropic", "gemini", "openai-compatible"),
 }
-"""Keys of clients that not every client has, and the types that have them."""
+"""Keys that only some types of clients have, with these types."""
 
 Cache = Literal["auto", "off", "5m", "1h"]
-"""Whether a provider is to keep what the next request has in common with this one, and for how long."""
+"""Prompt caching by the provider, and its duration."""
 
 Interface = Literal["chat", "responses"]
-"""Which interface of OpenAI's: its Chat Completions or its Responses API."""
+"""API of OpenAI: Chat Completions or Responses."""
 
 ReasoningSummary = Literal["auto", "concise", "detailed", "off"]
-"""What a model of the Responses API is to show of what it thinks."""
+"""Reasoning summaries of models on the Responses API."""
 
 MODEL_TYPES = ("chat", "embedding", "reranker")
-"""What models are for."""
+"""Purposes of models."""
 
 
 class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -107,6 +107,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         api: which interface of OpenAI's it is asked by; None for the one it needs.
         reasoning_summary: what it shows of its thinking in the Responses API.
         max_batch_size, max_tokens_per_chunk: of an embedding model: texts in a request, and tokens in a text.
+        dimensions: of an embedding model: numbers in a vector, for models that can shorten theirs.
         patch: of every request to it.
         default_chunk_size: of an embedding model: the size of chunks where none is given, in characters.
     """
@@ -139,6 +140,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     max_batch_size: int | None = None
     max_tokens_per_chunk: int | None = None
     default_chunk_size: int | None = None
+    dimensions: Annotated[int, Meta(gt=0)] | None = None
     patch: Patch | None = None
 
 
@@ -221,46 +223,47 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What `config.yaml` and the environment say together.
+    """Settings of `config.yaml` and the environment together.
 
     Attributes:
-        model: `client:model`, or several with commas, empty for none; `model_from` says where it was chosen.
-        dry_run: no request goes to a model; the reply is what would have been sent.
-        keep_requests: whether what models see and say is kept beside the logs of runs; None: of runs at a terminal.
-        keep_changes: what files hold before a run's tools change them is kept, so that it can be taken back.
-        model_idle_timeout: seconds that a streamed reply may say nothing, once it has begun; 0 for any time.
-        fallback_cooldown: seconds that a model which did not answer is passed over, where others may answer.
-        cache: whether providers keep what requests have in common: `auto`, `off`, or for `5m` or `1h`.
-        user_agent: of every request to a model; `auto` for our name and version.
-        max_output_tokens: bound of every reply, unless the request has its own.
-        reasoning_effort, thinking_budget: how much models think that are not told otherwise, if they can.
-        permissions: what tools may do without asking.
-        enabled_tools: tools of agents that have no file: names and aliases, or `all`.
-        visible_tools: the only global tools there are; None for all.
-        mapping_tools: alias to the names it stands for.
-        tool_roots: directories beside the working directory in which the `fs_*` tools may work.
+        model: `client:model`, or several separated by commas, empty for none; `model_from` is the source of the choice.
+        dry_run: no request is sent to a model; the reply shows the request.
+        keep_requests: whether requests and replies of models are stored next to the logs of runs; None for runs at a
+            terminal.
+        keep_changes: whether files are stored before a run's tools change them, so that changes can be undone.
+        model_idle_timeout: seconds without data after which a streamed reply has stalled; 0 for no limit.
+        fallback_cooldown: seconds for which a model that did not answer is skipped, if others may answer.
+        cache: prompt caching by providers: `auto`, `off`, or for `5m` or `1h`.
+        user_agent: user agent of requests to models; `auto` for our name and version.
+        max_output_tokens: limit of every reply, unless the request has its own.
+        reasoning_effort, thinking_budget: default amount of reasoning, for models that support it.
+        permissions: permissions of tools.
+        enabled_tools: tools of agents without a file: names and aliases, or `all`.
+        visible_tools: the only available global tools; None for all.
+        mapping_tools: aliases, with the names that each means.
+        tool_roots: further directories in which the `fs_*` tools may work.
         mcp_server_support: whether MCP servers are used at all.
-        enabled_mcp_servers: servers of agents that have no file: names and aliases, or `all`.
-        mapping_mcp_servers: alias to the names it stands for.
-        mcp_pool: how long servers are kept, and how many.
-        mcp_tools: how models see the tools of servers, unless an agent says otherwise.
+        enabled_mcp_servers: servers of agents without a file: names and aliases, or `all`.
+        mapping_mcp_servers: aliases, with the names that each means.
+        mcp_pool: lifetime and number of server processes.
+        mcp_tools: presentation of servers' tools to models, unless an agent has its own setting.
         mcp_tools_budget: tokens of tool declarations up to which `auto` shows every tool by itself.
-        rag_embedding_model, rag_chunk_size, rag_chunk_overlap, rag_language: how bases are built that don't say it.
-        rag_reranker_model, rag_top_k: how they are looked up in.
+        rag_embedding_model, rag_chunk_size, rag_chunk_overlap, rag_language: defaults for building knowledge bases.
+        rag_reranker_model, rag_top_k: defaults for searching them.
         rag_private_pages: whether documents may be pages of this machine and of private networks.
-        rag_template: how a prompt is put together with what was found for it.
-        document_loaders: commands that make text of documents, by the ending or the name that they are for.
-        durable: how runs are kept that go on after a kill; see `durable`.
-        sandbox: what the processes of agents may do; see `protocol.sandbox`.
-        labels: what is done about calls that send away what may be private, after something came in from outside.
-        hooks: commands that are run when something happens in a run; see `protocol.hooks`.
-        workspace_instructions: whether agents are told the AGENTS.md of the directory that they work in.
+        rag_template: template that combines a prompt with the passages found for it.
+        document_loaders: commands that convert documents to text, by file suffix or loader name.
+        durable: durable runs; see `durable`.
+        sandbox: sandbox rules of agents' processes; see `protocol.sandbox`.
+        labels: reaction to calls that may send private data away after untrusted input.
+        hooks: commands that run at events of a run; see `protocol.hooks`.
+        workspace_instructions: whether agents get the AGENTS.md of their working directory.
         skills_enabled: whether agents may read skills.
-        api: what a server goes by; see `api`.
-        vault: where `{{NAME}}` is looked up; see `vault`.
-        patches: those of the environment, by client (as in names of variables) and kind of request.
-        other: the remaining known keys, as plain values.
-        file: where this was read from.
+        api: settings of a server; see `api`.
+        vault: source of `{{NAME}}`; see `vault`.
+        patches: patches of the environment, by client (in the spelling of variables) and kind of request.
+        other: further known keys, as plain values.
+        file: path of the file.
     """
 
     model: DefaultModels = ""
@@ -313,5 +316,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def calls_functions(self) -> bool:
-        """Whether agents may call tools: `function_calling_support`, or `function_calling` as Loki's example has it."""
-        return all(self.other.get(key) is not False for key in ("function_calling_support", "function_calling"))
+        """True if agents may call tools: `function_calling_support`, or `function_calling` as in Loki's example."""
+        other = self.other
+        return other.get("function_calling_support") is not False and other.get("function_calling") is not False

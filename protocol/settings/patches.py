@@ -1,4 +1,4 @@
-"""Patches: what is changed in requests to providers, for what callboard has no setting of its own.
+"""Patches: changes of requests to providers that Callboard has no setting for.
 
     clients:
       - type: openai
@@ -10,8 +10,8 @@
             'gpt-4.*': {body: {frequency_penalty: 0.2}}
             '.*': {url: https://eu.example/v1/chat/completions, headers: {x-team: blue}}
 
-A variable `CALLBOARD_PATCH_OPENAI_CHAT_COMPLETIONS` (or Loki's `LOKI_PATCH_...`) holds such a mapping of patterns as
-JSON, and stands in for the client's own. `actors/work/models/patching` applies them.
+A variable `CALLBOARD_PATCH_OPENAI_CHAT_COMPLETIONS` (or Loki's `LOKI_PATCH_...`) contains such a mapping of patterns
+as JSON, and replaces the client's own. `actors/work/models/patching` applies them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 Json = Any
 
 Api = Literal["chat_completions", "embeddings", "rerank"]
-"""What a request is for."""
+"""Kind of a request."""
 
 
 class Patch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -52,7 +52,7 @@ class Patch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 Patterns = dict[str, Patch]
-"""By patterns of models' names; the first that fits holds."""
+"""Patches by patterns of model names; the first matching pattern is used."""
 
 
 class ClientPatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -63,7 +63,7 @@ class ClientPatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     rerank: Patterns = {}
 
 
-# --- what is wrong with them
+# --- checks
 
 LONGEST_PATTERN = 1_000
 
@@ -73,7 +73,7 @@ _FRAMING = frozenset({"connection", "content-length", "keep-alive", "te", "trail
 
 
 def check_client_patch(part: Cursor | None) -> None:
-    """Report what is wrong with the patches of a client, beyond the types of their values."""
+    """Report problems in the patches of a client that types cannot express."""
     given = [] if part is None else [found for api in ClientPatch.__struct_fields__ if (found := part.get(api))]
     for patterns in given:
         for pattern in patterns.entries:
@@ -86,9 +86,9 @@ def check_client_patch(part: Cursor | None) -> None:
 
 
 def check_patch(part: Cursor | None) -> None:
-    """Report what is wrong with one patch. Values that refer to the environment are looked at where they are used."""
+    """Report problems in one patch. Values with references to the environment are checked at use."""
     url = None if part is None else part.get("url")
-    if url is not None and url.text is not None and "{" not in url.text and (why := why_no_url(url.text)):
+    if url is not None and url.text is not None and "{" not in url.text and (why := why_no_url(url.text.strip())):
         url.error("bad_url", f"`{dotted(url.path)}` {why}", expected="the whole URL of a request, https://...")
     headers = None if part is None else part.get("headers")
     if headers is None:
@@ -104,7 +104,7 @@ def check_patch(part: Cursor | None) -> None:
 
 
 def why_no_url(url: str) -> str:
-    """Why a request can't go there; empty if it can."""
+    """Return why the text is no URL for a request; empty if it is one."""
     try:
         parts = urlsplit(url)
         known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -118,7 +118,7 @@ def why_no_url(url: str) -> str:
 
 
 def why_no_header(value: str) -> str:
-    """Why a header can't have this value; empty if it can."""
+    """Return why a header cannot have this value; empty if it can."""
     return "" if _VALUE.fullmatch(value) else "has a line break, or what is not ASCII"
 
 
@@ -138,7 +138,7 @@ _VARIABLE = re.compile(r"(CALLBOARD|LOKI)_PATCH_(\w+?)_(CHAT_COMPLETIONS|EMBEDDI
 
 
 def variables(environ: Dict[str, str]) -> Iterator[tuple[str, str, Api]]:
-    """The variables that hold patches, with client and kind of each; ours before Loki's."""
+    """Yield the variables with patches, with client and kind of each; Callboard's before Loki's."""
     for name in sorted(environ):
         match = _VARIABLE.fullmatch(name)
         if match is not None and environ[name].strip():
@@ -147,12 +147,12 @@ def variables(environ: Dict[str, str]) -> Iterator[tuple[str, str, Api]]:
 
 
 def client_in_variables(client: str) -> str:
-    """How a client is called in the names of variables."""
+    """Return a client's name in the spelling of variables."""
     return re.sub(r"[^A-Z0-9]", "_", client.upper())
 
 
 def of_variable(name: str, text: str, reading: Reading) -> Patterns:
-    """The patches that a variable holds; what is wrong with them is among the problems of `reading`."""
+    """Return the patches in a variable; problems are added to `reading`."""
     from ..cursor import Cursor
 
     root, problems = parse_mapping(text, reading.file)

@@ -1,10 +1,10 @@
-"""Preludes: the role and the session that a conversation begins with where nothing else is named.
+"""Preludes: the role and the session that begin a conversation when the user names no other.
 
     repl_prelude: role:coder          # the chat
     cmd_prelude: session:daily        # `callboard ask`
-    cmd_prelude: daily:coder          # the session `daily`, which gets the role if nothing was said in it yet
+    cmd_prelude: daily:coder          # the session `daily`; an empty session also gets the role
 
-An agent has `agent_session` for the same purpose.
+The setting `agent_session` does the same for an agent.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from .model import Settings
 
 
 class Prelude(msgspec.Struct, frozen=True):
-    """What a prelude names; None for what it leaves open."""
+    """The role and the session named by a prelude; None for a part that it leaves out."""
 
     role: str | None = None
     session: str | None = None
 
 
 def prelude_of(settings: Settings, key: str) -> Prelude:
-    """The prelude under this key of the settings: `repl_prelude` or `cmd_prelude`.
+    """Return the prelude under a key of the settings: `repl_prelude` or `cmd_prelude`.
 
     Raises:
-        ConfigError: the setting is none.
+        ConfigError: the value has none of the three forms.
     """
     text = str(settings.other.get(key) or "")
     if not text:

@@ -1,4 +1,4 @@
-"""Reads `config.yaml` and the environment into `Settings`, and says all that is wrong with them, each with its line."""
+"""Reads `config.yaml` and the environment into `Settings`, and reports every problem with its line."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import msgspec
 from msgspec import inspect
 
 from ..cursor import Cursor
-from ..environment import said
+from ..environment import variable_value
 from ..problems import Problem, did_you_mean
-from ..reading import Reading, fields_of, in_file_order
+from ..reading import Field, Reading, fields_of, in_file_order
 from ..references import REFERENCE, expanded, of_environment
 from ..schema import as_read
 from ..source import Source, parse_mapping
@@ -36,14 +36,14 @@ Json = Any
 
 
 class _Aliases(msgspec.Struct, frozen=True):
-    """Keys whose values are texts in `Settings`, and may be lists in the file."""
+    """Keys with texts as values in `Settings`, for which the file may also hold lists."""
 
     mapping_tools: dict[str, str | tuple[str, ...]] = {}
     mapping_mcp_servers: dict[str, str | tuple[str, ...]] = {}
 
 
 _OURS = ("model_from", "other", "file", "patches")
-"""Fields of `Settings` that are no keys of the file."""
+"""Fields of `Settings` without a key in the file."""
 
 _NESTED = (
     "permissions",
@@ -57,7 +57,7 @@ _NESTED = (
     "api",
     "vault",
 )
-"""Keys that are no scalars and refer to nothing."""
+"""Keys with a mapping or a list as value; no environment variable sets them."""
 
 _TEXTS = (inspect.StrType, inspect.AnyType)
 
@@ -65,7 +65,7 @@ _NO_SCALARS = (*_OURS, *(key for key in _NESTED if key != "sandbox"), *_Aliases.
 _IGNORED = {
     "default_reasoning_effort": "",
 }
-"""Keys of clients and models that Loki knows: accepted, with a warning where ignoring them can be felt."""
+"""Keys of clients and models that Loki knows. They are accepted; a text here is shown as a warning."""
 
 
 _OF_AICHAT = {
@@ -74,19 +74,19 @@ _OF_AICHAT = {
     "summarize_prompt": "summarization_prompt",
     "summary_prompt": "summary_context_prompt",
 }
-"""What aichat calls keys that have another name here."""
+"""Names of keys in aichat, and the names of the same keys here."""
 
 
 def read_settings(text: str, file: str, environ: Dict[str, str]) -> tuple[Settings, list[Problem]]:
-    """Read `config.yaml` and the variables that stand for its keys (`environment`).
+    """Read `config.yaml` and the environment variables that set its keys (see `environment`).
 
     Args:
-        text: of the file; empty if there is none.
-        file: its path, for the problems.
+        text: text of the file; empty if there is no file.
+        file: path of the file, for the problems.
         environ: the environment.
 
     Returns:
-        the settings as far as they could be read, and all that is wrong with them.
+        the settings as far as they could be read, and every problem found.
     """
     root, problems = parse_mapping(text, file) if text.strip() else (None, [])
     problems = [problem for problem in problems if problem.code != "empty_file"]
@@ -111,7 +111,7 @@ def read_settings(text: str, file: str, environ: Dict[str, str]) -> tuple[Settin
 
 
 def json_schema() -> dict[str, Json]:
-    """JSON Schema (2020-12) of `config.yaml`, for editors."""
+    """Return the JSON Schema (2020-12) of `config.yaml`, for editors."""
     _, components = msgspec.json.schema_components([Settings, Kept, _Aliases], ref_template="#/$defs/{name}")
     client = components["ClientSettings"]
     client["properties"]["type"] = {"enum": [*CLIENT_TYPES]}
@@ -131,14 +131,14 @@ def json_schema() -> dict[str, Json]:
 
 
 class _Reading(Reading):
-    """Reads the values that may refer to the environment."""
+    """Reader of values that may refer to the environment."""
 
     def __init__(self, file: str, environ: Dict[str, str]) -> None:
         super().__init__(file, prefix="")
         self.environ = environ
 
     def clients(self, top: Cursor) -> Iterator[ClientSettings]:
-        """The clients that could be read. Two of one name are an error; the first counts."""
+        """Yield the clients that could be read. If two have the same name, report an error and keep the first."""
         names: set[str] = set()
         for part in self._items(top, "clients"):
             client = self._client(part)
@@ -185,7 +185,7 @@ class _Reading(Reading):
         return msgspec.structs.replace(client, name=client.name or client.type)
 
     def _models(self, client: Cursor) -> Iterator[ModelSettings]:
-        """A model is a mapping with a `name`, or its name alone."""
+        """Yield the models of a client. A model is a mapping with a `name`, or the name alone."""
         for item in self._items(client, "models"):
             if item.text is not None:
                 yield ModelSettings(name=item.text)
@@ -204,7 +204,7 @@ class _Reading(Reading):
                 self.report("error", "unknown_value", message, path, item.place, expected=expected, hint=hint)
 
     def _known(self, part: Cursor) -> Mapping:
-        """The mapping without keys that only Loki reads."""
+        """Return the mapping without the keys that only Loki reads."""
         for key in _IGNORED.keys() & part.entries.keys():
             if why := _IGNORED[key]:
                 part.key(key).warn("ignored_key", f"`{key}` is ignored: {why}")
@@ -220,7 +220,7 @@ class _Reading(Reading):
     # --- how this file differs from others ------------------------------------------------------------------
 
     def taken_as(self, wanted: inspect.Type, extra: Dict[str, Any], node: Node, path: Path) -> Node:  # noqa: ARG002
-        """The scalar with its references replaced; what was a number is a text where one is wanted."""
+        """Return the scalar with its references replaced. A number becomes a text if the field is a text."""
         if isinstance(wanted, inspect.AnyType) and not isinstance(node, Scalar):
             return self._expanded_below(node, path)
         if not isinstance(node, Scalar) or is_null(node):
@@ -237,7 +237,7 @@ class _Reading(Reading):
         return Scalar(value, node.text, node.line, node.column)
 
     def _expanded_below(self, node: Node, path: Path) -> Node:
-        """Any value with its references replaced, however deep they stand."""
+        """Return any value with its references replaced, at every depth."""
         if isinstance(node, Mapping):
             entries = {
                 key: msgspec.structs.replace(entry, value=self._expanded_below(entry.value, (*path, key)))
@@ -250,7 +250,7 @@ class _Reading(Reading):
         return self.taken_as(inspect.AnyType(), {}, node, path)
 
     def _expanded(self, node: Node, text: str, path: Path, *, later: bool) -> str:
-        """The text with its references replaced; `later`: but secrets, which are put in when they are needed."""
+        """Return the text with its references replaced. With `later`, secrets stay references until they are used."""
 
         def unset(reference: str, name: str) -> None:
             message = f"{reference} stands for the environment variable {name}, which is not set"
@@ -267,7 +267,7 @@ class _Reading(Reading):
         known: Iterable[str],
         elsewhere: Dict[str, str],  # noqa: ARG002
     ) -> None:
-        """Warn of a key that nothing reads."""
+        """Warn of a key that no part of the program reads."""
         place, hint = (entry.line, entry.column), did_you_mean(key, [*known, *(KEPT if not path else ())])
         if not path and key in _OF_AICHAT:
             hint = f"aichat's name for `{_OF_AICHAT[key]}`, which counts here"
@@ -275,7 +275,7 @@ class _Reading(Reading):
 
 
 def _written(root: Mapping, key: str) -> str | None:
-    """The text of a key as it stands in the file."""
+    """Return the text of a key exactly as the file spells it."""
     entry = root.entries.get(key)
     return entry.value.text if entry is not None and isinstance(entry.value, Scalar) else None
 
@@ -285,8 +285,8 @@ def _part(root: Mapping, keys: Container[str] | None = None, *, without: Contain
     return Mapping(meant, root.line, root.column)
 
 
-def scalars() -> Iterator[tuple[type[msgspec.Struct], inspect.Field]]:
-    """The keys that variables may set, each with its struct."""
+def scalars() -> Iterator[tuple[type[msgspec.Struct], Field]]:
+    """Yield the keys that environment variables may set, each with its struct."""
     structs: tuple[type[msgspec.Struct], ...] = (Settings, Kept)
     return ((cls, field) for cls in structs for field in fields_of(cls) if field.name not in _NO_SCALARS)
 
@@ -296,7 +296,7 @@ def _overrides(environ: Dict[str, str], problems: list[Problem]) -> tuple[dict[s
     values: dict[str, Json] = {}
     variables: dict[str, str] = {}
     for cls, field in scalars():
-        name, text = said(field.name, environ)
+        name, text = variable_value(field.name, environ)
         if text:
             reading = Reading("environment")
             entry = Entry(Scalar(from_text(text, field.type), text, 0, 0), 0, 0)
@@ -311,7 +311,7 @@ def _overrides(environ: Dict[str, str], problems: list[Problem]) -> tuple[dict[s
 
 def _listening(api: ApiSettings, environ: Dict[str, str], problems: list[Problem]) -> ApiSettings:
     """`api`, where a server listens as `CALLBOARD_SERVE_ADDR` wants it."""
-    name, text = said("serve_addr", environ)
+    name, text = variable_value("serve_addr", environ)
     if not text or is_address(text):
         return msgspec.structs.replace(api, listen_addr=text) if text else api
     problems.append(

@@ -1,9 +1,9 @@
-"""The `vault:` block of `config.yaml`: where the values of `{{NAME}}` are kept, and what opens it.
+"""The `vault:` block of `config.yaml`: the place of the values for `{{NAME}}`, and the way to open it.
 
-    vault: {file: vault.age, identity: ~/keys/callboard.txt}      # a file of ours, opened by an identity of age
+    vault: {file: vault.age, identity: ~/keys/callboard.txt}      # a file of Callboard, opened by an age identity
     vault: {passphrase: true}                                     # by a passphrase, asked once per process
     vault: {keyring: true}                                        # by an identity in the system's keyring
-    vault: {command: "op read op://Private/{name}/credential"}    # no file of ours: a program prints the value
+    vault: {command: "op read op://Private/{name}/credential"}    # no file: a program prints the value
 
 Without the block, there is a vault as soon as `callboard vault add` has made one.
 """
@@ -22,10 +22,10 @@ from ..source import Source
 from ..tree import Path
 
 PLACE = "{name}"
-"""What stands for the secret's name in the command."""
+"""Placeholder for the name of the secret in the command."""
 
 LOKIS_KEY = "vault_password_file"
-"""What Loki calls `vault.passphrase_file`."""
+"""Loki's name for `vault.passphrase_file`."""
 
 
 class VaultSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -46,7 +46,7 @@ class VaultSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 def vault_problems(vault: VaultSettings, lokis: str | None, source: Source) -> list[Problem]:
-    """What the types can't say: keys that exclude each other, and values that can't be used."""
+    """Return the problems that types can't express: keys that exclude each other, and unusable values."""
     found: list[Problem] = []
 
     def error(path: Path, message: str, hint: str) -> None:

@@ -1,8 +1,11 @@
-"""The language of DevAll (ChatDev 2.0) workflows: what a file with `graph:` at its top may say.
+"""The language of DevAll (ChatDev 2.0) workflows: the format of files with `graph:` at the top level.
 
-`model`, `edges` and `agents` hold the structs, `read` fills them from text and reports every problem (`variables`,
-`parts/`, `loops`, `lint`), `schema` describes the files to editors. `dialect` says where DevAll's guide and its program
-disagree. Pure: no I/O, no trio, no idea of how a workflow runs.
+- `model`, `edges` and `agents` define the structs.
+- `read` fills them from a text and reports every problem; `variables`, `parts/`, `loops` and `lint` help it.
+- `schema` makes a JSON Schema for editors.
+- `dialect` lists the differences between DevAll's guide and its program.
+
+The package is pure: it does no I/O, does not import trio, and does not know how a workflow runs.
 """
 
 from .dialect import DEVALL, STANDARD, Dialect, Known, Load, Mode

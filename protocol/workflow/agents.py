@@ -1,4 +1,4 @@
-"""What an agent of a workflow may be given: tools, memories, thinking, skills, retries; and the stores of memories."""
+"""Options for an agent of a workflow: tools, memories, thinking, skills, retries; and the stores of memories."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ TOOL_SOURCES: dict[str, type[ToolSource]] = by_tag(FunctionTools, McpRemoteTools
 
 
 class Tooling(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of `tooling`; with a prefix its tools are called `prefix_name`."""
+    """Entry of `tooling`; with a prefix its tools are called `prefix_name`."""
 
     config: ToolSource
     prefix: str | None = None

@@ -1,6 +1,6 @@
 """The cycles of a graph: its strongly connected components, found without recursion.
 
-All edges count here, also those with `trigger: false`: DevAll orders its nodes by them, too.
+All edges count here, also edges with `trigger: false`, because DevAll orders its nodes by them, too.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from .model import Graph
 
 
 def successors(ids: Iterable[str], pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """For every node where its edges lead, in the order of the edges; pairs of strangers are passed over."""
+    """Return for every node its successors, in the order of the edges; edges with an unknown node are skipped."""
     found: dict[str, list[str]] = {key: [] for key in ids}
     for source, target in pairs:
         if source in found and target in found:
@@ -20,7 +20,7 @@ def successors(ids: Iterable[str], pairs: Iterable[tuple[str, str]]) -> dict[str
 
 
 def components(after: Mapping[str, Sequence[str]]) -> list[list[str]]:
-    """Tarjan's strongly connected components, members and components in the order of `after`."""
+    """Return Tarjan's strongly connected components; members and components have the order of `after`."""
     order = {key: i for i, key in enumerate(after)}
     number: dict[str, int] = {}
     low: dict[str, int] = {}
@@ -60,17 +60,17 @@ def components(after: Mapping[str, Sequence[str]]) -> list[list[str]]:
 
 
 def cyclic(after: Mapping[str, Sequence[str]]) -> list[list[str]]:
-    """The components that can be gone round: several nodes, or one that leads to itself."""
+    """Return the components that contain a cycle: several nodes, or one with an edge to itself."""
     return [members for members in components(after) if len(members) > 1 or members[0] in after[members[0]]]
 
 
 def cycles_of(graph: Graph) -> list[list[str]]:
-    """The cycles of a graph, each as the ids of its nodes in the order of the file."""
+    """Return the cycles of a graph, each as the ids of its nodes in the order of the file."""
     return cyclic(successors((n.id for n in graph.nodes), ((e.source, e.target) for e in graph.edges)))
 
 
 def reached(after: Mapping[str, Sequence[str]], start: Collection[str]) -> set[str]:
-    """The nodes that can be come to from `start`, these included."""
+    """Return the nodes that can be reached from `start`, with the start nodes included."""
     seen = {key for key in start if key in after}
     todo = list(seen)
     while todo:

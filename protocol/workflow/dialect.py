@@ -1,9 +1,9 @@
-"""What a reader of workflows goes by beside the text: the dialect, and names it can't see.
+"""Dialects of workflow files, and names in a file that only the caller can check.
 
-Where the guide of DevAll and its program disagree about what a file says, a dialect has one flag per row. `standard`
-follows the guide where it speaks and the program elsewhere; `devall` is the program of May 2026 to the letter. Code
-asks for a flag by name and never for the name of a mode. What differs while a workflow runs is not here: a reader has
-no part in it.
+The guide of DevAll and its program disagree about the meaning of some parts of a file. Each difference is a flag of
+`Dialect`. The dialect `standard` follows the guide, and the program where the guide is silent. The dialect `devall`
+follows the program of May 2026 exactly. Code asks for a flag by name and never for the name of a dialect. Differences
+at run time are elsewhere, since the reader takes no part in a run.
 """
 
 from __future__ import annotations
@@ -17,26 +17,27 @@ Mode = Literal["standard", "devall"]
 
 
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
-    """How a file is read. The defaults are those of `standard`; in `devall` each flag is the other way round.
+    """Flags that control how a file is read. The defaults belong to `standard`; `devall` has the opposite of each.
 
     Attributes:
-        guide_keys: what the guide teaches and the program lacks works: `processor` and its templates, conditions of
-            type regex, keyword `all`, `split_type` with `item_name`, memories of human nodes, literals of role system,
-            `python_runner`, code in a python node. Else: keys are ignored with a warning, types are errors.
-        ends_are_inferred: an absent `start` is the only node that nothing leads to. Else: an error.
+        guide_keys: features that the guide describes and the program lacks work: `processor` and its templates,
+            conditions of type regex, keyword `all`, `split_type` with `item_name`, memories of human nodes, literals of
+            role system, `python_runner`, code in a python node. Else: keys are ignored with a warning, and types are
+            errors.
+        ends_are_inferred: an absent `start` is the only node without incoming edges. Else: an error.
         stores_need_config: a memory store without `config` is an error, whatever its type.
-        reads_by_default, writes_by_default, top_k, threshold: what a node's `memories` entry means where it is silent.
-        silent_memories_work: one that says neither `read` nor `write` would do nothing, so it means what the program
-            makes of it, in all that it leaves open.
-        merges_edges: of two edges between one pair the later overwrites the earlier, in the earlier's place. Else:
-            both count.
+        reads_by_default, writes_by_default, top_k, threshold: defaults for an entry of a node's `memories`.
+        silent_memories_work: an entry with neither `read` nor `write` would do nothing, so it gets the defaults of the
+            program for every key that it leaves out.
+        merges_edges: of two edges between the same nodes, the later replaces the earlier, at the earlier's position.
+            Else: both count.
         false_is_a_name: `condition: "false"` names a function. Else: never.
-        unknown_functions_pass: a condition by an unknown name is always met, an unknown processor changes nothing;
+        unknown_functions_pass: a condition with an unknown name is always met, an unknown processor changes nothing;
             both are warnings. Else: errors.
         escapes: `$${X}` is the text `${X}`.
         variables_see_environment: `X: ${X}` in `vars` is X of the environment. Else: it is a cycle.
-        failed_agents_answer: an agent that fails gives its error as its output, if it does not say `on_error`.
-        node_names_break_cycles: an id that holds `node_` outside of every cycle is an error beside a cycle.
+        failed_agents_answer: an agent that fails returns its error as its output, unless it sets `on_error`.
+        node_names_break_cycles: in a graph with a cycle, an id with `node_` outside of every cycle is an error.
     """
 
     guide_keys: bool = True
@@ -65,23 +66,23 @@ DIALECTS: dict[str, Dialect] = {"standard": STANDARD, "devall": DEVALL}
 
 
 Load: TypeAlias = Callable[[str, str], tuple[str, str]]
-"""`load(path, parent)`: the text of a subgraph's file, and its name. `path` is as the node has it, `parent` the name of
-the file it stands in. Raises OSError with a text for people if there is none."""
+"""`load(path, parent)` returns the text of a subgraph's file, and its name. `path` is the path in the node, and
+`parent` the name of the file that contains the node. Raises OSError with a readable text if there is no such file."""
 
 Withheld: TypeAlias = Callable[[str, str], str]
-"""`withheld(provider, base_url)`: where a key stands that is not sent to that address; "" if there is none."""
+"""`withheld(provider, base_url)` names the place of a key that is not sent to that address; "" if there is no key."""
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
-    """The names a workflow may use beside the built-in ones. None: not known, so nothing is said of unknown names.
+    """Names that a workflow may use in addition to the built-in ones. None means unknown: such names are not checked.
 
     Attributes:
         conditions: functions of `functions/edge/`.
         processors: functions of `functions/edge_processor/`.
-        tools: functions of `functions/function_calling/` by the file they are in, as `:All` names it.
-        providers: of models.
-        node_types: what plugins bring.
-        withheld: which keys stay here where a file names an address and no key.
+        tools: functions of `functions/function_calling/` by the name of their file, as used with `:All`.
+        providers: providers of models.
+        node_types: types of nodes that plugins define.
+        withheld: finds the key that is not sent when a file names an address and no key.
     """
 
     conditions: frozenset[str] | None = None

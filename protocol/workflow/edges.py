@@ -1,7 +1,7 @@
-"""Edges of a workflow: when one is taken, what it does to what it carries, and how it multiplies its target.
+"""Edges of a workflow: their conditions, their changes to a message, and their fan-out to several runs of the target.
 
-The shorthands of the files are gone here: a condition is always one of five structs, whether it was written as
-`true`, as the name of a function or as a mapping.
+The shorthands of the files are resolved here: a condition is always one of five structs, whether the file writes it
+as `true`, as the name of a function or as a mapping.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Texts: TypeAlias = Annotated[
 
 _LOOSE: dict[str, Any] = {"extra": {"loose": True}, "extra_json_schema": {"x-loose": True}}
 Count: TypeAlias = Annotated[int, Meta(ge=1)]
-"""A whole number, written as one."""
+"""A whole number from 1 on, without quotes."""
 
 AtLeastOne: TypeAlias = Annotated[int, Meta(ge=1, **_LOOSE)]
 """A whole number from 1 on; `"3"` in quotes is taken, too."""
@@ -35,7 +35,7 @@ Flag: TypeAlias = Literal["IGNORECASE", "MULTILINE", "DOTALL", "VERBOSE", "ASCII
 
 
 class _Tagged(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type"):
-    """One of several blocks; `type` says which."""
+    """Base of blocks that `type` distinguishes."""
 
 
 # --- conditions -------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ class ByLines(_Tagged, frozen=True, kw_only=True, tag="lines"):
 
 
 class ByDelimiter(_Tagged, frozen=True, kw_only=True, tag="delimiter"):
-    """One unit per piece between the matches of a pattern. The guide's `split_type: regex`."""
+    """Split at the matches of a pattern, with one unit per piece. The guide's `split_type: regex`."""
 
     pattern: Pattern
 
@@ -201,7 +201,7 @@ class TreeFields(MapFields, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Dynamic(msgspec.Struct, frozen=True, kw_only=True):
-    """The target runs once per unit of what this edge carries; a tree then reduces the results to one."""
+    """Fan-out of an edge: the target runs once per unit of its message; a tree then reduces the results to one."""
 
     type: Literal["map", "tree"]
     split: Split = ByMessage()
@@ -227,7 +227,7 @@ class EdgeFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Edge(EdgeFields, frozen=True, kw_only=True):
-    """An edge that was read; `path` is where it stands in its file."""
+    """An edge after reading; `path` is its position in the file."""
 
     condition: Condition = Always()
     process: Processor | None = None

@@ -1,4 +1,4 @@
-"""What a graph says that does nothing, or something else than its author thinks; cycles are looked at in `loops`."""
+"""Warnings about parts of a graph with no effect or a surprising one; `loops` looks at cycles."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _HOLE = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
 _NAME = re.compile(r"\w+(?=\Z|[.\[])")
 
 _SINGLE = (AgentConfig, HumanConfig, LiteralConfig, PythonConfig)
-"""Nodes that say one thing per run."""
+"""Nodes with exactly one output per run."""
 
 
 class GraphChecks:
-    """Looks at a graph that was read, and reports what its edges show."""
+    """Checks of a graph after reading, based on its edges."""
 
     def __init__(self, reading: WorkflowReading, graph: Graph) -> None:
         self.reading = reading
@@ -35,14 +35,14 @@ class GraphChecks:
 
 
 class Lint(GraphChecks):
-    """Reports what has no effect, and what DevAll's own engine does with it in `compat: devall`."""
+    """Warnings about parts without effect, and with `compat: devall` about the behaviour of DevAll's own engine."""
 
     def __init__(self, reading: WorkflowReading, graph: Graph) -> None:
         super().__init__(reading, graph)
         self.as_devall = not reading.dialect.guide_keys
 
     def check(self) -> None:
-        """Look at all of it."""
+        """Run all checks."""
         items: dict[str, set[str]] = {}
         for edge in self.graph.edges:
             if edge.dynamic is not None and edge.dynamic.type == "map":
@@ -130,7 +130,7 @@ class Lint(GraphChecks):
             self._trees([edge for key, edge in first.items() if key not in many])
 
     def _trees(self, edges: list[Edge]) -> None:
-        """In DevAll a tree of one unit does not run its node."""
+        """Warn of trees: in DevAll a tree of one unit does not run its node."""
         mapped = {edge.target for edge in self.graph.edges if edge.dynamic is not None}
         for edge in edges:
             assert edge.dynamic is not None

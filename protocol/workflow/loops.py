@@ -1,8 +1,9 @@
-"""What will surprise the author of a cycle: seen before anything runs, where the edges alone show it.
+"""Warnings about cycles that would surprise their author, found from the edges alone before anything runs.
 
-A cycle begins at one node, its entry: the start node inside of it, or the one that an edge from outside makes run. It
-goes round while an edge into the entry fires, and ends as soon as any edge that leaves it fires, also one that was
-only meant to report. Inside of a round, what forms a cycle without the edges into the entry is a cycle of its own.
+A cycle has one entry: the start node inside of it, or the node that an edge from outside triggers. The cycle repeats
+while an edge to the entry fires. It ends as soon as any edge out of the cycle fires, even an edge meant only to
+report. Inside of a round, the edges to the entry do not count; a cycle that remains without them is a cycle of its
+own.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from .parts.reading import WorkflowReading
 
 
 def check_loops(reading: WorkflowReading, graph: Graph) -> None:
-    """Report what is wrong, or not as it looks, with the cycles of a graph and with its gates."""
+    """Report errors and pitfalls in the cycles of a graph and in its gates."""
     if not graph.is_majority_voting:
         _Loops(reading, graph).check()
 
@@ -50,7 +51,7 @@ class _Loops(GraphChecks):
     # where a cycle begins
 
     def _entries(self) -> list[str | None]:
-        """The entry of every cycle, None where there is none; more than one is a problem."""
+        """Return the entry of every cycle, None if it has none; more than one is reported as a problem."""
         entries: list[str | None] = [None] * len(self.cycles)
         for i, name in enumerate(self.graph.start):
             cycle = self.cycle_of.get(name)
@@ -105,7 +106,7 @@ class _Loops(GraphChecks):
     # how it ends
 
     def _exits(self, members: list[str], inside: list[Edge], leaving: list[Edge], entry: str | None) -> None:
-        # A node that no edge can bring back, since those that lead back do not trigger, has no round to end.
+        # A node that no edge can bring back, since the edges back do not trigger, has no round to end.
         rounds = cyclic(successors(members, ((edge.source, edge.target) for edge in inside)))
         going = {key for round_ in rounds for key in round_}
         for edge in leaving:
@@ -185,7 +186,7 @@ class _Loops(GraphChecks):
                 )
 
     def _holding(self, ids: Iterator[str] | list[str]) -> Iterator[Node]:
-        """The gates among some nodes that are silent on their first visit."""
+        """Return the gates among some nodes that are silent on their first visit."""
         for key in ids:
             config = self.nodes[key].config
             counts = isinstance(config, LoopCounterConfig) and config.max_iterations > 1

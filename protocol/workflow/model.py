@@ -1,9 +1,9 @@
 """The structs of a DevAll workflow: the file, its graph, and one config per node type.
 
-This is the table of the language, as `protocol.graph.model` is for graph agents. The field types drive the reader
-(`read`) and the JSON Schema (`schema`); the defaults are DevAll's. Blocks that the file writes as a `type` and a
-`config` are tagged structs here (`edges`, `agents`), and an inline subgraph or one in a file of its own is a `Graph`
-inside of the node that runs it. Structs are frozen: a workflow is read once and shared by all its runs.
+This module is the table of the language, as `protocol.graph.model` is for graph agents. The field types drive the
+reader (`read`) and the JSON Schema (`schema`); the defaults are DevAll's. A block with a `type` and a `config` in the
+file is a tagged struct here (`edges`, `agents`). A subgraph, inline or in a file, is a `Graph` inside of the node
+that runs it. Structs are frozen: a workflow is read once and shared by all its runs.
 
 Fields marked *ours* do not exist in DevAll.
 """
@@ -121,8 +121,8 @@ class SubgraphConfig(_Config, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Runs another graph.
 
     Attributes:
-        file: the path as the node has it; empty for an inline graph.
-        graph: None for a file that was not loaded, since the caller gave no way to.
+        file: path in the node; empty for an inline graph.
+        graph: the graph; None if the file was not loaded, because the caller passed no `load`.
     """
 
     file: str = ""
@@ -130,7 +130,7 @@ class SubgraphConfig(_Config, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class CustomConfig(_Config, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="custom"):
-    """Of a node type that a plugin brings; the plugin reads its values."""
+    """Values for a node type of a plugin; the plugin reads them."""
 
     values: dict[str, Json] = {}
 
@@ -151,7 +151,7 @@ NODE_TYPES: dict[str, type[NodeConfig]] = by_tag(*get_args(NodeConfig)[:-1])
 """Every value of a node's `type`, plugins aside, and the struct of its `config`."""
 
 GATES = (LoopCounterConfig, LoopTimerConfig)
-"""What holds a loop's exit shut for a while."""
+"""Nodes that delay the exit of a loop."""
 
 
 class NodeFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -176,9 +176,9 @@ class NodeFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Node(NodeFields, frozen=True, kw_only=True):
-    """A node that was read; `path` is where it stands in its file.
+    """A node after reading; `path` is its position in the file.
 
-    `by_dialect`: its `on_error: continue` is the dialect's, the author has said nothing.
+    `by_dialect` is True if `on_error: continue` comes from the dialect and not from the author.
     """
 
     input: tuple[Seed, ...] = ()
@@ -207,12 +207,12 @@ class GraphFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Graph(GraphFields, frozen=True, kw_only=True):
-    """A graph that was read.
+    """A graph after reading.
 
     Attributes:
-        start: the nodes that get the task; inferred where the file leaves it out.
-        end: nodes whose output is the result, the first that has one; empty for the first node nothing follows.
-        source, path: where it stands, also when that is another file than the workflow's.
+        start: nodes that receive the task; inferred if the file names none.
+        end: nodes with the result, in order of preference; empty means the first node without successors.
+        source, path: text and position of the graph, also if it has a file of its own.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -235,7 +235,7 @@ class WorkflowFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class Workflow(WorkflowFields, frozen=True, kw_only=True):
-    """A workflow that was read; `vars` with their references resolved, `dialect` as it was read by."""
+    """A workflow after reading, with the references in `vars` resolved and the `dialect` used for it."""
 
     graph: Graph
     dialect: Dialect = STANDARD

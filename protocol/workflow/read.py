@@ -1,11 +1,11 @@
-"""Reads a workflow file: text in, a `Workflow` and every problem out.
+"""Reader for workflow files: it turns a text into a `Workflow` and a list of all problems.
 
-The tree of the file gets its variables (`variables`), its parts become structs (`parts`), and what only the whole can
-show is looked at last (`lint`, `loops`): ids that are not there, where to begin and end, and what will surprise its
-author. One pass finds it all; a graph of which a part could not be read is not judged as a whole.
+First `variables` replaces the references in the tree, then `parts` makes structs of its parts. At the end `lint` and
+`loops` check the whole graph for missing ids, missing ends and surprising behaviour. One pass finds all problems. A
+graph with an unreadable part gets no check as a whole.
 
-Inline subgraphs are read in their place. One in a file of its own is asked for by `load`, and read with the variables
-of the file that refers to it underneath its own.
+Inline subgraphs are read with the graph. A subgraph in a file of its own is fetched with `load`. Variables of the
+subgraph's file override the variables of the outer file.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from .model import Node as WorkflowNode
 from .parts.edges import read_edge
 from .parts.ends import check_ids, check_stores, has_ends, with_ends
 from .parts.nodes import READERS, read_seeds, read_stores
-from .parts.reading import Part, WorkflowReading
+from .parts.reading import FileValue, WorkflowReading
 from .variables import Resolver, as_node, told_once
 
 MAX_GRAPHS = 1000
@@ -66,16 +66,16 @@ def read_workflow(
     known: Known | None = None,
     load: Load | None = None,
 ) -> tuple[Workflow | None, list[Problem]]:
-    """The workflow of a YAML text, and all problems by line; None when one of them is an error.
+    """Return the workflow of a YAML text, and all problems by line. The workflow is None if a problem is an error.
 
     Args:
-        file: how problems call the text.
-        variables: what the caller says of `vars`; wins over the file.
+        file: name of the text in problems.
+        variables: values for `vars` from the caller; they override the file.
         environ: the environment and `.env` in one.
-        compat: which dialect, whatever the file says.
-        strict: warnings are errors.
+        compat: the dialect, which overrides the file.
+        strict: treat warnings as errors.
         known: functions, providers and node types that may be named.
-        load: gives the files of subgraphs. Without it they are not looked at.
+        load: returns the files of subgraphs; without it they are not read.
     """
     root, problems = parse_mapping(text, file)
     if root is None:
@@ -83,7 +83,7 @@ def read_workflow(
     reader = _Reader(DIALECTS[compat or _compat_of(root)], environ or {}, known or Known(), load)
     given = {name: as_node(value) for name, value in (variables or {}).items()}
     workflow = reader.workflow(root, text, file, given)
-    # Problems of other files stay together behind those of the first.
+    # Problems of the workflow's own file come first, then the problems of other files.
     own = [problem for problem in (*problems, *reader.problems) if problem.file == file]
     others = [problem for problem in reader.problems if problem.file != file]
     found = told_once([*in_file_order(own, strict=strict), *in_file_order(others, strict=strict)])
@@ -119,11 +119,12 @@ class _Reader:
         compat = "standard" if self._dialect == STANDARD else "devall"
         return msgspec.structs.replace(workflow, compat=compat)
 
-    def _opened(self, root: Mapping, source: Source, below: dict[str, Node], above: dict[str, Node]) -> Part:
-        """A file with its variables put in; `below` is what its own win over, `above` what wins over its own."""
+    def _opened(self, root: Mapping, source: Source, below: dict[str, Node], above: dict[str, Node]) -> FileValue:
+        """Return a file with its variables inserted. They override `below`, and `above` overrides them."""
         entry = root.entries.get("vars")
         own = entry.value.entries if entry is not None and isinstance(entry.value, Mapping) else {}
         nodes = {**below, **{name: each.value for name, each in own.items()}, **above}
+        # Variables of the caller count even if the text has no reference.
         if "${" in source.text or above:
             resolver = Resolver(source.file, self._dialect, nodes, self._environ)
             nodes = resolver.variables()
@@ -133,9 +134,9 @@ class _Reader:
             }
             self.problems.extend(resolver.problems)
             root = Mapping(entries, root.line, root.column)
-        return Part(WorkflowReading(source, self._dialect, self._known, nodes), root)
+        return FileValue(WorkflowReading(source, self._dialect, self._known, nodes), root)
 
-    def _root_graph(self, top: Part) -> Graph:
+    def _root_graph(self, top: FileValue) -> Graph:
         if top.get("graph") is None:
             where = "`nodes` belongs under it" if "nodes" in top.entries else "it is not there"
             top.key("graph").error(
@@ -148,7 +149,7 @@ class _Reader:
         graph = top.mapping_at("graph", "`graph:` with `nodes:` and `edges:` under it")
         return Graph() if graph is None else self._graph(graph, "", "DEBUG", whole_file=False)
 
-    def _file(self, config: Part, level: LogLevel) -> SubgraphConfig | None:
+    def _file(self, config: FileValue, level: LogLevel) -> SubgraphConfig | None:
         reading = config.reading
         name = config.block(_Path, "the `config` of a subgraph in a file").path
         if not name or self._load is None:
@@ -169,8 +170,10 @@ class _Reader:
             hint = f"Hint: at most {MAX_NESTED} files deep and {MAX_GRAPHS} in all."
             where.error("too_many_subgraphs", "too many files of subgraphs", hint=hint)
             return None
+        # The same file with other variables is another graph.
         key = (file, msgspec.json.encode({name: plain(value) for name, value in reading.variables.items()}))
         if key not in self._graphs:
+            # An unreadable file stays None, so its problems are reported once.
             self._graphs[key] = None
             self._files.append(reading.file)
             try:
@@ -186,7 +189,7 @@ class _Reader:
             return None
         top = self._opened(root, source, variables, {})
         if top.get("graph") is None:  # a file of a subgraph may leave `graph:` out
-            found: Part | None = top.without("vars")
+            found: FileValue | None = top.without("vars")
         else:
             self._check_top(top)
             found = top.mapping_at("graph", "`graph:` with `nodes:` under it")
@@ -194,14 +197,14 @@ class _Reader:
         self.problems.extend(top.reading.problems)
         return graph
 
-    def _check_top(self, top: Part) -> None:
-        """The top level of a subgraph's file, where the dialect is not its to choose."""
+    def _check_top(self, top: FileValue) -> None:
+        """Check the top level of a subgraph's file, which can't choose a dialect."""
         fields = top.without("graph", "vars").block(WorkflowFields, "a workflow file", elsewhere=_OF_GRAPHS)
         if fields.compat is not None and DIALECTS[fields.compat] != self._dialect:
             message = "`compat` has no effect in a subgraph's file"
             top["compat"].warn("unused_key", message, "write it into the workflow that is run.")
 
-    def _graph(self, part: Part, prefix: str, level: LogLevel, *, whole_file: bool) -> Graph:
+    def _graph(self, part: FileValue, prefix: str, level: LogLevel, *, whole_file: bool) -> Graph:
         reading = part.reading
         before = reading.unread
         part = self._without_vars(part)
@@ -221,12 +224,13 @@ class _Reader:
         check_ids(graph, part, ids)
         if all_nodes and all_edges:
             graph = with_ends(graph, part, ids, checked=not whole_file)
+        # In a graph with unreadable parts these checks would report consequences of the first mistake.
         if reading.unread == before:
             check_loops(reading, graph)
             Lint(reading, graph).check()
         return graph
 
-    def _without_vars(self, part: Part) -> Part:
+    def _without_vars(self, part: FileValue) -> FileValue:
         if "vars" not in part.entries:
             return part
         if part.get("vars") is not None and plain(part["vars"].node):
@@ -239,9 +243,9 @@ class _Reader:
         return part.without("vars")
 
     def _nodes(
-        self, graph: Part, prefix: str, level: LogLevel
+        self, graph: FileValue, prefix: str, level: LogLevel
     ) -> tuple[tuple[WorkflowNode, ...], dict[str, int], bool]:
-        """The nodes that could be read, the ids of all that have one with their lines, and whether all have."""
+        """Return the readable nodes, all ids with their lines, and whether every node has an id."""
         nodes: list[WorkflowNode] = []
         lines: dict[str, int] = {}
         items = graph.each("nodes", "nodes", "id: writer")
@@ -269,7 +273,7 @@ class _Reader:
             )
         return tuple(nodes), lines, bool(items) and len(lines) == len(items)
 
-    def _node(self, part: Part, level: LogLevel) -> WorkflowNode | None:
+    def _node(self, part: FileValue, level: LogLevel) -> WorkflowNode | None:
         dialect = self._dialect
         kinds = [*NODE_TYPES, *sorted(self._known.node_types)]
         aliases = {"python_runner": "python"} if dialect.guide_keys else {}
@@ -306,7 +310,7 @@ class _Reader:
         on_error = made.on_error or ("continue" if answers else "fail")
         return msgspec.structs.replace(made, on_error=on_error, by_dialect=made.on_error is None and answers)
 
-    def _config(self, kind: str, config: Part, name: str, level: LogLevel) -> NodeConfig | None:
+    def _config(self, kind: str, config: FileValue, name: str, level: LogLevel) -> NodeConfig | None:
         if kind == "subgraph":
             return self._subgraph(config, name, level)
         if kind in READERS:
@@ -318,7 +322,7 @@ class _Reader:
             config = config.misplaced({"max_iterations": "a timer has `max_duration`."}, what)
         return config.block(NODE_TYPES[kind], what)
 
-    def _subgraph(self, config: Part, name: str, level: LogLevel) -> SubgraphConfig | None:
+    def _subgraph(self, config: FileValue, name: str, level: LogLevel) -> SubgraphConfig | None:
         block = self._without_vars(config).typed("a subgraph", ("config", "file"))
         if block is None:
             return None
@@ -340,7 +344,7 @@ class _Reader:
         inner.reading.inside += inner.reading.unread - before
         return SubgraphConfig(graph=graph)
 
-    def _edges(self, graph: Part, ids: Dict[str, int]) -> tuple[tuple[Edge, ...], bool]:
+    def _edges(self, graph: FileValue, ids: Dict[str, int]) -> tuple[tuple[Edge, ...], bool]:
         """The edges that could be read, and whether these are all."""
         edges: list[Edge] = []
         pairs: dict[tuple[str, str], int] = {}

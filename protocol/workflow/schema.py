@@ -1,7 +1,7 @@
-"""JSON Schema of workflow files, for editors: made from the structs, so that the two can't drift apart.
+"""JSON Schema of workflow files, for editors: made from the structs, so the two can't differ.
 
-It describes the dialect `standard`. A value that is no text may stand in the file as one reference, `${NAME}`; what it
-stands for can't be seen here.
+The schema describes the dialect `standard`. Every value except a text may also be one reference, `${NAME}`. The
+schema can't check the value of a reference.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PLAIN: tuple[type[msgspec.Struct], ...] = (
 
 
 def workflow_schema() -> dict[str, Any]:
-    """JSON Schema (2020-12) of a workflow file.
+    """Return the JSON Schema (2020-12) of a workflow file.
 
     A file may point to it in its first line: `# yaml-language-server: $schema=./workflow.schema.json`.
     """
@@ -57,7 +57,7 @@ def _part(schema: Schema) -> Schema:
 
 
 def _is_tag(key: str, properties: Mapping[str, Schema]) -> bool:
-    """Whether a property is none of the file's: the tag of a struct, or its place."""
+    """Return whether a property is absent from files: the tag of a struct, or its position."""
     schema = properties[key]
     return "default" in schema if key == "path" else key == "type" and len(schema.get("enum", ())) == 1
 
@@ -82,7 +82,7 @@ def _loosened(schema: Schema) -> Schema:
 
 
 def _join(parts: dict[str, Schema]) -> None:
-    """Put the blocks of a `type` and a `config` in their places, and the graph into itself."""
+    """Insert the blocks of a `type` and a `config` at their places, and the graph into itself."""
     parts["Condition"] = {
         "description": "When the edge is taken.",
         "anyOf": [{"type": ["boolean", "string", "null"]}, _typed(CONDITIONS)],
@@ -136,7 +136,7 @@ def _typed(
     required: tuple[str, ...] = (),
     default: str | None = None,
 ) -> Schema:
-    """A block whose `type` decides about its `config`; `needs` are the types that can't do without."""
+    """Return a block with a `type` that decides about its `config`; `needs` lists the types that require one."""
     blocks: dict[str, Schema] = {}
     for kind, config in kinds.items():
         schema = config if isinstance(config, dict) else _ref(config.__name__)

@@ -1,12 +1,12 @@
-"""`${NAME}` in a workflow file: replaced in the tree, before anything is made of it.
+"""References `${NAME}` in a workflow file, replaced in the tree before structs are made of it.
 
-A name is looked up in `vars`, then in the environment. A text that is nothing but one reference takes the value with
-its type, so that `context_window: ${N}` is a number; inside of a longer text the value is written out. A variable may
-refer to others. What is no name (`${a-b}`, `$X`) stays as it is, and `$${X}` is the text `${X}`.
+A name is looked up in `vars`, then in the environment. A text that consists of one reference takes the value with its
+type, so `context_window: ${N}` is a number. Inside of a longer text the value is inserted as text. A variable may
+refer to others. Text that is not a valid reference (`${a-b}`, `$X`) stays unchanged, and `$${X}` is the text `${X}`.
 
-A value keeps the place of its use, so that `name: ${N}` with a number is a mistake of that line. Mappings and lists
-that come out of `vars` keep their own places. What references grow to is counted while they are replaced: a few lines
-of doubling would fill the memory.
+A value gets the position of its use, so a number for `name: ${N}` is reported on that line. Mappings and lists from
+`vars` keep their own positions. The size of the result is counted during replacement, because a few lines of doubling
+references would fill the memory.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from ..yaml_tree import MAX_DEPTH
 from .dialect import Dialect
 
 MAX_GROWTH = 500_000
-"""Values, plus one per 32 characters of text, that the references of a file may add up to."""
+"""Most values that the references of a file may produce, plus one per 32 characters of text."""
 
 MAX_CHAIN = 50
-"""Variables that may refer to one another in a row."""
+"""Longest chain of variables that refer to one another."""
 
 _REFERENCE = re.compile(r"(\$?)\$\{([A-Za-z0-9_]+)\}")
 
 
 class _Value(msgspec.Struct, frozen=True):
-    """A resolved value, and what it weighs and how deep it is wherever it is put."""
+    """A resolved value with its weight and its depth, which count at every place of its use."""
 
     node: Node
     weight: int
@@ -40,11 +40,11 @@ class _Value(msgspec.Struct, frozen=True):
 
 
 class Resolver:
-    """Replaces the references of one file.
+    """Resolver for the references of one file.
 
     Args:
-        given: the variables, as nodes: those of the file, with what the caller or a parent file says above them.
-        environ: the environment; names of `vars` win.
+        given: the variables as nodes, from the file, with overrides from the caller or a parent file.
+        environ: the environment; names in `vars` override it.
     """
 
     def __init__(self, file: str, dialect: Dialect, given: Dict[str, Node], environ: Dict[str, str]) -> None:
@@ -59,11 +59,11 @@ class Resolver:
         self._full = False
 
     def resolved(self, node: Node, path: Path = ()) -> Node:
-        """The node without references; one that could not be replaced is left and a problem."""
+        """Return the node without references. An unresolvable reference is left in place and reported."""
         return self._within(node, path, 0).node
 
     def variables(self) -> dict[str, Node]:
-        """Every variable, resolved."""
+        """Return every variable, resolved."""
         for name, node in self._given.items():
             self._lookup(name, Scalar("", "", node.line, node.column), ("vars", name), 0)
         return {name: self._known[name].node for name in self._given if name in self._known}
@@ -114,6 +114,7 @@ class Resolver:
         if not self._grow(value.weight, at, path):
             return _Value(at, 0, 0)
         if isinstance(value.node, Scalar):
+            # A problem about the value names the line of its use and not the line in `vars`.
             return _Value(msgspec.structs.replace(value.node, line=at.line, column=at.column), value.weight, 0)
         return value
 
@@ -123,6 +124,7 @@ class Resolver:
         if name in self._known:
             return self._known[name]
         if name in self._open:
+            # In this dialect `X: ${X}` takes X from the environment. A longer cycle is an error in every dialect.
             if self._open[-1] == name and self._dialect.variables_see_environment:
                 return self._from_environment(name, at, path)
             chain = " -> ".join([*self._open[self._open.index(name) :], name])
@@ -162,6 +164,7 @@ class Resolver:
         return _Value(at, 0, 0)
 
     def _grow(self, weight: int, at: Scalar, path: Path) -> bool:
+        # Every use counts again: a chain of variables that double each other would otherwise fill the memory.
         self._growth += weight
         if self._growth <= MAX_GROWTH:
             return True
@@ -186,7 +189,7 @@ class Resolver:
 
 
 def as_node(value: Any, line: int = 0, column: int = 0) -> Node:
-    """A value of a caller's `variables` as a tree; what is no JSON becomes text."""
+    """Return a value of a caller's `variables` as a tree; a value that JSON can't hold becomes a text."""
     if isinstance(value, Dict):
         return Mapping({str(key): Entry(as_node(item), line, column) for key, item in value.items()}, line, column)
     if isinstance(value, list | tuple):
@@ -205,6 +208,6 @@ _OF_VARIABLES = ("unknown_variable", "variable_cycle")
 
 
 def told_once(problems: list[Problem]) -> list[Problem]:
-    """Without what is said of a value beside the fact that its variable stands for nothing."""
+    """Drop problems about a value if its variable is already reported as undefined."""
     places = {(p.file, p.line, p.column) for p in problems if p.code in _OF_VARIABLES}
     return [p for p in problems if p.code in _OF_VARIABLES or (p.file, p.line, p.column) not in places]

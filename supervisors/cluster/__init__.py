@@ -1,11 +1,19 @@
-"""Runs of many processes in one PostgreSQL database: the queue, who plays what, rows, events, questions. Bytes only.
+"""Cluster store: durable runs of many processes in one PostgreSQL database.
 
-`tables` are the tables and their versions, `database` is a connection and what its errors mean. `store` writes what the
-journal of a worker has (`journal.journal`), `queue` hands runs out and takes them back, `workers` says who lives, and
-`telling` reads what anybody may want to know of runs. `spending` has what they spend, and `forks` begins one with rows
-of another.
+This package stores bytes; `actors/front/cluster` gives them a meaning. It imports `protocol/kernel` and `journal.row`.
 
-One rule holds all of it together: whoever writes anything of a run says in the same transaction that the run is his
-(`owner` and `life`), and writes nothing if it is not. So a worker that was cut off, or stopped for longer than its
-lease, finds that out before its next effect, because that waits for its row.
+Five names to know:
+
+    ClusterStore     writes the journal of a worker (`store`), in place of `journal.store.SqliteStore`
+    submit, take     put a run into the queue, and take runs that this worker has room for (`queue`)
+    register, renew  the worker's row and its lease (`workers`)
+    Database         a connection that reopens itself after an error (`database`)
+    migrate          creates or updates the tables (`tables`, which describes each of them)
+
+`queries` reads run status, events and questions; `spending` holds the ledger of daily limits and the usage book;
+`forks` submits a run that begins with rows of another one. Start with `tables`, then `store`.
+
+Invariant: a worker that writes anything of a run checks in the same transaction that it owns the run (`owner` and
+`life`), and writes nothing if it does not. So a worker that was disconnected, or stopped for longer than its lease,
+learns of it before its next effect, because the effect waits for its row.
 """

@@ -1,7 +1,7 @@
-"""A connection to the database of a cluster, and what its errors mean. Blocking, but for `Tidings`.
+"""Connections to the database of a cluster, and the classification of its errors. Blocking, except for `Tidings`.
 
-What passes by itself (`Unwritten`): the database is not there, starts, is full, fails over, or gave up on us. What does
-not (`JournalBroken`): it has other tables than ours, or refuses what we may do.
+Temporary errors (`Unwritten`): the database is unreachable, starts, is full, fails over, or has closed the connection.
+Permanent ones (`JournalBroken`): its tables are of another version, or permissions are missing.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import trio
 
 from ...protocol.kernel.errors import CallboardError, JournalBroken
+from ..installation import install_command
 from ..journal.row import Unwritten
 from .tables import CHANNEL
 
@@ -23,34 +24,34 @@ if TYPE_CHECKING:
     import psycopg
 
 CONNECT_WITHIN = 5
-"""Seconds."""
+"""Seconds to establish a connection."""
 
 ENDED = ("08", "57P", "25P03", "25006")
-"""Beginnings of SQLSTATE after which another connection may do at once: the server has ended this one, as it went away
-or we were silent in the midst of a transaction, or it is a standby by now."""
+"""Prefixes of SQLSTATE after which a new connection may work at once: the server has closed this one (shutdown, or
+silence within a transaction), or it has become a standby."""
 
 NOT_NOW = (*ENDED, "40", "53", "55", "57", "58")
-"""And those after which another try may do: a conflict, no room, a lock, a query that was cancelled, the disk."""
+"""Prefixes of SQLSTATE after which a later attempt may work: conflict, no room, lock, cancelled query, disk."""
 
 T = TypeVar("T")
 
 
 class NoCluster(CallboardError):
-    """The database of the cluster can't be used."""
+    """The database of the cluster can't be used as it is."""
 
     code = "no_cluster"
     exit_code = 3
 
 
 class ClusterAway(CallboardError):
-    """The database of the cluster can't be reached now."""
+    """The database of the cluster can't be reached at the moment."""
 
     code = "cluster_away"
     exit_code = 6
 
 
 def driver() -> Any:
-    """psycopg.
+    """Import and return psycopg.
 
     Raises:
         NoCluster: it is not installed, or finds no libpq.
@@ -63,20 +64,20 @@ def driver() -> Any:
                 "psycopg finds no libpq, PostgreSQL's client library: apt install libpq5, "
                 "or pip install 'psycopg[binary]'"
             ) from None
-        raise NoCluster("a cluster needs an extra that is not installed: pip install 'callboard[cluster]'") from None
+        raise NoCluster(f"a cluster needs an extra that is not installed; run: {install_command('cluster')}") from None
     return psycopg
 
 
 def connected(dsn: str, name: str, lease: float) -> psycopg.Connection[Any]:
-    """A connection.
+    """Open a connection.
 
     Args:
-        dsn: as libpq has it: `postgresql://user@host/db?sslmode=verify-full`, or `host=... dbname=...`.
-        name: what the database calls us.
-        lease: seconds that a worker has; neither end holds on for longer to a connection that leads nowhere.
+        dsn: in libpq's format: `postgresql://user@host/db?sslmode=verify-full`, or `host=... dbname=...`.
+        name: application name in the database.
+        lease: seconds of a worker's lease; both ends give up a dead connection within that time.
 
     Raises:
-        psycopg.Error: there is none.
+        psycopg.Error: the connection failed.
     """
     within = max(1000, int(lease * 700))
     db: psycopg.Connection[Any] = driver().connect(
@@ -93,19 +94,19 @@ def connected(dsn: str, name: str, lease: float) -> psycopg.Connection[Any]:
     try:
         for key, value in (("idle_in_transaction_session_timeout", within), ("lock_timeout", within)):
             db.execute("select set_config(%s, %s, false)", (key, str(value)))
-    except BaseException:  # whatever it was, it must not stay open
+    except BaseException:  # whatever it was, the connection must not stay open
         db.close()
         raise
     return db
 
 
 @contextlib.contextmanager
-def told() -> Iterator[None]:
-    """What the driver raises as what it means.
+def journal_errors() -> Iterator[None]:
+    """Raise errors of the driver as errors of the journal.
 
     Raises:
-        Unwritten: another try may do.
-        JournalBroken: none will.
+        Unwritten: a later attempt may work.
+        JournalBroken: no attempt will work.
     """
     psycopg = driver()
     try:
@@ -118,15 +119,15 @@ def told() -> Iterator[None]:
 
 
 def passes(error: Any) -> bool:
-    """Whether another try may do."""
+    """Return whether a later attempt may work."""
     state = getattr(error, "sqlstate", None)
-    if state is None:  # no answer of a server: the connection
+    if state is None:  # not an answer of the server: the connection failed
         return isinstance(error, driver().OperationalError | driver().InterfaceError)
     return str(state).startswith(NOT_NOW)
 
 
 class Database:
-    """A connection for one user at a time, opened when it is used and again after an error.
+    """A connection for one caller at a time, opened at first use and again after an error.
 
     Args:
         dsn, name, lease: see `connected`.
@@ -140,20 +141,17 @@ class Database:
         self._turn = trio.CapacityLimiter(1)
 
     async def do(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
-        """Do this in a thread, with a connection of its own; what it returns.
+        """Call `work` with the connection, in a thread, and return its result.
 
         Raises:
-            ClusterAway: the database can't be used now.
-            NoCluster: or not as it is.
+            ClusterAway: the database can't be used at the moment.
+            NoCluster: it can't be used as it is.
         """
-        # A database that has stopped in the midst of a statement must not keep us from ending.
+        # Abandoned on cancellation: a database that hangs within a statement must not keep the process from ending.
         return await trio.to_thread.run_sync(self.blocking, work, limiter=self._turn, abandon_on_cancel=True)
 
     def blocking(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
-        """As `do`, in the thread of the caller; one at a time.
-
-        Raises: as `do`.
-        """
+        """Call `work` like `do`, in the caller's thread; one at a time. Raises like `do`."""
         psycopg = driver()
         fresh = self._db is None or self._db.closed
         while True:
@@ -168,25 +166,25 @@ class Database:
                     raise NoCluster(f"the database of the cluster can't be used: {text}") from error
                 if fresh or not (error.sqlstate is None or error.sqlstate.startswith(ENDED)):
                     raise ClusterAway(f"the database of the cluster can't be reached: {text}") from error
-                fresh = True  # it was closed while nobody used it: once more, with another
+                fresh = True  # the server closed it while it was idle: once more, with a new one
 
     def close(self) -> None:
-        """Let go of the connection. Blocks next to never."""
+        """Close the connection. Practically never blocks."""
         db, self._db = self._db, None
         if db is not None:
-            with contextlib.suppress(Exception):  # it is of no use any more, whatever it says
+            with contextlib.suppress(Exception):  # the connection is discarded, so its errors do not matter
                 db.close()
 
 
 class Tidings:
-    """What is told in the cluster (`tables.CHANNEL`), for one who listens.
+    """Notifications of the cluster (`tables.CHANNEL`), for one listener.
 
     Args:
         dsn, name, lease: see `connected`.
-        look_every: seconds after which who listens looks for himself, whatever was told.
+        look_every: seconds after which the listener should poll, even without a notification.
 
     Attributes:
-        anew: whether the connection has just been made: the database may have been another one before.
+        anew: True if the connection is new, so that the database may be another one than before (failover).
     """
 
     def __init__(self, dsn: str, name: str, lease: float, look_every: float = 1.0) -> None:
@@ -196,8 +194,7 @@ class Tidings:
         self._db: psycopg.Connection[Any] | None = None
 
     async def news(self) -> list[str] | None:
-        """What was told since the last time, as soon as there is something; None if it is time to look for oneself,
-        or some may have been missed."""
+        """Wait for notifications and return them; None if the caller should poll, since some may have been missed."""
         psycopg = driver()
         self.anew = False
         try:
@@ -216,7 +213,7 @@ class Tidings:
         return None
 
     def close(self) -> None:
-        """Listen no more."""
+        """Close the connection."""
         db, self._db = self._db, None
         if db is not None:
             db.close()

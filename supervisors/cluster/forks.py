@@ -1,9 +1,9 @@
-"""Forks: what another run begins with of one of the cluster, and that run in the queue with its first rows.
+"""Forks: submit a run that begins with rows of another run of the cluster.
 
-    of = origin(db, "run-7f3a01bc")         anybody
-    submit(db, of, wanted, about, rows)     anybody: it is there with all its rows, or not at all
+    of = origin(db, "run-7f3a01bc")
+    submit(db, of, wanted, about, rows)     atomic: the run is inserted with all its rows, or not at all
 
-A worker takes such a run as one whose worker has died: it has rows, and goes on from them.
+A worker takes such a run like one whose worker has died: it has rows, and resumes from them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from ..journal.row import OVER, Kept, Past, Row, State
+from ..journal.row import OVER, Past, State, StoredRow, StoredRunRecord
 from .queue import Wanted, is_there, past_of, put
 from .store import put_first_rows
 
@@ -34,12 +34,12 @@ select p.run, p.of from parts p join callboard.runs r on r.run = p.run order by 
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that others may begin like.
+    """A run that can be forked.
 
     Attributes:
-        past: all that is kept of it; without rows if it has not begun.
+        past: the run with its rows; without rows if it has not begun.
         info, request, bundle, needs, priority, subject: see `queue.Wanted`.
-        parent: the run that it is a part of, or None.
+        parent: the run that it is a remote child of, or None.
     """
 
     past: Past
@@ -53,18 +53,18 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def run(self) -> str:
-        """Its id."""
+        """Id of the run."""
         return self.past.kept.run
 
 
 def origin(db: psycopg.Connection[Any], run: str) -> Origin | None:
-    """All of a run, whichever worker plays it; None if there is none.
+    """Return a run with all its rows; None if it does not exist.
 
     Raises:
         Damaged: it is not as it was written.
     """
     with db.transaction():
-        # Its worker may write meanwhile: what is said of it and its rows are of one moment.
+        # Its worker may be writing: the run's entry and its rows must be of one moment.
         db.execute("set transaction isolation level repeatable read, read only")
         found = db.execute(_ORIGIN, (run,)).fetchone()
         if found is None:
@@ -72,7 +72,7 @@ def origin(db: psycopg.Connection[Any], run: str) -> Origin | None:
         key, state, life, rows, crc, began, ended, about, info, request, bundle, needs, priority, subject, parent = (
             found
         )
-        kept = Kept(
+        kept = StoredRunRecord(
             run=run,
             sign="",
             state=State.OVER if state == OVER else State.PLAYED,
@@ -96,21 +96,21 @@ def origin(db: psycopg.Connection[Any], run: str) -> Origin | None:
 
 
 def parts_of(db: psycopg.Connection[Any], run: str) -> list[tuple[str, str]]:
-    """All parts of a run, and parts of these, each with that which is one of the run itself."""
+    """Return all remote descendants of a run, each with the direct child of the run that it is below."""
     return [(part, of) for part, of in db.execute(_PARTS, (run,))]
 
 
 def submit(
-    db: psycopg.Connection[Any], origin: str, wanted: Wanted, about: bytes, rows: Sequence[Row]
+    db: psycopg.Connection[Any], origin: str, wanted: Wanted, about: bytes, rows: Sequence[StoredRow]
 ) -> Literal["put", "gone", "taken"]:
-    """Put a run into the queue that begins with rows; it is on the disk with all of them when this returns.
+    """Put a run with its first rows into the queue. It is durable when this returns.
 
     Args:
-        origin: the run that they are of, which keeps the bundle until the other one does.
-        about: what is said of it, for who goes on with it.
+        origin: the run that the rows are from; locked meanwhile, so that its bundle is not removed.
+        about: summary of the new run, for the worker that resumes it.
 
     Returns:
-        `gone` if the origin is not there any more, `taken` if there is another run of this id.
+        `gone` if the origin does not exist any more, `taken` if another run has this id.
     """
     with db.transaction():
         if db.execute("select 1 from callboard.runs where run = %s for key share", (origin,)).fetchone() is None:

@@ -1,12 +1,13 @@
-"""The queue of a cluster: runs are put into it, taken by workers with room, and taken from those that are dead.
+"""Run queue of a cluster: runs are submitted, taken by workers with room, and taken back from dead workers.
 
-    submit(db, wanted)             anybody
-    take(db, worker, 4)            a worker: as many as it has room for, each with all that is kept of it
-    sweep(db, worker)              a worker: the runs of others whose lease is over go back into the queue
+    submit(db, wanted)             any process
+    take(db, sign, name, has, 4)   a worker: up to 4 runs, each with all its rows
+    sweep(db, sign, ...)           a worker: the runs of workers whose lease has ended return to the queue
     give_back(db, sign, runs)      a worker that ends
 
-A run is in the queue if it is not over, has no owner and is not parked. Each take is another life of it, and only who
-has the life may write (`store`). A worker's lease is for all its runs, so that renewing it writes one row.
+A run is in the queue if it has not ended, has no owner and is not parked. Each take begins another incarnation
+(`life`), and only the owner of that incarnation may write (`store`). One lease covers all runs of a worker, so renewing
+it writes one row.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from ..journal.row import OVER, Kept, Letter, Past, State, checked, first_sum, unpacked
+from ..journal.row import OVER, InboxEntry, Past, State, StoredRunRecord, checked, first_sum, unpacked
 from .tables import CHANNEL
 
 if TYPE_CHECKING:
@@ -25,13 +26,13 @@ if TYPE_CHECKING:
 MOST_AT_ONCE = 64
 
 KNOWS_PARTS = "callboard.parts"
-"""A label that parts of runs need, and that each worker has from the version on which knows them."""
+"""Label that remote child runs need. Every worker has it whose version can execute them."""
 
 REMEMBERED = "q-"
-"""What ids of questions begin with that rows of their run know. Others go with the worker that has asked."""
+"""Prefix of the ids of questions that are recorded in the run's rows. Others are closed when their worker dies."""
 
 PREFERRED_FOR = 2.0
-"""Seconds for which a run that a worker has handed back waits for a worker of the same name."""
+"""Seconds for which a returned run is reserved for a worker of the same name."""
 
 _SUBMIT = """
 insert into callboard.runs(run, needs, priority, subject, request, bundle, crc, parent, began, about, info, changed)
@@ -104,7 +105,7 @@ delete from callboard.workers w where lease < clock_timestamp() - make_interval(
 
 
 class Parent(msgspec.Struct, frozen=True, kw_only=True):
-    """The run that another one is a part of, and who plays it: its owner's sign, and which life of it that is."""
+    """Parent of a remote child run: its id, its owner's sign, and its incarnation."""
 
     run: str
     sign: str
@@ -112,15 +113,15 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """A run for the queue.
+    """A run to be submitted.
 
     Attributes:
         run: its id.
-        request: what it is of; info: how it stands for lists; bundle: hash of the files that it needs, if any.
+        request: its encoded request; info: its status for lists; bundle: hash of the files that it needs, if any.
         needs: labels that its worker must have.
-        priority: who has less goes first.
-        subject: whose it is.
-        parent: what it is a part of; it is taken into the queue only if that is played by who says so.
+        priority: runs with a smaller number are taken first.
+        subject: user or key that it belongs to.
+        parent: the run that it is a remote child of; it is inserted only if the parent's owner is still the given one.
     """
 
     run: str
@@ -134,15 +135,15 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Taken(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that is ours from now on.
+    """A run that this worker has taken from the queue.
 
     Attributes:
-        key, life: what the store writes it by.
+        key, life: its number and incarnation, for `ClusterStore.adopt`.
         began: seconds since 1970.
-        past: what is kept of it; without rows if it was never begun.
-        seen: the number of its newest event.
-        cancelled: who wants it cancelled, or "".
-        suspect: it has ended workers before, perhaps: one more, and nobody takes it by itself.
+        past: the run with its rows; without rows if it was never begun.
+        seen: number of its newest event.
+        cancelled: the party that requested its cancellation, or "".
+        suspect: True if it may be a poison run: workers have died while they executed it.
     """
 
     run: str
@@ -158,12 +159,12 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     suspect: bool = False
 
 
-class Lost(msgspec.Struct, frozen=True):
-    """What was taken from dead workers.
+class SweptRuns(msgspec.Struct, frozen=True):
+    """Runs taken back from dead workers.
 
     Attributes:
         back: runs that wait for another worker.
-        parked: those that have ended so many workers that only a person has them go on.
+        parked: poison runs: so many workers died with them that only a user can resume them.
     """
 
     back: list[str]
@@ -171,9 +172,9 @@ class Lost(msgspec.Struct, frozen=True):
 
 
 def submit(db: psycopg.Connection[Any], wanted: Wanted) -> bool:
-    """Put a run into the queue; it is on the disk when this returns. False if there is another of this id.
+    """Put a run into the queue. It is durable when this returns. False if another run has this id.
 
-    A part that is there already stays as it is, and so does nobody's.
+    A remote child that exists already is not changed; the result is True, as its parent has submitted it before.
     """
     with db.pipeline(), db.transaction():
         there = put(db, wanted)
@@ -185,11 +186,13 @@ def submit(db: psycopg.Connection[Any], wanted: Wanted) -> bool:
 
 
 def put(db: psycopg.Connection[Any], wanted: Wanted, about: bytes = b"") -> psycopg.Cursor[Any]:
-    """Put a run into the queue, in a transaction; its number, or nothing if there is another of its id, or if
-    its parent is not played by the worker that says so.
+    """Insert a run into the queue, within a transaction of the caller.
 
     Args:
-        about: what is said of it, if it has rows.
+        about: its summary, if it begins with rows.
+
+    Returns:
+        a cursor with its number; empty if another run has its id, or if its parent has another owner.
     """
     parent = wanted.parent or Parent(run="", sign="", life=0)
     needs = [*wanted.needs, KNOWS_PARTS] if wanted.parent is not None else list(wanted.needs)
@@ -206,7 +209,7 @@ def put(db: psycopg.Connection[Any], wanted: Wanted, about: bytes = b"") -> psyc
 
 
 def is_there(db: psycopg.Connection[Any], wanted: Wanted) -> bool:
-    """Whether this very run is there: our own try, whose answer was lost."""
+    """Return whether this very run exists: an earlier attempt has inserted it, and its answer was lost."""
     same = db.execute("select request from callboard.runs where run = %s", (wanted.run,)).fetchone()
     return same is not None and bytes(same[0] or b"") == wanted.request
 
@@ -221,14 +224,16 @@ def take(
     suspicious: int = 2,
     suspects: int = 1,
 ) -> tuple[list[Taken], dict[str, Exception]]:
-    """Take runs that this worker may play; and those that can't be read, with why, which are its own as well.
+    """Take runs from the queue that this worker can execute.
 
     Args:
-        sign, name, has: of the worker, which must live.
-        most: how many it has room for.
-        suspicious: workers that a run has ended without a row of it, from which on it is a suspect: of many that a dead
-            worker had, one may have been to blame.
-        suspects: how many of those it takes beside.
+        sign, name, has: sign, name and labels of the worker, which must be alive.
+        most: number of runs that it has room for.
+        suspicious: number of workers that died during a run, without a new row of it, from which on it is a suspect.
+        suspects: most suspects to take. A worker executes few at a time: if it dies, one of its runs is to blame.
+
+    Returns:
+        the runs, and the errors of unreadable ones. Both belong to the worker now.
     """
     wanted = {
         "has": [*has, KNOWS_PARTS],
@@ -240,7 +245,8 @@ def take(
         "sign": sign,
     }
     with db.pipeline(), db.transaction():
-        db.execute("set local synchronous_commit = off")  # who loses that in a crash is refused, as any other
+        # Asynchronous: if a crash of the database loses the take, the fence refuses the run's first group.
+        db.execute("set local synchronous_commit = off")
         cursor = db.execute(_TAKE, wanted)
     found = sorted(cursor.fetchall(), key=lambda row: row[:2])
     taken: list[Taken] = []
@@ -254,13 +260,13 @@ def take(
 
 
 def _taken(db: psycopg.Connection[Any], sign: str, row: list[Any]) -> tuple[Taken, Exception | None]:
-    """A run that was taken, and why it can't be read."""
+    """Return a run that was taken, and the error if it can't be read."""
     key, run, life, rows, crc, began, about, info, request, bundle, cancelled, suspect = row
-    kept = Kept(
+    kept = StoredRunRecord(
         run=run,
         sign=sign,
         state=State.INTERRUPTED,
-        life=life - 1,  # as in a file, before it is claimed
+        life=life - 1,  # the incarnation before this take, as for a run in a file before it is claimed
         rows=rows,
         began=began,
         ended=None,
@@ -269,7 +275,7 @@ def _taken(db: psycopg.Connection[Any], sign: str, row: list[Any]) -> tuple[Take
     damaged: Exception | None = None
     try:
         past = past_of(db, key, kept, crc)
-    except Exception as error:  # noqa: BLE001 - one that can't be read must not keep the others from being played
+    except Exception as error:  # noqa: BLE001 - an unreadable run must not block the others
         damaged, past = error, Past(kept=kept, rows=[])
     taken = Taken(
         run=run,
@@ -292,8 +298,8 @@ def _seen(db: psycopg.Connection[Any], key: int) -> int:
     return 0 if found is None or found[0] is None else found[0]
 
 
-def past_of(db: psycopg.Connection[Any], key: int, kept: Kept, crc: int) -> Past:
-    """All that is kept of a run. Raises `Damaged`."""
+def past_of(db: psycopg.Connection[Any], key: int, kept: StoredRunRecord, crc: int) -> Past:
+    """Return a run with its rows and answers. Raises `Damaged`."""
     rows = []
     if kept.rows:
         where = f"{kept.run} in the cluster"
@@ -304,19 +310,21 @@ def past_of(db: psycopg.Connection[Any], key: int, kept: Kept, crc: int) -> Past
         " where run = %s and answer is not null order by answered",
         (key,),
     ).fetchall()
-    return Past(kept=kept, rows=rows, letters=[Letter(bytes(answer), at) for answer, at in found])
+    return Past(kept=kept, rows=rows, letters=[InboxEntry(bytes(answer), at) for answer, at in found])
 
 
-def sweep(db: psycopg.Connection[Any], sign: str, stuck_after: int, lease: float) -> Lost:
-    """Take from the dead what they have not finished, and have parts cancelled whose run is over. Only for a worker
-    whose own lease has been good for a while: when the database was away, all leases are over at once.
+def sweep(db: psycopg.Connection[Any], sign: str, stuck_after: int, lease: float) -> SweptRuns:
+    """Return unfinished runs of dead workers to the queue, and cancel remote children whose parent has ended.
+
+    Only for a worker whose own lease has been valid for a while: after an outage of the database, all leases have ended
+    at the same time.
 
     Args:
-        sign: of that worker; nothing is taken if its own lease is over.
-        stuck_after: workers that a run may end, one after another, without a row of it.
+        sign: sign of that worker; nothing is taken if its own lease has ended.
+        stuck_after: number of workers in a row that may die during a run, without a new row, before it is parked.
     """
-    # Its connections hold on to rows for as long as the database waits for the rest of what they were sending: no
-    # timeout of PostgreSQL ends that in the midst of a pipeline.
+    # A dead worker's connections hold locks while the database waits for the rest of their pipeline: no timeout of
+    # PostgreSQL applies there, so they are terminated.
     db.execute(_CUT, (sign,))
     with db.transaction():
         found = db.execute(_SWEEP, (sign, sign, stuck_after)).fetchall()
@@ -327,11 +335,11 @@ def sweep(db: psycopg.Connection[Any], sign: str, stuck_after: int, lease: float
         db.execute(_BURY, (10 * lease,))
         if orphans := [run for (run,) in db.execute(_ORPHANS)]:
             _cancel_parts(db, orphans, "the run that they are a part of, which is over")
-    return Lost([run for run, parked in found if not parked], [run for run, parked in found if parked])
+    return SweptRuns([run for run, parked in found if not parked], [run for run, parked in found if parked])
 
 
 def give_back(db: psycopg.Connection[Any], sign: str, runs: Sequence[str], prefer: str | None = None) -> None:
-    """Put runs of ours back, that we play no more; `prefer` is the name of the worker that should have them."""
+    """Return runs of this worker to the queue; `prefer` names the worker that should take them."""
     with db.transaction():
         db.execute(
             "update callboard.runs set owner = null, queued = clock_timestamp(), prefer = %s"
@@ -342,7 +350,7 @@ def give_back(db: psycopg.Connection[Any], sign: str, runs: Sequence[str], prefe
 
 
 def finish(db: psycopg.Connection[Any], sign: str, run: str, life: int, info: bytes) -> bool:
-    """A run of ours is over that never began; whether it was ours."""
+    """End a run of this worker that never began. False if it does not own the run any more."""
     with db.transaction():
         done = db.execute(
             "update callboard.runs set state = %s, owner = null, ended = extract(epoch from clock_timestamp()),"
@@ -354,7 +362,7 @@ def finish(db: psycopg.Connection[Any], sign: str, run: str, life: int, info: by
 
 
 def park(db: psycopg.Connection[Any], sign: str, run: str, life: int, info: bytes) -> None:
-    """A run of ours can't go on by itself: nobody takes it until a person wants it."""
+    """Park a run of this worker: no worker takes it until a user resumes it (`unpark`)."""
     with db.transaction():
         db.execute(
             "update callboard.runs set parked = true, owner = null, info = %s, changed = nextval('callboard.changes')"
@@ -365,7 +373,7 @@ def park(db: psycopg.Connection[Any], sign: str, run: str, life: int, info: byte
 
 
 def unpark(db: psycopg.Connection[Any], run: str) -> Literal["done", "missing", "over", "under way"]:
-    """Have a run go on that nobody takes by itself; how that went."""
+    """Return a parked run to the queue, and report the outcome."""
     with db.transaction():
         done = db.execute(
             "update callboard.runs set parked = false, lost = 0, queued = clock_timestamp(),"
@@ -381,10 +389,13 @@ def unpark(db: psycopg.Connection[Any], run: str) -> Literal["done", "missing", 
 
 
 def cancel(db: psycopg.Connection[Any], run: str, by: str, info: bytes) -> bool:
-    """Have a run cancelled, with its parts: by its worker, or at once if none has it; False if it is over.
+    """Cancel a run and its remote children: its worker does so, or it ends at once if it has none.
 
     Args:
-        info: how it stands then, if none has it.
+        info: its new status if it has no worker.
+
+    Returns:
+        False if it has ended already.
     """
     with db.transaction():
         found = db.execute(
@@ -406,7 +417,7 @@ def cancel(db: psycopg.Connection[Any], run: str, by: str, info: bytes) -> bool:
 
 
 def _cancel_parts(db: psycopg.Connection[Any], runs: Sequence[str], by: str) -> None:
-    """Have all parts of these runs cancelled. Those that nobody has are taken by anybody, and end there."""
+    """Cancel all remote descendants of these runs. A worker takes those without an owner, and ends them."""
     found = db.execute(_CANCEL_PARTS, (list(runs), by)).fetchall()
     if cancelled := [run for run, owner in found if owner is not None]:
         tell(db, "c", *cancelled)
@@ -415,13 +426,13 @@ def _cancel_parts(db: psycopg.Connection[Any], runs: Sequence[str], by: str) -> 
 
 
 def tell(db: psycopg.Connection[Any], kind: str, *about: str) -> None:
-    """Tell all who listen, when the transaction is over; see `tables.CHANNEL`."""
+    """Notify all listeners when the transaction commits; see `tables.CHANNEL`."""
     for start in range(0, max(1, len(about)), 100):
         db.execute("select pg_notify(%s, %s)", (CHANNEL, " ".join((kind, *about[start : start + 100]))))
 
 
 def count(db: psycopg.Connection[Any], name: str, more: int = 1) -> None:
-    """Count something."""
+    """Increase a counter for metrics."""
     db.execute(
         "insert into callboard.counts values (%s, %s)"
         " on conflict (name) do update set value = callboard.counts.value + excluded.value",

@@ -1,14 +1,15 @@
-"""What runs of a cluster spend: the ledger of daily limits, and the book. What it means, others know.
+"""Spending in a cluster: the ledger of daily limits, and the usage book. `actors/work/spending` gives them a meaning.
 
-    spend(db, batch)                   one transaction of the ledger; what other processes have of some keys
-    add_usage(db, process, 7, sums)    sums for the book
-    usage(db, since, by, key)          what is in it
+    spend(db, batch)                   one transaction of the ledger; returns the sums of all processes
+    add_usage(db, process, 7, sums)    add sums to the book
+    usage(db, since, by, key)          read the book
 
-Transactions of the ledger are one after the other: a request goes out when the transaction that holds it is committed,
-and that has seen all of those before it. The lock is taken and let go in one exchange, so nobody waits for a client.
+Transactions of the ledger are serialised by a lock. A request to a model is sent once the transaction that reserves its
+cost has committed, and that transaction has seen all earlier ones. The lock is acquired and released in one round trip,
+so no process waits for another one's network.
 
-Where the answer to a commit was lost, the same is written again. So each batch of a process has a number, `spenders`
-has that of the last one that counts, and what comes with a number that is not higher is left out.
+If the answer to a commit is lost, the batch is written again. So each batch of a process has a number, `spenders` holds
+the number of the last one that took effect, and a batch with a number that is not higher is ignored.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ if TYPE_CHECKING:
     import psycopg
 
 LEDGER, BOOK = 0x63_61_6C_6D, 0x63_61_6C_6E
-"""Locks: of all transactions of the ledger, and with the process those of one process in the book."""
+"""Advisory locks: of the ledger; and, combined with the process, of one process in the book."""
 
 KEPT_DAYS = 60
-"""Days after which a process that has written nothing is forgotten."""
+"""Days after which a process that has written nothing is removed."""
 
 _ONCE = """
 with before as (select coalesce(max(batch), 0) as batch from callboard.spenders where process = %(process)s),
@@ -116,14 +117,14 @@ class Spend(msgspec.Struct, frozen=True, kw_only=True):
     """A batch for the ledger.
 
     Attributes:
-        process, number: whose, and which one of it.
-        day: on which what is held counts; `since`: what others hold from this day on counts as well.
-        new_day: the process has not written on this day: its own rows are moved to it, and those older than
-            `yesterday` are of processes that have died: they are spent.
-        keep_days: so many days of the ledger stay.
-        held: id, key, tokens, cost of requests under way; ended: ids of those that are over.
-        spent: number of the first batch that was to have it, day, key, tokens, cost.
-        keys: of which is asked what there is; `all`: of all keys.
+        process, number: the process and the number of its batch.
+        day: day to which reservations count; `since`: reservations of other processes count from this day on.
+        new_day: the process has not written on this day yet. Its own reservations are moved to it; those older than
+            `yesterday` belong to dead processes and count as spent.
+        keep_days: days of the ledger that stay.
+        held: id, key, tokens, cost of requests in flight; ended: ids of requests that have ended.
+        spent: number of the first batch that contained the entry, day, key, tokens, cost.
+        keys: keys whose sums are returned; `all`: return all keys.
     """
 
     process: str
@@ -141,7 +142,7 @@ class Spend(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """What there is of a key on a day: what all have spent, and what other processes hold."""
+    """Sums of a key on a day: spent by all processes, and reserved by the other processes."""
 
     tokens: int
     cost: float
@@ -150,7 +151,7 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 def spend(db: psycopg.Connection[Any], batch: Spend) -> dict[str, Figures]:
-    """One transaction of the ledger; what there is then, of the keys that were asked for and have something."""
+    """Execute one transaction of the ledger; return the sums of the requested keys that have any."""
     asked = {
         "day": batch.day,
         "since": batch.since,
@@ -159,7 +160,7 @@ def spend(db: psycopg.Connection[Any], batch: Spend) -> dict[str, Figures]:
         "all": batch.all,
     }
     if not (batch.new_day or batch.held or batch.ended or batch.spent):
-        found = db.execute(_FIGURES, asked)  # one statement sees one moment
+        found = db.execute(_FIGURES, asked)  # a single statement is consistent without a transaction
     else:
         with db.pipeline(), db.transaction():
             _write(db, batch)
@@ -184,14 +185,14 @@ def _write(db: psycopg.Connection[Any], batch: Spend) -> None:
 
 
 def add_usage(db: psycopg.Connection[Any], process: str, number: int, sums: Iterable[tuple[Any, ...]]) -> None:
-    """Add sums to the book: number of the first batch that was to have them, then as in the table."""
+    """Add sums to the book. Each is the number of the first batch that contained it, then the columns of the table."""
     with db.pipeline(), db.transaction():
         db.execute("select pg_advisory_xact_lock(%s, hashtext(%s))", (BOOK, process))
         db.execute(_ADD, {"process": process, "number": number, **_columns(_OF_ADD, list(sums))})
 
 
 def usage(db: psycopg.Connection[Any], since: str, by: Sequence[str], key: str | None) -> list[tuple[Any, ...]]:
-    """What is in the book from that day on, summed by these columns; with `key`, of that one alone."""
+    """Return the sums in the book from that day on, grouped by these columns; with `key`, of that key only."""
     sql = driver().sql
     names = sql.SQL(", ").join([sql.Identifier(name) for name in by])
     query = sql.SQL(
@@ -203,9 +204,9 @@ def usage(db: psycopg.Connection[Any], since: str, by: Sequence[str], key: str |
 
 
 def forget(db: psycopg.Connection[Any]) -> None:
-    """Forget processes that have written nothing for long."""
+    """Remove processes that have written nothing for `KEPT_DAYS`."""
     db.execute("delete from callboard.spenders where seen < now() - make_interval(days => %s)", (KEPT_DAYS,))
 
 
 def _columns(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> dict[str, list[Any]]:
-    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+    return {name: [row[column] for row in rows] for column, name in enumerate(names)}

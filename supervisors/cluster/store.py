@@ -1,23 +1,24 @@
-"""Where the journal of a worker writes: the runs that are its own, in the database of the cluster.
+"""Storage for the journal of a worker: writes the runs that it owns to the database of the cluster.
 
     store = ClusterStore(dsn, sign, name, lease)
     journal = Journal(store, None)
     store.adopt("run-7f3a01bc", key, life)    # taken from the queue
     journal.begin("run-7f3a01bc", about)      # from here on as in a file
 
-A group is one transaction in one exchange (a pipeline). Its first statement changes the runs of the group that are ours
-by owner and life, and thereby locks them; what comes after it is inserted for those alone that it has changed. So
-whoever has lost a run writes nothing of it, and is told (`RunRecord.refused`).
+**The fence.** A group is one transaction in one round trip (a pipeline). Its first statement (`_FENCE`) updates those
+runs of the group whose owner and life are this worker's, and thereby locks them. The following statements insert only
+for runs that it has updated. So a worker that has lost a run writes nothing of it, and learns of it
+(`RunRecord.refused`).
 
-What is beside rows (`Part.beside`): `event` is a line of the log, by its number; `info` how the run stands for lists;
-`asked` a question, by its id, and `closed` who has closed it.
+**Data beside rows** (`RunRows.beside`): `event` is a line of the log, by its number; `info` the run's status for lists;
+`asked` a question, by its id; `closed` the party that closed it.
 
-When the answer to a commit was lost, what is there is looked up before the group is tried again.
+**Lost answers.** If the connection fails during a commit, the stored rows are read before the group is written again.
 
-A database that crashes, or fails over, may lose rows that nobody waited for, though we were told that they are there.
-So the first statement also says how many rows of a run there must be: where there are fewer, the run is refused as one
-that others have taken, and goes on from what is there. No effect was begun on the strength of what was lost, since each
-waits for the disk, and all that was written before is there then.
+**Lost rows.** A database that crashes or fails over may lose rows of transactions without a barrier, although their
+commit succeeded. So the fence also compares the number of rows of each run: if there are fewer, the run is refused like
+one that another worker has taken, and resumes from the rows that are there. No effect depended on the lost rows, since
+each effect waits for a barrier, which makes all earlier rows durable too.
 """
 
 from __future__ import annotations
@@ -28,20 +29,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from ...protocol.kernel.errors import JournalBroken, RunClaimed
-from ..journal.row import LARGE, OVER, Block, Part, Row, RunRecord, hash_of, packed, pieces
-from .database import connected, told
+from ..journal.row import LARGE, OVER, RowBlock, RunRecord, RunRows, StoredRow, hash_of, packed, pieces
+from .database import connected, journal_errors
+from .queries import put_blob
 from .queue import count
 from .tables import CHANNEL
-from .telling import put_blob
 
 if TYPE_CHECKING:
     import psycopg
 
 EVENT, INFO, ASKED, CLOSED = "event", "info", "asked", "closed"
-"""Kinds of what is beside rows."""
+"""Kinds of data beside rows."""
 
 MOST_TOLD = 7_000
-"""Bytes of what is told at once; PostgreSQL takes 8,000."""
+"""Most bytes of a notification; PostgreSQL's limit is 8,000."""
 
 _FENCE = """
 update callboard.runs r set state = v.state, rows = v.rows, crc = v.crc, ended = v.ended,
@@ -53,7 +54,7 @@ from unnest(%s::bigint[], %s::int[], %s::int[], %s::int[], %s::bigint[], %s::dou
 where r.id = v.id and r.owner = %s and r.life = v.life and r.rows = v.had
 returning r.id
 """
-# It waits for a transaction of ours that is still under way, on a connection of which we have heard nothing more.
+# `for update` waits for an earlier transaction of this worker that is still running on a connection that has failed.
 _LOOK = (
     "select id, run, life, rows, crc from callboard.runs where id = any(%s) and owner = %s"
     " order by id for no key update"
@@ -66,7 +67,7 @@ from unnest(%s::bigint[], %s::int[], %s::int[], %s::text[], %s::bytea[], %s::byt
 join callboard.runs r on r.id = v.run and r.xmin = pg_current_xact_id()::xid
 left join callboard.blobs b on b.hash = v.hash
 """
-# `xmin` is the transaction that has changed a run last: what follows the fence is for those that it has let through.
+# `xmin` is the transaction that updated a run last, so the join selects the runs that the fence has let through.
 _BLOBS = """
 insert into callboard.blobs(hash, data) select v.hash, v.data from unnest(%s::bytea[], %s::bytea[]) as v(hash, data)
 on conflict (hash) do nothing
@@ -101,11 +102,11 @@ values (%s, %s, 1, %s, %s, %s, '', now()) on conflict (run) do nothing
 
 @final
 class ClusterStore:
-    """See the module, and `journal.row.Store`. Used by the journal's thread, but for `adopt` and `forget`.
+    """Storage for the journal of a worker. Used by the journal's thread, except for `adopt`.
 
     Args:
         dsn, name, lease: see `database.connected`.
-        sign: of this process, as `workers` has it.
+        sign: unique name of this process, as in the table of workers.
     """
 
     def __init__(self, dsn: str, sign: str, name: str, lease: float) -> None:
@@ -118,37 +119,37 @@ class ClusterStore:
         self._taken: dict[str, tuple[int, int, float]] = {}
 
     def adopt(self, run: str, key: int, life: int, began: float) -> None:
-        """A run is ours from now on, which nobody has begun: its first row goes there. In any thread."""
+        """Register a run that this worker has taken and that has no rows yet. From any thread."""
         self._taken[run] = key, life, began
 
     @property
     def is_open(self) -> bool:
-        """See `journal.row.Store`: a barrier asks the database, whatever was written before."""
+        """Always True: a barrier checks the database even if nothing was written."""
         return True
 
-    def write(self, group: Mapping[RunRecord, Part], *, full: bool) -> None:
-        """One transaction; with `full` it is on the disk for good when this returns.
+    def write(self, group: Mapping[RunRecord, RunRows], *, full: bool) -> None:
+        """Write a group in one transaction. With `full`, it is durable when this returns.
 
-        Of runs that are `refused` afterwards nothing was written.
+        Nothing is written of runs that are `refused` afterwards.
 
         Raises:
-            Unwritten: it is not known whether it is written; the next try finds out.
-            JournalBroken: nothing will ever be.
+            Unwritten: the group may or may not be written; the next attempt finds out.
+            JournalBroken: nothing can ever be written.
         """
-        with told():
-            db = self._opened()
+        with journal_errors():
+            db = self._connected()
             try:
                 self._write(db, group, full=full)
-            except BaseException:  # whatever it was, what was sent may count
+            except BaseException:  # whatever it was, the transaction may have taken effect
                 self._in_doubt = True
-                self._let_go()
+                self._disconnect()
                 raise
         self._in_doubt = False
 
-    def _write(self, db: psycopg.Connection[Any], group: Mapping[RunRecord, Part], *, full: bool) -> None:
+    def _write(self, db: psycopg.Connection[Any], group: Mapping[RunRecord, RunRows], *, full: bool) -> None:
         self._find_keys(db, group)
         if self._in_doubt:
-            self._find_again(db, group)
+            self._drop_stored(db, group)
         now = time.monotonic()
         batch = _Batch(self.sign)
         for run, part in group.items():
@@ -161,26 +162,30 @@ class ClusterStore:
             if not (full or batch.asks):
                 db.execute("set local synchronous_commit = off")
             fence = batch.send(db)
-        there = {each[0] for each in fence.fetchall()}
-        # Of a run that is over nobody is the owner: what is asked about it then is refused, and nobody was fenced.
-        if lost := sum(run.key not in there and (run.state != OVER or group[run].over) for run in batch.runs):
+        written = {each[0] for each in fence.fetchall()}
+        # An ended run has no owner, so the fence refuses later questions about it; that is not a lost run.
+        if lost := sum(run.key not in written and (run.state != OVER or group[run].over) for run in batch.runs):
             count(db, "fenced", lost)
-        self.checked = now  # when it was sent: it was ours then, or later
+        self.checked = now  # the time before it was sent: the runs were this worker's at that time or later
         for run, (seq, crc) in batch.runs.items():
-            if run.key in there:
+            if run.key in written:
                 run.rows, run.crc = seq, crc
             else:
                 run.refused = _claimed(run.run)
 
-    def letter(self, run: str, data: bytes) -> None:  # noqa: ARG002 - nothing is left here
-        """See `journal.row.Store`: what is left for runs of a cluster lies with its questions."""
+    def letter(self, run: str, data: bytes) -> None:  # noqa: ARG002 - always refused
+        """Raise: letters for runs of a cluster are the answers in its table of questions."""
         raise RunClaimed(f"nothing can be left for {run} here: the cluster has its questions")
 
     def record(self, run: str) -> RunRecord:
-        """See `journal.row.Store`."""
-        with told():
+        """Return the stored state of a run of this worker.
+
+        Raises:
+            RunClaimed: the run belongs to another worker, or was removed.
+        """
+        with journal_errors():
             found = (
-                self._opened()
+                self._connected()
                 .execute(
                     "select id, state, life, rows, crc, began, about from callboard.runs where run = %s and owner = %s",
                     (run, self.sign),
@@ -194,22 +199,22 @@ class ClusterStore:
         return record
 
     def close(self) -> bool:
-        """Let go of the connection; runs stay."""
-        self._let_go()
+        """Close the connection."""
+        self._disconnect()
         return True
 
-    def _opened(self) -> psycopg.Connection[Any]:
+    def _connected(self) -> psycopg.Connection[Any]:
         if self._db is None or self._db.closed:
             self._db = connected(*self._how)
         return self._db
 
-    def _let_go(self) -> None:
+    def _disconnect(self) -> None:
         db, self._db = self._db, None
         if db is not None:
             db.close()
 
-    def _find_keys(self, db: psycopg.Connection[Any], group: Mapping[RunRecord, Part]) -> None:
-        """The numbers of runs that are written for the first time."""
+    def _find_keys(self, db: psycopg.Connection[Any], group: Mapping[RunRecord, RunRows]) -> None:
+        """Set the numbers of runs that are written for the first time."""
         for run, part in group.items():
             if run.key or run.refused is not None:
                 continue
@@ -226,8 +231,8 @@ class ClusterStore:
                 raise JournalBroken(f"the cluster has a run '{run.run}' already")
             run.key = found[0]
 
-    def _find_again(self, db: psycopg.Connection[Any], group: Mapping[RunRecord, Part]) -> None:
-        """Take out of the group what is there: a commit whose answer was lost may count all the same."""
+    def _drop_stored(self, db: psycopg.Connection[Any], group: Mapping[RunRecord, RunRows]) -> None:
+        """Remove stored rows from the group: a commit whose answer was lost may have taken effect."""
         found = {row[0]: row for row in db.execute(_LOOK, ([run.key for run in group], self.sign)).fetchall()}
         for run, part in group.items():
             row = found.get(run.key)
@@ -235,10 +240,12 @@ class ClusterStore:
                 part.drop_written(run, row[3], row[4], "the cluster")
 
 
-def put_first_rows(db: psycopg.Connection[Any], run: str, key: int, rows: Sequence[Row]) -> None:
-    """Give a run the rows that it begins with. This very transaction has put it into its table, outermost: none of
-    `_ROWS` would be written else."""
-    record, part = RunRecord(run), Part()
+def put_first_rows(db: psycopg.Connection[Any], run: str, key: int, rows: Sequence[StoredRow]) -> None:
+    """Insert the first rows of a run.
+
+    Must be called in the transaction that has inserted the run, and not in a savepoint of it: `_ROWS` compares `xmin`.
+    """
+    record, part = RunRecord(run), RunRows()
     record.key, part.rows = key, [(row.actor, row.data) for row in rows]
     batch = _Batch("")
     batch.add(record, part)
@@ -246,7 +253,7 @@ def put_first_rows(db: psycopg.Connection[Any], run: str, key: int, rows: Sequen
 
 
 class _Batch:
-    """The parts of a group as the statements take them."""
+    """The changes of a group, as parameters of the statements."""
 
     def __init__(self, sign: str) -> None:
         self.runs: dict[RunRecord, tuple[int, int]] = {}
@@ -257,14 +264,14 @@ class _Batch:
         self._events: list[tuple[Any, ...]] = []
         self._asked: list[tuple[Any, ...]] = []
         self._closed: list[tuple[Any, ...]] = []
-        self._told: list[str] = []
+        self._changed: list[str] = []
 
     @property
     def asks(self) -> bool:
-        """Whether people are asked something, or no more: no row would tell that a crash has lost that."""
+        """True if questions are asked or closed. Then the commit is synchronous, as no row would reveal their loss."""
         return bool(self._asked or self._closed)
 
-    def add(self, run: RunRecord, part: Part) -> None:
+    def add(self, run: RunRecord, part: RunRows) -> None:
         if part.about is not None:
             run.about = part.about
         if part.over:
@@ -289,11 +296,11 @@ class _Batch:
         if lines:
             self._events.append((run.key, numbers[0], numbers[-1], b"\n".join(lines)))
         if lines or info is not None:
-            self._told.append(run.run)
+            self._changed.append(run.run)
         self._fence.append((run.key, run.life, run.state, seq, crc, run.ended, part.about, info, run.rows))
         self.runs[run] = seq, crc
 
-    def _row(self, run: RunRecord, block: Block) -> tuple[Any, ...]:
+    def _row(self, run: RunRecord, block: RowBlock) -> tuple[Any, ...]:
         data, hash = block.data, None
         if block.count == 1 and len(data) > LARGE:
             hash = hash_of(data)
@@ -304,7 +311,7 @@ class _Batch:
         )
 
     def send(self, db: psycopg.Connection[Any]) -> psycopg.Cursor[Any]:
-        """Send all of it; what the fence returns."""
+        """Send all statements; return the cursor of the fence."""
         fence = db.execute(_FENCE, (*_columns(sorted(self._fence)), self._sign))
         if self._blobs:
             db.execute(_BLOBS, (list(self._blobs), list(self._blobs.values())))
@@ -317,14 +324,14 @@ class _Batch:
                 db.execute(statement, _columns(values))
         if self._closed:
             db.execute(_CLOSED, _columns(self._closed))
-        for text in _telling(self._told):
+        for text in _notifications(self._changed):
             db.execute("select pg_notify(%s, %s)", (CHANNEL, text))
         if self._asked or self._closed:
             db.execute("select pg_notify(%s, 'k')", (CHANNEL,))
         return fence
 
     def send_first(self, db: psycopg.Connection[Any], run: RunRecord) -> None:
-        """Send the rows of one that has none. What is large stays from now on, even if it was there and about to go."""
+        """Send the rows of a run that has none. Its blobs are marked as used, so that pruning does not remove them."""
         for hash, data in self._blobs.items():
             put_blob(db, hash, data)
         seq, crc = self.runs[run]
@@ -336,7 +343,7 @@ def _columns(values: Iterable[tuple[Any, ...]]) -> list[list[Any]]:
     return [list(column) for column in zip(*values, strict=True)]
 
 
-def _telling(runs: Iterable[str]) -> Iterable[str]:
+def _notifications(runs: Iterable[str]) -> Iterable[str]:
     text = "r"
     for run in runs:
         if len(text) + len(run) >= MOST_TOLD:

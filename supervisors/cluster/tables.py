@@ -1,21 +1,21 @@
-"""The tables of a cluster, and how they become those of another version.
+"""Tables of a cluster, and their migration between versions.
 
-    runs       a run each: what it is of, whose it is (`owner`, `life`), how far it has come, how it stands for lists;
-               `parent` is the run that it is a part of
-    rows       blocks of its rows, as in a journal file
-    blobs      data over 16 KiB, and bundles of agents: once however many have it
-    events     what has happened, in blocks of lines, without the pieces of texts that are told whole later
-    questions  what people are asked, and the answer that came first
-    workers    the processes that play runs; `lease` is when one is taken for dead, by the clock of the database
-    counts     how often something has happened since the tables were made, for metrics
-    ledger     what was spent of daily limits; `held` what requests under way may come to (`spending`)
-    usage      the book: what models have cost, by day, key, agent and model
-    spenders   the processes that write these, and the number of the last batch of each
-    about      the schema's version, and the oldest version of callboard's tables that may still use it
+    runs       one row per run: its request, owner (`owner`, `life`), number of rows, and status for lists;
+               `parent` is the run that it is a remote child of
+    rows       blocks of the runs' rows, as in a journal file
+    blobs      data over 16 KiB, and bundles of agents; each content is stored once
+    events     events of the runs, in blocks of lines, without text deltas that a later event contains whole
+    questions  questions to users, and the first answer of each
+    workers    processes that execute runs; a worker is dead after its `lease`, by the clock of the database
+    counts     counters for metrics, since the tables were created
+    ledger     spending against daily limits; `held`: reservations of requests in flight (`spending`)
+    usage      the usage book: cost of models by day, key, agent and model
+    spenders   processes that write the ledger and the book, with the number of their last batch
+    about      version of the schema, and the oldest version of callboard's tables that can still use it
 
-They are in a schema of their own, so that they may share a database with others. A step of `STEPS` adds, and takes
-nothing away that the version before it reads: so processes of two versions that follow each other work side by side,
-and who goes back one version need not change the tables.
+They are in a schema of their own, so that the database may be shared. A step of `STEPS` only adds: it removes nothing
+that the previous version reads. So processes of two successive versions work at the same time, and a downgrade by one
+version needs no change of the tables.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 SCHEMA = "callboard"
 
 CHANNEL = "callboard"
-"""What is told by `notify`: a letter, a blank, the ids that it is about.
+"""Channel of `notify`. A payload is a letter, a blank, and the ids that it is about:
 
-    q           something waits in the queue
-    r RUN ...   there are events of these runs, or they stand otherwise
-    a RUN ...   a question of these was answered
-    c RUN ...   these shall be cancelled
-    k           what is asked has changed
-    l NAME S    the account of this name at a provider is to rest for S seconds
+    q           a run waits in the queue
+    r RUN ...   these runs have new events, or another status
+    a RUN ...   a question of these runs was answered
+    c RUN ...   these runs are to be cancelled
+    k           the open questions have changed
+    l NAME S    the provider account NAME is throttled for S seconds
 """
 
 _FIRST = """
@@ -97,58 +97,59 @@ create table callboard.spenders(process text primary key, batch bigint not null,
 _SECOND = _PARTS + _SPENDING
 
 STEPS = (_FIRST, _SECOND)
-"""What makes each version's tables of those before it."""
+"""Statements that create each version's tables from the previous version's."""
 
 VERSION = len(STEPS)
 
 OLDEST = 1
-"""The version of the tables that the oldest callboard knows which may use those of this one."""
+"""Oldest version of the tables whose callboard can use the tables of this version."""
 
 _LOCK = 0x63_61_6C_6C
-"""Of those who change the tables at the same time one does it."""
+"""Advisory lock, so that one process at a time changes the tables."""
 
 
 class WrongTables(JournalError):
-    """The tables are of a version that this one can't use."""
+    """The tables have a version that this callboard can't use."""
 
     code = "cluster_version"
     exit_code = 3
 
 
 def migrate(db: psycopg.Connection[Any]) -> int:
-    """Make the tables, or make them those of this version; how many steps that took.
+    """Create the tables, or update them to this version; return the number of steps.
 
     Raises:
-        WrongTables: they are of a version that does not let this one use them.
+        WrongTables: they have a version that this callboard can't use.
     """
     with db.transaction():
         db.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
-        there = check(db)
-        for step in STEPS[there:]:
+        before = check(db)
+        for step in STEPS[before:]:
             db.execute(step)
-        if there < VERSION:
+        if before < VERSION:
             say = "insert into callboard.about values (%s, %s) on conflict (key) do update set value = excluded.value"
             db.execute(say, ("schema", str(VERSION)))
             db.execute(say, ("oldest", str(OLDEST)))
-    return max(0, VERSION - there)
+    return max(0, VERSION - before)
 
 
 def check(db: psycopg.Connection[Any]) -> int:
-    """The version of the tables that are there, 0 where there are none.
+    """Return the version of the existing tables, 0 if there are none.
 
     Raises:
-        WrongTables: it does not let this one use them.
+        WrongTables: they have a version that this callboard can't use.
     """
-    there, oldest = _version(db)
+    version, oldest = _version(db)
     if oldest > VERSION:
         raise WrongTables(
-            f"the tables of the cluster are of version {there}, which needs a newer callboard: this one knows {VERSION}"
+            f"the tables of the cluster are of version {version}, which needs a newer callboard:"
+            f" this one knows {VERSION}"
         )
-    return there
+    return version
 
 
 def _version(db: psycopg.Connection[Any]) -> tuple[int, int]:
-    """The version of the tables that are there, and the oldest that may use them; 0 where there are none."""
+    """Return the version of the existing tables, and the oldest version that can use them; 0 if there are none."""
     if db.execute("select to_regclass('callboard.about')").fetchone() == (None,):
         return 0, 0
     found = dict(db.execute("select key, value from callboard.about").fetchall())

@@ -1,4 +1,4 @@
-"""Who plays runs in a cluster: each worker has a row, and a lease in it by the clock of the database."""
+"""Workers of a cluster: each has a row with a lease, measured by the clock of the database."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 
 class Worker(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker.
+    """A worker process and its row in the table.
 
     Attributes:
-        sign: its own, of this very process.
-        name: as people call it; the next process on the machine has the same.
-        url: where its control channel is, or ""; token: what opens it to who is on its machine.
-        has: its labels; room: how many runs it plays at a time.
-        left: seconds of its lease; less than 0 for one that is dead.
-        runs: how many it plays.
+        sign: unique name of the process.
+        name: name for users; the next process on the machine has the same.
+        url: address of its control channel, or ""; token: secret that opens the channel on its own machine.
+        has: its labels; room: number of runs that it executes at a time.
+        left: seconds until its lease ends; negative for a dead worker.
+        runs: number of runs that it owns.
     """
 
     sign: str
@@ -37,7 +37,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reached(msgspec.Struct, frozen=True):
-    """Where the worker of a run is, and the token for who is on its machine."""
+    """Address of a worker's control channel, and the token that opens it on the worker's own machine."""
 
     name: str
     url: str
@@ -45,12 +45,12 @@ class Reached(msgspec.Struct, frozen=True):
 
 
 class Held(msgspec.Struct, frozen=True):
-    """What a worker hears when it renews its lease.
+    """Result of renewing a lease.
 
     Attributes:
-        late: its lease was over, so that others may have taken its runs.
-        runs: those that it has, with how many rows of each are there; None unless they were asked for, or it was late.
-        cancelled: those of them that shall be cancelled, with who wants that.
+        late: True if the lease had ended, so that other workers may have taken its runs.
+        runs: its runs with their numbers of rows; None unless requested, or if it was late.
+        cancelled: the runs among them that are to be cancelled, each with the party that requested it.
     """
 
     late: bool
@@ -59,7 +59,7 @@ class Held(msgspec.Struct, frozen=True):
 
 
 def register(db: psycopg.Connection[Any], worker: Worker, lease: float) -> None:
-    """A worker lives from now on."""
+    """Insert a worker, or renew its row."""
     db.execute(
         "insert into callboard.workers(sign, name, url, token, has, room, version, lease)"
         " values (%s, %s, %s, %s, %s, %s, %s, clock_timestamp() + make_interval(secs => %s))"
@@ -69,10 +69,10 @@ def register(db: psycopg.Connection[Any], worker: Worker, lease: float) -> None:
 
 
 def renew(db: psycopg.Connection[Any], sign: str, lease: float, *, look: bool) -> Held | None:
-    """It lives still, for so many seconds more; None if it is taken for dead, and has to `register` again.
+    """Renew a lease for `lease` seconds; None if the worker was removed as dead and has to `register` again.
 
     Args:
-        look: which runs it has is wanted.
+        look: also return its runs.
     """
     found = db.execute(
         "update callboard.workers w set lease = clock_timestamp() + make_interval(secs => %s)"
@@ -90,19 +90,19 @@ def renew(db: psycopg.Connection[Any], sign: str, lease: float, *, look: bool) -
 
 
 def alive(db: psycopg.Connection[Any]) -> int:
-    """How many workers there are."""
+    """Return the number of living workers."""
     found = db.execute("select count(*) from callboard.workers where lease > clock_timestamp()").fetchone()
     return 0 if found is None else int(found[0])
 
 
 def worker_of(db: psycopg.Connection[Any], run: str, last: str = "") -> Reached | None:
-    """The worker that plays a run, else one that lives and is called `last`; None if there is none."""
+    """Return the worker that executes a run, or else a living worker named `last`; None if there is neither."""
     found = playing(db, run) or {sign: each for sign, each in living(db).items() if each.name == last}
     return next(iter(found.values()), None)
 
 
 def playing(db: psycopg.Connection[Any], run: str) -> dict[str, Reached]:
-    """The same by its sign."""
+    """Return the worker that executes a run, by its sign; empty if there is none."""
     found = db.execute(
         "select w.sign, w.name, w.url, w.token from callboard.runs r join callboard.workers w on w.sign = r.owner"
         " where r.run = %s",
@@ -112,7 +112,7 @@ def playing(db: psycopg.Connection[Any], run: str) -> dict[str, Reached]:
 
 
 def living(db: psycopg.Connection[Any]) -> dict[str, Reached]:
-    """All workers that live, by their signs."""
+    """Return all living workers, by their signs."""
     found = db.execute(
         "select sign, name, url, token from callboard.workers where lease > clock_timestamp()"
     ).fetchall()
@@ -120,12 +120,12 @@ def living(db: psycopg.Connection[Any]) -> dict[str, Reached]:
 
 
 def drain(db: psycopg.Connection[Any], sign: str) -> None:
-    """It takes no more."""
+    """Mark a worker as draining: it takes no more runs."""
     db.execute("update callboard.workers set draining = true where sign = %s", (sign,))
 
 
 def leave(db: psycopg.Connection[Any], sign: str, prefer: str) -> None:
-    """It is gone; what it has not finished goes back into the queue, first of all to one of the same name."""
+    """Remove a worker. Its unfinished runs return to the queue, preferably for a worker of the name `prefer`."""
     with db.transaction():
         db.execute(
             "update callboard.runs set owner = null, queued = clock_timestamp(), prefer = %s"
@@ -137,7 +137,7 @@ def leave(db: psycopg.Connection[Any], sign: str, prefer: str) -> None:
 
 
 def workers(db: psycopg.Connection[Any]) -> list[Worker]:
-    """All of them, the dead included that nobody has buried yet."""
+    """Return all workers, including dead ones that are not removed yet."""
     found = db.execute(
         "select w.sign, name, url, has, room, version, draining,"
         " extract(epoch from lease - clock_timestamp())::double precision,"

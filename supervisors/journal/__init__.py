@@ -1,7 +1,14 @@
-"""Rows of runs on disk, so that a run can go on after `kill -9`. Bytes only: what a row means, others know.
+"""Journals of durable runs: rows on disk, so that a run can be resumed after `kill -9`.
 
-`journal` is the way in: rows are appended without waiting, and `barrier` waits until they are on disk. A thread writes
-them in groups, into the one database of this process (`store`). `reading` gets back what any process has written, and
-refuses by name what is not as it was written; `claiming` takes the runs of a process that has died; `retention` removes
-old ones. `sign` tells whether a process lives, `place` where no journal can be kept, `row` what is kept.
+This package stores bytes; `actors/work/journal` gives them a meaning. It imports `protocol/kernel` only.
+
+Five names to know:
+
+    Journal, RunJournal   append rows without waiting, and wait for the disk with `barrier` (`journal`)
+    SqliteStore           the SQLite database of one process (`store`)
+    LivenessLock          proves that a process is alive (`liveness_lock`)
+    claim                 takes over the runs of a dead process (`claiming`)
+    read_run, kept_runs   read the runs of all processes; damage raises `Damaged` (`reading`)
+
+`row` defines rows, blocks and checksums; `retention` removes old runs. Start with `journal`, then `store`.
 """

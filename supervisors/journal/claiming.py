@@ -1,12 +1,18 @@
-"""Going on with the runs of a process that has died: they are copied into the database of the one that goes on.
+"""Claiming: a process takes over the runs of a dead one by copying them into its own database.
 
-    1. who claims locks the old database, and reads the runs whole
-    2. writes them into its own, as copies that do not count yet (`CLAIMING`)
-    3. writes itself as their owner into the old one: from here on they are its own, and the copies count
-    4. says so in its own, and removes the old one if nothing else is in it
+**The problem.** Two databases are involved, so no transaction covers both, and either process may be killed, or wake
+up, at any moment. A run must never be lost, and never be executed by two processes.
 
-Whoever is killed in between leaves either the old runs or copies that count, never both (`reading.counts`). Of two who
-claim at once the second finds another owner. The old process, should it wake up after all, finds it, too (`store`).
+**The protocol.** The claiming process
+
+    1. locks the old database and reads the runs whole
+    2. writes them to its own database as copies that are not valid yet (state `CLAIMING`)
+    3. writes itself as their owner to the old database. This commit decides: from here on the copies are valid
+    4. marks the copies as open in its own database, and removes the old one if it holds nothing else
+
+A process that is killed in between leaves either the old runs or valid copies, never both (`reading.counts`). Of two
+processes that claim at the same time, the second finds another owner. If the old process was only stopped and wakes up,
+it finds another owner too, and writes nothing more (`store`).
 """
 
 from __future__ import annotations
@@ -18,12 +24,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ...protocol.kernel.errors import Damaged, StillPlayed
-from .reading import Entry, entries, own_entries, past_of, reading
-from .row import CLAIMING, OPEN, OVER, Block, Kept, Past, RunRecord, Unwritten, sum_of_run
-from .row import Store as Anywhere
-from .sign import ENDING as SIGN
-from .sign import lives
-from .store import INSERT, Store, databases, forget, insert_run, path_of, put_letter, remove, values_of
+from .liveness_lock import SUFFIX, is_alive
+from .reading import RunEntry, entries, own_entries, past_of, reading
+from .row import CLAIMING, OPEN, OVER, Past, RowBlock, RowStore, RunRecord, StoredRunRecord, Unwritten, sum_of_run
+from .store import INSERT, SqliteStore, databases, forget, insert_entry, insert_run, passes, path_of, remove, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -33,26 +37,30 @@ if TYPE_CHECKING:
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """Runs that are ours now, and those that can't be read, with why."""
+    """Result of a claim: the runs that belong to this process now, and the errors of damaged ones."""
 
     taken: list[tuple[RunRecord, Past]]
     damaged: dict[str, Damaged]
 
 
 async def claim(
-    journal: Journal, sign: str, runs: Collection[str] | None = None, about: Callable[[Kept], bytes] | None = None
+    journal: Journal,
+    sign: str,
+    runs: Collection[str] | None = None,
+    about: Callable[[StoredRunRecord], bytes] | None = None,
 ) -> list[tuple[RunJournal, Past]]:
-    """Go on with runs of the process that had this sign: with these, or with all that are not over.
+    """Claim runs of a dead process: the given ones, or all that have not ended.
 
     Args:
-        about: what is said of each from now on; None for what was said before.
+        sign: unique name of that process.
+        about: returns the new summary of a run; None to copy the old one.
 
     Returns:
-        those that were there, each with all that is kept of it.
+        the runs that exist, each with all its rows.
 
     Raises:
-        StillPlayed: that process lives, or another is just about to claim them.
-        Damaged: one of them is not as it was written; none is claimed that was named together with it.
+        StillPlayed: that process lives, or another process is claiming its runs at the moment.
+        Damaged: one of the given runs is damaged; then none of them is claimed.
         JournalError, row.Unwritten: they can't be written here.
     """
     found = await journal.do(lambda store: take(_file(store), sign, runs, about))
@@ -62,43 +70,45 @@ async def claim(
 
 
 async def claim_several(
-    journal: Journal, sign: str, runs: Collection[str], about: Callable[[Kept], bytes]
+    journal: Journal, sign: str, runs: Collection[str], about: Callable[[StoredRunRecord], bytes]
 ) -> tuple[list[tuple[RunJournal, Past]], dict[str, Damaged]]:
-    """As `claim`: those of them that are there and can be read, and why others can't."""
+    """Claim the given runs that can be read; return them and the errors of the damaged ones."""
     found = await journal.do(lambda store: take(_file(store), sign, runs, about, all_or_none=False))
     return [(journal.go_on(record), past) for record, past in found.taken], found.damaged
 
 
-def _file(written: Anywhere) -> Store:
-    if not isinstance(written, Store):
+def _file(written: RowStore) -> SqliteStore:
+    if not isinstance(written, SqliteStore):
         raise Unwritten("runs of files can't go on in a cluster")
     return written
 
 
 def take(
-    store: Store,
+    store: SqliteStore,
     sign: str,
     runs: Collection[str] | None,
-    about: Callable[[Kept], bytes] | None = None,
+    about: Callable[[StoredRunRecord], bytes] | None = None,
     *,
     all_or_none: bool = True,
 ) -> Claim:
-    """As `claim`, in the thread that writes.
+    """Claim like `claim`, in the thread that writes the journal.
 
     Args:
-        all_or_none: of `runs`; without them each that can be read is taken.
+        all_or_none: claim none of `runs` if one of them is damaged. Without `runs`, each readable one is claimed.
     """
-    if sign == store.sign or lives(store.directory, sign):
+    if sign == store.sign or is_alive(store.directory, sign):
         raise StillPlayed(f"the process {sign} lives and goes on with its runs itself")
     try:
         with reading(store.directory, sign) as old:
             claim = _take(store, sign, old, runs, about, all_or_none=all_or_none and runs is not None)
-            with contextlib.suppress(sqlite3.Error, Damaged):  # who prunes comes by later
+            with contextlib.suppress(sqlite3.Error, Damaged):  # pruning removes it later
                 remove_if_empty(store.directory, sign, old)
     except FileNotFoundError:
         return Claim([], {})
-    except sqlite3.OperationalError as error:
+    except sqlite3.DatabaseError as error:
         path = path_of(store.directory, sign)
+        if not passes(error):
+            raise Damaged(f"{path} is damaged: {error}") from error
         if getattr(error, "sqlite_errorname", "").startswith("SQLITE_BUSY"):
             raise StillPlayed(f"another process has the journal {path} locked") from error
         raise Unwritten(f"the journal {path} can't be written: {error}") from error
@@ -106,12 +116,14 @@ def take(
 
 
 def remove_if_empty(directory: Path, sign: str, db: sqlite3.Connection, others: Collection[str] | None = None) -> None:
-    """Remove the database of a process that has died, if it has no runs any more, and copies that do not count.
+    """Remove the database and the lock file of a dead process if it owns no run any more.
+
+    First delete, in the other databases, invalid copies of its runs that interrupted claims have left.
 
     Args:
-        others: those in which there may be copies; None for all there are.
+        others: names of the databases that may hold such copies; None for all.
     """
-    db.execute("begin immediate")  # nobody copies from it meanwhile
+    db.execute("begin immediate")  # no process may copy from it meanwhile
     if db.execute("select 1 from runs where owner=? limit 1", (sign,)).fetchone() is None:
         owners = dict(db.execute("select run, owner from runs"))
         for other in databases(directory) if others is None else others:
@@ -119,12 +131,12 @@ def remove_if_empty(directory: Path, sign: str, db: sqlite3.Connection, others: 
                 _drop_copies(directory, other, sign, owners)
         remove(path_of(directory, sign))
         with contextlib.suppress(OSError):
-            (directory / f"{sign}{SIGN}").unlink()
+            (directory / f"{sign}{SUFFIX}").unlink()
     db.execute("commit")
 
 
 def with_copies(directory: Path) -> list[str]:
-    """The signs of the processes whose databases have copies that may not count."""
+    """Return the names of the processes whose databases hold copies that may be invalid."""
     found = []
     for sign in databases(directory):
         with contextlib.suppress(FileNotFoundError, Damaged, sqlite3.Error), reading(directory, sign) as db:
@@ -134,7 +146,7 @@ def with_copies(directory: Path) -> list[str]:
 
 
 def _drop_copies(directory: Path, other: str, origin: str, owners: Mapping[str, str]) -> None:
-    """Of a claim that was broken off: the copies in this database that another has claimed after it."""
+    """Delete the copies of an interrupted claim whose runs another process has claimed since."""
     with contextlib.suppress(FileNotFoundError), reading(directory, other) as db:
         db.execute("begin immediate")
         for entry in list(entries(db, other)):
@@ -144,11 +156,11 @@ def _drop_copies(directory: Path, other: str, origin: str, owners: Mapping[str, 
 
 
 def _take(
-    store: Store,
+    store: SqliteStore,
     sign: str,
     old: sqlite3.Connection,
     runs: Collection[str] | None,
-    about: Callable[[Kept], bytes] | None,
+    about: Callable[[StoredRunRecord], bytes] | None,
     *,
     all_or_none: bool,
 ) -> Claim:
@@ -174,7 +186,7 @@ def _take(
         for entry, _, _ in wanted:
             _give_up(old, entry, store.sign)
         old.execute("commit")
-    except BaseException:  # whatever it was: the runs stay where they were
+    except BaseException:  # the runs stay in the old database
         with contextlib.suppress(sqlite3.Error):
             old.execute("rollback")
         raise
@@ -185,17 +197,17 @@ def _take(
 
 
 def _copy(
-    store: Store,
+    store: SqliteStore,
     sign: str,
     db: sqlite3.Connection,
-    entry: Entry,
+    entry: RunEntry,
     about: bytes,
     past: Past,
-    blocks: list[Block],
+    blocks: list[RowBlock],
 ) -> RunRecord:
-    """Write a run into our database, as a copy that does not count yet; `about` is what is said of it there."""
+    """Write a run to this process's database as a copy that is not valid yet; `about` is its new summary."""
     for (key,) in db.execute("select id from runs where run=?", (entry.run,)).fetchall():
-        forget(db, key)  # what an earlier try has left, or what we gave up once
+        forget(db, key)  # left by an interrupted claim, or claimed from this process once
     db.execute("delete from inbox where run=?", (entry.run,))
     record = RunRecord(entry.run, about)
     record.rows, record.crc, record.life = entry.rows, entry.crc, entry.life + 1
@@ -204,22 +216,22 @@ def _copy(
     record.key = insert_run(db, (*run, _sum(store, record, CLAIMING)))
     db.executemany(INSERT, [values_of(db, record.key, block) for block in blocks])
     for letter in past.letters:
-        put_letter(db, entry.run, letter.data, letter.at)
+        insert_entry(db, entry.run, letter.data, letter.at)
     return record
 
 
-def _give_up(old: sqlite3.Connection, entry: Entry, owner: str) -> None:
+def _give_up(old: sqlite3.Connection, entry: RunEntry, owner: str) -> None:
     sum = sum_of_run(
         entry.run, entry.state, owner, entry.life, entry.rows, entry.crc, entry.began, entry.ended, entry.about
     )
     old.execute("update runs set owner=?, sum=? where id=?", (owner, sum, entry.key))
 
 
-def _confirm(store: Store, db: sqlite3.Connection, record: RunRecord) -> None:
+def _confirm(store: SqliteStore, db: sqlite3.Connection, record: RunRecord) -> None:
     db.execute("update runs set state=?, sum=? where id=?", (OPEN, _sum(store, record, OPEN), record.key))
 
 
-def _sum(store: Store, record: RunRecord, state: int) -> int:
+def _sum(store: SqliteStore, record: RunRecord, state: int) -> int:
     return sum_of_run(
         *(record.run, state, store.sign, record.life, record.rows, record.crc, record.began, None, record.about)
     )

@@ -1,21 +1,35 @@
-"""The journal of a process: rows of runs, appended without waiting, and a barrier that waits for the disk.
+"""The journal of one process: rows of runs are appended without waiting, and a barrier waits until they are durable.
 
     journal = await open_journal(state_dir / "journal")
     run = journal.begin("run-7f3a01bc")
     run.append("lead", data)      # about a microsecond
-    await run.barrier()           # all that was appended before is on the disk
+    await run.barrier()           # all rows appended before are on the disk
 
-A thread writes the rows, in groups: all that waits, or what has gathered in `GATHER` seconds if nobody waits. A group
-that somebody waits for stays there when the machine loses its power; the others when the process is killed.
+**The problem.** Each step of a durable run is a row, and an effect that changes something may begin only when its row
+is on the disk. A write with `fsync` takes milliseconds, and thousands of agents write at the same time.
 
-What can't be written now (the disk is full) stays in memory and is tried again every second, and who waits, waits on:
-what may not be done without its row is not done. `trouble` says why, and `on_trouble` is called when that changes. What
-can never be written again (`JournalBroken`: the file is damaged or gone), and a run that another process has claimed
-(`RunClaimed`), is refused by name: by the barrier, while appended rows are dropped.
+**What does not work.** A transaction per row: the disk allows a few hundred a second. Writing in the event loop: every
+agent waits for the disk. Buffering without a barrier: after a crash an effect has happened that no row announces.
 
-A process may be stopped (SIGSTOP, a suspended laptop) between the moment in which a run was surely its own and the
-moment in which who has waited goes on. So a barrier that took longer than `FRESH` from there on is made again: nothing
-is begun on the strength of what was so before the pause. What was under way when it was stopped ends when it wakes.
+**What this module does.** One thread writes the rows in groups (group commit): everything that is queued, or what has
+been queued within `GATHER` seconds if no barrier waits. A group with a barrier is written with `synchronous=FULL` and
+survives a power failure; other groups survive only the death of the process.
+
+**Failures.** Rows that can't be written now (the disk is full) stay in memory and are tried again every second;
+barriers keep waiting, so an effect without its row does not begin. `trouble` says why, and `on_trouble` is called when
+that changes. Two failures are final: `JournalBroken` (the file is damaged or gone) and `RunClaimed` (another process
+has taken the run over). The barrier raises them, and further rows are dropped.
+
+**A stopped process.** SIGSTOP or a suspended laptop may stop this process between the moment in which the run was
+certainly its own and the moment in which the waiting task continues. Another process may take the run over in between.
+So a barrier that returns more than `FRESH` seconds after that moment is repeated. An effect that had begun before the
+stop is completed when the process continues.
+
+Invariants:
+- Rows of a run are written in the order of `append`, without gaps, each once.
+- When `barrier` returns, all rows appended before it are on the disk, and the run was this process's own within
+  `FRESH`.
+- All methods run in the event loop, except those marked as the thread's.
 """
 
 from __future__ import annotations
@@ -27,85 +41,119 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, final
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, final
 
 import trio
 
 from ...protocol.kernel.errors import JournalBroken, JournalError, JournalUnread, ShuttingDown
-from .row import Part, RunRecord, Store, Unwritten
-from .sign import Sign, new_sign
-from .waits import Job, Wait
+from .liveness_lock import LivenessLock, unique_process_name
+from .row import RowStore, RunRecord, RunRows, Unwritten
 
 if TYPE_CHECKING:
-    from .store import Store as FileStore
+    from .store import SqliteStore
 
 GATHER, MOST_GATHERED = 0.02, 0.1
-"""Seconds in which rows gather that nobody waits for: the first, and up to the second where much has to be written."""
+"""Seconds for which rows without a barrier are gathered into a group; up to the second value under load."""
 
 BUSY, MOST_BUSY = 0.004, 0.02
-"""The same from the end of one transaction to the next, where somebody waits: whoever waits gathers as well."""
+"""Seconds between two transactions if a barrier waits, so that barriers share one; at most the second under load."""
 
 SHARE = 10
-"""One in so many parts of the time the thread may write where nobody waits; one of two where somebody does."""
+"""Without a barrier the thread gathers `SHARE` times as long as the last transaction took."""
 
 RETRY_EVERY = 1.0
-"""Seconds between two tries to write what could not be written."""
+"""Seconds between two attempts to write a group that could not be written."""
 
 MOST_BEHIND = 64 * 1024 * 1024
-"""Bytes that may wait for the disk."""
+"""Most bytes that may wait for the disk; with more, the journal breaks."""
 
 MOST_ROWS, MOST_BYTES = 5_000, 4 * 1024 * 1024
-"""Most of one transaction."""
+"""Most rows and bytes of one transaction."""
 
 FRESH = 1.0
-"""Seconds for which it counts that a run was seen to be ours."""
+"""Seconds for which a check of the ownership of a run is valid."""
 
 CLOSE_WITHIN = 5.0
 
 T = TypeVar("T")
 
 Beside: TypeAlias = "tuple[str, str]"
-"""Kind and key of what is kept beside rows."""
+"""Kind and key of data that is stored together with rows."""
 
 log = logging.getLogger("callboard.journal")
 
 
-@final
-class RunJournal:
-    """The rows of one run that this process plays. Made by `Journal`.
+class FlushWaiter:
+    """A barrier that waits for the rows of a run, or of all runs.
 
     Attributes:
-        run: its id.
-        rows: how many it has, those included that are still on their way.
+        checked: time at which the ownership of the run was last checked.
+        abandoned: True once the waiting task was cancelled.
+        error: the error that the barrier raises.
+    """
+
+    __slots__ = ("abandoned", "checked", "error", "over", "run")
+
+    def __init__(self, run: RunRecord | None) -> None:
+        self.run = run
+        self.over = trio.Event()
+        self.abandoned = False
+        self.checked = 0.0
+        self.error: JournalError | None = None
+
+
+class WriterJob(Generic[T]):
+    """A function that the thread calls with its store, between two groups."""
+
+    def __init__(self, work: Callable[[RowStore], T]) -> None:
+        self._work = work
+        self.over = trio.Event()
+        self.result: T
+        self.error: Exception | None = None
+
+    def run(self, store: RowStore) -> None:
+        try:
+            self.result = self._work(store)
+        except Exception as error:  # noqa: BLE001 - raised by `Journal.do`, in the task that requested the job
+            self.error = error
+
+
+@final
+class RunJournal:
+    """The journal of one run that this process executes. Created by `Journal`.
+
+    Attributes:
+        run: id of the run.
+        rows: number of its rows, including rows that are not written yet.
     """
 
     __slots__ = ("_journal", "_record", "_stopped", "rows", "run")
 
     def __init__(self, journal: Journal, record: RunRecord) -> None:
-        self.run = record.run
-        self.rows = record.rows
+        self.run: str = record.run
+        self.rows: int = record.rows
         self._journal = journal
         self._record = record
         self._stopped = False
 
     @property
     def refused(self) -> JournalError | None:
-        """Why no more rows are kept, if none are."""
+        """Error because of which no more rows are stored; None if there is none."""
         return self._record.refused or self._journal.broken
 
     @property
     def written(self) -> int:
-        """How many rows are written; without a barrier, a machine or a database that crashes may lose the last ones."""
+        """Number of written rows. Without a barrier, a crash of the machine may lose the last ones."""
         return self._record.rows
 
     @property
     def trouble(self) -> str:
-        """Where nothing can be written just now, and why; "" if all is well."""
+        """Directory and reason if nothing can be written at the moment; else empty."""
         journal = self._journal
         return f"{journal.directory}: {journal.trouble}" if journal.trouble else ""
 
     def append(self, actor: str, data: bytes) -> int:
-        """Keep a row; its number. Never waits."""
+        """Append a row and return its number. Never waits."""
         if self._stopped:
             return self.rows
         self.rows += 1
@@ -113,30 +161,30 @@ class RunJournal:
         return self.rows
 
     def tell(self, about: bytes, *, over: bool = False) -> None:
-        """Say this of the run from now on, after what was appended; and that it is over."""
+        """Replace the summary of the run, after the rows appended so far; with `over`, mark the run as ended."""
         if not self._stopped:
             self._journal.put(self._record, None, about, over=over)
 
     def beside(self, kind: str, key: str, data: bytes) -> None:
-        """Keep this in the same transaction as the rows around it, if the store keeps such things."""
+        """Store data in the same transaction as the rows around it. A store of files ignores it."""
         if not self._stopped:
             self._journal.put(self._record, None, data, beside=(kind, key))
 
     def hurry(self) -> None:
-        """Somebody waits for what was appended, though not for a barrier."""
+        """Write the appended rows soon: a reader waits for them, though without a barrier."""
         self._journal.hurry()
 
     def stop(self) -> None:
-        """Keep nothing more, as if the process had been killed now."""
+        """Store nothing more, as if the process were killed now."""
         self._stopped = True
 
     async def barrier(self) -> None:
-        """Wait until all that was appended before is on the disk.
+        """Wait until all rows appended before are on the disk.
 
         Raises:
-            RunClaimed: another process goes on with this run.
-            JournalBroken: it will never be.
-            ShuttingDown: the run was stopped, so nothing more may be done for it.
+            RunClaimed: another process has taken this run over.
+            JournalBroken: the rows can never be written.
+            ShuttingDown: the run was stopped, so it may begin nothing more.
         """
         if self._stopped:
             raise ShuttingDown(f"{self.run} has been stopped to go on later, and begins nothing more")
@@ -145,46 +193,48 @@ class RunJournal:
 
 @final
 class Journal:
-    """See the module. All methods but those of the thread are the event loop's; `open_journal` makes it.
+    """The journal of this process, created by `open_journal`.
 
     Attributes:
-        sign: of this process.
-        directory: where the journals of all processes are.
-        trouble: why nothing can be written just now, or "".
-        broken: why nothing can be written any more, or None.
+        sign: unique name of this process.
+        directory: directory of the journals of all processes.
+        trouble: reason why nothing can be written at the moment, or "".
+        broken: reason why nothing can ever be written again, or None.
     """
 
-    def __init__(self, store: Store, sign: Sign | None, on_trouble: Callable[[str], None] | None = None) -> None:
-        self.sign = store.sign
-        self.directory = store.directory
-        self.trouble = ""
+    def __init__(
+        self, store: RowStore, lock: LivenessLock | None, on_trouble: Callable[[str], None] | None = None
+    ) -> None:
+        self.sign: str = store.sign
+        self.directory: Path = store.directory
+        self.trouble: str = ""
         self.broken: JournalError | None = None
         self._on_trouble = on_trouble
         self._token = trio.lowlevel.current_trio_token()
         self._queue: deque[tuple[RunRecord, str | None, bytes, bool, Beside | None]] = deque()
-        self._asked: deque[Wait | Job[Any]] = deque()
-        self._put = 0
-        self._written = 0
+        self._asked: deque[FlushWaiter | WriterJob[Any]] = deque()
+        self._bytes_put = 0
+        self._bytes_written = 0
         self._awake = self._ending = False
         self._wake = threading.Event()
         self._urgent = threading.Event()
-        self._writer = _Writer(self, store, sign)
+        self._writer = _Writer(self, store, lock)
         self._thread = threading.Thread(target=self._work, name="callboard journal", daemon=True)
         self._thread.start()
 
     def begin(self, run: str, about: bytes = b"") -> RunJournal:
-        """A new run. One of this id that is over is forgotten with the first row."""
+        """Begin a new run. An ended run with the same id is deleted when the first row is written."""
         return RunJournal(self, RunRecord(run, about))
 
     def go_on(self, record: RunRecord) -> RunJournal:
-        """A run that was claimed."""
+        """Resume a run that was claimed from a dead process."""
         return RunJournal(self, record)
 
     async def again(self, run: str) -> RunJournal:
-        """A run of this process that was stopped, from where its rows have ended. Raises as `letter`."""
+        """Resume a run of this process that was stopped, after its last row. Raises like `letter`."""
 
-        def record(store: Store) -> RunRecord:
-            if any(each.run == run for each in self._writer.group):  # what was said of it last can't be written now
+        def record(store: RowStore) -> RunRecord:
+            if any(each.run == run for each in self._writer.group):  # its last changes are still unwritten
                 raise Unwritten(self.trouble)
             return store.record(run)
 
@@ -194,11 +244,12 @@ class Journal:
             raise JournalUnread(f"{run} can't go on now: {error}") from error
 
     async def letter(self, run: str, data: bytes) -> None:
-        """Leave this for a run of this process that was stopped. It is on the disk when this returns.
+        """Store a letter in the inbox of a stopped run of this process. It is on the disk when this returns.
 
         Raises:
             JournalUnread: it can't be written now.
-            RunClaimed, JournalBroken: nor later, as another process has the run, or the file is damaged or gone.
+            RunClaimed: another process has taken the run over.
+            JournalBroken: the file is damaged or gone.
         """
         try:
             await self.do(lambda store: store.letter(run, data))
@@ -208,11 +259,11 @@ class Journal:
     def put(
         self, record: RunRecord, actor: str | None, data: bytes, *, over: bool = False, beside: Beside | None = None
     ) -> None:
-        """A row of this actor; with None what is said of the run, or what is kept `beside` its rows."""
+        """Queue a row of this actor; without an actor, a summary of the run, or data `beside` its rows."""
         if record.refused is not None or self.broken is not None:
             return
-        self._put += len(data)
-        if self._put - self._written > MOST_BEHIND:
+        self._bytes_put += len(data)
+        if self._bytes_put - self._bytes_written > MOST_BEHIND:
             self.breaks(JournalBroken(f"more than {MOST_BEHIND // 2**20} MiB wait for the disk ({self.trouble})"))
             return
         self._queue.append((record, actor, data, over, beside))
@@ -221,15 +272,15 @@ class Journal:
             self._wake.set()
 
     def hurry(self) -> None:
-        """Write what there is without letting more gather."""
+        """Write the queued rows without gathering more."""
         self._urgent.set()
 
     async def barrier(self, record: RunRecord | None = None) -> None:
-        """As `RunJournal.barrier`; without a run, for the rows of all."""
+        """Wait like `RunJournal.barrier`; without a run, for the rows of all runs."""
         while True:
             if self.broken is not None:
                 raise JournalBroken(str(self.broken)) from self.broken
-            wait = Wait(record)
+            wait = FlushWaiter(record)
             self._ask(wait)
             try:
                 await wait.over.wait()
@@ -241,9 +292,9 @@ class Journal:
             if time.monotonic() - wait.checked < FRESH:
                 return
 
-    async def do(self, work: Callable[[Store], T]) -> T:
-        """Have the thread do this between two groups; what it returns or raises."""
-        job = Job(work)
+    async def do(self, work: Callable[[RowStore], T]) -> T:
+        """Run `work` in the thread, between two groups; return its result or raise its error."""
+        job = WriterJob(work)
         self._ask(job)
         await job.over.wait()
         if job.error is not None:
@@ -251,7 +302,7 @@ class Journal:
         return job.result
 
     async def aclose(self) -> bool:
-        """Write what is left, and end; whether all is written. A caller that may be cancelled needs a shield."""
+        """Write the remaining rows, end the thread, and return whether all are written. Callers shield it."""
         self._ending = True
         self._urgent.set()
         self._wake.set()
@@ -259,20 +310,20 @@ class Journal:
         return not self._thread.is_alive() and not self._writer.group and self.broken is None
 
     def breaks(self, error: JournalError) -> None:
-        """Nothing more will be written. In either thread."""
+        """Mark the journal as broken. From either thread."""
         if self.broken is None:
             self.broken = error
             log.error("%s", error)
-            self.tell_trouble(str(error))
+            self.report_trouble(str(error))
 
-    def tell_trouble(self, text: str) -> None:
-        """In either thread."""
+    def report_trouble(self, text: str) -> None:
+        """Report a change of `trouble`. From either thread."""
         if text != self.trouble:
             self.trouble = text
             if self._on_trouble is not None:
                 self._soon(partial(self._on_trouble, text))
 
-    def _ask(self, what: Wait | Job[Any]) -> None:
+    def _ask(self, what: FlushWaiter | WriterJob[Any]) -> None:
         self._asked.append(what)
         self._urgent.set()
         if not self._awake:
@@ -283,7 +334,7 @@ class Journal:
         try:
             self._token.run_sync_soon(call)
         except trio.RunFinishedError:
-            return  # nobody is there to hear it
+            return  # the event loop has ended
 
     # --- in the thread --------------------------------------------------------------------------------------
 
@@ -296,36 +347,38 @@ class Journal:
                 time.sleep(max(0.0, last + min(max(BUSY, took), MOST_BUSY) - time.monotonic()))
             self._urgent.clear()
             self._wake.clear()
-            self._awake = False  # from here on the event loop wakes us again
+            self._awake = False  # from here on `put` and `_ask` wake the thread again
             ending = self._ending
-            asked = [self._asked.popleft() for _ in range(len(self._asked))]  # before the rows: theirs are among them
-            waits = [*writer.waits, *(each for each in asked if isinstance(each, Wait))]
-            writer.waits = [each for each in waits if not each.abandoned]  # else they gather while the disk is full
+            # Read before the rows: the rows that a barrier waits for were queued before it.
+            asked = [self._asked.popleft() for _ in range(len(self._asked))]
+            waits = [*writer.waits, *(each for each in asked if isinstance(each, FlushWaiter))]
+            # Without this, cancelled barriers would accumulate while the disk is full.
+            writer.waits = [each for each in waits if not each.abandoned]
             began = time.monotonic()
             try:
                 self._drain(writer)
-            except Exception as error:  # a bug here must not leave others waiting for ever
+            except Exception as error:  # a bug here must not leave barriers waiting for ever
                 log.exception("the journal could not be written")
                 self.breaks(JournalBroken(f"the journal could not be written: {error!r}"))
                 writer.give_up()
             last = time.monotonic()
             took = last - began
             for job in asked:
-                if isinstance(job, Job):
+                if isinstance(job, WriterJob):
                     job.run(writer.store)
-            done = [*writer.over, *(job for job in asked if isinstance(job, Job))]
+            done = [*writer.over, *(job for job in asked if isinstance(job, WriterJob))]
             writer.over = []
             if done:
-                self._soon(partial(_tell, done))
+                self._soon(partial(_notify, done))
             if ending and not self._queue and not self._asked:
                 break
         writer.close()
 
     def _drain(self, writer: _Writer) -> None:
-        """Write all there is, transaction by transaction, or until that is not possible."""
+        """Write the whole queue, transaction by transaction, or until a transaction fails."""
         while True:
             size, rows = writer.size, 0
-            # What is kept beside goes with what was said before it: that a run is over, and how it ended.
+            # Data `beside` goes into the transaction of the entry before it: the end of a run, and how it ended.
             while self._queue and (
                 (rows < MOST_ROWS and writer.size - size < MOST_BYTES) or self._queue[0][4] is not None
             ):
@@ -333,33 +386,33 @@ class Journal:
                 rows += 1
             last = not self._queue
             written = writer.write(full=last and bool(writer.waits), last=last)
-            self._written += written
+            self._bytes_written += written
             if last or writer.group:
                 return
 
 
-def _tell(done: list[Wait | Job[Any]]) -> None:
+def _notify(done: list[FlushWaiter | WriterJob[Any]]) -> None:
     for each in done:
         each.over.set()
 
 
 @final
 class _Writer:
-    """The thread's own: the group that is to be written, and who waits for it."""
+    """State of the thread: the group that is to be written, and the barriers that wait for it."""
 
-    def __init__(self, journal: Journal, store: Store, sign: Sign | None) -> None:
+    def __init__(self, journal: Journal, store: RowStore, lock: LivenessLock | None) -> None:
         self.store = store
-        self.group: dict[RunRecord, Part] = {}
-        self.waits: list[Wait] = []
-        self.over: list[Wait | Job[Any]] = []
+        self.group: dict[RunRecord, RunRows] = {}
+        self.waits: list[FlushWaiter] = []
+        self.over: list[FlushWaiter | WriterJob[Any]] = []
         self.size = 0
         self._journal = journal
-        self._sign = sign
+        self._lock = lock
 
     def take(self, record: RunRecord, actor: str | None, data: bytes, over: bool, beside: Beside | None) -> None:
         part = self.group.get(record)
         if part is None:
-            part = self.group[record] = Part()
+            part = self.group[record] = RunRows()
         self.size += len(data)
         if actor is not None:
             part.rows.append((actor, data))
@@ -371,12 +424,12 @@ class _Writer:
         part.over = part.over or over
 
     def write(self, *, full: bool, last: bool) -> int:
-        """Write the group; how many bytes wait no more. Those who wait are told if it was the `last`."""
+        """Write the group and return its bytes, 0 if that failed. After the `last` group the barriers are released."""
         journal, waits = self._journal, self.waits
         if last:
             for wait in waits:
                 if wait.run is not None and wait.run not in self.group and wait.run.key:
-                    self.group[wait.run] = Part()
+                    self.group[wait.run] = RunRows()
         if journal.broken is not None:
             return self.give_up()
         checked = time.monotonic()
@@ -385,12 +438,12 @@ class _Writer:
                 self.store.write(self.group, full=full)
                 checked = self.store.checked
         except Unwritten as error:
-            journal.tell_trouble(str(error))
+            journal.report_trouble(str(error))
             return 0
         except JournalBroken as error:
             journal.breaks(error)
             return self.give_up()
-        journal.tell_trouble("")
+        journal.report_trouble("")
         if last:
             for wait in waits:
                 wait.checked = checked
@@ -411,35 +464,34 @@ class _Writer:
         return size
 
     def close(self) -> None:
-        """Let go of the database and take the sign down, if there is nothing that others could go on with."""
+        """Close the database and release the liveness lock."""
         self.store.close()
-        if self._sign is not None:
-            self._sign.down()
+        if self._lock is not None:
+            self._lock.release()
 
 
 async def open_journal(directory: Path, on_trouble: Callable[[str], None] | None = None) -> Journal:
-    """The journal of this process; its database is made with the first row.
+    """Open the journal of this process. Its database is created with the first row.
 
     Args:
-        directory: of the journals of all processes; the one above it is there.
-        on_trouble: called when what can't be written changes, with why; "" when all is well again.
+        directory: directory of the journals of all processes; its parent exists.
+        on_trouble: called with the reason when writing begins to fail, and with "" when it works again.
 
     Raises:
-        JournalPlace: no journal can be kept there.
-        JournalError: nothing can be written there.
+        JournalPlace: the directory is on a shared file system.
+        JournalError: the directory is not writable.
     """
-    store, sign = await trio.to_thread.run_sync(_open, directory)
-    return Journal(store, sign, on_trouble)
+    store, lock = await trio.to_thread.run_sync(_open, directory)
+    return Journal(store, lock, on_trouble)
 
 
-def _open(directory: Path) -> tuple[FileStore, Sign]:
-    from .place import check_place
-    from .store import Store as FileStore
+def _open(directory: Path) -> tuple[SqliteStore, LivenessLock]:
+    from .store import SqliteStore, check_file_system
 
-    check_place(directory)
-    name = new_sign()
+    check_file_system(directory)
+    name = unique_process_name()
     try:
         directory.mkdir(mode=0o700, exist_ok=True)
-        return FileStore(directory, name), Sign(directory, name)
+        return SqliteStore(directory, name), LivenessLock(directory, name)
     except OSError as error:
         raise JournalError(f"no run can be kept in {directory}: {error.strerror or error}") from error

@@ -1,7 +1,7 @@
-"""Gets back what processes have written, those that have died among them. Blocking; runs in threads.
+"""Reads the journals of all processes, including dead ones. Blocking; runs in threads.
 
-What is returned is as it was written, or it is refused (`Damaged`). Lost without a word may be the end alone, whole
-groups of it: those that nobody waited for, when the machine lost its power.
+Everything returned is as it was written; damage raises `Damaged`. Only the end of a run can be missing without an
+error: whole groups without a barrier, after a power failure.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from typing import Any
 import msgspec
 
 from ...protocol.kernel.errors import Damaged, JournalError, JournalUnread
+from .liveness_lock import is_alive
 from .row import (
     CLAIMING,
     OVER,
-    Block,
-    Kept,
-    Letter,
+    InboxEntry,
     Past,
-    Row,
+    RowBlock,
     State,
+    StoredRow,
+    StoredRunRecord,
     checked,
-    sum_of_letter,
+    entry_checksum,
     sum_of_run,
     unpacked,
 )
-from .sign import lives
-from .store import RUN_COLUMNS, databases, is_made, opened, passes, path_of, put_letter
+from .store import RUN_COLUMNS, databases, has_tables, insert_entry, opened, passes, path_of
 
 _ROWS = """
 select rows.seq, rows.count, rows.actor, rows.data, rows.crc, blobs.hash, blobs.data from rows
@@ -40,8 +40,8 @@ left join blobs on blobs.id = rows.blob where rows.run = ? order by rows.seq
 _ROWS_FROM = _ROWS.replace("where rows.run = ?", "where rows.run = ? and rows.seq >= ?")
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """What a database says of a run; see `store`."""
+class RunEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A run's entry in a database; the fields are the columns of `runs` (see `store`)."""
 
     key: int
     run: str
@@ -56,48 +56,47 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     about: bytes
 
 
-def kept_runs(directory: Path, state: State | None = None) -> list[Kept]:
-    """The runs in the journals of all processes, the oldest first. What can't be read says so in `damage`.
+def stored_runs(directory: Path, state: State | None = None) -> list[StoredRunRecord]:
+    """Return the runs of all processes, the oldest first. Unreadable journals are included, with `damage` set.
 
     Args:
-        state: only those that stand so. Journals that can have none such are not opened.
+        state: only runs in this state. Journals that can't hold any are not opened.
     """
-    found: list[Kept] = []
+    found: list[StoredRunRecord] = []
     for sign in databases(directory, unsettled=state is State.INTERRUPTED):
-        if state is not State.INTERRUPTED or not lives(directory, sign):
-            found += _kept_in(directory, sign, state)
+        if state is not State.INTERRUPTED or not is_alive(directory, sign):
+            found += _stored_in(directory, sign, state)
     return sorted((kept for kept in found if state in (None, kept.state)), key=lambda kept: kept.began)
 
 
-def interrupted_in(directory: Path, sign: str) -> list[Kept]:
-    """As `kept_runs`: those that may go on of a process that has died."""
-    return [kept for kept in _kept_in(directory, sign, State.INTERRUPTED) if kept.state is State.INTERRUPTED]
+def interrupted_in(directory: Path, sign: str) -> list[StoredRunRecord]:
+    """Return the runs of a dead process that can be resumed; like `stored_runs` for one journal."""
+    return [kept for kept in _stored_in(directory, sign, State.INTERRUPTED) if kept.state is State.INTERRUPTED]
 
 
-def _kept_in(directory: Path, sign: str, state: State | None) -> list[Kept]:
+def _stored_in(directory: Path, sign: str, state: State | None) -> list[StoredRunRecord]:
     try:
         with reading(directory, sign) as db:
-            return [_kept(directory, sign, entry) for entry in own_entries(directory, sign, db, state)]
+            return [_stored(directory, sign, entry) for entry in own_entries(directory, sign, db, state)]
     except (Damaged, sqlite3.Error) as error:
         return [_unreadable(sign, str(error))]
     except FileNotFoundError:
-        return []  # it was removed meanwhile
+        return []  # it was removed in the meantime
 
 
 def read_run(directory: Path, run: str) -> Past | None:
-    """A run, whole; None if there is none.
+    """Return a run with all its rows; None if it does not exist.
 
     Raises:
-        Damaged: it is not as it was written; or it is not found, and may be in a journal that can't be read.
-        JournalUnread: the same of one that can't be read now.
+        Damaged: the run is damaged, or it was not found and a damaged journal may hold it.
+        JournalUnread: it was not found, and a journal that can't be read at the moment may hold it.
     """
     damaged: JournalError | None = None
     for sign in databases(directory):
         try:
             with reading(directory, sign) as db:
-                db.execute(
-                    "begin"
-                )  # its process may write meanwhile: what is said of it and its rows are of one moment
+                # A transaction, so that the run's entry and its rows are of one moment: its process may be writing.
+                db.execute("begin")
                 for entry in own_entries(directory, sign, db):
                     if entry.run == run:
                         return past_of(directory, sign, db, entry)[0]
@@ -114,54 +113,58 @@ def read_run(directory: Path, run: str) -> Past | None:
     return None
 
 
-def read_rows(directory: Path, run: str, after: int, most: int) -> list[Row] | None:
-    """So many rows of a run behind a number; None if there is no such run. What comes before them is not checked.
+def read_rows(directory: Path, run: str, after: int, most: int) -> list[StoredRow] | None:
+    """Return up to `most` rows of a run after number `after`; None if it does not exist. Earlier rows are not checked.
 
     Raises:
         Damaged, JournalUnread: they can't be read.
     """
     for sign in databases(directory):
-        with contextlib.suppress(FileNotFoundError), as_things_are(directory, sign) as db:
+        with contextlib.suppress(FileNotFoundError), reading_or_unread(directory, sign) as db:
             for entry in own_entries(directory, sign, db):
                 if entry.run == run:
                     return _rows_after(db, entry, after, most, f"{run} in {path_of(directory, sign)}")
     return None
 
 
-def _rows_after(db: sqlite3.Connection, entry: Entry, after: int, most: int, where: str) -> list[Row]:
-    found: list[Row] = []
-    with told(where):
+def _rows_after(db: sqlite3.Connection, entry: RunEntry, after: int, most: int, where: str) -> list[StoredRow]:
+    found: list[StoredRow] = []
+    with damage_raised(where):
         begin = db.execute("select max(seq) from rows where run=? and seq<=?", (entry.key, after + 1)).fetchone()[0]
         for seq, count, actor, small, crc, hash, blob in db.execute(_ROWS_FROM, (entry.key, begin or 1)):
-            block = Block(seq, count, actor, small if hash is None else blob, crc)
+            block = RowBlock(seq, count, actor, small if hash is None else blob, crc)
             found += [row for row in unpacked(block) if row.seq > after]
             if len(found) >= most:
                 break
     return found[:most]
 
 
-def past_of(directory: Path, sign: str, db: sqlite3.Connection, entry: Entry) -> tuple[Past, list[Block]]:
-    """A run of this database, and its blocks. Raises `Damaged`."""
-    rows: list[Row] = []
-    blocks: list[Block] = []
+def past_of(directory: Path, sign: str, db: sqlite3.Connection, entry: RunEntry) -> tuple[Past, list[RowBlock]]:
+    """Return a run of this database, and its blocks.
+
+    Raises:
+        Damaged: it is not as it was written; the error holds the rows before the damage.
+    """
+    rows: list[StoredRow] = []
+    blocks: list[RowBlock] = []
     where = f"{entry.run} in {path_of(directory, sign)}"
     try:
         for block in whole_blocks(db, entry, where):
             rows += unpacked(block)
             blocks.append(block)
-        letters = letters_of(db, entry.run, where)
+        letters = inbox_of(db, entry.run, where)
     except Damaged as error:
         raise Damaged(str(error), rows) from error
-    return Past(kept=_kept(directory, sign, entry), rows=rows, letters=letters), blocks
+    return Past(kept=_stored(directory, sign, entry), rows=rows, letters=letters), blocks
 
 
-def whole_blocks(db: sqlite3.Connection, entry: Entry, where: str) -> Iterator[Block]:
-    """The rows of a run, each block checked; `where` is what a message calls it.
+def whole_blocks(db: sqlite3.Connection, entry: RunEntry, where: str) -> Iterator[RowBlock]:
+    """Yield the blocks of a run, checking each one; `where` names the run in an error.
 
     Raises:
-        Damaged: the next one is not as it was written, or is missing.
+        Damaged: the next block is not as it was written, or is missing.
     """
-    with told(where):
+    with damage_raised(where):
         found = (
             (seq, count, actor, small if hash is None else blob, sum, hash)
             for seq, count, actor, small, sum, hash, blob in db.execute(_ROWS, (entry.key,))
@@ -169,77 +172,80 @@ def whole_blocks(db: sqlite3.Connection, entry: Entry, where: str) -> Iterator[B
         yield from checked(found, entry.run, entry.rows, entry.crc, where)
 
 
-def letters_of(db: sqlite3.Connection, run: str, where: str) -> list[Letter]:
-    """What was left for a run. Raises `Damaged`."""
+def inbox_of(db: sqlite3.Connection, run: str, where: str) -> list[InboxEntry]:
+    """Return the letters in the inbox of a run. Raises `Damaged`."""
     found = []
-    with told(where):
+    with damage_raised(where):
         for data, at, sum in db.execute("select data, at, sum from inbox where run=? order by n", (run,)):
-            if not isinstance(data, bytes) or sum != sum_of_letter(run, data, at):
+            if not isinstance(data, bytes) or sum != entry_checksum(run, data, at):
                 raise Damaged(f"{where} is damaged: what was left for it is not as it was written")
-            found.append(Letter(data, at))
+            found.append(InboxEntry(data, at))
     return found
 
 
-def own_entries(directory: Path, sign: str, db: sqlite3.Connection, state: State | None = None) -> Iterator[Entry]:
-    """The runs whose truth is in this database: neither given up by its process, nor a copy that does not count."""
+def own_entries(directory: Path, sign: str, db: sqlite3.Connection, state: State | None = None) -> Iterator[RunEntry]:
+    """Yield the runs that belong to this database: neither claimed by another process nor an invalid copy."""
     for entry in entries(db, str(path_of(directory, sign)), state):
         if entry.owner == sign and (entry.state != CLAIMING or counts(directory, entry)):
             yield entry
 
 
-def entries(db: sqlite3.Connection, where: str, state: State | None = None) -> Iterator[Entry]:
-    """All that a database says of runs that stand so, as far as it alone tells. Raises `Damaged`."""
+def entries(db: sqlite3.Connection, where: str, state: State | None = None) -> Iterator[RunEntry]:
+    """Yield the entries of all runs in a database, including claimed runs and copies. Raises `Damaged`."""
     wanted = "" if state is None else f"where state {'=' if state is State.OVER else '<>'} {OVER}"
-    with told(where):
-        for row in db.execute(f"select {RUN_COLUMNS} from runs {wanted} order by id"):  # noqa: S608 - of ours
+    with damage_raised(where):
+        for row in db.execute(f"select {RUN_COLUMNS} from runs {wanted} order by id"):  # noqa: S608 - constants only
             yield _entry(row, where)
 
 
-def counts(directory: Path, copy: Entry) -> bool:
-    """Whether the database that it was copied from has given the run up to this one, so that the copy is the run."""
+def counts(directory: Path, copy: RunEntry) -> bool:
+    """Return whether a copy is valid: its source database names the copy's owner as the owner of the run."""
     try:
         with reading(directory, copy.origin) as db:
             return all(entry.owner == copy.owner for entry in entries(db, copy.origin) if entry.run == copy.run)
     except FileNotFoundError:
-        return True  # it goes when it has given all up, and copies that don't count went before
+        return True  # a database is removed after its last run was claimed and invalid copies were deleted
 
 
 def leave(directory: Path, run: str, data: bytes, check: Callable[[list[bytes]], None] | None = None) -> bool:
-    """Leave something for a run that nobody plays, and who goes on with it finds; False if there is none such.
+    """Store a letter for a run that no process executes; the process that resumes it reads the letter.
 
     Args:
-        check: is given what was left before, and raises if this may not be left, too.
+        check: called with the letters that are there; raises if this one may not be added.
+
+    Returns:
+        False if no such run exists.
 
     Raises:
-        Damaged, JournalUnread, OSError: it can't be kept.
+        Damaged, JournalUnread, OSError: it can't be stored.
     """
     for sign in databases(directory, unsettled=True):
-        if lives(directory, sign):
+        if is_alive(directory, sign):
             continue
-        with contextlib.suppress(FileNotFoundError), as_things_are(directory, sign) as db:
+        with contextlib.suppress(FileNotFoundError), reading_or_unread(directory, sign) as db:
             db.execute("pragma synchronous=full")
-            db.execute("begin immediate")  # from here on nobody claims it
-            there = any(each.run == run and each.state != OVER for each in own_entries(directory, sign, db))
-            if there:
+            db.execute("begin immediate")  # from here on no process can claim the run
+            found = any(each.run == run and each.state != OVER for each in own_entries(directory, sign, db))
+            if found:
                 if check is not None:
-                    check([letter.data for letter in letters_of(db, run, str(path_of(directory, sign)))])
-                put_letter(db, run, data, time.time())
+                    check([letter.data for letter in inbox_of(db, run, str(path_of(directory, sign)))])
+                insert_entry(db, run, data, time.time())
             db.execute("commit")
-            if there:
+            if found:
                 return True
     return False
 
 
 @contextlib.contextmanager
 def reading(directory: Path, sign: str) -> Iterator[sqlite3.Connection]:
-    """The database of this process, for the length of the block.
+    """Open the database of a process while the block lasts.
 
     Raises:
-        FileNotFoundError: there is none, or it was killed while it made it.
-        Damaged: it is none.
+        FileNotFoundError: it does not exist.
+        Damaged: it is not a journal, or it is empty.
     """
     path = path_of(directory, sign)
-    with told(str(path)):
+    with damage_raised(str(path)):
         try:
             db = opened(path)
         except sqlite3.OperationalError:
@@ -247,20 +253,27 @@ def reading(directory: Path, sign: str) -> Iterator[sqlite3.Connection]:
                 raise
             raise FileNotFoundError(path) from None
     try:
-        with told(str(path)):
-            if not is_made(db):
-                raise FileNotFoundError(path)
+        with damage_raised(str(path)):
+            if not has_tables(db):
+                raise Damaged(f"the journal {path} is damaged: {_without_tables(path)}")
         yield db
     finally:
         db.close()
 
 
+def _without_tables(path: Path) -> str:
+    with contextlib.suppress(OSError):
+        if path.stat().st_size == 0:
+            return "it is empty"
+    return "it has no tables of a journal"
+
+
 @contextlib.contextmanager
-def as_things_are(directory: Path, sign: str) -> Iterator[sqlite3.Connection]:
-    """As `reading`; what may pass by itself is told, too.
+def reading_or_unread(directory: Path, sign: str) -> Iterator[sqlite3.Connection]:
+    """Open the database of a process like `reading`, and raise every other error of SQLite as `JournalUnread`.
 
     Raises:
-        JournalUnread: the disk is full, or somebody holds the file.
+        JournalUnread: the disk is full, or the file is locked.
     """
     try:
         with reading(directory, sign) as db:
@@ -274,8 +287,8 @@ def _unread(directory: Path, sign: str, error: sqlite3.Error) -> JournalUnread:
 
 
 @contextlib.contextmanager
-def told(where: str) -> Iterator[None]:
-    """What SQLite finds damaged is told as all other damage is."""
+def damage_raised(where: str) -> Iterator[None]:
+    """Raise damage that SQLite finds as `Damaged`. Errors that may pass by themselves are not changed."""
     try:
         yield
     except sqlite3.Error as error:
@@ -286,7 +299,7 @@ def told(where: str) -> Iterator[None]:
         raise Damaged(f"{where} is damaged: {error}") from error
 
 
-def _entry(row: tuple[Any, ...], where: str) -> Entry:
+def _entry(row: tuple[Any, ...], where: str) -> RunEntry:
     *values, sum = row
     kinds = (int, str, int, str, str, int, int, int, float, float | None, bytes)
     if not all(isinstance(value, kind) for value, kind in zip(values, kinds, strict=True)):
@@ -294,7 +307,7 @@ def _entry(row: tuple[Any, ...], where: str) -> Entry:
     key, run, state, owner, origin, life, rows, crc, began, ended, about = values
     if sum != sum_of_run(run, state, owner, life, rows, crc, began, ended, about):
         raise Damaged(f"{where} is damaged: what it says of {run!r} is not as it was written")
-    return Entry(
+    return RunEntry(
         key=key,
         run=run,
         state=state,
@@ -309,9 +322,9 @@ def _entry(row: tuple[Any, ...], where: str) -> Entry:
     )
 
 
-def _kept(directory: Path, sign: str, entry: Entry) -> Kept:
-    state = State.OVER if entry.state == OVER else State.PLAYED if lives(directory, sign) else State.INTERRUPTED
-    return Kept(
+def _stored(directory: Path, sign: str, entry: RunEntry) -> StoredRunRecord:
+    state = State.OVER if entry.state == OVER else State.PLAYED if is_alive(directory, sign) else State.INTERRUPTED
+    return StoredRunRecord(
         run=entry.run,
         sign=sign,
         state=state,
@@ -323,6 +336,6 @@ def _kept(directory: Path, sign: str, entry: Entry) -> Kept:
     )
 
 
-def _unreadable(sign: str, why: str) -> Kept:
+def _unreadable(sign: str, why: str) -> StoredRunRecord:
     state = State.INTERRUPTED
-    return Kept(run="", sign=sign, state=state, life=0, rows=0, began=0.0, ended=None, about=b"", damage=why)
+    return StoredRunRecord(run="", sign=sign, state=state, life=0, rows=0, began=0.0, ended=None, about=b"", damage=why)

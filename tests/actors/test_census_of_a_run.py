@@ -24,7 +24,7 @@ from callboard.actors.engine.deciding import Decider, Tape, recorder
 from callboard.protocol.effects import Effect
 from callboard.protocol.events import Event
 from callboard.supervisors import Root
-from callboard.supervisors.census import Sent, find
+from callboard.supervisors.introspection import SentCounts, find
 
 GRAPH = """
 start: what
@@ -94,7 +94,7 @@ class Census:
         return Kinds()
 
 
-class _Kept(Sent):
+class _Kept(SentCounts):
     """Remembers those that have ended as well."""
 
     def pop(self, *_: Any) -> Any:

@@ -24,6 +24,19 @@ SCRIPTS = {
 }
 
 
+PEERS = RIVALS.parents[2] / "agents/bin/python"
+
+
+@pytest.mark.full
+@pytest.mark.skipif(not PEERS.exists(), reason="`make bench-rivals` has not been run")
+@pytest.mark.parametrize("name", ["pydantic_ai", "openai_agents", "langgraph"])
+def test_a_framework_has_all_that_it_needs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BENCH_URL", "http://127.0.0.1:1/v1")
+    with Contender(name, f"embedding_{name}", python=str(PEERS)) as contender:
+        assert contender.missing == ""
+        assert contender.cases == {"at_once"}
+
+
 @pytest.mark.full
 @pytest.mark.skipif(not RIVALS.exists(), reason="`make bench-rivals` has not been run")
 @pytest.mark.parametrize(("name", "script"), SCRIPTS.items())
@@ -37,7 +50,8 @@ def test_a_rival_has_all_that_it_needs(name: str, script: str, monkeypatch: pyte
 
 def test_rivals_are_pinned_apart_from_our_own_environment() -> None:
     """What one of them pins (protobuf 5) and what OpenTelemetry pins (7) can't be had together."""
-    pins = [line for line in (ROOT / "requirements/interop/rivals.lock").read_text().splitlines() if "==" in line]
+    files = [ROOT / f"requirements/interop/{name}.lock" for name in ("rivals", "agents")]
+    pins = [line for file in files for line in file.read_text().splitlines() if "==" in line]
     assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in pins)
     ours = (ROOT / "requirements/dev.lock").read_text()
     assert "autogen-core" not in ours

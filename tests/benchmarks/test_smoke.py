@@ -50,6 +50,7 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
             ["a literal, in a chain", "a map of 500", "until all people are asked"],
             marks=pytest.mark.soak,
         ),
+        ("embedding", ["--rounds=1", "--scale=0.01"], ["an agent, 1,000 at once", "under trio", "loop lag"]),
         ("runs", ["20"], ["20 runs parked", "40 of 40 finished"]),
         pytest.param(
             "control",

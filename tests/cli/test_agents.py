@@ -13,7 +13,7 @@ from support.messages import has_message
 
 import callboard as package
 from callboard.actors.runs.finding import built_in_agents
-from callboard.cli.init import PROMPTS
+from callboard.cli.new_files import PROMPTS
 
 Callboard = Callable[..., "tuple[int, str, str]"]
 
@@ -74,7 +74,7 @@ def test_what_is_there_is_left_alone(callboard: Callboard, home: Path) -> None:
     folder = agent(home, "mine")
     code, _out, err = callboard("agents", "new", "mine")
     assert code == 2
-    assert has_message(err, "cli.agent_catalog._home.2")
+    assert has_message(err, "cli.actions.agents._home.2")
     assert [path.name for path in folder.iterdir()] == ["config.yaml"]
 
 

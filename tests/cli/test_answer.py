@@ -13,10 +13,10 @@ import pytest
 import trio
 from support.messages import says
 
-from callboard.cli.render.answer import Answer, AnswerResult, Look, look_of
+from callboard.cli.render.answer import AnswerDisplay, AnswerResult, AnswerStyle, style_of
 from callboard.cli.render.markdown.rows import CLEAR_BELOW, DONE, SHOW
 from callboard.cli.render.markdown.theme import Theme
-from callboard.cli.render.progress import Progress
+from callboard.cli.render.progress import ProgressDisplay
 from callboard.protocol import events as ev
 from callboard.protocol.errors import ConfigError
 from callboard.protocol.events import Event, EventData
@@ -27,7 +27,7 @@ Recorder = Callable[[EventData, str], Event]
 CONTROL = re.compile(r"\x1b\[[?0-9;]*[A-Za-z]|\r")
 
 
-class Beside(Progress):
+class Beside(ProgressDisplay):
     """Another display, which notes what it is told."""
 
     def __init__(self) -> None:
@@ -68,9 +68,9 @@ def beside() -> Beside:
 
 
 @pytest.fixture
-def answer(out: Terminal, beside: Beside) -> Answer:
-    answer = Answer(beside, out, streams=True)
-    answer.begin(Look(Theme()))
+def answer(out: Terminal, beside: Beside) -> AnswerDisplay:
+    answer = AnswerDisplay(beside, out, streams=True)
+    answer.begin(AnswerStyle(Theme()))
     return answer
 
 
@@ -78,7 +78,7 @@ def started(dialect: str = "agent") -> ev.RunStarted:
     return ev.RunStarted(target="helper", name="helper", dialect=dialect)
 
 
-def hear(answer: Answer, event: Recorder, *data: EventData, actor: str = HOME) -> None:
+def hear(answer: AnswerDisplay, event: Recorder, *data: EventData, actor: str = HOME) -> None:
     for each in data:
         answer.on_event(event(each, actor))
 
@@ -100,7 +100,7 @@ def ended(output: str, status: str = "done") -> Outcome:
 
 
 def test_what_the_agent_says_is_drawn_and_not_printed_again(
-    answer: Answer, event: Recorder, out: Terminal, beside: Beside
+    answer: AnswerDisplay, event: Recorder, out: Terminal, beside: Beside
 ) -> None:
     hear(answer, event, started(), agent(), ev.LlmDelta(text="Some "), ev.LlmDelta(text="*words*"), response())
     assert shown(out) == "Some words\n"
@@ -109,7 +109,7 @@ def test_what_the_agent_says_is_drawn_and_not_printed_again(
     assert shown(out) == "Some words\n"
 
 
-def test_what_could_not_be_drawn_is_printed_at_the_end(answer: Answer, event: Recorder, out: Terminal) -> None:
+def test_what_could_not_be_drawn_is_printed_at_the_end(answer: AnswerDisplay, event: Recorder, out: Terminal) -> None:
     def gone(text: str) -> int:
         raise OSError(5, "Input/output error")
 
@@ -124,7 +124,7 @@ def test_what_could_not_be_drawn_is_printed_at_the_end(answer: Answer, event: Re
     assert shown(out) == "Some words\n"
 
 
-def test_every_turn_is_drawn(answer: Answer, event: Recorder, out: Terminal) -> None:
+def test_every_turn_is_drawn(answer: AnswerDisplay, event: Recorder, out: Terminal) -> None:
     hear(
         answer,
         event,
@@ -139,7 +139,7 @@ def test_every_turn_is_drawn(answer: Answer, event: Recorder, out: Terminal) -> 
     assert shown(out) == "First.\nSecond.\n"
 
 
-def test_what_children_and_nodes_say_is_not_the_answer(answer: Answer, event: Recorder, out: Terminal) -> None:
+def test_what_children_and_nodes_say_is_not_the_answer(answer: AnswerDisplay, event: Recorder, out: Terminal) -> None:
     hear(answer, event, started(), agent())
     hear(answer, event, agent(child="agent_x", depth=1), ev.LlmDelta(text="aside"), actor=f"{HOME}/children/x")
     assert shown(out) == ""
@@ -147,32 +147,38 @@ def test_what_children_and_nodes_say_is_not_the_answer(answer: Answer, event: Re
     assert shown(out) == ""
 
 
-def test_the_result_of_a_graph_is_rendered_at_the_end(answer: Answer, event: Recorder, out: Terminal) -> None:
+def test_the_result_of_a_graph_is_rendered_at_the_end(answer: AnswerDisplay, event: Recorder, out: Terminal) -> None:
     hear(answer, event, started("graph"), ev.LlmDelta(text="x"))
     AnswerResult(out, answer).finish(ended("- *one*\n- two"))
     assert shown(out) == "• one\n• two\n"
 
 
 @pytest.mark.parametrize("output", ['{"a": "*b*"}', '[\n  "*b*"\n]', "  {}"])
-def test_json_stays_as_it_is(answer: Answer, out: Terminal, output: str) -> None:
+def test_json_stays_as_it_is(answer: AnswerDisplay, out: Terminal, output: str) -> None:
     AnswerResult(out, answer).finish(ended(output))
     assert out.getvalue() == output + "\n"
 
 
-def test_what_was_said_before_a_retry_is_no_part_of_the_answer(answer: Answer, event: Recorder, out: Terminal) -> None:
+def test_what_was_said_before_a_retry_is_no_part_of_the_answer(
+    answer: AnswerDisplay, event: Recorder, out: Terminal
+) -> None:
     retry = ev.LlmRetry(model="m", attempt=1, wait=0.1, error="cut")
     hear(answer, event, started(), agent(), ev.LlmDelta(text="Hal"), retry, ev.LlmDelta(text="Half."), response())
     AnswerResult(out, answer).finish(ended("Half."))
     assert shown(out) == "Hal\nHalf.\n"
 
 
-def test_a_turn_without_words_draws_nothing(answer: Answer, event: Recorder, out: Terminal, beside: Beside) -> None:
+def test_a_turn_without_words_draws_nothing(
+    answer: AnswerDisplay, event: Recorder, out: Terminal, beside: Beside
+) -> None:
     hear(answer, event, started(), agent(), ev.LlmDelta(text="\n\n"), response())
     assert out.getvalue() == ""
     assert "(aside" not in beside.told
 
 
-def test_a_run_that_ends_in_the_middle_leaves_what_was_said(answer: Answer, event: Recorder, out: Terminal) -> None:
+def test_a_run_that_ends_in_the_middle_leaves_what_was_said(
+    answer: AnswerDisplay, event: Recorder, out: Terminal
+) -> None:
     with answer:
         hear(answer, event, started(), agent(), ev.LlmDelta(text="Half a sen"))
     assert shown(out) == "Half a sen\n"
@@ -182,8 +188,8 @@ def test_a_run_that_ends_in_the_middle_leaves_what_was_said(answer: Answer, even
 def test_nothing_is_drawn_before_the_end_if_whole_answers_are_wanted(
     out: Terminal, beside: Beside, event: Recorder
 ) -> None:
-    answer = Answer(beside, out, streams=False)
-    answer.begin(Look(Theme()))
+    answer = AnswerDisplay(beside, out, streams=False)
+    answer.begin(AnswerStyle(Theme()))
     hear(answer, event, started(), agent(), ev.LlmDelta(text="*x*"), response())
     assert out.getvalue() == ""
     AnswerResult(out, answer).finish(ended("*x*"))
@@ -191,7 +197,7 @@ def test_nothing_is_drawn_before_the_end_if_whole_answers_are_wanted(
 
 
 async def test_pictures_are_drawn_while_the_model_speaks(
-    answer: Answer, event: Recorder, out: Terminal, autojump_clock: trio.abc.Clock
+    answer: AnswerDisplay, event: Recorder, out: Terminal, autojump_clock: trio.abc.Clock
 ) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(answer.animate)
@@ -215,13 +221,13 @@ async def test_pictures_are_drawn_while_the_model_speaks(
     ("said", "wrap"), [(None, 0), ("auto", 0), ("no", None), (False, None), ("100", 100), (" 80 ", 80), ("", 0)]
 )
 def test_wrap_is_read_as_loki_has_it(out: Terminal, said: object, wrap: int | None) -> None:
-    assert look_of({"wrap": said}, Path("/nowhere"), out, {"TERM": "xterm"}).wrap == wrap
+    assert style_of({"wrap": said}, Path("/nowhere"), out, {"TERM": "xterm"}).wrap == wrap
 
 
 @pytest.mark.parametrize("said", ["0", "-5", "wide", "8.5", "²"])
 def test_a_wrap_that_is_none_says_what_is_expected(out: Terminal, said: str) -> None:
     with pytest.raises(ConfigError, match=says("cli.render.answer._wrap")):
-        look_of({"wrap": said}, Path("/nowhere"), out, {})
+        style_of({"wrap": said}, Path("/nowhere"), out, {})
 
 
 @pytest.mark.parametrize(
@@ -237,11 +243,11 @@ def test_a_wrap_that_is_none_says_what_is_expected(out: Terminal, said: str) -> 
 def test_answers_are_plain_where_no_colours_are_wanted(
     out: Terminal, settings: dict[str, object], environ: dict[str, str], plain: bool
 ) -> None:
-    look = look_of(settings, Path("/nowhere"), out, environ)
+    look = style_of(settings, Path("/nowhere"), out, environ)
     assert (look.theme is None) is plain
     assert look.wrap_code is (bool(settings.get("wrap_code")) and not plain)
 
 
 def test_a_dumb_terminal_gets_plain_answers(out: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")
-    assert look_of({}, Path("/nowhere"), out, {}).theme is None
+    assert style_of({}, Path("/nowhere"), out, {}).theme is None

@@ -59,7 +59,7 @@ async def test_an_answer_given_while_no_process_lives_counts_once_and_is_told(ho
     asked = {question["run"]: question["id"] for question in json.loads(out)["questions"]}
     assert (code, sorted(asked)) == (0, sorted([one, two]))
     code, out, _ = await say(house, "answer", asked[one], "Ann")
-    assert (code, has_message(out, "cli.control.commands.answering._left.2")) == (0, True)
+    assert (code, has_message(out, "cli.control.commands.answering._leave_answer.2")) == (0, True)
     code, _, err = await say(house, "answer", asked[one], "Bob")
     assert (code, has_message(err, "cli.control.commands.answering._named")) == (2, True)
     code, out, _ = await say(house, "answer", two.removeprefix("run-")[:6], "Cid")
@@ -132,7 +132,7 @@ async def test_an_accepted_answer_is_on_disk_whatever_comes_then(house: House) -
 async def test_a_run_goes_to_another_place_as_a_file_and_on_there(house: House) -> None:
     (run,) = await parked(house)
     code, out, _ = await say(house, "runs", "export", run, "moved.run")
-    assert (code, has_message(out, "cli.moving.export_run.2")) == (0, True)
+    assert (code, has_message(out, "cli.actions.runs.export_run.2")) == (0, True)
     assert (house.home / "moved.run").stat().st_mode & 0o777 == 0o600
     assert (await say(house, "runs", "import", "moved.run"))[0] == 2  # it is here
     assert (await say(house, "runs", "rm", run))[0] == 0

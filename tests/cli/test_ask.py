@@ -64,7 +64,7 @@ def test_a_tool_that_is_not_there_is_wrong_usage(callboard: Callboard, models: F
 def test_nothing_to_ask_is_wrong_usage(callboard: Callboard, models: FakeModels) -> None:
     code, out, err = callboard("ask")
     assert (code, out) == (2, "")
-    assert has_message(err, "cli.running._completed")
+    assert has_message(err, "cli.actions.run._completed")
 
 
 def test_json_is_the_object_of_a_run_also_when_nothing_ran(callboard: Callboard, models: FakeModels) -> None:

@@ -16,7 +16,7 @@ import pytest
 import trio
 from support.auth_server import CLIENT, LocalAuthServer, auth_server
 from support.fake_models import FakeModels, Reply, Request
-from support.messages import has_message
+from support.messages import fragment, has_message
 from support.screen import Screen
 from support.starter import CALLBOARD
 from support.waiting import PATIENCE
@@ -118,7 +118,7 @@ async def test_a_person_signs_in_through_the_browser_and_the_token_is_kept(place
     page = await place.server.browser(await address(process))
     assert b"You can close this page" in page
     assert has_message(
-        await everything(process.stdout), "cli.auth_clients.sign_in_to.by_hand", scopes="client 'lab' for chat"
+        await everything(process.stdout), "cli.actions.auth.sign_in_to_client.by_hand", scopes="client 'lab' for chat"
     )
     assert await process.wait() == 0
     (file,) = place.files()
@@ -154,8 +154,8 @@ async def test_a_browser_here_is_opened(place: Place, nursery: trio.Nursery, tmp
         while not said:
             await trio.sleep(0.05)
     code, out, err = said[0]
-    assert (code, out) == (0, "signed in to client 'lab' for chat\n")
-    assert has_message(err, "cli.auth_clients._SigningIn.here.3", who="client 'lab'")
+    assert (code, out) == (0, fragment("front.chat.commands.signing_in._authenticate.2", name="lab' for chat\n…"))
+    assert has_message(err, "cli.actions.auth._SigningIn.here.3", who="client 'lab'")
 
 
 async def test_at_a_terminal_without_a_browser_the_address_is_pasted(
@@ -223,9 +223,9 @@ async def test_another_device_signs_in(place: Place, nursery: trio.Nursery) -> N
     place.configure(device_url=f"{place.server.url}/device")
     place.server.device_says = ["authorization_pending", "authorization_pending"]
     code, out, err = await place.run("auth", "login", "lab", "--device")
-    assert (code, out) == (0, "signed in to client 'lab' for chat\n")
+    assert (code, out) == (0, fragment("front.chat.commands.signing_in._authenticate.2", name="lab' for chat\n…"))
     assert f"{place.server.url}/activate?user_code=WDJB-MJHT" in err
-    assert has_message(err, "cli.auth_clients._SigningIn.elsewhere.2", user_code="WDJB-MJHT", lifetime="10m")
+    assert has_message(err, "cli.actions.auth._SigningIn.elsewhere.2", user_code="WDJB-MJHT", lifetime="10m")
 
 
 async def test_more_scopes_are_asked_for(place: Place, nursery: trio.Nursery) -> None:
@@ -274,10 +274,10 @@ async def test_a_port_that_is_taken_is_named(place: Place) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (("login", "lba"), 2, "there is no client 'lba'"),
+        (("login", "lba"), 2, fragment("work.models.signed_in.client_to_sign_in.3", name="lba")),
         (("login", "keyed"), 3, "client 'keyed' in "),
-        (("logout", "nothing"), 2, "there is no client 'nothing'"),
-        (("status", "nothing"), 2, "there is no client 'nothing'"),
+        (("logout", "nothing"), 2, fragment("work.models.signed_in.client_to_sign_in.3", name="nothing")),
+        (("status", "nothing"), 2, fragment("work.models.signed_in.client_to_sign_in.3", name="nothing")),
         (("status", "lab"), 3, ""),
         (("login", "lab", "--device"), 3, "device_url"),
     ],
@@ -289,7 +289,7 @@ async def test_wrong_calls(place: Place, arguments: tuple[str, ...], code: int, 
 
 
 async def test_status_says_what_to_do(place: Place, nursery: trio.Nursery) -> None:
-    assert has_message((await place.run("auth", "status"))[1], "cli.auth_clients.in_words")
+    assert has_message((await place.run("auth", "status"))[1], "cli.actions.auth.in_words")
     place.server.gives_refresh, place.server.lifetime = False, 7200.0
     await place.sign_in(nursery)
     assert re.search(r"lab +signed in for (2h00m|1h59m) +chat", (await place.run("auth", "status"))[1])

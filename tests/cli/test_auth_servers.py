@@ -13,7 +13,7 @@ import pytest
 import trio
 from support.fake_models import Request
 from support.mcp_protected import Town, protected_town
-from support.messages import has_message
+from support.messages import fragment, has_message
 from support.waiting import PATIENCE
 
 Callboard = Callable[..., "tuple[int, str, str]"]
@@ -91,7 +91,10 @@ def test_signing_in_is_seen_used_and_ended(callboard: Callboard, home: Home, tow
     assert not any(text in json.dumps(row) for grant in town.auth.grants for text in (*grant.access, grant.refresh))
 
     assert callboard("auth", "logout", "mcp:docs")[:2] == (0, "signed out of MCP server 'docs'\n")
-    assert callboard("auth", "logout", "mcp:docs")[:2] == (0, "not signed in to MCP server 'docs'\n")
+    assert callboard("auth", "logout", "mcp:docs")[:2] == (
+        0,
+        fragment("cli.actions.auth.sign_out_of_server.3", who="MCP server 'docs'"),
+    )
     assert callboard("mcp", "call", "docs", "read")[0] == 3
 
 
@@ -101,8 +104,10 @@ def test_what_a_tool_wants_more_is_seen(callboard: Callboard, home: Home, town: 
     code, _, err = callboard("mcp", "call", "docs", "write")
     assert code == 1
     assert has_message(err, "work.mcp.links.texts._unauthorized", named=" (files:write)")
-    assert has_message(callboard("auth", "status")[1], "cli.auth_clients.in_words.2", row="files:write")
-    assert has_message(callboard("auth", "login", "mcp:docs")[1], "cli.auth_servers.sign_in_to.by_hand", name="docs")
+    assert has_message(callboard("auth", "status")[1], "cli.actions.auth.in_words.2", row="files:write")
+    assert has_message(
+        callboard("auth", "login", "mcp:docs")[1], "cli.actions.auth.sign_in_to_server.by_hand", name="docs"
+    )
     assert callboard("mcp", "call", "docs", "write")[:2] == (0, "write: done\n")
 
 
@@ -127,7 +132,7 @@ def test_no_person_there(callboard: Callboard, home: Home, town: Town, monkeypat
     monkeypatch.delenv("BROWSER")
     code, out, err = callboard("auth", "login", "mcp:docs")
     assert (code, out) == (5, "")
-    assert has_message(err, "cli.auth_servers.sign_in_to.by_hand.person")
+    assert has_message(err, "cli.actions.auth.sign_in_to_server.by_hand.person")
     assert callboard("auth", "login", "mcp:docs", "--device")[0] == 2
     assert callboard("auth", "status", "mcp:docs")[0] == 3
 
@@ -136,7 +141,7 @@ def test_a_service_that_is_not_safe_to_sign_in_to(callboard: Callboard, home: Ho
     del town.published["code_challenge_methods_supported"]
     code, out, err = callboard("auth", "login", "mcp:docs")
     assert (code, out) == (3, "")
-    assert has_message(err, "work.mcp.auth.sign_in.sign_in", name="docs")
+    assert has_message(err, "work.mcp.auth.sign_in.sign_in.2", name="docs")
     assert "PKCE" in err
 
 

@@ -10,17 +10,18 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
-import psutil
 import pytest
+from support.descendants import is_alive
 from support.fake_models import FakeModels
 from support.messages import has_message
 from support.starter import CALLBOARD
 from support.waiting import PATIENCE
 
 from callboard.actors.runs.batch.batch import Ended
-from callboard.actors.runs.batch.tasks import Task
+from callboard.actors.runs.batch.tasks import BatchTask
 from callboard.actors.runs.files import Saved
 from callboard.cli.render import batch as batch_bar
 from callboard.cli.render.batch import BatchBar, roughly
@@ -127,7 +128,7 @@ def test_ctrl_c_keeps_what_is_done_and_the_next_call_goes_on(here: Path) -> None
         summary = json.loads(batch.stdout.read())
         assert batch.wait(timeout=PATIENCE) == 130
     assert (summary["tasks"], summary["done"], summary["failed"], summary["left"]) == (2, 1, 0, 1)
-    assert has_message(told, "cli.batching.run_tasks")
+    assert has_message(told, "cli.actions.batch.run_tasks")
     assert [line["id"] for line in lines(here / "t.results.jsonl")] == ["a"]
     (here / "later").touch()
     again = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=PATIENCE, check=True)
@@ -143,7 +144,12 @@ def test_a_disk_that_takes_no_more_ends_it_with_one_line_and_loses_no_result(her
     (here / "t.csv").write_text("task\n" + "x\n" * 40)
     (here / "one.yaml").write_text("graph: {nodes: [{id: A, type: literal, config: {content: a}}]}\n")
     command = [*CALLBOARD, "batch", "one.yaml", "t.csv", "-q", "--ephemeral"]
-    full = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=PATIENCE, preexec_fn=small_files)
+    # Python 3.11 writes half a .pyc file under such a limit, and all later imports of that module fail.
+    import_module("callboard.cli.actions.batch")
+    environ = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    full = subprocess.run(
+        command, cwd=here, env=environ, capture_output=True, text=True, timeout=PATIENCE, preexec_fn=small_files
+    )
     assert (full.returncode, full.stdout) == (1, "")
     assert full.stderr == (
         "callboard: results can't be written any more to t.results.jsonl: File too large; "
@@ -247,14 +253,6 @@ def test_a_batch_that_is_killed_leaves_no_process_and_goes_on_with_what_is_not_d
     assert sorted(str(line["id"]) for line in lines(here / "t.results.jsonl")) == list("012345")
 
 
-def is_alive(pid: int) -> bool:
-    """Who has ended may wait for us, who adopt orphans, to take notice."""
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
 def until(holds: Callable[[], bool]) -> None:
     """Wait for something that other processes do."""
     deadline = time.monotonic() + PATIENCE
@@ -268,8 +266,8 @@ def test_a_bar_on_a_terminal_has_lines_for_what_failed(terminal: io.StringIO) ->
     bar.begin(4, 1)
     error = ErrorReport(code="x", message="too dear")
     for outcome in (Outcome(run_id="", status="done"), Outcome(run_id="", status="failed", error=error)):
-        bar.began(Task(id="a"))
-        bar.ended(Ended(task=Task(id="a"), outcome=outcome, seconds=1.0))
+        bar.began(BatchTask(id="a"))
+        bar.ended(Ended(task=BatchTask(id="a"), outcome=outcome, seconds=1.0))
     assert bar.picture().startswith("[===============>    ] 3 of 4 tasks, 1 failed, about 1s left")
     with bar:
         pass
@@ -293,9 +291,9 @@ def test_the_bar_is_never_wider_than_the_terminal(
     now = 0.0
     monkeypatch.setattr(batch_bar, "monotonic", lambda: now)
     bar.begin(1000, 0)
-    bar.began(Task(id="a"))
+    bar.began(BatchTask(id="a"))
     now = 1.0
-    bar.ended(Ended(task=Task(id="a"), outcome=Outcome(run_id="", status="done"), seconds=1.0))
+    bar.ended(Ended(task=BatchTask(id="a"), outcome=Outcome(run_id="", status="done"), seconds=1.0))
     with bar:
         pass
     drawn = terminal.getvalue().split("\r\x1b[2K")

@@ -14,12 +14,13 @@ import pytest
 import trio
 from support.fake_models import FakeModels, Reply
 from support.screen import Screen
+from support.starter import CALLBOARD
 from support.talking import environment_of
 from support.tmux import Tmux
 from support.waiting import until
 
 from callboard.actors.io.directories import journal_dir
-from callboard.supervisors.journal.reading import kept_runs
+from callboard.supervisors.journal.reading import stored_runs
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is the terminal")
 PROGRAM = [sys.executable, "-m", "callboard.cli"]
@@ -42,11 +43,11 @@ async def terminal(tmp_path: Path) -> AsyncIterator[Tmux]:
 
 def stands(environ: dict[str, str]) -> list[str]:
     """How the runs stand that are kept."""
-    return [run.state.value for run in kept_runs(journal_dir(environ))]
+    return [run.state.value for run in stored_runs(journal_dir(environ))]
 
 
 async def say(environ: dict[str, str], *words: str) -> str:
-    program = await trio.run_process([*PROGRAM, *words], env={**os.environ, **environ}, capture_stdout=True)
+    program = await trio.run_process([*CALLBOARD, *words], env={**os.environ, **environ}, capture_stdout=True)
     return bytes(program.stdout).decode()
 
 

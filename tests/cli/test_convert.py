@@ -33,7 +33,7 @@ def test_the_graph_does_what_the_workflow_does(answer: str, result: str, callboa
     assert callboard("validate", graph, "--strict")[0] == 0
     assert callboard("run", graph, "go", "--answer", answer, "-q")[1] == result + "\n"
     code, _, err = callboard("convert", str(flow), graph)
-    assert (code, has_message(err, "cli.files.convert.2")) == (2, True)
+    assert (code, has_message(err, "cli.commands.files.convert.2")) == (2, True)
 
 
 def test_every_reason_is_told_with_its_line_and_nothing_is_written(callboard: Callboard, tmp_path: Path) -> None:

@@ -74,8 +74,9 @@ def check(graph: str, *, moments: int | None) -> None:
         assert "Traceback" not in ended.stderr, told
 
 
-def test_a_signal_while_it_starts_ends_it_by_its_code_with_a_line_at_most(graph: str) -> None:
-    check(graph, moments=12)
+@pytest.mark.parametrize("moments", [4, pytest.param(12, marks=pytest.mark.full)])
+def test_a_signal_while_it_starts_ends_it_by_its_code_with_a_line_at_most(graph: str, moments: int) -> None:
+    check(graph, moments=moments)
 
 
 @pytest.mark.soak

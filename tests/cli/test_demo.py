@@ -1,83 +1,213 @@
-"""`callboard demo` runs on any model, or says which one can be had, and ends with what to try next."""
+"""`callboard demo` tells its story to the end: killed, resumed, interrupted, live, with and without its parts."""
 
 from __future__ import annotations
 
 import json
 import os
-import sys
-from collections.abc import Callable
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
+import psutil
 import pytest
 import trio
-from support.fake_models import FakeModels, Request
+from support.demo_model import answer
+from support.descendants import is_alive
+from support.fake_models import FakeModels
 from support.messages import has_message
 from support.starter import CALLBOARD
+from support.waiting import until
 
 from callboard.actors.work.models import weights
-from callboard.cli.demo import AGENT, MESSAGE
+from callboard.cli.commands.demo import ANSWER, PREFIX, PREPARED
+
+FIXED = "(ordered[middle - 1] + ordered[middle]) / 2"
+WEIGHTS = weights.directory(os.environ)
+HAS_LOCAL = find_spec("xllamacpp") is not None and weights.KNOWN["smollm2"].are_in(WEIGHTS)
 
 
-async def demo(environ: dict[str, str], *arguments: str, program: tuple[str, ...] = CALLBOARD) -> tuple[int, str, str]:
-    argv = [*program, "demo", *arguments]
-    run = partial(trio.run_process, capture_stdout=True, capture_stderr=True, check=False)
-    ended = await run(argv, env=environ, stdin=None)
-    return ended.returncode, ended.stdout.decode(), ended.stderr.decode()
+class Home:
+    """An empty HOME with a directory for demos; nothing is fetched there.
+
+    Attributes:
+        environ: of programs.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.demos = path / "demos"
+        self.demos.mkdir(parents=True)
+        self.environ = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(path),
+            "TMPDIR": str(self.demos),
+            "LANG": "C.UTF-8",
+            "PIP_INDEX_URL": "http://127.0.0.1:9",  # nothing answers there
+            "PIP_RETRIES": "0",
+        }
+
+    async def demo(self, *arguments: str, **more: str) -> tuple[int, str]:
+        """Exit code and output of `callboard demo` without a terminal."""
+        run = partial(trio.run_process, stdin=subprocess.DEVNULL, capture_stdout=True, check=False)
+        ended = await run([*CALLBOARD, "demo", "--fast", *arguments], env=self.environ | more, stderr=subprocess.STDOUT)
+        return ended.returncode, ended.stdout.decode()
+
+    def program(self) -> str:
+        """The repaired program of the only demo."""
+        (demo,) = self.demos.glob(f"{PREFIX}*")
+        return (demo / "repository/stats.py").read_text()
 
 
-def bare(home: Path) -> dict[str, str]:
-    """An environment with an empty HOME, and no key."""
-    return {"PATH": os.environ["PATH"], "HOME": str(home)}
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path / "home")
 
 
-def helpdesk(words: str, mood: str) -> Callable[[Request], str]:
-    """A model that sorts by the schema it is given, and drafts with these words."""
-
-    def reply(request: Request) -> str:
-        if "calm, worried or angry" in request.prompt:
-            return json.dumps({"mood": mood})
-        return json.dumps({"topic": "money"}) if "software, delivery or money" in request.prompt else words
-
-    return reply
-
-
-@pytest.mark.parametrize("words", ["Thank you!", 'Whatever comes to\nmy mind: "quotes", {braces} and 漢字.'])
-async def test_it_takes_whatever_a_model_says(fake_model: FakeModels, tmp_path: Path, words: str) -> None:
-    fake_model.answer_with(helpdesk(words, "angry"))
-    home = fake_model.config_dir(tmp_path / "home/.config/callboard")
-    assert home.is_dir()
-    code, out, err = await demo(bare(tmp_path / "home"))
-    assert (code, out) == (0, f"Sent to queue fast: {words}\n"), err
-    shown = err.splitlines()
-    assert shown[0] == f'callboard run {AGENT} "{MESSAGE}"'
-    assert shown[-4] == "Try next:"
-    assert shown[-1].split()[1:] == ["doctor", "which", "models,", "keys", "and", "extras", "are", "found", "here"]
+def has_the_story(shown: str) -> None:
+    """The kill and the resume are of two processes, and the tests have failed and then passed."""
+    assert re.search(r"kill -9 \d+ ", shown), shown
+    killed = re.search(r"in the middle of the question (q-\w+-\d+)", shown)
+    assert killed, shown
+    assert f"$ callboard answer {killed[1]} {ANSWER}" in shown
+    assert "all 4 passed" in shown
+    assert re.search(r"[\d,]+ tokens in, \d+ tokens out, \$0\.\d+", shown), shown
+    run = re.search(r"\$ callboard resume (run-\w+)", shown)
+    assert run, shown
+    assert len(set(re.findall(r"^\[process (\d+)\]$", shown, re.MULTILINE))) >= 2
+    *_, first, second, third = shown.splitlines()
+    assert f"replay {run[1]}" in first
+    assert " init my-graph " in second
+    assert " setup " in third
 
 
-async def test_quietly_it_says_nothing_but_the_result(fake_model: FakeModels, tmp_path: Path) -> None:
-    fake_model.answer_with(helpdesk("fine", "calm"))
-    config = fake_model.config_dir(tmp_path / "config")
-    code, out, err = await demo(bare(tmp_path), "-q", "--config-dir", str(config), "Hello there")
-    assert (code, out, err) == (0, "Sent to queue normal: fine\n", "")
-
-
-async def test_without_model_key_and_engine_it_says_what_to_install(tmp_path: Path) -> None:
-    without = "import sys; sys.modules['xllamacpp'] = None; from callboard.cli.main import main; main()"
-    code, out, err = await demo(bare(tmp_path), program=(sys.executable, "-c", without))
-    assert (code, out) == (3, "")
-    assert has_message(err, "work.models.engines.require_engine")
-    assert "OPENAI_API_KEY" in err
+async def test_it_is_killed_at_a_question_and_resumed_to_green_tests(home: Home) -> None:
+    code, shown = await home.demo()
+    assert code == 0, shown
+    assert " ".join(shown.split()).startswith(PREPARED)
+    assert "1 of 4 failed" in shown
+    has_the_story(shown)
+    skipped = " ".join(shown.partition("Skipped:")[2].split())
+    assert "the extra `local`" in skipped or "Its weights could not be fetched" in skipped
+    assert FIXED in home.program()
+    wide = [line for line in shown.splitlines() if len(line) >= 80 and not re.search(r"/\w+/|==", line)]
+    assert not wide
 
 
 @pytest.mark.full
-@pytest.mark.skipif(
-    find_spec("xllamacpp") is None or not weights.KNOWN["smollm2"].are_in(weights.directory(os.environ)),
-    reason="the local model is not here",
-)
-async def test_with_nothing_but_the_local_model_it_runs_on_that(tmp_path: Path) -> None:
-    cache = weights.directory(os.environ).parents[1]
-    code, out, _err = await demo({**bare(tmp_path), "XDG_CACHE_HOME": str(cache)}, "-m", "local:smollm2")
+async def test_a_live_model_plays_the_same_story_without_a_terminal(home: Home, fake_model: FakeModels) -> None:
+    fake_model.answer_with(answer)
+    config = fake_model.config_dir(home.demos.parent / ".config/callboard")
+    assert config.is_dir()
+    code, shown = await home.demo("--model", "fake:model")
+    assert code == 0, shown
+    assert "fake:model" in shown.splitlines()[0]
+    assert FIXED in home.program()
+    assert "all 4 passed" in shown
+    assert re.search(r"kill -9 \d+ ", shown), shown
+    assert "replies cost nothing" not in shown
+    assert len(fake_model.requests) == 10
+
+
+async def test_a_model_that_is_not_there_ends_it_with_the_error_of_the_run(home: Home) -> None:
+    code, shown = await home.demo("--model", "nosuch:model")
+    assert code == 3
+    assert has_message(shown, "work.models.providers.unknown.4")
+    assert not list(home.demos.glob("*"))
+
+
+@pytest.mark.full
+async def test_a_key_in_the_environment_is_offered_for_a_live_demo(home: Home) -> None:
+    code, shown = await home.demo(ANTHROPIC_API_KEY="sk-none")
     assert code == 0
-    assert out.startswith("Sent to queue ")
+    assert re.search(r"demo --model claude:\S+", shown), shown
+
+
+@pytest.mark.parametrize("flags", [("--step",), ("--step", "--fast")])
+async def test_steps_want_a_terminal_and_no_haste(home: Home, flags: tuple[str, ...]) -> None:
+    code, _shown = await home.demo(*flags)
+    assert code == 2
+
+
+@pytest.mark.full
+@pytest.mark.skipif(not HAS_LOCAL, reason="the local model is not here")
+async def test_the_local_model_writes_the_last_words(home: Home) -> None:
+    code, shown = await home.demo(XDG_CACHE_HOME=str(WEIGHTS.parents[1]))
+    assert code == 0, shown
+    after = shown.partition("asks local:smollm2")[2]
+    assert "median" in " ".join(after.split("All 4 tests pass")[0].split()).lower(), shown
+
+
+MOMENTS = [1, 6, 9, 11, 12, 13, 15, 16, 18, 20, 22, 24, 26, 30, 40, 50, 56, 58, 60, 62]
+"""Lines that the demo has printed when it is killed."""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("moment", MOMENTS)
+async def test_killed_at_any_moment_the_next_demo_ends_as_it_would_have(home: Home, moment: int) -> None:
+    await killed(home, moment)
+    code, shown = await home.demo()
+    assert code == 0, shown
+    assert "all 4 passed" in shown
+    programs = [demo / "repository/stats.py" for demo in home.demos.glob(f"{PREFIX}*")]
+    assert sum(program.exists() and FIXED in program.read_text() for program in programs) >= 1
+    left = await trio.run_process(
+        [*CALLBOARD, "runs", "--interrupted", "-o", "json"], env=home.environ, capture_stdout=True
+    )
+    assert json.loads(left.stdout)["runs"] == []
+
+
+async def killed(home: Home, lines: int) -> None:
+    """Kill a demo once it has printed so many lines, and wait for the end of all its processes."""
+    process = await trio.lowlevel.open_process(
+        [*CALLBOARD, "demo", "--fast"],
+        env=home.environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    assert process.stdout is not None
+    printed = b""
+    while printed.count(b"\n") < lines and (piece := await process.stdout.receive_some()):
+        printed += piece
+    processes = list(_with_children(process.pid))
+    process.kill()
+    await process.wait()
+    await process.stdout.aclose()
+    await until(lambda: not any(map(is_alive, processes)))
+
+
+def _with_children(pid: int) -> Iterator[psutil.Process]:
+    try:
+        process = psutil.Process(pid)
+        yield process
+        yield from process.children(recursive=True)
+    except psutil.NoSuchProcess:
+        return
+
+
+@pytest.mark.full
+async def test_ctrl_c_leaves_a_demo_that_the_next_one_continues(home: Home) -> None:
+    process = await trio.lowlevel.open_process(
+        [*CALLBOARD, "demo"],
+        env=home.environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    printed = b""
+    while b"waits for" not in printed and (piece := await process.stdout.receive_some()):
+        printed += piece
+    os.kill(process.pid, signal.SIGINT)
+    while piece := await process.stdout.receive_some():
+        printed += piece
+    assert await process.wait() == 130, printed.decode()
+    await process.stdout.aclose()
+    code, shown = await home.demo()
+    assert code == 0, shown
+    assert "An earlier demo was interrupted" in shown
+    has_the_story(shown)

@@ -9,8 +9,12 @@ from pathlib import Path
 
 import pytest
 from support.messages import has_message
+from support.sandbox_surroundings import BACKENDS, need
 
-from callboard.cli import diagnostics
+from callboard.actors.work.sandbox import probes
+from callboard.actors.work.sandbox.probes import PROBES
+from callboard.cli.actions import doctor
+from callboard.supervisors.installation import install_command
 
 Callboard = Callable[..., "tuple[int, str, str]"]
 
@@ -32,12 +36,12 @@ def test_it_names_what_tools_are_run_and_read_with(callboard: Callboard) -> None
 
 
 def test_what_is_missing_says_how_to_get_it(callboard: Callboard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(diagnostics, "_TYPESCRIPT", ("tree-sitter-nowhere",))
+    monkeypatch.setattr(doctor, "_TYPESCRIPT", ("tree-sitter-nowhere",))
     monkeypatch.setenv("PATH", "/nowhere")
     code, out, _err = callboard("doctor")
     assert code == 0
-    assert has_message(out, "cli.diagnostics._reader", missing="…tree-sitter-nowhere")
-    assert has_message(out, "cli.diagnostics._instead_of_tsx")
+    assert f"tree-sitter-nowhere not installed ({install_command('typescript')})" in out
+    assert has_message(out, "cli.actions.doctor._instead_of_tsx")
 
 
 def test_a_key_in_the_config_file_is_there_too(
@@ -93,7 +97,7 @@ def test_settings_that_are_accepted_for_lokis_sake_are_listed(callboard: Callboa
     (home / "config.yaml").write_text("max_agent_depth: 3\nescalation_timeout: 5\ntheme: dark\nsave: false\n")
     found = ["escalation_timeout", "max_agent_depth"]
     assert json.loads(callboard("doctor", "-o", "json")[1])["config"]["without_effect"] == found
-    assert has_message(callboard("doctor")[1], "cli.diagnostics.as_text.2", key="max_agent_depth")
+    assert has_message(callboard("doctor")[1], "cli.actions.doctor.as_text.2", key="max_agent_depth")
 
 
 def test_validate_reads_the_config_file_of_the_directory_as_settings(callboard: Callboard, home: Path) -> None:
@@ -122,9 +126,70 @@ def test_it_says_how_processes_are_ended(callboard: Callboard, home: Path, monke
     found = json.loads(callboard("doctor", "-o", "json")[1])
     assert found["teardown"] == {"subreaper": True, "children": True, "pidfd": True}
     whole = callboard("doctor")[1]
-    monkeypatch.setattr(diagnostics, "mechanisms", lambda: dict.fromkeys(found["teardown"], False))
+    monkeypatch.setattr(doctor, "mechanisms", lambda: dict.fromkeys(found["teardown"], False))
     (home / "config.yaml").write_text("sandbox: off\n")
     poor = callboard("doctor")[1]
     assert whole != poor
     for line in ("orphans", "descendants", "signals", "kill -9 of all"):
         assert whole.count(f"  {line} ") == poor.count(f"  {line} ") == 1
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_probes_of_the_sandbox_hold(callboard: Callboard, monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
+    need(backend, monkeypatch)
+    code, out, err = callboard("doctor", "--sandbox", "-o", "json")
+    found = json.loads(out)
+    assert (code, err, found["holds"]) == (0, "", True), out
+    assert {each["backend"] for each in found["findings"]} == {backend}
+    assert len(found["findings"]) > 20
+    not_kept = [each["tried"] for each in found["findings"] if each["holds"] is None]
+    assert not_kept == ([] if backend == "bubblewrap" else [each.tried for each in PROBES if each.not_kept_by])
+
+
+MAY_HOLD = {
+    "open files below /sys for writing",
+    "open files below /proc/sys for writing",
+    "reach a host by its address",
+    "use inherited descriptors",
+    "use capabilities of root",
+    "open devices",
+    "mount a file system",
+    "make a user namespace",
+    "trace a process outside",
+}
+"""Attempts that the machine may refuse without a sandbox, too."""
+
+
+def test_probes_find_that_there_is_no_sandbox_around_them(
+    callboard: Callboard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need("landlock", monkeypatch)
+    monkeypatch.setattr(probes, "PROFILE", "off")
+    code, out, _ = callboard("doctor", "--sandbox", "-o", "json")
+    failed = {each["tried"] for each in json.loads(out)["findings"] if each["holds"] is False}
+    assert code == 1
+    assert {each.tried for each in PROBES if not each.not_kept_by} - failed <= MAY_HOLD
+    assert "all of these, looked at from outside" in failed
+
+
+def test_where_no_sandbox_works_it_says_what_to_install(callboard: Callboard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CALLBOARD_SANDBOX_BACKEND", "none")
+    code, out, _ = callboard("doctor", "--sandbox")
+    assert code == 1
+    assert has_message(out, "cli.actions.doctor.4")
+
+
+def test_the_last_lines_name_the_model_that_answers_or_why_none_can(
+    callboard: Callboard, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "CALLBOARD_MODEL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "empty"))
+    *_, none, setup = callboard("doctor")[1].splitlines()
+    assert none.startswith("model: none can answer. local:smollm2 (")
+    assert "callboard models pull smollm2" in none or install_command("local") in none
+    assert "callboard setup" in setup
+    (home / "config.yaml").write_text("model: openai:gpt-4o\n")
+    assert "OPENAI_API_KEY" in callboard("doctor")[1].splitlines()[-2]
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    assert callboard("doctor")[1].splitlines()[-1].startswith("model: openai:gpt-4o (")

@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import psutil
 import pytest
 import trio
+from support.descendants import is_alive
 from support.http_server import told
 from support.serve_process import Serving
 from support.waiting import PATIENCE
 from trio_websocket import ConnectionClosed, open_websocket_url
 
-from callboard.actors.front.control.logs.runs import look
+from callboard.actors.front.control.logs.runs import list_logged_runs
 
 SOON = PATIENCE
 AGENT = """
@@ -116,7 +116,7 @@ class Flight:
     def check_records(self) -> dict[str, set[str]]:
         """Every run's record is whole; the statuses by target."""
         statuses: dict[str, set[str]] = {"quick": set(), "stuck": set()}
-        found = look(self.home / "state" / "callboard" / "runs")
+        found = list_logged_runs(self.home / "state" / "callboard" / "runs")
         assert {info.run for info in found} >= set(self.runs)
         for info in found:
             lines = (self.home / "state" / "callboard" / "runs" / info.run / "events.jsonl").read_bytes().splitlines()
@@ -130,7 +130,7 @@ class Flight:
         return statuses
 
     def nothing_lives(self) -> bool:
-        return not [pid for pid in self.pids() if psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie"]
+        return not [pid for pid in self.pids() if is_alive(pid)]
 
 
 ENDS = ("run.finished", "run.failed", "run.cancelled")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import termios
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,13 +15,14 @@ from prompt_toolkit.output import DummyOutput
 from prompt_toolkit.output.vt100 import Vt100_Output
 from support.control_server import House
 from support.screen import Screen
+from support.starter import CALLBOARD
 from support.waiting import PATIENCE, until
 
 from callboard.cli.render.dialog import Dialog
 from callboard.cli.render.early import READING, Early
 from callboard.protocol.kernel.questions import Question
 
-COMMAND = [sys.executable, "-m", "callboard.cli"]
+COMMAND = CALLBOARD
 
 GATE = """
 name: gate
@@ -94,7 +94,7 @@ async def test_a_yes_typed_before_a_permission_question_runs_nothing(
     screen.press("y\ryes\r1\r")
     call = ["tools", "call", "fs_mkdir", "--root", str(tmp_path), "--json", f'{{"path": "{made}"}}']
     process = await started(nursery, screen, *call, CALLBOARD_CONFIG_DIR=str(tmp_path))
-    await screen.shows(r"Allow fs_mkdir\?[\s\S]*then enter")
+    await screen.shows(r"Allow fs_mkdir\?[\s\S]*then Enter")
     assert "= yes" not in screen.text
     screen.press("\r")  # the cursor stands on no
     assert await process.wait() == 1

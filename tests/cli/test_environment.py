@@ -121,7 +121,7 @@ def test_files_may_be_elsewhere(callboard: Callboard, environment: Path, tmp_pat
     assert "hoist" in callboard("macros").out
     assert "sail" in callboard("tools").out
     told = callboard("doctor").out
-    assert has_message(told, "cli.diagnostics._told_of_mcp.2", found="wind")
+    assert has_message(told, "cli.actions.doctor._mcp_lines.2", found="wind")
     assert "ollama:ship" in told
     os.environ[f"{prefix}SESSIONS_DIR"] = str(tmp_path / "my-sessions")
     made = callboard("sessions", "list")
@@ -161,7 +161,7 @@ def test_doctor_shows_which_variables_count_and_no_secret(callboard: Callboard, 
     out = callboard("doctor").out
     assert f"{environment}/.env: LOKI_TEMPERATURE, OPENAI_API_KEY" in out
     assert "  CALLBOARD_TEMPERATURE 0.1\n" in out
-    assert has_message(out, "cli.environment_report._variables", first="  LOKI_TEMPERATURE 0.5  (CALLBOARD_TEMPERATURE")
+    assert has_message(out, "cli.actions.doctor._variables", first="  LOKI_TEMPERATURE 0.5  (CALLBOARD_TEMPERATURE")
     assert "CALLBOARD_TOKEN set\n" in out
     assert "LOKI_PATCH_OPENAI_CHAT_COMPLETIONS set\n" in out
     assert "CALLBOARD_MODLE set  (did you mean 'CALLBOARD_MODEL'?)" in out

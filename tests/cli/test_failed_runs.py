@@ -12,7 +12,7 @@ from support.control_server import House, open_house
 from support.fake_models import FakeModels, Reply
 from support.messages import has_message
 
-from callboard.actors.front.control.logs.files import Kept, read_kept, write_kept
+from callboard.actors.front.control.logs.files import StoredRun, read_summary, write_summary
 from callboard.protocol.control.caller import LOCAL
 
 Callboard = Callable[..., "tuple[int, str, str]"]
@@ -87,7 +87,7 @@ def test_a_missing_key_is_told_before_anything_runs(callboard: Callboard, monkey
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     code, out, err = callboard("run", "haiku.yaml", "frogs", "-m", "openai:gpt-4o", "-q")
     assert (code, out) == (3, "")
-    assert has_message(err, "work.models.catalog.Catalog._door.2")
+    assert has_message(err, "work.models.catalog.ModelCatalog._vertex_access.2")
 
 
 @pytest.mark.usefixtures("here")
@@ -191,10 +191,10 @@ def test_logs_of_a_run_whose_process_was_killed_say_that_it_is_lost(
     copy.mkdir()
     begun = b"".join(kept.read_bytes().splitlines(keepends=True)[:3])
     (copy / "events.jsonl").write_bytes(begun.replace(ended[0].encode(), b"run-10057"))
-    found = read_kept(kept.parent)
+    found = read_summary(kept.parent)
     assert found is not None
     begun_only = msgspec.structs.replace(found.info, run="run-10057", status="running", error=None, exit_code=None)
-    write_kept(copy, Kept(process="of before", info=begun_only))
+    write_summary(copy, StoredRun(process="of before", info=begun_only))
     ending = callboard("logs", "run-10057")[1].splitlines()[-2:]
     assert ending == ["run-10057: lost", "lost: the process of the run ended before the run did"]
     assert ending[1] in callboard("runs", "show", "run-10057")[1]

@@ -91,6 +91,7 @@ def check_told(home: Home, line: str) -> None:
     assert "--ephemeral" in line
 
 
+@pytest.mark.sample(1)
 def test_the_time_of_the_run_holds(home: Home) -> None:
     code, lines = home.run("--timeout", "1")
     assert code == 1
@@ -98,6 +99,7 @@ def test_the_time_of_the_run_holds(home: Home) -> None:
     assert not home.happened
 
 
+@pytest.mark.sample(1)
 def test_the_time_of_a_node_holds(home: Home) -> None:
     home.agent("timeout: 1,")
     code, lines = home.run()
@@ -107,6 +109,7 @@ def test_the_time_of_a_node_holds(home: Home) -> None:
     assert not home.happened
 
 
+@pytest.mark.sample(1)
 def test_ctrl_c_ends_it(home: Home) -> None:
     process = home.start()
     assert process.stderr is not None
@@ -123,6 +126,7 @@ def test_ctrl_c_ends_it(home: Home) -> None:
     assert not home.happened
 
 
+@pytest.mark.sample(1)
 def test_without_a_journal_it_runs(home: Home) -> None:
     assert home.run("--ephemeral")[0] == 0
     assert home.happened

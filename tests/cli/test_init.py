@@ -9,7 +9,7 @@ import pytest
 
 import callboard as package
 from callboard.actors.work.library import AGENTS
-from callboard.cli.init import PROMPTS
+from callboard.cli.new_files import PROMPTS
 from callboard.protocol.errors import UsageError
 
 Callboard = Callable[..., "tuple[int, str, str]"]

@@ -19,7 +19,7 @@ import pytest
 from support.messages import has_message
 from support.tiny_weights import put_weights
 
-from callboard.actors.work.knowledge.base.layout import Layout
+from callboard.actors.work.knowledge.base.layout import BaseLayout
 from callboard.actors.work.library import AGENTS
 from callboard.actors.work.models import weights
 
@@ -91,7 +91,7 @@ def built(callboard: Callboard) -> None:
 def test_a_newcomer_is_led_from_nothing_to_an_answer(callboard: Callboard, home: Path) -> None:
     code, out, err = callboard("kb")
     assert (code, err) == (0, "")
-    assert has_message(out, "cli.bases.targets.list_bases.2")
+    assert has_message(out, "cli.actions.kb_targets.list_bases.2")
     code, out, err = callboard("kb", "new", "fruit", "docs")
     assert (code, err) == (0, "")
     wrote, _, build, ask = out.splitlines()
@@ -173,7 +173,7 @@ def test_a_key_that_nobody_knows_is_told_by_name(callboard: Callboard, home: Pat
 def test_only_what_changed_is_built_again_and_status_says_what_that_is(callboard: Callboard, home: Path) -> None:
     built(callboard)
     assert callboard("kb", "build", "fruit")[1] == "fruit: up to date, 2 chunks of 2 sources\n"
-    assert has_message(callboard("kb", "status", "fruit")[1], "cli.bases.commands._status_text.5")
+    assert has_message(callboard("kb", "status", "fruit")[1], "cli.actions.kb._status_text.5")
     Path("docs/new.md").write_text("A bicycle has wheels.")
     Path("docs/apples.md").write_text("Apples are blue, too.")
     Path("docs/plums.md").unlink()
@@ -200,7 +200,7 @@ def test_what_could_not_be_read_is_told_once_and_kept_in_status(callboard: Callb
 
 def test_a_build_under_way_is_told_from_one_that_was_interrupted(callboard: Callboard, home: Path) -> None:
     built(callboard)
-    layout = Layout(home / "knowledge" / "fruit.kb")
+    layout = BaseLayout(home / "knowledge" / "fruit.kb")
     layout.building.mkdir()
     handle = layout.build_lock()
     try:
@@ -210,7 +210,7 @@ def test_a_build_under_way_is_told_from_one_that_was_interrupted(callboard: Call
     finally:
         os.close(handle)
     out = callboard("kb", "status", "fruit")[1]
-    assert has_message(out, "cli.bases.commands._status_text.3")
+    assert has_message(out, "cli.actions.kb._status_text.3")
     assert "is at it" not in out
 
 
@@ -231,7 +231,7 @@ def test_a_site_that_can_not_be_reached_leaves_the_base_as_it_was_and_is_not_cal
         assert callboard("kb", "build", "site")[1].startswith("site: 1 added; 1 chunk, ")
         assert "as seen from" not in callboard("kb", "status", "site")[1]
     assert callboard("kb", "build", "site", "-q")[1] == "site: as it was, 1 chunk; 1 source could not be read\n"
-    assert has_message(callboard("kb", "status", "site")[1], "cli.bases.commands._status_text.4")
+    assert has_message(callboard("kb", "status", "site")[1], "cli.actions.kb._status_text.4")
 
 
 def test_a_base_of_nothing_has_no_numbers_to_show(callboard: Callboard, home: Path) -> None:
@@ -280,7 +280,7 @@ def test_the_directory_of_a_base_is_enough(callboard: Callboard, gardener: Path)
     assert callboard("kb", "build", "gardener", "-q")[0] == 0
     (gardener / "graph.yaml").unlink()
     target = str(gardener / "look.kb")
-    assert has_message(callboard("kb", "status", f"{target}/")[1], "cli.bases.commands._status_text.5")
+    assert has_message(callboard("kb", "status", f"{target}/")[1], "cli.actions.kb._status_text.5")
     (gardener / "fruit" / "apples.md").write_text("Apples are red.")
     assert callboard("kb", "build", target)[1].startswith(f"{target}: 1 added, 1 unchanged")
     assert callboard("kb", "search", target, "red apples")[0] == 0
@@ -347,7 +347,7 @@ vectors:
     assert (code, out.split(", in ")[0]) == (0, "manual: 1 added; 1 chunk, none embedded anew")
     assert f"taken over from {home}/rags/manual.yaml" in err
     assert "Plums are blue." in callboard("kb", "search", "manual", "Plums", "--mode", "keyword")[1]
-    assert has_message(callboard("kb", "status", "manual")[1], "cli.bases.commands._status_text.5")
+    assert has_message(callboard("kb", "status", "manual")[1], "cli.actions.kb._status_text.5")
     assert callboard("kb", "build", "manual")[1] == "manual: up to date, 1 chunk of 1 source\n"
 
 

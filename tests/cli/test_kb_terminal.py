@@ -55,7 +55,7 @@ async def test_an_interrupted_build_says_how_it_goes_on_and_does(
     assert process.stderr is not None
     told = b"".join([piece async for piece in process.stderr]).decode()
     assert await process.wait() == 130
-    assert has_message(told, "cli.bases.commands.build_bases", verb="build", target="fruit")
+    assert has_message(told, "cli.actions.kb.build_bases", verb="build", target="fruit")
     done = await trio.run_process([*COMMAND, "build", "fruit"], env=environment, capture_stdout=True)
     assert done.stdout.startswith(b"fruit: 1 added; 1 chunk, 1 embedded")
 

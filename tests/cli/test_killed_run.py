@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 import trio
+from support.descendants import is_alive
 from support.fake_models import FakeModels, Reply
 from support.mcp_processes import SERVERS
 from support.starter import CALLBOARD
@@ -90,7 +91,7 @@ class Machine:
         below = psutil.Process(process.pid).children(recursive=True)
         process.send_signal(signal.SIGKILL)
         await trio.to_thread.run_sync(process.wait)
-        await until(lambda: not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in below))
+        await until(lambda: not any(map(is_alive, below)))
 
     def temporary(self) -> list[Path]:
         """Files and directories that should not outlive their process."""
@@ -115,6 +116,7 @@ def machine(tmp_path: Path, fake_model: FakeModels) -> Iterator[Machine]:
 
 @pytest.mark.parametrize("command", [("runs",), ("agents", "list"), ("run", "script", "x")])
 @pytest.mark.parametrize("sandbox", ["off", "workspace"])
+@pytest.mark.sample(2)
 async def test_the_next_command_removes_the_files_of_a_killed_run(
     machine: Machine, fake_model: FakeModels, sandbox: str, command: tuple[str, ...]
 ) -> None:

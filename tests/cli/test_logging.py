@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from support.messages import says
 
-from callboard.cli.logging import TRACE, configure, parse
+from callboard.cli.logging import TRACE, configure, parse, wanted_by
 from callboard.protocol.errors import ConfigError
 
 
@@ -67,6 +67,21 @@ def test_levels_are_read_by_logger() -> None:
         "callboard.graph": TRACE,
         "callboard.models": logging.CRITICAL + 1,
     }
+
+
+@pytest.mark.parametrize(
+    ("environ", "text"),
+    [
+        ({"RUST_LOG": "loki::graph=debug,hyper=trace"}, "graph=debug"),
+        ({"RUST_LOG": "loki=info, loki::graph::executor=trace"}, "info,graph=trace"),
+        ({"RUST_LOG": "debug"}, ""),
+        ({"RUST_LOG": "loki::graph=loud"}, ""),
+        ({"RUST_LOG": "loki=debug", "CALLBOARD_LOG": "info"}, "info"),
+        ({"RUST_LOG": "loki=debug", "LOKI_LOG_LEVEL": "warn"}, "warn"),
+    ],
+)
+def test_what_is_meant_for_loki_is_understood(environ: dict[str, str], text: str) -> None:
+    assert wanted_by(environ).text == text
 
 
 def test_an_unknown_level_is_an_error_that_lists_the_known_ones() -> None:

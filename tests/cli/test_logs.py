@@ -184,6 +184,6 @@ def test_a_run_under_way_is_not_deleted(callboard: Callboard, house: House) -> N
 
     house.call(kept)
     code, _out, err = callboard("runs", "delete", run)
-    assert (code, has_message(err, "cli.control.commands.kept.delete_kept")) == (2, True)
+    assert (code, has_message(err, "cli.control.commands.stored_runs.delete_runs")) == (2, True)
     assert callboard("runs", "prune", "--keep", "0")[1] == "0 runs deleted\n"
     assert house.call(house.hub.cancel, LOCAL, run)

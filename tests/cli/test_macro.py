@@ -165,7 +165,7 @@ def test_arguments_that_nobody_takes_and_odd_steps_are_told(
     code, _, err = callboard("macro", "m", "1", "2", "3")
     assert code == 0
     assert f"{file}:2:9: warning: `{{{{b}}}}` is no variable of this macro and stays as it is" in err
-    assert has_message(err, "cli.macro_playing._tell_oddities", left="2 arguments", usage="m <a>")
+    assert has_message(err, "cli.actions.macro._print_warnings", left="2 arguments", usage="m <a>")
 
 
 def test_macros_are_listed_shown_edited_and_deleted(
@@ -175,7 +175,7 @@ def test_macros_are_listed_shown_edited_and_deleted(
     put(home, "m", "description: Mine.\nvariables: [{name: a, default: 1}]\nsteps: [x]\n")
     out = callboard("macros")[1]
     assert "  m [a]   Mine.\n" in out
-    assert has_message(out, "cli.macro_catalog._rows", each="1 error in…")
+    assert has_message(out, "cli.actions.macros._rows", each="1 error in…")
     assert "generate-commit-message" in out
     listed = json.loads(callboard("macros", "-o", "json")[1])["macros"]
     assert [(each["name"], each["usage"]) for each in listed][-1] == ("m", "m [a]")
@@ -184,7 +184,7 @@ def test_macros_are_listed_shown_edited_and_deleted(
     assert "`steps` is the text 'x'" in callboard("macros", "show", "broken")[2]
     monkeypatch.delenv("VISUAL", raising=False)
     monkeypatch.setenv("EDITOR", "true")
-    assert has_message(callboard("macros", "edit", "new")[1], "cli.macro_catalog.edit_macro", name="new")
+    assert has_message(callboard("macros", "edit", "new")[1], "cli.actions.macros.edit_macro", name="new")
     monkeypatch.setenv("EDITOR", 'sh -c \'echo "- again" >> "$0"\'')
     assert callboard("macros", "edit", "m")[0] == 2  # it stands at the wrong place
     monkeypatch.setenv("EDITOR", 'sh -c \'echo "  - again" >> "$0"\'')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -46,7 +47,7 @@ def test_something_that_looks_like_a_target_is_pointed_to_run(callboard: Callboa
 def test_no_arguments_show_the_help_as_wrong_usage(callboard: Callboard) -> None:
     code, out, err = callboard()
     assert (code, out) == (2, "")
-    assert "Commands:" in err
+    assert "\nTalk\n  chat " in err
 
 
 @pytest.mark.parametrize(
@@ -194,14 +195,20 @@ def with_dev_null(closed: str) -> str:
     return closed.replace("<&-", "</dev/null").replace(">&-", ">/dev/null")
 
 
-@pytest.mark.sample(2)
-@pytest.mark.parametrize("closed", CLOSED)
-def test_a_closed_standard_stream_is_dev_null(echo: Path, closed: str) -> None:
+LINES = ["run -q echo.yaml hi", "run -q fails.yaml hi", "validate nothing.yaml", "run --nonsense"]
+QUICK = {("run -q echo.yaml hi", "<&- 2>&-"), ("run -q fails.yaml hi", ">&-")}
+"""Cases of `make test`; the others are for `make test-all`."""
+
+
+@pytest.mark.parametrize(
+    ("line", "closed"),
+    [pytest.param(*case, marks=() if case in QUICK else pytest.mark.full) for case in itertools.product(LINES, CLOSED)],
+)
+def test_a_closed_standard_stream_is_dev_null(echo: Path, line: str, closed: str) -> None:
     (echo / "fails.yaml").write_text(FAILS)
     (echo / "fails.sh").write_text("cat; echo out; echo err >&2; exit 3\n")
-    for line in ("run -q echo.yaml hi", "run -q fails.yaml hi", "validate nothing.yaml", "run --nonsense"):
-        ended, same = (_shell(f"{line} {streams}", echo) for streams in (closed, with_dev_null(closed)))
-        assert (ended.returncode, ended.stdout, ended.stderr) == (same.returncode, same.stdout, same.stderr)
+    ended, same = (_shell(f"{line} {streams}", echo) for streams in (closed, with_dev_null(closed)))
+    assert (ended.returncode, ended.stdout, ended.stderr) == (same.returncode, same.stdout, same.stderr)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
@@ -220,3 +227,29 @@ def test_validate_counts_the_problems_of_a_file_that_is_no_yaml(callboard: Callb
     assert out.splitlines()[-1] == f"{broken}: 1 error, 0 warnings"
     found = json.loads(callboard("validate", str(broken), "-o", "json").out)
     assert (found["errors"], found["problems"][0]["line"]) == (1, 2)
+
+
+COMMANDS = (
+    ["ask", "hello"],
+    ["tools", "list"],
+    ["run", "agent", "-o", "json"],
+    ["validate", "graph.yaml"],
+    ["kb", "list"],
+    ["trust", "--show"],
+    ["init", "agent"],
+    ["batch", "agent", "tasks.csv"],
+)
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_a_working_directory_that_was_removed_is_one_clear_line_or_no_matter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    main.run(words)
+    shown = capfd.readouterr().err
+    assert "should not have happened" not in shown
+    assert len(shown.splitlines()) <= 1 or "working directory" not in shown

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 import trio
-from support.messages import has_message
+from support.messages import fragment, has_message
 from support.starter import CALLBOARD
 from support.waiting import PATIENCE
 
 from callboard.actors.work.mcp.files import load_mcp
-from callboard.cli import mcp_status
-from callboard.cli.mcp_servers import _signature, reached
+from callboard.cli.actions import mcp_status
+from callboard.cli.actions.mcp import _signature, address_text
 from callboard.cli.render.text import fitted
 
 Callboard = Callable[..., "tuple[int, str, str]"]
@@ -115,7 +115,7 @@ def test_what_was_remembered_is_listed(callboard: Callboard, mcp_json: Home) -> 
 def test_what_may_be_secret_in_a_command_or_an_address_is_hidden(
     mcp_json: Home, server: dict[str, object], shown: str
 ) -> None:
-    assert reached(load_mcp(mcp_json(s=server).parent).servers["s"]) == shown
+    assert address_text(load_mcp(mcp_json(s=server).parent).servers["s"]) == shown
 
 
 # --- test -------------------------------------------------------------------------------------------------
@@ -206,8 +206,8 @@ def test_where_all_are_disabled_that_is_what_is_told(callboard: Callboard, mcp_j
     mcp_json(s=entry(disabled=True), t=entry(disabled=True))
     code, _out, err = callboard("mcp", "test")
     assert code == 2
-    assert has_message(err, "cli.mcp_servers._nothing_to_probe.4", all_of="…all 2 MCP servers")
-    assert has_message(err, "cli.mcp_servers._nothing_to_probe.4", verb="are")
+    assert has_message(err, "cli.actions.mcp._nothing_to_probe.4", all_of="…all 2 MCP servers")
+    assert has_message(err, "cli.actions.mcp._nothing_to_probe.4", verb="are")
 
 
 def test_where_no_entry_can_be_used_each_is_told(callboard: Callboard, mcp_json: Home) -> None:
@@ -270,7 +270,7 @@ def test_a_server_that_never_tells_its_resources_holds_nobody_up(callboard: Call
     code, out, _err = callboard("mcp", "test")
     assert code == 6
     assert "s FAILED in " in out
-    assert has_message(out, "cli.mcp_servers._in_time", timeout_seconds=3)
+    assert has_message(out, "cli.actions.mcp._in_time", timeout_seconds=3)
 
 
 # --- tools ------------------------------------------------------------------------------------------------
@@ -328,12 +328,13 @@ def test_verbose_tells_how_it_comes_about(callboard: Callboard, mcp_json: Home) 
         (("fail",), 1, "callboard: "),
         (("ech",), 2, "MCP server 's' has no tool 'ech'; did you mean 'echo'?"),
         (("echo",), 2, "the arguments don't fit: $: 'text' is a required property"),
-        (("echo", "--json", "[]"), 2, "expected a JSON object of arguments by name"),
+        (("echo", "--json", "[]"), 2, fragment("cli.flag_values.arguments.2")),
         (("die",), 1, "needs a person's permission and nobody is there"),
         (("die", "--allow", "s__die"), 1, "MCP server 's' ended with status 3"),
     ],
     ids=str,
 )
+@pytest.mark.sample(3)
 def test_what_goes_wrong_with_a_call_is_told_on_stderr(
     callboard: Callboard, mcp_json: Home, command: tuple[str, ...], code: int, said: str
 ) -> None:
@@ -365,7 +366,7 @@ def test_a_question_that_nobody_answers_is_told(callboard: Callboard, mcp_json: 
     command = ("mcp", "call", "s", "ask", "--json", '{"question": "Which one?\\nOr two?"}', "--no-input")
     code, out, err = callboard(*command, *flags)
     assert (code, json.loads(out)["action"]) == (0, "cancel")
-    assert err.count("MCP server 's' asked, and nobody was there to answer: Which one?\n") == 1
+    assert err.count(fragment("work.mcp.tools.elicitation.ask.2", server="s", asked="Which one?\n…")) == 1
 
 
 INSISTS = """
@@ -395,7 +396,7 @@ def test_a_tool_that_fails_for_want_of_a_person_ends_with_5(callboard: Callboard
     code, out, err = callboard("mcp", "call", "s", "go", "--no-input")
     assert (code, out) == (5, "")
     assert err.splitlines() == [
-        "callboard: MCP server 's' asked, and nobody was there to answer: Sure?",
+        fragment("work.mcp.tools.elicitation.ask.2", server="…callboard: MCP server 's", asked="Sure?…"),
         "callboard: not agreed",
     ]
 

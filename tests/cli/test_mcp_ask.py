@@ -54,7 +54,7 @@ def test_no_server_at_all_is_wrong_usage(callboard: Callboard, mcp_json: Home) -
     mcp_json(s=entry())
     code, _out, err = callboard("ask", "hi", "--tool", "mcp:")
     assert code == 2
-    assert has_message(err, "cli.running._check", WHOLE="mcp:")
+    assert has_message(err, "cli.actions.run._check", WHOLE="mcp:")
 
 
 def test_only_entries_that_a_run_names_are_told(callboard: Callboard, models: FakeModels, mcp_json: Home) -> None:
@@ -86,7 +86,7 @@ def test_where_mcp_is_turned_off_the_command_line_is_blamed(
     (tmp_path / "config" / "config.yaml").write_text("mcp_server_support: false\n")
     code, _out, err = callboard("ask", "hi", "--tool", "mcp:s")
     assert code == 3
-    assert has_message(err, "cli.running._check.2", servers="mcp:s")
+    assert has_message(err, "cli.actions.run._check.2", servers="mcp:s")
     assert "agent 'ask'" not in err
 
 
@@ -125,5 +125,5 @@ def test_doctor_shows_enabled_servers_and_aliases(callboard: Callboard, mcp_json
     settings = "enabled_mcp_servers: s\nmapping_mcp_servers: {web: 's,t'}\n"
     (tmp_path / "config" / "config.yaml").write_text(settings)
     out = callboard("doctor")[1]
-    assert has_message(out, "cli.diagnostics._told_of_mcp.3", found="s")
+    assert has_message(out, "cli.actions.doctor._mcp_lines.3", found="s")
     assert "  alias web: s,t (mapping_mcp_servers)" in out

@@ -38,7 +38,7 @@ def test_what_it_writes_has_no_problems_and_one_server_that_is_enabled(
 def test_what_the_server_needs_is_told_if_it_is_missing(callboard: Callboard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda _name: None)
     out = callboard("mcp", "init")[1]
-    assert has_message(out, "cli.mcp_servers")
+    assert has_message(out, "cli.actions.mcp")
     assert "mcp test" not in out
 
 

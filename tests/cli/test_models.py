@@ -16,7 +16,7 @@ from support.messages import has_message
 from support.tiny_weights import put_weights
 from support.waiting import PATIENCE
 
-from callboard.cli.run import ask
+from callboard.cli.commands.run import ask
 
 Callboard = Callable[..., "tuple[int, str, str]"]
 
@@ -68,11 +68,14 @@ def test_a_signal_ends_a_pull_with_its_exit_code_and_leaves_nothing(tmp_path: Pa
         stderr=subprocess.PIPE,
         text=True,
     ) as pull:
-        assert pull.stderr is not None
-        assert pull.stderr.readline() == "downloading\n"
-        pull.send_signal(number)
-        assert pull.wait(PATIENCE) == 128 + number
-        assert has_message(pull.stderr.read(), "cli.pulling._pull")
+        try:
+            assert pull.stderr is not None
+            assert pull.stderr.readline() == "smollm2: downloading\n"
+            pull.send_signal(number)
+            assert pull.wait(PATIENCE) == 128 + number
+            assert has_message(pull.stderr.read(), "cli.actions.models._pull")
+        finally:
+            pull.kill()  # else the block would wait for it
     assert list((tmp_path / "cache").rglob("*.*")) in ([], [tmp_path / "cache/callboard/models/.smollm2"])
 
 
@@ -287,7 +290,7 @@ def test_doctor_checks_models_where_that_is_asked_for(
 
 
 def test_names_of_models_are_completed_for_show_and_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from callboard.cli.models import models
+    from callboard.cli.commands.models import models
 
     monkeypatch.setenv("CALLBOARD_CONFIG_DIR", str(tmp_path))
     _lab(tmp_path)

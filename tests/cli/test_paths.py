@@ -29,6 +29,8 @@ DEEP = f"{KID}/children/agent_sub_2/sub"
         ({"actor": f"{KID}/s__ask/question#2"}, "agent_kid_1 > s__ask"),
         ({"actor": "/call-1/s__ask/question"}, "s__ask"),
         ({"actor": "/run-1/question"}, "question"),
+        ({"actor": "/run-1/network", "permission": "execute_command"}, "the sandbox"),
+        ({"actor": "/run-1/network"}, "network"),
         ({"node": "gate"}, "gate"),
         ({}, ""),
     ],

@@ -13,8 +13,10 @@ import msgspec
 import pytest
 import trio
 from prompt_toolkit.application import create_app_session
+from prompt_toolkit.formatted_text import fragment_list_to_text, to_formatted_text
 from prompt_toolkit.input import Input, create_pipe_input
 from prompt_toolkit.input.base import PipeInput
+from prompt_toolkit.layout.controls import FormattedTextControl
 from prompt_toolkit.output import DummyOutput, Output
 from prompt_toolkit.utils import get_cwidth
 from support.messages import has_message
@@ -82,6 +84,7 @@ def choice(**more: object) -> Question:
         (["n", ENTER], "no"),
     ],
 )
+@pytest.mark.sample(6)
 def test_a_choice_is_made_with_arrows_or_a_number_and_what_is_typed_is_an_answer(
     person: Person, keys: list[str], answer: str
 ) -> None:
@@ -122,6 +125,20 @@ def test_text_that_fits_no_entry_says_what_to_do(person: Person, keys: str, hint
     with create_app_session(person.keys, DummyOutput()), pytest.raises(EOFError):
         menu.application().run()
     assert menu.hint == hint
+
+
+def test_entries_break_between_words_and_below_their_text(person: Person) -> None:
+    menu = Menu(("short", "kept in " + "a_long_directory/" * 3 + " unencrypted, and only you can read that file"))
+    with create_app_session(person.keys, DummyOutput()) as session:
+        assert session.output.get_size().columns == 80
+        assert isinstance(menu.rows.content, FormattedTextControl)
+        shown = to_formatted_text(menu.rows.content.text)
+    rows = fragment_list_to_text(shown).splitlines()
+    assert rows == [
+        "  > 1. short",
+        "    2. kept in a_long_directory/a_long_directory/a_long_directory/ unencrypted,",
+        "       and only you can read that file",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -219,7 +236,8 @@ def permission(text: str = "Allow execute_command?\ncommand: ls") -> Question:
         ([ENTER], "no"),
         ([UP, ENTER], "always"),
         (["1", ENTER], "yes"),
-        (["4", ENTER, "use fs_ls", ENTER], "use fs_ls"),
+        (["3", "use fs_ls", ENTER], "use fs_ls"),
+        (["3", ENTER], "no"),
         (["no way, wrong place", ENTER], "no way, wrong place"),
         (["a", ENTER], "a"),
     ],
@@ -229,6 +247,47 @@ def test_a_permission_shows_who_wants_to_do_what(person: Person, keys: list[str]
     assert Dialog(permission(), terminal=person.terminal).run() == answer
     shown = person.screen.getvalue()
     assert shown.startswith("? agent_kid_1 asks\n  Allow execute_command?\n  command: ls\n")
+
+
+def stored(**more: object) -> Question:
+    pattern = {"pattern": "git log", "options": ("yes", "run", "always", "no")} | more
+    return msgspec.structs.replace(permission("Allow execute_command?\ncommand: git log"), **pattern)
+
+
+@pytest.mark.parametrize(
+    ("keys", "answer"),
+    [
+        (["2", ENTER], "run"),
+        (["3", ENTER], "always"),
+        (["3", " --oneline *", ENTER], "always: git log --oneline *"),
+        (["3", "\x7f" * 7, ENTER], "always"),
+        (["3", " *", UP, DOWN, ENTER], "always: git log *"),
+        (["3", DOWN, "not now", ENTER], "not now"),
+        (["4", "use fs_ls", ENTER], "use fs_ls"),
+        (["4use a unified diff please", ENTER], "use a unified diff please"),
+        (["4", "1", ENTER], "yes"),
+        (["12 files are too many", ENTER], "12 files are too many"),
+        (["yes", ENTER], "yes"),
+        (["n", ENTER], "no"),
+        (["4", "yes", ENTER, ", but not here", ENTER], "yes, but not here"),
+        (["always: ask first", ENTER], "no, always: ask first"),
+        ([".info", ENTER], ".info"),
+        ([PASTE.format("3"), ENTER], "3"),
+    ],
+)
+@pytest.mark.sample(6)
+def test_a_permission_has_a_pattern_and_a_reason_of_their_own(person: Person, keys: list[str], answer: str) -> None:
+    person.press(*keys)
+    assert Dialog(stored(), terminal=person.terminal).run() == answer
+
+
+def test_what_no_pattern_describes_is_stored_as_it_is_or_by_one_that_is_typed(person: Person) -> None:
+    person.press("3", ENTER)
+    assert Dialog(stored(pattern=""), terminal=person.terminal).run() == "always"
+    person.press("3", "print*", ENTER)
+    assert Dialog(stored(pattern=""), terminal=person.terminal).run() == "always: print*"
+    person.press("3", ENTER)
+    assert Dialog(stored(pattern=None), terminal=person.terminal).run() == "always"
 
 
 def test_a_permission_of_nobody_in_particular_is_one_all_the_same(person: Person) -> None:

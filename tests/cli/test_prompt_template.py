@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callboard.cli.chat.prompts import LEFT, RIGHT, Prompts, variables
-from callboard.cli.render.markdown.rows import shown_width
+from callboard.cli.render.markdown.rows import visible_width
 from callboard.cli.render.prompt_template import PromptTemplate
 from callboard.protocol.control.chat import ChatInfo
 
@@ -69,7 +69,7 @@ def test_the_usual_prompts_leave_room_in_40_columns() -> None:
         chat="c", model="openai:gpt-4o-mini", agent="coder", session="report", tokens=12_000, window=128_000, percent=9
     )
     left, right = Prompts({}, colour=True).of(info)
-    assert shown_width(left) + shown_width(right) <= 40
+    assert visible_width(left) + visible_width(right) <= 40
     assert (LEFT, RIGHT) != ("", "")
     assert "12000 tokens (9%)" in right
     one = Prompts({}, colour=False).of(ChatInfo(chat="c", model="m", tokens=1, cost=0.00001))[1]

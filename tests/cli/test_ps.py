@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import trio
 from support.control_server import House
-from support.messages import has_message
+from support.messages import fragment, has_message
 from support.screen import Screen
 from support.starter import CALLBOARD
 from support.waiting import PATIENCE
@@ -86,7 +86,7 @@ def test_a_token_that_is_not_right_is_refused(callboard: Callboard, house: House
 
 
 def test_ps_shows_a_run_that_waits(callboard: Callboard, house: House) -> None:
-    assert callboard("ps") == (0, "no run is under way (past ones: callboard ps -a)\n", "")
+    assert callboard("ps") == (0, fragment("cli.control.commands.listing.list_runs.2"), "")
     run, _ = asking(house)
     code, out, err = callboard("ps")
     assert (code, err) == (0, "")
@@ -100,7 +100,7 @@ def test_ps_shows_past_runs_when_asked_for(callboard: Callboard, house: House) -
     run, question = asking(house)
     house.answer(question, "yes")
     house.ended(run)
-    assert callboard("ps")[1].startswith("no run is under way")
+    assert callboard("ps")[1].startswith(fragment("cli.control.commands.listing.list_runs.2"))
     assert callboard("ps", "-a")[1].splitlines()[1].split()[:3] == [run, "done", "gate"]
     (shown,) = json.loads(callboard("ps", "-a", "-o", "json")[1])["runs"]
     assert (shown["run"], shown["status"], shown["output"]) == (run, "done", "said yes")
@@ -149,7 +149,7 @@ def test_stop_refuses_what_is_not_there(callboard: Callboard, house: House) -> N
         "callboard: there is no run 'run-zz' (callboard ps -a lists those there are)\n",
     )
     assert callboard("stop", "/run-zz/a")[0] == 2
-    assert has_message(callboard("stop", "run-zz/a")[2], "front.control.actors.Actors._actor", path="/run-zz/a")
+    assert has_message(callboard("stop", "run-zz/a")[2], "front.control.actors.HubActors._actor", path="/run-zz/a")
 
 
 def test_who_names_what_runs_is_told_its_runs(callboard: Callboard, house: House) -> None:

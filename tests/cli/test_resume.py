@@ -16,7 +16,10 @@ from support.messages import has_message
 from support.starter import CALLBOARD
 from support.waiting import until
 
-from callboard.supervisors.journal.reading import kept_runs
+from callboard.cli import main
+from callboard.protocol.journal import Told, decode
+from callboard.protocol.messages import NodeLeft
+from callboard.supervisors.journal.reading import read_run, stored_runs
 
 GRAPH = """
 name: g
@@ -48,8 +51,11 @@ class Town:
 
     def kept(self) -> bool:
         """Whether it is on disk of the newest run that its second node was left."""
-        runs = kept_runs(self.home / "state" / "callboard" / "journal")
-        return bool(runs) and runs[-1].rows == 6
+        journals = self.home / "state" / "callboard" / "journal"
+        runs = stored_runs(journals)
+        past = read_run(journals, runs[-1].run) if runs else None
+        rows = [] if past is None else [decode(row.data) for row in past.rows]
+        return sum(isinstance(row, Told) and isinstance(row.message, NodeLeft) for row in rows) == 2
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
@@ -88,13 +94,13 @@ async def test_a_run_whose_process_was_killed_is_listed_and_goes_on(town: Town) 
     assert run["run"] in out
     code, out, err = await town.say("resume", run["run"].removeprefix("run-")[:5])
     assert (code, out) == (0, "two answer to THREE two first\n")
-    assert has_message(err, "cli.resuming._drive")
+    assert has_message(err, "cli.actions.resume._drive")
     assert (town.home / "world").read_text() == "once\n"
     assert [request.prompt.split()[0] for request in town.models.requests] == ["TWO", "THREE", "THREE"]
-    assert has_message((await town.say("runs", "--interrupted"))[1], "cli.resuming.list_interrupted")
+    assert has_message((await town.say("runs", "--interrupted"))[1], "cli.actions.resume.list_interrupted")
     code, _, err = await town.say("resume", run["run"])
     assert code == 2
-    assert has_message(err, "cli.resuming._id_of")
+    assert has_message(err, "cli.actions.resume._id_of.2")
 
 
 async def test_it_goes_on_with_the_file_that_it_began_with_unless_told_otherwise(town: Town) -> None:
@@ -110,7 +116,7 @@ async def test_of_several_one_has_to_be_named_or_all_go_on(town: Town) -> None:
     await town.killed()
     await town.killed()
     code, _, err = await town.say("resume")
-    assert (code, has_message(err, "cli.resuming._chosen.2", there="…2")) == (2, True)
+    assert (code, has_message(err, "cli.actions.resume._chosen.3", there="…2")) == (2, True)
     code, out, _ = await town.say("resume", "--all", "-o", "json")
     assert code == 0
     assert out.count('"status":"done"') + out.count('"status": "done"') == 2
@@ -134,3 +140,20 @@ async def test_nothing_is_kept_of_a_run_that_is_ephemeral_nor_of_a_question_with
     assert (await town.say("run", "--config-dir", str(town.config), "g", "hello", "--ephemeral"))[0] == 0
     assert (await town.say("ask", "--config-dir", str(town.config), "--model", "fake:model", "hello"))[0] == 0
     assert not (town.home / "state" / "callboard" / "journal").exists()
+    code, _, err = await town.say("resume")
+    assert (code, has_message(err, "cli.actions.resume._chosen.2")) == (2, True)
+
+
+@pytest.mark.parametrize("content", [b"", b"SQLite format 3\0 and nothing else", bytes(8192)])
+def test_a_journal_that_can_not_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], content: bytes
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    file = tmp_path / "callboard" / "journal" / "1-dead.db"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(content)
+    for words in (["resume", "run-a"], ["resume"], ["fork", "run-a", "--at", "1"]):
+        code = main.run(words)
+        shown = capsys.readouterr()
+        assert (code, shown.out) == (1, ""), words
+        assert str(file) in shown.err

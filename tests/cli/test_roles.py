@@ -162,7 +162,7 @@ def test_roles_are_listed_with_what_is_wrong(callboard: Callboard, home: Path) -
     put(home, "tr", "---\ndescription: Translates.\nmodel: fake:model\n---\n__ARG1__")
     code, out, _ = callboard("roles")
     assert code == 0
-    assert has_message(out, "cli.role_catalog._why_not", name="broken")
+    assert has_message(out, "cli.actions.roles._why_not", name="broken")
     assert "  tr#ARG1  Translates. [fake:model]\n" in out
     assert "Explains a command of the shell." in out
     listed = json.loads(callboard("roles", "-o", "json")[1])["roles"]
@@ -190,10 +190,10 @@ def test_a_role_is_saved_from_standard_input_and_deleted(
 
     code, out, _ = save(b"Be brief.\n")
     assert code == 0
-    assert has_message(out, "cli.role_catalog._hides", name="code")
-    assert has_message(save(b"Other.")[2], "cli.role_catalog.save_role.2")
+    assert has_message(out, "cli.actions.roles._hides", name="code")
+    assert has_message(save(b"Other.")[2], "cli.actions.roles.save_role.2")
     assert save(b"Other.", "--force")[0] == 0
-    assert has_message(save(b"\xff")[2], "cli.role_catalog.save_role")
+    assert has_message(save(b"\xff")[2], "cli.actions.roles.save_role")
     assert callboard("roles", "path", "code")[1] == f"{home}/roles/code.md\n"
     assert callboard("roles", "path")[1] == f"{home}/roles\n"
     assert callboard("roles", "delete", "code")[1] == f"deleted {home}/roles/code.md\n"
@@ -203,11 +203,11 @@ def test_a_role_is_saved_from_standard_input_and_deleted(
 def test_a_role_is_edited(callboard: Callboard, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("VISUAL", raising=False)
     monkeypatch.setenv("EDITOR", "true")
-    assert has_message(callboard("roles", "edit", "new")[1], "cli.role_catalog.edit_role", name="new")
+    assert has_message(callboard("roles", "edit", "new")[1], "cli.actions.roles.edit_role", name="new")
     assert not (home / "roles" / "new.md").exists()
     monkeypatch.setenv("EDITOR", "sh -c 'echo Be brief >> \"$0\"'")
     assert "callboard ask -r new PROMPT" in callboard("roles", "edit", "new")[1]
-    assert has_message(callboard("roles", "edit", "shell")[1], "cli.role_catalog._hides")
+    assert has_message(callboard("roles", "edit", "shell")[1], "cli.actions.roles._hides")
     assert (home / "roles" / "shell.md").read_text().endswith("no full stop.\nBe brief\n") is False
     assert (home / "roles" / "shell.md").read_text().endswith("harm.\nBe brief\n")
     monkeypatch.setenv("EDITOR", 'sh -c \'printf -- "---\\ntop_p: x\\n---\\n" > "$0"\'')

@@ -154,7 +154,7 @@ def test_a_question_that_nobody_can_answer_ends_with_5(callboard: Callboard, ask
 
 def test_a_timeout_ends_with_4(callboard: Callboard, talk: str, models: FakeModels) -> None:
     models.script(Reply("late", delay=60))
-    code, out, _err = callboard("run", talk, "-o", "json", "--timeout", "0.2")
+    code, out, _err = callboard("run", talk, "world", "-o", "json", "--timeout", "0.2")
     assert (code, last(out)["error"]["code"]) == (4, "timeout")
 
 
@@ -227,7 +227,7 @@ def test_the_model_that_nobody_named_is_told_in_one_line(
     graph = written(tmp_path, LLM)
     told = [line for line in callboard("run", graph, "x")[2].splitlines() if "model: openai:" in line]
     assert len(told) == 1
-    assert has_message(told[0], "work.models.catalog.Catalog.choice.2", variable="…OPENAI_API_KEY")
+    assert has_message(told[0], "work.models.catalog.ModelCatalog.choice.2", variable="…OPENAI_API_KEY")
     assert "model: " not in callboard("run", graph, "x", "-m", "openai:other")[2]
 
 
@@ -243,7 +243,7 @@ def test_a_reader_that_goes_away_stops_the_run_with_141(
 
 
 def test_a_question_that_nobody_can_answer_says_how_to_answer_it(callboard: Callboard, ask: str) -> None:
-    assert has_message(callboard("run", ask, "--no-input")[2], "cli.running._tell_failure")
+    assert has_message(callboard("run", ask, "--no-input")[2], "cli.actions.run._print_failure")
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "soon"])
@@ -297,6 +297,23 @@ def test_an_agent_runs_as_a_graph_does_and_json_tells_of_its_children(
     assert f"{child['id']} start" in err
     assert f"{child['id']} done in" in err
     assert "You are chief." in models.requests[0].system
+
+
+def test_a_graph_that_sends_its_prompt_to_a_model_is_not_run_without_one(
+    callboard: Callboard, talk: str, models: FakeModels, tmp_path: Path
+) -> None:
+    code, _out, err = callboard("run", talk)
+    assert (code, models.requests) == (2, [])
+    assert has_message(err, "cli.actions.missing_inputs.check_prompt", node="say")
+    assert callboard("run", "coder")[0] == 2
+    assert models.requests == []
+    assert callboard("run", "-q", talk, " ") == (0, "ok\n", "")
+
+
+def test_a_prompt_of_several_words_needs_quotes(callboard: Callboard) -> None:
+    code, _out, err = callboard("run", "coder", "fix", "the", "bug")
+    assert code == 2
+    assert "quote it: 'fix the bug'" in err
 
 
 def test_a_variable_that_nobody_can_be_asked_for_is_wrong_usage(

@@ -33,7 +33,7 @@ from support.waiting import PATIENCE, until
 from trio_websocket import open_websocket_url
 
 import callboard
-from callboard.actors.front.server.serving import ServeOptions, Server
+from callboard.actors.front.server.serving import HttpServer, ServeOptions
 from callboard.actors.front.server.token_file import read_servers
 from callboard.actors.io import handed_out
 from callboard.actors.io.vault.file import VaultFile
@@ -254,7 +254,7 @@ def test_commands(house: House, monkeypatch: pytest.MonkeyPatch, capfd: pytest.C
     told, run = [], "none"
     with umask(0):
         for code, words in COMMANDS:
-            monkeypatch.setattr(handed_out, "_HANDED", handed_out.Known())
+            monkeypatch.setattr(handed_out, "_HANDED", handed_out.SecretTexts())
             ended = main.run([run if word == "RUN" else word for word in words])
             out, err = capfd.readouterr()
             if "-s" in words:
@@ -268,7 +268,7 @@ def test_commands(house: House, monkeypatch: pytest.MonkeyPatch, capfd: pytest.C
     assert open_to_others(house) == []
     with monkeypatch.context() as patch:
         patch.delenv("OUTSIDE")
-        patch.setattr(handed_out, "_HANDED", handed_out.Known())
+        patch.setattr(handed_out, "_HANDED", handed_out.SecretTexts())
         assert main.run(["runs", "diff", run]) == 0
         withheld = capfd.readouterr().out
         assert "{{OUTSIDE}}, which is not known in this process" in withheld
@@ -332,10 +332,10 @@ async def test_a_server(house: House, monkeypatch: pytest.MonkeyPatch, capfd: py
     audit = house.config.parent / "state" / "audit.jsonl"
     house.settings(**settings(house), api={"audit": {"sink": "file", "file": str(audit)}, "log_level": "debug"})
     traced, listening, told = Traced(), [], {}
-    server = Server(ServeOptions(port=0))
+    server = HttpServer(ServeOptions(port=0))
     with umask(0):
         async with (
-            callboard.Root(config_dir=house.config, patient=True, serving=True) as root,
+            callboard.Root(config_dir=house.config, wait_for_front_end=True, keep_servers=True) as root,
             trio.open_nursery() as nursery,
         ):
             with traced.of(root, content=True):

@@ -14,10 +14,11 @@ from pathlib import Path
 
 import psutil
 import pytest
+from support.descendants import is_alive
 from support.serve_process import SOON, Serving
 
 from callboard.actors.front.server.serving import CANCEL_WITHIN, LAST_WORDS
-from callboard.supervisors.root import LOOP_HANGS
+from callboard.supervisors.signals import LOOP_HANGS
 
 GRACE = 0.0
 STOP_WITHIN = 3.0
@@ -33,14 +34,14 @@ nodes:
 BLOCKED = textwrap.dedent(
     """
     import time
-    from callboard.actors.front.server.serving import Server
+    from callboard.actors.front.server.serving import HttpServer
     from callboard.cli.main import main
 
     def block(self):
         while True:
             time.sleep(1000)
 
-    Server.drain = block
+    HttpServer.drain = block
     main()
     """
 )
@@ -96,7 +97,7 @@ def end_of(serving: Serving) -> int:
 
 def are_gone(tools: list[psutil.Process]) -> bool:
     _, alive = psutil.wait_procs(tools, timeout=SOON)
-    return not [tool for tool in alive if tool.status() != psutil.STATUS_ZOMBIE]
+    return not any(map(is_alive, alive))
 
 
 def test_a_server_with_a_blocked_loop_is_gone_after_its_grace_and_its_tools_too(start: Start) -> None:

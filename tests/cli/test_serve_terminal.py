@@ -9,11 +9,12 @@ import pty
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+from support.descendants import is_alive
 from support.serve_process import CALLBOARD
 from support.waiting import PATIENCE, until
 
@@ -113,16 +114,6 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
     there.end()
 
 
-def is_gone(process: psutil.Process) -> Callable[[], bool]:
-    def look() -> bool:
-        try:
-            return process.status() == psutil.STATUS_ZOMBIE
-        except psutil.NoSuchProcess:
-            return True
-
-    return look
-
-
 async def test_a_server_ends_with_the_terminal_it_leads_and_its_exit_code_is_that_of_a_drained_one(
     terminal: Terminal,
 ) -> None:
@@ -143,8 +134,8 @@ async def test_a_server_that_a_shell_has_started_ends_with_the_terminal_and_so_d
     server = await terminal.server()
     tool = await terminal.begin_run()
     terminal.close()
-    await until(is_gone(server), SOON)
-    await until(is_gone(tool), SOON)
+    await until(lambda: not is_alive(server), SOON)
+    await until(lambda: not is_alive(tool), SOON)
     assert terminal.reloads() == 0
 
 
@@ -159,7 +150,7 @@ async def test_a_server_that_was_to_outlive_its_terminal_does_and_still_reloads(
     server.send_signal(signal.SIGHUP)
     await until(lambda: terminal.reloads() > before, SOON)
     server.send_signal(signal.SIGTERM)
-    await until(is_gone(server), SOON)
+    await until(lambda: not is_alive(server), SOON)
 
 
 async def test_a_server_that_was_to_outlive_its_terminal_does_even_if_that_closes_before_it_listens(
@@ -186,4 +177,4 @@ async def test_a_hangup_from_elsewhere_reloads_as_long_as_the_terminal_is_there(
     for count in (1, 2):
         server.send_signal(signal.SIGHUP)
         await until(lambda: terminal.reloads() == count, SOON)  # noqa: B023 - looked at before the next one
-    assert not is_gone(server)()
+    assert is_alive(server)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from support.fake_models import FakeModels, Reply
-from support.messages import has_message
+from support.messages import fragment, has_message
 
 from callboard.actors.runs.sessions.store import SessionStore
 
@@ -79,7 +79,7 @@ def test_a_new_session_on_a_full_disk_is_an_error_that_says_so_and_leaves_nothin
 
 def test_help_says_that_a_uuid_is_an_id(callboard: Callboard) -> None:
     for command in ("run", "ask"):
-        assert has_message(" ".join(callboard(command, "--help")[1].split()), "cli.options.37")
+        assert has_message(" ".join(callboard(command, "--help")[1].split()), "cli.options.38")
 
 
 def test_the_session_that_an_agents_file_names_is_used_unless_another_is_given(
@@ -139,9 +139,9 @@ def test_one_can_be_read_exported_renamed_emptied_and_deleted(
     assert path.is_file()
     assert callboard("sessions", "rename", "x", "y") == (0, "", "callboard: session x is called y now\n")
     assert callboard("sessions", "compress", "y") == (0, "", "callboard: session y is compressed\n")
-    assert callboard("sessions", "empty", "y") == (0, "", "callboard: session y is empty now\n")
+    assert callboard("sessions", "empty", "y") == (0, "", fragment("cli.actions.sessions.empty_session", label="y"))
     assert "messages: []" in path.read_text()
-    assert callboard("sessions", "delete", "y") == (0, "", "callboard: session y deleted\n")
+    assert callboard("sessions", "delete", "y") == (0, "", fragment("cli.actions.sessions.delete_sessions", name="y"))
     assert not path.exists()
     assert callboard("sessions")[1].startswith("no sessions yet")
 
@@ -159,9 +159,9 @@ def test_lokis_sessions_are_there(callboard: Callboard, models: FakeModels, home
 def test_a_session_in_use_by_another_process_is_told(
     callboard: Callboard, models: FakeModels, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from callboard.cli import running
+    from callboard.cli.actions import run as run_action
 
-    monkeypatch.setattr(running, "WAIT", 0.1)
+    monkeypatch.setattr(run_action, "WAIT", 0.1)
     store = SessionStore(home)
     made = store.create(alias="x")
     lock = store.try_hold(made.id)
@@ -245,7 +245,7 @@ def test_a_session_that_can_not_be_read_is_told_by_its_file_and_can_be_removed(
         assert (code, out) == (2, "")
         assert f"{path} is no YAML" in err
     assert Path(callboard("sessions", "path", "x")[1].strip()) == path
-    assert callboard("sessions", "delete", "x") == (0, "", "callboard: session x deleted\n")
+    assert callboard("sessions", "delete", "x") == (0, "", fragment("cli.actions.sessions.delete_sessions", name="x"))
     assert not path.exists()
 
 
@@ -268,7 +268,7 @@ def test_an_answer_that_can_not_be_kept_is_printed_and_the_reason_told(
 
 
 def test_a_list_of_nothing_says_how_to_begin(callboard: Callboard, home: Path) -> None:
-    assert has_message(callboard("sessions")[1], "cli.session_files.list_sessions.2")
+    assert has_message(callboard("sessions")[1], "cli.actions.sessions.list_sessions.2")
     assert has_message(
-        callboard("sessions", "-a", "clerk")[1], "cli.session_files.list_sessions", agent="clerk", agent_2="clerk"
+        callboard("sessions", "-a", "clerk")[1], "cli.actions.sessions.list_sessions", agent="clerk", agent_2="clerk"
     )

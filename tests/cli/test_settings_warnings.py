@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.fake_models import FakeModels
+from support.messages import fragment
 
 Callboard = Callable[..., "tuple[int, str, str]"]
 
@@ -61,7 +62,7 @@ def test_a_run_that_can_not_begin_says_it_before_the_error(callboard: Callboard,
     code, _, err = callboard("ask", "hi", "-m", "mine:model")
     assert code != 0
     assert err.count("clientz") == 1
-    assert err.index("clientz") < err.index("unknown chat model 'mine:model'")
+    assert err.index("clientz") < err.index(fragment("work.models.providers.unknown.4", model="mine:model"))
 
 
 def test_a_run_says_it_once_among_its_warnings(callboard: Callboard, home: Path) -> None:

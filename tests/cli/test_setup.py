@@ -16,7 +16,7 @@ import pytest
 import trio
 import trio.testing
 from support.fake_models import FakeModels, Reply
-from support.messages import has_message
+from support.messages import fragment, has_message
 from support.starter import CALLBOARD
 from support.waiting import PATIENCE
 
@@ -99,7 +99,7 @@ async def test_a_newcomer_has_a_first_answer_after_two_keys_and_a_prompt(
 ) -> None:
     fake_model.answer_with(lambda request: "ok" if "single word" in request.prompt else "Hello, newcomer.")
     async with at_a_terminal(with_key(environ, fake_model), "chat") as (person, process):
-        await person.answers(r"Which model is to answer\?", "\r")
+        await person.answers(r"Which model should answer\?", "\r")
         await person.answers(r"write .* and start", "\r")
         await person.sees(r"wrote .*config\.yaml")
         await person.sees(r"gpt-5\.4-mini")
@@ -118,7 +118,7 @@ async def test_a_conversation_begins_without_it_as_well(
     fake_model.answer_with(lambda _: "Hello, newcomer.")
     async with at_a_terminal(with_key(environ, fake_model), "chat", *arguments) as (person, process):
         if not arguments:
-            await person.answers(r"\d\. go on without; nothing is written", "\x04")
+            await person.answers(r"\d\. continue without a model; nothing is written", "\x04")
         await person.sees(r"gpt-4o-mini")
         person.press("hello\r")
         await person.sees(r"Hello, newcomer\.")
@@ -160,7 +160,7 @@ async def test_two_keys_and_a_prompt_are_enough_with_a_key_in_the_environment(
     environ = with_key(environ, fake_model)
     assert needs_setup(home, environ)
     async with at_a_terminal(environ) as (person, process):
-        await person.answers(r"Which model is to answer\?", "\r")
+        await person.answers(r"Which model should answer\?", "\r")
         await person.answers(r"it answered in .*; 10 \+ 5 tokens", "\r")
         assert await person.leaves(process) == 0
     assert "openai:gpt-5.4-mini: window 400k; $0.75 in, $4.50 out (OPENAI_API_KEY)" in person.shown
@@ -197,7 +197,7 @@ async def test_another_model_is_found_by_what_is_typed(
     environ["OLLAMA_HOST"] = f"127.0.0.1:{fake_model.port}"
     async with at_a_terminal(environ) as (person, process):
         await person.answers(r"2\. another model", "2\r")
-        await person.answers(r"Which model of Ollama\?", "8b\r", "type to filter")
+        await person.answers(r"Which model of Ollama\?", "8b\r", fragment("cli.render.filter_menu.FilterMenu.shown"))
         await person.answers(r"it answered", "\r")
         assert await person.leaves(process) == 0
     assert "model: ollama:qwen3:8b" in (home / "config.yaml").read_text()
@@ -216,7 +216,7 @@ async def test_what_is_wrong_is_said_and_leads_back(
 ) -> None:
     fake_model.script(reply)
     async with at_a_terminal(with_key(environ, fake_model)) as (person, process):
-        await person.answers(r"Which model is to answer\?", "\r")
+        await person.answers(r"Which model should answer\?", "\r")
         await person.sees(told)
         await person.answers(r"That did not work\. What now\?", "3\r")  # again
         await person.answers(r"it answered", "\r")
@@ -230,16 +230,37 @@ async def test_a_server_that_has_gone_leads_back_to_the_choice(
 ) -> None:
     environ |= {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}
     async with at_a_terminal(environ) as (person, process):
-        await person.answers(r"Which model is to answer\?", "\r")
+        await person.answers(r"Which model should answer\?", "\r")
         await person.answers(r"That did not work\. What now\?", "\r")
-        await person.answers(r"Which model is to answer\?", "\x03")
+        await person.answers(r"Which model should answer\?", "\x03")
         assert await person.leaves(process) == 130
     assert not home.exists()
 
 
+async def test_any_address_is_taken_and_esc_goes_back_one_question(
+    fake_model: FakeModels, environ: dict[str, str], home: Path
+) -> None:
+    fake_model.models = ["qwen3:8b", "llama3.2"]
+    async with at_a_terminal(environ) as (person, process):
+        await person.answers(r"Which model should answer\?", "1\r")
+        await person.answers(r"Whose key is it\?", "\x1b", "type to filter")
+        await person.answers(r"Which model should answer\?", "2\r")
+        await person.answers(r"Where is the server\?", "127.0.0.1:1\r", r"  >")
+        await person.answers(r"refused the connection(.|\n)*What now\?", "1\r")
+        await person.answers(r"Where is the server\?", f"\x15127.0.0.1:{fake_model.port}\r", r"  >")
+        await person.answers(r"has 2 models(.|\n)*Which model of server-", "\x1b", "type to filter")
+        await person.answers(r"Where is the server\?", "\r", r"  >")
+        await person.answers(r"Which model of server-", "llama\r", "type to filter")
+        await person.answers(r"it answered", "\r")
+        assert await person.leaves(process) == 0
+    text = (home / "config.yaml").read_text()
+    assert f"server-{fake_model.port}:llama3.2" in text
+    assert f"api_base: http://127.0.0.1:{fake_model.port}/v1" in text
+
+
 async def typed(person: Person) -> None:
     """Up to the question where it is kept."""
-    await person.answers(r"There is no key (.|\n)*Which model is to answer\?", "1\r")
+    await person.answers(r"No API key is set (.|\n)*Which model should answer\?", "1\r")
     await person.answers(r"Whose key is it\?", "openai\r", "type to filter")
     await person.answers(r"The key of openai \(it is not shown\)", f"{KEY}\r", r"  >")
     await person.sees(r"it answered")
@@ -270,7 +291,7 @@ async def test_a_key_is_typed_hidden_and_kept_in_the_vault(
     environ["OPENAI_BASE_URL"] = fake_model.openai_base
     async with at_a_terminal(environ) as (person, process):
         await typed(person)
-        await person.answers(r"Where is OPENAI_API_KEY to be kept\?\n.*1\. in the vault, encrypted", "\r")
+        await person.answers(r"Where should OPENAI_API_KEY be stored\?\n.*1\. in the vault, encrypted", "\r")
         assert not home.exists()
         await person.answers(r"Is that right\?", "\r")
         assert await person.leaves(process) == 0
@@ -289,9 +310,9 @@ async def test_a_key_is_kept_in_a_file_for_its_owner(
     environ["OPENAI_BASE_URL"] = fake_model.openai_base
     async with at_a_terminal(environ) as (person, process):
         await typed(person)
-        await person.sees(r"Where is OPENAI_API_KEY to be kept\?")
+        await person.sees(r"Where should OPENAI_API_KEY be stored\?")
         await person.sees(READY)
-        number = re.findall(r"(\d)\. in .*\.env, as it is", person.shown)[-1]
+        number = re.findall(r"(\d)\. in .*\.env, unencrypted", person.shown)[-1]
         person.press(f"{number}\r")
         await person.answers(r"Is that right\?", "\r")
         assert await person.leaves(process) == 0
@@ -311,10 +332,10 @@ async def test_nothing_is_left_behind_wherever_one_stops(
     environ["OPENAI_BASE_URL"] = fake_model.openai_base
     async with at_a_terminal(environ) as (person, process):
         steps = [
-            (r"Which model is to answer\?", "1\r", READY),
-            (r"Whose key is it\?", "openai\r", "type to filter"),
+            (r"Which model should answer\?", "1\r", READY),
+            (r"Whose key is it\?", "openai\r", fragment("cli.render.filter_menu.FilterMenu.shown")),
             (r"The key of openai \(it is not shown\)", f"{KEY}\r", r"  >"),
-            (r"Where is OPENAI_API_KEY to be kept\?", "\r", READY),
+            (r"Where should OPENAI_API_KEY be stored\?", "\r", READY),
             (r"Is that right\?", "\r", READY),
         ]
         for question, go_on, ready in steps[:stop]:
@@ -328,7 +349,7 @@ async def test_nothing_is_left_behind_wherever_one_stops(
 async def test_a_test_call_is_interrupted(fake_model: FakeModels, environ: dict[str, str], home: Path) -> None:
     fake_model.script(Reply(hold=trio.Event()))
     async with at_a_terminal(with_key(environ, fake_model)) as (person, process):
-        await person.answers(r"Which model is to answer\?", "\r")
+        await person.answers(r"Which model should answer\?", "\r")
         await fake_model.arrived(1)
         person.press("\x03")
         assert await person.leaves(process) == 130
@@ -341,7 +362,7 @@ async def test_without_colours_and_on_a_dumb_terminal(
 ) -> None:
     async with at_a_terminal(with_key(environ, fake_model) | setting) as (person, process):
         ready = r"number \[1\]: " if "TERM" in setting else READY
-        await person.answers(r"Which model is to answer\?", "\r", ready)
+        await person.answers(r"Which model should answer\?", "\r", ready)
         await person.answers(r"it answered", "\r", ready)
         assert await person.leaves(process) == 0
     if "TERM" in setting:
@@ -355,9 +376,9 @@ async def test_a_key_is_not_shown_on_a_dumb_terminal_either(
 ) -> None:
     environ |= {"OPENAI_BASE_URL": fake_model.openai_base, "TERM": "dumb"}
     async with at_a_terminal(environ) as (person, process):
-        await person.answers(r"Which model is to answer\?", "1\r", r"number \[1\]: ")
+        await person.answers(r"Which model should answer\?", "1\r", r"number \[1\]: ")
         await person.answers(r"Whose key is it\?", "openai\r", r"number or name \[1\]: ")
-        await person.answers(r"The key of openai", f"{KEY}\r", r"  >")
+        await person.answers(fragment("cli.wizard.steps.Setup._paste.3", title="openai…"), f"{KEY}\r", r"  >")
         await person.answers(r"it answered", "\x03", r"number \[1\]: ")
         assert await person.leaves(process) == 130
         assert KEY not in person.raw
@@ -389,7 +410,7 @@ async def test_a_file_that_is_there_keeps_its_text(fake_model: FakeModels, envir
     environ["OPENAI_BASE_URL"] = fake_model.openai_base
     async with at_a_terminal(environ) as (person, process):
         await typed(person)
-        await person.answers(r"Where is OPENAI_API_KEY to be kept\?", "\r")
+        await person.answers(r"Where should OPENAI_API_KEY be stored\?", "\r")
         await person.sees(r"-model: other:big   # the lab's\n\+model: openai:gpt-5.4-mini   # the lab's")
         await person.answers(r"Is that right\?", "\r")
         assert await person.leaves(process) == 0
@@ -408,11 +429,11 @@ async def test_no_file_is_offered_for_a_key_that_the_shell_sets_already(
     fake_model.script(Reply(status=401, error="Incorrect API key provided"))
     environ |= {"OPENAI_API_KEY": "sk-a-wrong-one", "OPENAI_BASE_URL": fake_model.openai_base}
     async with at_a_terminal(environ) as (person, process):
-        await person.answers(r"Which model is to answer\?", "\r")
+        await person.answers(r"Which model should answer\?", "\r")
         await person.answers(r"That did not work\. What now\?", "\r")
         await person.answers(r"3\. paste an API key", "3\r")
-        await person.answers(r"Whose key is it\?", "openai\r", "type to filter")
-        await person.answers(r"The key of openai", f"{KEY}\r", r"  >")
+        await person.answers(r"Whose key is it\?", "openai\r", fragment("cli.render.filter_menu.FilterMenu.shown"))
+        await person.answers(fragment("cli.wizard.steps.Setup._paste.3", title="openai…"), f"{KEY}\r", r"  >")
         await person.answers(r"OPENAI_API_KEY is set already, with another value", "\x03")
         assert await person.leaves(process) == 130
     assert ".env, as it is" not in person.shown

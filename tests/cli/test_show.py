@@ -124,7 +124,7 @@ def test_the_body_is_shown_as_the_provider_got_it(callboard: Callboard, kept: st
     assert [line.encode() for line in bodies] == [request.body for request in models.requests]
     code, _out, err = callboard("show", "last", "--raw", "--reply")
     assert code == 2
-    assert has_message(err, "cli.show.command")
+    assert has_message(err, "cli.commands.show.command")
 
 
 def test_of_an_agent_with_several_calls_the_last_is_shown(
@@ -159,9 +159,9 @@ def test_what_is_not_there_is_told(callboard: Callboard, kept: str, words: list[
 def test_a_name_of_several_actors_is_told_with_their_numbers(callboard: Callboard, kept: str) -> None:
     code, out, err = callboard("show", "last", f"/{kept}")
     assert (code, out) == (2, "")
-    assert has_message(err, "cli.control.commands.calls.meant.2")
+    assert has_message(err, "cli.control.commands.calls.matching_calls.2")
     assert "plan (1)" in err
-    assert has_message(err, "cli.control.commands.calls.meant.2", more="…write (2)")
+    assert has_message(err, "cli.control.commands.calls.matching_calls.2", more="…write (2)")
     assert callboard("show", "last", f"/{kept}", "--all")[0] == 0
 
 
@@ -170,7 +170,7 @@ def test_without_anything_kept_it_says_how_to_keep_it(
 ) -> None:
     code, _out, err = callboard("show", "last")
     assert code == 2
-    assert has_message(err, "cli.control.commands.kept.kept_run")
+    assert has_message(err, "cli.control.commands.stored_runs.find_stored_run")
     assert callboard("run", talk, "tea", "-q")[0] == 0  # stderr is no terminal
     assert not (state / "runs").exists()
     assert callboard("run", talk, "tea", "-q", "--no-keep-requests")[0] == 0
@@ -234,7 +234,7 @@ def test_a_state_directory_that_takes_nothing_costs_the_run_nothing(
     (state / "runs").write_text("no directory")
     code, out, err = callboard("run", talk, "tea", "--keep-requests", "--no-input")
     assert (code, out) == (0, "ok\n")
-    assert has_message(err, "front.control.kept_run.keep_runs")
+    assert has_message(err, "front.control.run_recorder.keep_runs")
 
 
 async def test_at_a_terminal_requests_are_kept_without_a_word_and_shown_in_colours(

@@ -58,6 +58,7 @@ def imported(*arguments: str, **environment: str) -> set[str]:
     ],
     ids=" ".join,
 )
+@pytest.mark.sample(5)
 def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     modules = imported(*arguments)
     assert "click" in modules
@@ -77,6 +78,7 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
         "callboard ask --kb ex",
     ],
 )
+@pytest.mark.sample(3)
 def test_completion_imports_nothing_heavy(words: str) -> None:
     count = len(words.split(" ")) - 1
     modules = imported(_CALLBOARD_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(count))
@@ -114,3 +116,28 @@ def test_the_end_flushes_and_does_what_others_registered_and_leaves_out_the_clea
     assert ended.stdout.startswith("x" * 100_000)
     assert ended.stderr.splitlines()[-1] == "registered"
     assert "cleaned up" not in ended.stderr
+
+
+BEFORE_A_CHAT = """
+import os, sys
+sys.argv = ["callboard", *sys.argv[1:]]
+from callboard.cli.chat import program
+from callboard.cli.loki import play
+from callboard.cli.main import main
+
+def opened(*_, **__):
+    print(" ".join(sorted({name.partition(".")[0] for name in sys.modules})))
+    return 0
+
+program.open_chat, play._at_terminal = opened, lambda: True
+main()
+"""
+
+
+@pytest.mark.parametrize("words", [[], ["chat"]], ids=" ".join)
+def test_a_chat_is_opened_before_what_answers_in_it_is_imported(words: list[str]) -> None:
+    command = [sys.executable, "-c", BEFORE_A_CHAT, *words]
+    ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
+    modules = set(ended.stdout.split())
+    assert "callboard" in modules
+    assert not modules & (HEAVY - {"asyncio", "msgspec"})  # the screen's own

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import trio
 from support.fake_models import FakeModels, Reply
+from support.messages import fragment
 from support.screen import Screen
 from support.starter import CALLBOARD
 
@@ -107,7 +108,7 @@ async def test_a_signal_ends_the_run_with_a_line_how_it_goes_on_and_its_code(
     told = (await _all(process.stderr)).decode().splitlines()
     assert await process.wait() == code
     assert [line for line in told if "stopping" in line] == told[-2:-1]
-    assert told[-1].startswith("callboard: callboard resume run-")
+    assert told[-1].startswith("callboard: to continue this run: callboard resume run-")
     assert b'"status": "cancelled"' in await _all(process.stdout)
 
 
@@ -133,7 +134,31 @@ async def test_a_variable_without_a_value_is_asked_for_before_the_run(
     assert await _all(process.stdout) == out
     assert await process.wait() == code
     if code == 2:
-        await screen.shows("The following agent variables are required")
+        await screen.shows(fragment("front.chat.commands.agent._with_missing"))
+
+
+NEEDS_PROMPT = """
+name: greeter
+start: say
+nodes:
+  say: {type: llm, prompt: "Greet {{initial_prompt}}", state_updates: {said: "{{output}}"}, next: end}
+  end: {type: end, output: "{{said}}"}
+"""
+
+
+async def test_a_prompt_that_is_missing_is_asked_for_before_the_run(
+    nursery: trio.Nursery, screen: Screen, fake_model: FakeModels, tmp_path: Path
+) -> None:
+    (tmp_path / "graph.yaml").write_text(NEEDS_PROMPT)
+    config = fake_model.config_dir(tmp_path / "config")
+    process = await started(nursery, ["run", str(tmp_path)], {"CALLBOARD_CONFIG_DIR": str(config)}, screen)
+    await screen.shows(r"\? greeter asks\s+What is greeter to do\?[\s\S]*  >")
+    assert fake_model.requests == []
+    screen.press("Ada\r")
+    assert process.stdout is not None
+    assert await _all(process.stdout) == b"ok\n"
+    assert await process.wait() == 0
+    assert [request.prompt for request in fake_model.requests] == ["Greet Ada"]
 
 
 @pytest.mark.parametrize(
@@ -147,7 +172,7 @@ async def test_a_tool_called_by_hand_asks_before_it_writes(
     made = tmp_path / "made"
     call = ["tools", "call", "fs_mkdir", "--root", str(tmp_path), "--json", f'{{"path": "{made}"}}']
     process = await started(nursery, call, {"CALLBOARD_CONFIG_DIR": str(tmp_path)}, screen)
-    await screen.shows(r"Allow fs_mkdir\?\s+path:[\s\S]*then enter")
+    await screen.shows(r"Allow fs_mkdir\?\s+path:[\s\S]*then Enter")
     for key in keys:
         screen.press(key)
     assert await process.wait() == code

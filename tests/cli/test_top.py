@@ -21,12 +21,13 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from support.control_server import House
 from support.fake_models import Reply
+from support.messages import fragment
 from support.screen import Screen
 from support.starter import CALLBOARD
 from support.waiting import PATIENCE
 
-from callboard.cli.control.top.table import SORTS, Row, Table, about, below
-from callboard.cli.control.top.terminal import Keys
+from callboard.cli.control.top.table import SORTS, ActorTable, ScreenRow, about, below
+from callboard.cli.control.top.terminal import KeyReader
 from callboard.cli.control.top.terminal import Screen as Drawn
 from callboard.protocol.control.things import ActorDetail, ActorInfo
 
@@ -71,8 +72,8 @@ def actor(path: str, **more: Any) -> ActorInfo:
     return ActorInfo(path=path, parent=above, name=name, **{"run": "run-1"} | more)
 
 
-def table(*actors: ActorInfo) -> Table:
-    table = Table()
+def table(*actors: ActorInfo) -> ActorTable:
+    table = ActorTable()
     table.take({each.path: each for each in actors})
     return table
 
@@ -282,7 +283,7 @@ async def test_keys_go_by_their_names(typed: str, keys: list[str]) -> None:
     try:
         for byte in typed.encode():  # as slowly as a terminal may send them
             os.write(writer, bytes([byte]))
-        source = Keys(reader)
+        source = KeyReader(reader)
         with trio.fail_after(PATIENCE):
             assert [await source.get() for _ in keys] == keys
     finally:
@@ -295,7 +296,7 @@ async def test_an_escape_alone_is_a_key_after_a_moment_and_an_end_is_one_too(
 ) -> None:
     reader, writer = os.pipe()
     os.write(writer, b"\x1b")
-    keys = Keys(reader)
+    keys = KeyReader(reader)
     assert await keys.get() == "esc"
     os.close(writer)
     assert await keys.get() == "eof"
@@ -308,13 +309,13 @@ async def test_an_escape_alone_is_a_key_after_a_moment_and_an_end_is_one_too(
 def test_only_rows_that_differ_are_drawn() -> None:
     reader, writer = os.pipe()
     drawn = Drawn(reader, writer, coloured=False)
-    drawn.show([Row("one"), Row("two", "here"), Row("wide" * 30)])
+    drawn.show([ScreenRow("one"), ScreenRow("two", "here"), ScreenRow("wide" * 30)])
     first = os.read(reader, 65536).decode()
     assert "\x1b[1;1H\x1b[2Kone" in first
     assert "\x1b[2;1H\x1b[2K\x1b[7mtwo\x1b[0m" in first
     assert "wide" * 20 in first
     assert "wide" * 21 not in first
-    drawn.show([Row("one"), Row("TWO"), Row("wide" * 30)])
+    drawn.show([ScreenRow("one"), ScreenRow("TWO"), ScreenRow("wide" * 30)])
     assert os.read(reader, 65536).decode() == "\x1b[2;1H\x1b[2KTWO"
     os.close(reader)
     os.close(writer)
@@ -381,7 +382,14 @@ async def begun(house: House, screen: Screen, nursery: trio.Nursery) -> tuple[st
         return run
 
     run = await trio.to_thread.run_sync(begin)
-    process = await nursery.start(
+    process = await opened(screen, nursery)
+    await sees(screen, rf"1 open question[\s\S]*PATH[\s\S]*\? /{run}/gate/gate +waiting")
+    return run, process
+
+
+async def opened(screen: Screen, nursery: trio.Nursery) -> trio.Process:
+    """`top` on the screen."""
+    process: trio.Process = await nursery.start(
         lambda task_status: trio.run_process(
             [*COMMAND, "top"],
             stdin=screen.slave,
@@ -392,8 +400,7 @@ async def begun(house: House, screen: Screen, nursery: trio.Nursery) -> tuple[st
             task_status=task_status,
         )
     )
-    await sees(screen, rf"1 open question[\s\S]*PATH[\s\S]*\? /{run}/gate/gate +waiting")
-    return run, process
+    return process
 
 
 def picture(text: str) -> str:
@@ -421,6 +428,14 @@ async def press(screen: Screen, keys: str, pattern: str) -> None:
     """Press, and wait for it to show in the picture."""
     screen.press(keys)
     await sees(screen, pattern)
+
+
+@pytest.mark.usefixtures("house")
+async def test_where_nothing_is_at_work_it_says_how_a_run_begins(screen: Screen, nursery: trio.Nursery) -> None:
+    process = await opened(screen, nursery)
+    await sees(screen, r"no run is at work\s+to begin one: callboard run AGENT PROMPT --on http")
+    screen.press("q")
+    assert await process.wait() == 0
 
 
 async def test_keys_move_look_closer_filter_sort_and_quit_and_the_terminal_is_as_before(
@@ -452,6 +467,9 @@ async def test_a_question_is_answered_from_the_table(house: House, screen: Scree
     await press(screen, "\r", r"q1 answered")
     assert (await trio.to_thread.run_sync(house.ended, run)).output == "said no"
     await press(screen, "a", r"no question is open")
+    await sees(screen, r"no run is at work[\s\S]*callboard run AGENT PROMPT --on http://")
+    await press(screen, "/nowhere", r"no actor fits the filter")
+    await press(screen, "\x1b", r"by path")
     screen.press("q")
     assert await process.wait() == 0
 
@@ -476,7 +494,7 @@ async def test_pause_and_cancel_ask_before_anything_is_lost(
     await press(screen, "p", r"begins nothing new[\s\S]*")
     await press(screen, "p", r"goes on")
     await press(screen, "c", rf"cancel /{run}/gate/gate\? y does")
-    await press(screen, "n", r"nothing was cancelled")
+    await press(screen, "n", fragment("cli.control.top.app.Top._cancel.3"))
     assert (await trio.to_thread.run_sync(house.get, run)).status == "waiting"
     await press(screen, "c", r"y does")
     await press(screen, "y", r"asked to end")
@@ -513,7 +531,7 @@ async def test_cancelling_a_run_counts_all_that_ends_with_it(
     run, process = await begun(house, screen, nursery)
     await press(screen, f"/{run}\r", rf"> /{run} ")
     await press(screen, "c", rf"cancel /{run} and the 2 actors below it\? y does")
-    await press(screen, "n", r"nothing was cancelled")
+    await press(screen, "n", fragment("cli.control.top.app.Top._cancel.3"))
     await press(screen, "\x1bo", r"  /control ")
     screen.press("q")
     assert await process.wait() == 0

@@ -13,7 +13,7 @@ from callboard.actors.views.activity import Activity
 from callboard.actors.views.run_view import RunView
 from callboard.cli.render.brief import TAIL, detail, lanes, title
 from callboard.cli.render.plain import PlainLines, choose
-from callboard.cli.render.progress import Progress
+from callboard.cli.render.progress import ProgressDisplay
 from callboard.cli.render.tree import LiveTree
 from callboard.protocol import events as ev
 
@@ -165,7 +165,7 @@ async def animated(tree: LiveTree) -> None:
 
 
 def test_the_way_of_showing_fits_the_stream(terminal: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert type(choose(terminal, quiet=True, verbose=False)) is Progress
+    assert type(choose(terminal, quiet=True, verbose=False)) is ProgressDisplay
     assert isinstance(choose(terminal, quiet=False, verbose=False), LiveTree)
     assert isinstance(choose(terminal, quiet=False, verbose=False, shared=True), PlainLines)
     assert isinstance(choose(io.StringIO(), quiet=False, verbose=False), PlainLines)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from support.messages import has_message
+from support.messages import fragment, has_message
 from support.screen import Screen
 from support.starter import CALLBOARD
 from support.waiting import PATIENCE
@@ -87,6 +87,7 @@ def test_a_value_of_several_lines_stays_as_it_is(vault: Vault) -> None:
         (("import", "--from-json", "/no/such"), None, 2, "No such file"),
     ],
 )
+@pytest.mark.sample(7)
 def test_what_can_not_be_done_is_told_and_changes_nothing(
     vault: Vault, tmp_path: Path, arguments: tuple[str, ...], text: str | None, code: int, words: str
 ) -> None:
@@ -117,11 +118,11 @@ def test_lokis_own_vault_is_told_with_what_to_do(vault: Vault, tmp_path: Path) -
     assert f"{lokis} is Loki's own, which can't be read: callboard vault import --help" in vault("list").err
     ended = vault("import", "--from-json", str(lokis))
     assert ended.code == 2
-    assert has_message(ended.err, "cli.vault_file._of_json.3")
+    assert has_message(ended.err, "cli.actions.vault._of_json.3")
 
 
 def test_a_short_value_is_kept_with_a_warning(vault: Vault) -> None:
-    assert has_message(vault("add", "PIN", text="1234").err, "cli.vault_file.put", SHORTEST=8)
+    assert has_message(vault("add", "PIN", text="1234").err, "cli.actions.vault.put_secret", SHORTEST=8)
 
 
 def test_a_vault_that_is_a_command_shows_what_it_gives(vault: Vault, tmp_path: Path) -> None:
@@ -132,7 +133,7 @@ def test_a_vault_that_is_a_command_shows_what_it_gives(vault: Vault, tmp_path: P
     for arguments in (("list",), ("add", "X"), ("delete", "X"), ("rotate",)):
         ended = vault(*arguments)
         assert ended.code == 2
-        assert has_message(ended.err, "cli.vault_file._file")
+        assert has_message(ended.err, "cli.actions.vault._file")
     config.write_text('vault: {command: "false {name}"}\n')
     ended = vault("get", "X")
     assert (ended.code, ended.out) == (3, "")
@@ -148,7 +149,7 @@ def test_a_vault_that_is_a_command_shows_what_it_gives(vault: Vault, tmp_path: P
         ('{command: "{name}"}', "names no program"),
         ("{keyring: true, passphrase: true}", "`keyring` and `passphrase` exclude each other"),
         ("{identity: a, keyring: true}", "exclude each other"),
-        ("{passphrase: true, recipients: [age1x]}", "has no `recipients`"),
+        ("{passphrase: true, recipients: [age1x]}", fragment("protocol.settings.vault.vault_problems.6")),
         ("{passphrase_file: '{{X}}'}", "`passphrase_file` can't be a secret itself"),
         ("{timeout: 0}", "timeout"),
         ("{passphrases: true}", "did you mean 'passphrase'"),
@@ -173,7 +174,7 @@ def test_a_block_that_makes_no_sense_is_told_with_its_line(
             "`vault_password_file` has no effect: `keyring` of `vault`",
         ),
         ("vault_password_file: pw\nvault: {command: 'true {name}'}", "`vault_password_file` has no effect: `command`"),
-        ("vault_password_file: pw\nvault: {recipients: [age1x]}", "has no `recipients`"),
+        ("vault_password_file: pw\nvault: {recipients: [age1x]}", fragment("protocol.settings.vault.vault_problems.6")),
     ],
 )
 def test_a_key_that_has_no_effect_is_told(vault: Vault, tmp_path: Path, text: str, words: str) -> None:
@@ -232,7 +233,7 @@ def test_without_a_terminal_and_without_a_pipe_nobody_is_asked(vault: Vault, mon
     monkeypatch.setattr(sys, "stdin", Terminal())
     ended = vault("add", "NAME", "--no-input")
     assert ended.code == 5
-    assert has_message(ended.err, "cli.vault_file._value", name="NAME")
+    assert has_message(ended.err, "cli.actions.vault._value", name="NAME")
 
 
 async def at_terminal(

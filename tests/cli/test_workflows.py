@@ -57,7 +57,11 @@ def test_a_person_who_is_not_there_is_told_how_to_answer_beforehand(callboard: C
 
 
 def test_validate_finds_what_is_wrong_and_takes_variables(callboard: Callboard, flow: str) -> None:
-    code, out, _ = callboard("validate", flow)
+    code, out, _ = callboard("validate", flow, "-o", "json")
+    (problem,) = json.loads(out)["problems"]
+    assert (code, problem["severity"], problem["code"]) == (0, "warning", "unknown_variable")
+    assert "TONE" in problem["message"]
+    code, out, _ = callboard("validate", flow, "--strict")
     assert code == 2
     assert "TONE" in out
     code, out, _ = callboard("validate", flow, "--var", "TONE=dry")

@@ -62,7 +62,7 @@ class Scene:
     environ: Mapping[str, str] = field(default_factory=dict)
 
 
-UNRELEASED = "names the package on the index; README.md's `pip install '.[…]'` is run"
+UNRELEASED = "names the package on the index; README.md's `pip install -e '.[…]'` is run"
 NEEDS_WEIGHTS = "README.md's are pulled"
 WORKING = Row(skip="for those who work on Callboard: CONTRIBUTING.md")
 
@@ -96,23 +96,21 @@ RESEARCHER = "name: researcher\ninstructions: You find sources.\n"
 
 SCENES = {
     "README.md": Scene(
-        # pip compiles nothing beforehand (so it is switched off there), and the local toy reads and says little.
-        environ={"PIP_NO_COMPILE": "0", "CALLBOARD_RAG_TOP_K": "1", "CALLBOARD_MAX_OUTPUT_TOKENS": "100"},
+        # pip compiles nothing beforehand (so it is switched off there), and the local toy says little.
+        environ={"PIP_NO_COMPILE": "0", "CALLBOARD_MAX_OUTPUT_TOKENS": "100"},
         rows={
-            "make demo-research": Row(shows="An actor|actor", within=600),
             "make demo": Row(
-                answers=((r"Send it\?(?s:.)*send", "\r"),), shows=r"Sent to queue(?s:.)*Try next:", within=600
+                answers=((r"callboard resume run-\w+(?s:.)*fs_edit\?(?s:.)*\b1\W+(?i:yes)", "1\r"),),
+                shows=r"all 4 passed(?s:.)*Try next:",
+                within=600,
             ),
-            "make test": Row(skip="that is this suite"),
             "source ": Row(),
-            "pip install": Row(within=600),
-            "callboard chat": Row(skip="docs/chat.md's is run"),
+            "callboard --help": Row(shows=r"Talk(?s:.)*Compatibility"),
             "callboard run haiku.yaml": Row(shows=r"\w+ \w+"),
-            "callboard ask": Row(within=600),
-            "callboard run clerk": Row(within=600),
-            "callboard kb search": Row(shows=r"docs/\w+\.md:\d+"),
+            "callboard validate": Row(shows="no problems"),
+            "pip install": Row(within=600),
+            "callboard doctor": Row(shows="local model"),
             "callboard serve": Row(serves=r"the page: http://127\.0\.0\.1:3400/#token="),
-            "callboard run --ui": Row(shows=r"http://127\.0\.0\.1:\d+/"),
         },
     ),
     "docs/agents.md": Scene(

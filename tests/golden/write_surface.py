@@ -28,7 +28,7 @@ import msgspec
 import callboard
 from callboard.actors.front.http.openapi import document_of
 from callboard.actors.front.http.routes import routes
-from callboard.cli.files import schema
+from callboard.cli.commands.files import schema
 from callboard.cli.main import cli
 from callboard.protocol import errors
 from callboard.protocol.events import KINDS
@@ -85,6 +85,8 @@ def _described(name: str, value: Any) -> Iterator[str]:
 def _signature(value: Any) -> str:
     if isinstance(value, type) and issubclass(value, msgspec.Struct):
         return f"({', '.join(name + ('=...' if optional else '') for name, optional in _fields(value))})"
+    if not isinstance(value, type) and not inspect.isroutine(value):
+        return "(...)"  # a type alias: Python 3.13 has a signature for it
     try:
         signature = inspect.signature(value)
     except ValueError:

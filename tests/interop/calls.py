@@ -12,8 +12,8 @@ import trio
 from support.waiting import PATIENCE
 
 from callboard.actors.work.mcp.client.client import McpClient
-from callboard.actors.work.mcp.client.connect import Abilities, connect
-from callboard.actors.work.mcp.links.link import Caller
+from callboard.actors.work.mcp.client.connect import OfferedCapabilities, connect
+from callboard.actors.work.mcp.links.link import CallOrigin
 from callboard.actors.work.sandbox.of_run import before_any_run
 from callboard.protocol.mcp.config import Server
 from callboard.supervisors import Actor
@@ -35,7 +35,7 @@ async def reach(
 
     async def own(owner: Actor) -> None:
         remembered = LEGACY if era == "legacy" else ""
-        abilities = Abilities(sampling=True, roots=roots)
+        abilities = OfferedCapabilities(sampling=True, roots=roots)
         with clients:
             async with connect(
                 owner, server, environ=os.environ, abilities=abilities, remembered=remembered, **options
@@ -69,5 +69,5 @@ def words_of(result: Mapping[str, Any]) -> str:
 async def give_up(client: McpClient, me: Actor, name: str, arguments: Mapping[str, Any]) -> None:
     """Call a tool that tells its progress, and be cancelled at the first of it."""
     with trio.CancelScope() as scope:
-        await client.call_tool(name, arguments, Caller(me=me, on_progress=lambda _: scope.cancel()))
+        await client.call_tool(name, arguments, CallOrigin(me=me, on_progress=lambda _: scope.cancel()))
     assert scope.cancelled_caught

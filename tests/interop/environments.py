@@ -3,7 +3,10 @@
     modern    mcp 2 and servers written with it; its Python also runs our scripts for the SDK (servers/, clients/)
     legacy    mcp 1, and the one server that needs it
     control   clients of our own server: OpenAI's SDK, schemathesis, AG-UI, ACP
-    node      servers from npm, and clients of ours: AG-UI's, the SDK of ACP (with its JSON schema)
+    openai    libraries over OpenAI's API: litellm, langchain-openai, instructor, llm
+    codegen   datamodel-codegen, which makes Python classes of our JSON Schemas
+    node      servers from npm, the MCP conformance suite, and clients of ours: AG-UI's, the SDK of ACP (with its
+              JSON schema), Vercel's AI SDK, openai-node
 
 A test that needs one of them carries `needs("modern")`: it is skipped where the environment is absent, and conftest.py
 counts those that were. With CALLBOARD_INTEROP=required, as in .ci/run, nothing is skipped.
@@ -32,6 +35,7 @@ NPM = INSTALLED / "node/node_modules/@modelcontextprotocol"
 MODERN = INSTALLED / "modern/bin"
 LEGACY = INSTALLED / "legacy/bin"
 CONTROL = INSTALLED / "control/bin"
+OPENAI = INSTALLED / "openai/bin"
 SDK = HERE / "servers/sdk.py"
 ABSENT = "`make interop` has not installed"
 

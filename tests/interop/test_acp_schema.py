@@ -24,7 +24,7 @@ pytestmark = needs("node")
 
 UPDATES = {
     "user_message_chunk", "agent_message_chunk", "agent_thought_chunk", "tool_call", "tool_call_update", "plan",
-    "usage_update", "current_mode_update", "session_info_update", "notice",
+    "usage_update", "current_mode_update", "config_option_update", "session_info_update", "notice",
 }  # fmt: skip
 MESSAGES = {
     "InitializeResponse", "NewSessionResponse", "LoadSessionResponse", "ResumeSessionResponse", "ListSessionsResponse",
@@ -41,7 +41,7 @@ async def root(tmp_path: Path, fake_model: FakeModels) -> AsyncIterator[callboar
     config = json.loads((config_dir / "config.yaml").read_text())
     config["clients"][0]["models"] = [{"name": "model", "type": "chat", "max_input_tokens": 1000, "input_price": 1.0}]
     (config_dir / "config.yaml").write_text(json.dumps(config))
-    async with callboard.Root(config_dir=config_dir, patient=True) as root:
+    async with callboard.Root(config_dir=config_dir, wait_for_front_end=True) as root:
         yield root
 
 

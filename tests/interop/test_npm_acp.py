@@ -14,6 +14,7 @@ import trio
 from interop.environments import HERE, INSTALLED, needs
 from support.fake_models import FakeModels, Reply, Request
 from support.mcp_entries import scripted
+from support.messages import has_message
 from support.waiting import PATIENCE
 
 CALLBOARD = Path(sys.executable).parent / "callboard"
@@ -70,8 +71,11 @@ async def test_the_protocols_own_sdk_drives_prompts_permissions_cancels_and_old_
     assert (told["first"], told["text"]) == ("end_turn", "Let me see. Written.")
     assert set(told["kinds"]) == {
         "agent_thought_chunk", "agent_message_chunk", "tool_call", "tool_call_update", "usage_update",
-        "session_info_update",
+        "session_info_update", "notice",
     }  # fmt: skip
+    ((severity, title),) = told["notices"]  # the client has the capability `session.notices`
+    assert severity == "warning"
+    assert has_message(title, "work.labels.flow.Flow._agreed.2", name="tools__cwd…")
     asked = {"title": "fs_write", "kinds": ["allow_once", "allow_always", "allow_always", "reject_once"]}
     assert told["permissions"] == [asked]
     assert (place / "a.txt").read_text() == "x"

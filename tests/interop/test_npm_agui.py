@@ -32,6 +32,9 @@ def answers(request: Request) -> Reply | str:
     """The model's side."""
     if "fail" in request.prompt:
         return Reply(status=400, error="no such thing")
+    if "pick one" in request.prompt:
+        assert "The user:\nAnn" in request.prompt
+        return f"{request.results[-1]} it is" if request.results else Reply(text="Which?", calls=[("pick", {})])
     if "slowly" in request.prompt:
         return Reply(text="slowly " * 500, piece=7, gap=0.1)
     return (
@@ -63,7 +66,7 @@ async def seen(house: House) -> dict[str, Any]:
 async def test_ag_uis_own_client_reads_runs_and_finds_nothing_out_of_order(house: House) -> None:
     home = house.stage.plain(LOOP, name="clerk")
     (home / "tools.sh").write_text('# @cmd Adds.\n# @option --a\nadd() { printf 3 >> "$LLM_OUTPUT"; }\n')
-    for name in ("failing", "slow"):
+    for name in ("failing", "slow", "picker"):
         house.stage.plain(LOOP, name=name)
     house.stage.agent(COUNTER, "counter", more="echo '{\"count\": 3}'")
     house.stage.agent(ASKER, "asker")
@@ -80,6 +83,11 @@ async def test_ag_uis_own_client_reads_runs_and_finds_nothing_out_of_order(house
         ]  # fmt: skip
         assert turn["messages"][1]["calls"] == [{"name": "add", "arguments": '{"a":"1"}'}]
         assert turn["usage"][0]["totalTokens"] == 30
+
+    offered = told["offered"]
+    assert (offered["outcome"], len(offered["pending"])) == ("success", 1)  # the client knows whose turn it is
+    assert offered["messages"][-1]["calls"] == [{"name": "pick", "arguments": "{}"}]
+    assert told["picked"]["messages"][-1]["content"] == "red it is"
 
     graph = told["graph"]
     assert (graph["steps"], graph["state"]["count"], graph["outcome"]) == (["more", "done"], "3", "success")

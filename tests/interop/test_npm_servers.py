@@ -14,7 +14,7 @@ from interop.conftest import Person
 from interop.environments import everything, needs, npm
 from support.waiting import PATIENCE
 
-from callboard.actors.work.mcp.links.link import Caller
+from callboard.actors.work.mcp.links.link import CallOrigin
 from callboard.protocol.errors import McpError
 from callboard.protocol.mcp.config import Server
 from callboard.protocol.mcp.model import HANDSHAKE, Progress, PromptArgument
@@ -59,7 +59,7 @@ async def test_a_call_tells_its_progress_and_can_be_cancelled(
     me: Actor, server: Server, progress: list[Progress]
 ) -> None:
     async with reach(me, server) as client:
-        caller = Caller(me=me, on_progress=progress.append)
+        caller = CallOrigin(me=me, on_progress=progress.append)
         short = {"duration": 0.2, "steps": 4}
         assert "Steps: 4" in text_of(await client.call_tool("trigger-long-running-operation", short, caller))
         assert [(each.progress, each.total) for each in progress] == [(1, 4), (2, 4), (3, 4), (4, 4)]
@@ -72,7 +72,7 @@ async def test_a_call_tells_its_progress_and_can_be_cancelled(
 async def test_its_questions_reach_whoever_called(me: Actor, server: Server, person: Person) -> None:
     person.content = {"name": "Ada", "integer": 7, "check": True}
     async with reach(me, server) as client:
-        caller = Caller(me=me, host=person)
+        caller = CallOrigin(me=me, host=person)
         answered = text_of(await client.call_tool("trigger-elicitation-request", {}, caller))
         assert "- Name: Ada" in answered
         assert "- Favorite Integer: 7" in answered
@@ -86,7 +86,7 @@ async def test_its_questions_reach_whoever_called(me: Actor, server: Server, per
 @pytest.mark.parametrize("server", ["stdio"], indirect=True)
 async def test_a_url_to_open_reaches_whoever_called(me: Actor, server: Server, person: Person) -> None:
     async with reach(me, server) as client:
-        caller, url = Caller(me=me, host=person), "https://example.org/consent"
+        caller, url = CallOrigin(me=me, host=person), "https://example.org/consent"
         opened = text_of(await client.call_tool("trigger-url-elicitation", {"url": url}, caller))
         assert "completed" in opened
         assert [(params["mode"], params["url"]) for params in person.asked] == [("url", url)]
@@ -107,7 +107,7 @@ async def test_questions_of_concurrent_calls_and_their_answers_keep_apart(me: Ac
     async def ask(name: str) -> None:
         person = Person()
         person.content = {"name": name}
-        result = await client.call_tool("trigger-elicitation-request", {}, Caller(me=me, host=person))
+        result = await client.call_tool("trigger-elicitation-request", {}, CallOrigin(me=me, host=person))
         answers[name] = text_of(result)
 
     async with reach(me, server) as client, trio.open_nursery() as asking:

@@ -16,7 +16,7 @@ from callboard.actors.io.oauth.authorization import Authorization
 from callboard.actors.io.oauth.loopback import Redirect
 from callboard.actors.work.mcp.auth.access import folder
 from callboard.actors.work.mcp.auth.sign_in import sign_in, sign_out
-from callboard.actors.work.mcp.auth.store import Store
+from callboard.actors.work.mcp.auth.store import LoginStore
 from callboard.protocol.errors import McpSignInNeeded
 from callboard.protocol.mcp.config import Server
 from callboard.supervisors import Root
@@ -34,7 +34,7 @@ class Lab:
         self.origin = origin
         self.http = httpx.AsyncClient(transport=TrioTransport(), trust_env=False)
         self.entry = Server(name="sdk", type="http", url=f"{origin}/mcp")
-        self.store = Store(folder({"XDG_STATE_HOME": str(directory)}), self.entry)
+        self.store = LoginStore(folder({"XDG_STATE_HOME": str(directory)}), self.entry)
         house.environ["XDG_STATE_HOME"] = str(directory)
         house.build(self.entry)
 

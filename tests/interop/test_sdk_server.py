@@ -15,7 +15,7 @@ from interop.environments import MODERN as INSTALLED
 from interop.environments import SDK, listening, needs, sdk
 from support.waiting import PATIENCE
 
-from callboard.actors.work.mcp.links.link import Caller
+from callboard.actors.work.mcp.links.link import CallOrigin
 from callboard.protocol.errors import McpLost
 from callboard.protocol.mcp.config import Server
 from callboard.protocol.mcp.model import HANDSHAKE, MODERN, Progress
@@ -102,7 +102,7 @@ async def test_a_call_tells_its_progress_and_is_cancelled_on_both_sides(
     me: Actor, own_side: tuple[Server, str], progress: list[Progress]
 ) -> None:
     async with reach(me, *own_side) as client:
-        caller = Caller(me=me, on_progress=progress.append)
+        caller = CallOrigin(me=me, on_progress=progress.append)
         assert text_of(await client.call_tool("slow", {"seconds": 0.1}, caller)) == "4 steps"
         assert [(each.progress, each.total) for each in progress] == [(1, 4), (2, 4), (3, 4), (4, 4)]
         assert progress[0].message == "step 1"
@@ -115,7 +115,7 @@ async def test_a_call_tells_its_progress_and_is_cancelled_on_both_sides(
 
 async def test_its_questions_are_answered(me: Actor, side: tuple[Server, str], person: Person) -> None:
     async with reach(me, *side) as client:
-        caller = Caller(me=me, host=person)
+        caller = CallOrigin(me=me, host=person)
         assert text_of(await client.call_tool("ask", {"subject": "tea"}, caller)) == "Ada wants tea 3 times"
         assert text_of(await client.call_tool("think", {"prompt": "6 * 7?"}, caller)) == "deep thinks: 42"
         assert text_of(await client.call_tool("where", {}, caller)) == "file:///srv/work"
@@ -131,7 +131,7 @@ async def test_questions_of_concurrent_calls_keep_apart(me: Actor, side: tuple[S
     async def ask(name: str) -> None:
         person = Person()
         person.content = {"name": name, "times": 1}
-        answers.append(text_of(await client.call_tool("ask", {"subject": name}, Caller(me=me, host=person))))
+        answers.append(text_of(await client.call_tool("ask", {"subject": name}, CallOrigin(me=me, host=person))))
 
     async with reach(me, *side) as client, trio.open_nursery() as asking:
         for name in ("Ada", "Alan", "Grace"):

@@ -14,7 +14,7 @@ from interop.environments import LEGACY, MODERN, command, needs, npm
 from support.mcp_processes import House
 from support.waiting import PATIENCE
 
-from callboard.actors.work.mcp.pool.scope import Scope
+from callboard.actors.work.mcp.pool.scope import ServerScope
 from callboard.protocol.mcp.model import HANDSHAKE
 from callboard.protocol.mcp.model import MODERN as NEWEST
 from callboard.supervisors import Actor, Root
@@ -30,7 +30,7 @@ CALLS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-async def called(house: House, scope: Scope, name: str) -> None:
+async def called(house: House, scope: ServerScope, name: str) -> None:
     """Have a server do something."""
     tool, arguments = CALLS[name]
     assert await house.call(scope, name, tool, **arguments)

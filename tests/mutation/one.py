@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 from mutations import Mutation, mutated
 
-WALL = 5
+WALL = 20
 """Limit of wall-clock time, as a multiple of the limit of processor time."""
 
 LONGEST_TEST = 120

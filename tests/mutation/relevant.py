@@ -8,8 +8,11 @@ from pathlib import Path
 
 from mutations import Mutation
 
-LEFT_OUT = {"postgres_house", "tmux", "browser", "browser_keeper", "breaking_terminal", "small_terminal"}
-"""Helper modules in `tests/` for PostgreSQL, terminals and browsers. Test files that import them are not run."""
+LEFT_OUT = {"postgres", "tmux", "browser", "browser_keeper", "breaking_terminal", "terminal_model"}
+"""Modules of `tests/support` for PostgreSQL, terminals and browsers. Test files that import them are not run."""
+
+LEFT_OUT_BEFORE = {"postgres_house", "tmux", "browser", "browser_keeper", "breaking_terminal", "small_terminal"}
+"""The same, in commits in which the helper modules were in `tests/` itself."""
 
 
 @cache
@@ -27,15 +30,16 @@ def _imports(path: Path) -> frozenset[str]:
 
 @cache
 def _left_out(tests: Path, path: Path) -> bool:
-    """Return True if a file needs one of `LEFT_OUT`, itself or through a helper."""
+    """Return True if a file needs one of the modules that are left out, itself or through a helper."""
     todo, seen = [path], {path}
     while todo:
-        names = {name.partition(".")[0] for name in _imports(todo.pop())}
-        if names & LEFT_OUT:
+        parts = {tuple(name.split(".")) for name in _imports(todo.pop())}
+        supports = {each[1] for each in parts if each[0] == "support" and len(each) > 1}
+        if supports & LEFT_OUT or {each[0] for each in parts} & LEFT_OUT_BEFORE:
             return True
-        helpers = {tests / f"{name}.py" for name in names} - seen
+        helpers = {tests / f"{each[0]}.py" for each in parts} | {tests / "support" / f"{name}.py" for name in supports}
+        todo.extend(helper for helper in helpers - seen if helper.is_file())
         seen |= helpers
-        todo.extend(helper for helper in helpers if helper.is_file())
     return False
 
 

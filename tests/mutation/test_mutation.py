@@ -63,7 +63,7 @@ class Shelf:
             "--selection",
             "selection.json",
         )
-        environment = {**os.environ, "PYTHONPATH": str(self.path)}
+        environment = {**os.environ, "PYTHONPATH": str(self.path), "PYTEST_PLUGINS": "pytest_timeout"}
         return subprocess.run(
             [sys.executable, str(RUN), *common, *arguments],
             cwd=self.path,

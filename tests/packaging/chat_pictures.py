@@ -114,7 +114,7 @@ def question(stage: Stage) -> Coloured:
     stage.models.script(Reply(calls=[("fs_patch", _patch(patch))]))
     with stage.terminal("chat", "coder") as terminal:
         _asks(terminal, "coder> ", "Mend it, please")
-        terminal.shows("then enter; or type your answer")
+        terminal.shows("typed text says why not")
         return _looked(terminal)
 
 

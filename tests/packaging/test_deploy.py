@@ -14,7 +14,7 @@ import yaml
 from support.waiting import PATIENCE
 
 from callboard.actors.front.http.routes import find_route
-from callboard.cli.serve import serve, worker
+from callboard.cli.commands.serve import serve, worker
 from callboard.protocol.problems import errors_in
 from callboard.protocol.settings import Settings, read_settings
 

@@ -9,14 +9,19 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import get_args
 
 import click
+import msgspec
 import pytest
 import trio
 from support.fake_models import FakeModels
+from support.starter import CALLBOARD, forked
 
 from callboard import __all__ as public
 from callboard.cli import main
+from callboard.protocol.control.things import ActorKind, RunInfo
+from callboard.protocol.kernel.questions import Question, QuestionKind
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(Path(__file__).parent))
@@ -74,6 +79,19 @@ def test_the_events_page_describes_the_events_as_they_are() -> None:
     assert text == events_table.page(text), "docs/events.md is behind protocol/events: run `make docs`"
 
 
+@pytest.mark.parametrize("struct", [RunInfo, Question])
+def test_the_control_page_names_every_field_of_runs_and_questions(struct: type[msgspec.Struct]) -> None:
+    page = read("docs/control.md")
+    rows = " ".join(line for line in page.splitlines() if line.startswith("| `"))
+    assert [field for field in struct.__struct_fields__ if f"`{field}`" not in rows] == []
+
+
+def test_the_control_page_names_every_kind_and_state_of_actors_and_questions() -> None:
+    page = read("docs/control.md")
+    words = {*get_args(ActorKind), *get_args(QuestionKind), "starting", "running", "waiting", "stopping"}
+    assert [word for word in words if f"`{word}`" not in page] == []
+
+
 def test_the_page_of_the_chats_commands_has_them_as_they_are() -> None:
     text = read("docs/chat-commands.md")
     assert text == chat_tables.page(text), "docs/chat-commands.md is behind the table of commands: run `make docs`"
@@ -107,9 +125,7 @@ async def test_the_first_graph_of_the_readme_runs(fake_model: FakeModels, tmp_pa
     assert len(yaml.splitlines()) <= 10
     (tmp_path / "haiku.yaml").write_text(yaml)
     fake_model.script("white on the roofs")
-    ended = await _python(
-        ["-m", "callboard.cli", "run", "--strict", "haiku.yaml", "the first snow"], fake_model, tmp_path
-    )
+    ended = await _run([*CALLBOARD, "run", "--strict", "haiku.yaml", "the first snow"], fake_model, tmp_path)
     assert ended.stdout == b"white on the roofs\n", ended.stderr.decode()
     assert fake_model.requests[0].prompt == "Write a haiku about the first snow."
 
@@ -118,21 +134,22 @@ async def test_the_first_graph_of_the_readme_runs(fake_model: FakeModels, tmp_pa
 async def test_the_examples_run(fake_model: FakeModels, tmp_path: Path, example: str) -> None:
     fake_model.answer_with(lambda request: '{"text": "Join us."}' if "Invite" in request.prompt else "fine")
     arguments = ["3"] if example == "many_runs.py" else []
-    ended = await _python([str(ROOT / "examples" / example), *arguments], fake_model, tmp_path)
+    ended = await _run([*forked(ROOT / "examples" / example), *arguments], fake_model, tmp_path)
     assert ended.returncode == 0, ended.stderr.decode()
     expected = {
         "asyncio_program.py": b"Oslo: fine\n",
         "many_runs.py": b"  3 done short: 3 words",
+        "typed_agents.py": b"order 7 is shipped",
         "watch_events.py": b"the bicycle\n- fine\n- fine\n- fine\n",
         "answer_questions.py": b"run 2: Sent: Join us.",
     }
     assert expected[example] in ended.stdout
 
 
-async def _python(arguments: list[str], model: FakeModels, home: Path) -> subprocess.CompletedProcess[bytes]:
+async def _run(arguments: list[str], model: FakeModels, home: Path) -> subprocess.CompletedProcess[bytes]:
     environment = {**os.environ, "CALLBOARD_CONFIG_DIR": str(model.config_dir(home / "config"))}
     run = partial(trio.run_process, capture_stdout=True, capture_stderr=True, check=False)
-    return await run([sys.executable, *arguments], env=environment, cwd=home)
+    return await run(arguments, env=environment, cwd=home)
 
 
 def test_no_page_holds_what_a_merge_has_left() -> None:

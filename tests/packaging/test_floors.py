@@ -67,6 +67,40 @@ def test_no_module_imports_itself_by_a_detour() -> None:
     assert circle(arrows(for_types=False)) == []
 
 
+WITHOUT_A_GROUP = {
+    "batch": "a command of the group `run`",
+    "durable_run": "of `resume` and `fork`",
+    "kb_targets": "of `kb`; `kb list` imports none of the code that reads documents",
+    "loki_unsupported": "of `doctor`",
+    "macros": "a command of the group `macro`, which needs no chat",
+    "mcp_server": "a command of the group `mcp`",
+    "mcp_status": "commands of the group `mcp` that start no server",
+    "missing_inputs": "of `run`, `tools`, `agents`, `kb` and Loki's command line",
+    "model_checks": "of `models` and `doctor`",
+    "run_on_cluster": "a flag of `run`",
+    "tool_calls": "of `tools` and `mcp`; lists of tools import no engine",
+}
+"""Modules of cli/actions/ that are not named after a module of cli/commands/, with who uses them."""
+
+
+def test_work_of_commands_is_named_after_its_declarations() -> None:
+    groups = {name.removeprefix("cli.commands.") for name in MODULES if name.startswith("cli.commands.")}
+    actions = {name.removeprefix("cli.actions.") for name in MODULES if name.startswith("cli.actions.")}
+    assert actions - groups == WITHOUT_A_GROUP.keys()
+
+
+def test_declarations_of_commands_import_no_work_at_the_top() -> None:
+    wrong = [
+        f"{name} -> {ast.unparse(node)}"
+        for name, path in MODULES.items()
+        if name.startswith("cli.commands.")
+        for node in tree_of(path).body
+        if isinstance(node, ast.ImportFrom)
+        and (node.module or "").startswith(("actions.", "control", "chat", "wizard"))
+    ]
+    assert wrong == []
+
+
 @pytest.mark.parametrize("floor", FLOORS_OF_ACTORS)
 def test_the_map_of_the_house_has_every_room_and_no_other(floor: str) -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()

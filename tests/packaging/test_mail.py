@@ -26,16 +26,15 @@ AROUND = {
 }
 
 KERNEL = {
-    "ref, life, mailbox, tasks": "they are how mail, replies and ends get to their task",
-    "alarms": "one task per root puts the messages of timers into mailboxes",
+    "ref, actor, mailbox, scheduler": "they are how mail, replies and ends get to their task",
     "escalation": "puts a question into the mailbox of the root",
     "bus": "events are for those who look on; nothing that an actor decides follows from one",
-    "census": "lets paused actors go on",
-    "pool, lease": "a lease is a lock: those who wait for it are woken, and get nothing told",
-    "process, processes, child, tail, guardian_link": "subprocesses: pipes, exits, answers of reapers",
+    "introspection": "lets paused actors go on",
+    "pool": "a lease is a lock: those who wait for it are woken, and get nothing told",
+    "process, pipes, guardian_link": "subprocesses: pipes, exits, answers of reapers",
     "event_loops": "results that cross between event loops, of which one has no mailbox",
     "root": "`hurry`, which ends graces",
-    "journal/journal, journal/waits": "the thread that writes wakes who waits for the disk, and tells nothing",
+    "journal/journal": "the thread that writes wakes who waits for the disk, and tells nothing",
 }
 """Modules of `supervisors`, and why they may."""
 
@@ -44,6 +43,7 @@ ALLOWED = {
     "engine/workflow/nodes/python": "watches over a process while it waits for it",
     "work/agent/children": "tells the conversation that a child has ended",
     "work/tools/builtin/running": "watches over a process while it waits for it",
+    "work/tools/tool_threads": "calls of functions wait for a place among the threads",
     "work/tools/files/call": "answers what a script asks while it waits for its process",
     "work/spending/reserve": "an account is a lock: requests that wait for room in it are woken with their reservation",
     "work/spending/ledger": "requests wait for the transaction that writes theirs; what it says is in the accounts",
@@ -57,7 +57,8 @@ ALLOWED = {
     "runs/batch/batch": "begins the next task as one ends, whose result is a message",
     "runs/rerun/cases/play": "cases, side by side; each is a run, whose outcome is the result",
     "runs/rerun/replay": "the task that hands out what a replay gets from outside, in the place of the world",
-    "runs/rerun/replaying/turnstile": "it is in the place of the world: it wakes what waits for an effect",
+    "runs/rerun/replaying/ordering": "it is in the place of the world: it wakes what waits for an effect",
+    "runs/tenant_pool": "calls wait until a tenant is open; its actor waits until it is to be closed",
     "runs/sessions": "a session gives out turns, and is forgotten when its actor ends",
 }
 """Modules and rooms of `actors`, and why they may."""
@@ -99,5 +100,5 @@ def test_results_are_handed_over_by_mail_alone(floor: str) -> None:
 def test_what_goes_around_the_mailbox_is_found() -> None:
     """The search finds what it is for: in the one module that wakes tasks in each of these ways."""
     assert ways("supervisors")["mailbox"].keys() == {"reschedule"}
-    assert ways("supervisors")["lease"].keys() == {"Event"}
+    assert ways("supervisors")["root"].keys() == {"Event"}
     assert ways("actors/engine")["driver"].keys() >= {"on_end", "put_own"}

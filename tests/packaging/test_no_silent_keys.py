@@ -85,7 +85,7 @@ def test_every_key_is_read_by_the_program_or_told() -> None:
     silent = [
         f"{cls.__name__}.{field.name}"
         for cls, field in fields()
-        if unread(cls, field.name) and why_without_effect(field) is None and field.name not in FOR_PEOPLE
+        if unread(cls, field.name) and why_without_effect(field.type) is None and field.name not in FOR_PEOPLE
     ]
     assert silent == [], "nothing reads these keys at run time: use them, or mark them with `no_effect`"
 
@@ -99,7 +99,7 @@ def test_no_key_that_is_told_is_read() -> None:
     used = [
         f"{cls.__name__}.{field.name}"
         for cls, field in fields()
-        if why_without_effect(field) is not None and probe().reads.get(field.name, set()) & family(cls)
+        if why_without_effect(field.type) is not None and probe().reads.get(field.name, set()) & family(cls)
     ]
     assert used == [], "these keys are read, so they need no mark any more"
 

@@ -18,10 +18,13 @@ EXCEPTIONS = {
     "supervisors/guardian.py": "the launcher itself: the guardian forks reapers, a reaper starts its process",
     "supervisors/guardian_link.py": "starts the guardian",
     "actors/work/sandbox/backends.py": "runs `bwrap --version` and the like, waits for it, and has no root yet",
-    "cli/diagnostics.py": "`callboard doctor` runs `node --version` and waits for it; it has no root",
+    "actors/work/sandbox/cover_files.py": "becomes bubblewrap (`exec`) below a reaper, beside a child that mounts",
+    "actors/work/sandbox/probes.py": "`doctor --sandbox` needs a process outside the sandbox, to signal it",
+    "cli/actions/doctor.py": "`callboard doctor` runs `node --version` and waits for it; it has no root",
     "cli/clipboard.py": "the program that holds the clipboard has to outlive us",
     "cli/editor.py": "the user's editor, which has the terminal while the program waits",
     "cli/browser.py": "the user's browser, which outlives us",
+    "cli/commands/demo.py": "commands as a person would type them, at the same terminal; they die with the demo",
     "cli/loki/execute.py": "becomes the shell (`exec`) that the user asked for, after the root has ended",
 }
 
@@ -50,12 +53,21 @@ def _named(tree: ast.Module) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom) and not node.level:
             names = [f"{node.module}.{each.name}" for each in node.names]
         elif isinstance(node, ast.Attribute):
-            names = [ast.unparse(node)]
+            names = [_dotted(node)]
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "imported":
             names = [str(each.value) for each in node.args if isinstance(each, ast.Constant)]
         else:
             continue
         yield from filter(_starts_processes, names)
+
+
+def _dotted(node: ast.expr) -> str:
+    """Return `a.b.c` of names, and nothing for attributes of anything else."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
 
 
 def _starts_processes(name: str) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from callboard.actors.work.models.catalog import Catalog
+from callboard.actors.work.models.catalog import ModelCatalog
 from callboard.actors.work.models.providers import READY_MADE, variable_of
 from callboard.protocol.settings import CLIENT_TYPES, read_settings
 
@@ -28,7 +28,7 @@ def test_every_piece_of_settings_is_accepted_and_its_models_are_known(page: str,
     environ = dict.fromkeys(re.findall(r"\$\{(\w+)\}", text), "x")
     settings, problems = read_settings(text, "config.yaml", environ)
     assert [str(problem) for problem in problems] == []
-    catalog = Catalog(settings, environ)
+    catalog = ModelCatalog(settings, environ)
     for client in settings.clients:
         for model in client.models:
             if model.type == "chat":

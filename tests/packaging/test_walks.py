@@ -140,7 +140,8 @@ async def test_a_question_of_a_node_and_its_answer(stage: Stage, walk: Walk) -> 
           end: {type: end, output: "{{who}}"}
         """
     )
-    with stage.root.questions.attach(Person(stage.root, lambda _: "me")):
+    kernel = stage.root.kernel
+    with kernel.questions.attach(Person(kernel, lambda _: "me")):
         await stage.run("hello")
         outcome = await stage.run("hello", on_event=walk.between("node.entered", "node.exited"))
     assert outcome.output == "me"

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from support.descendants import is_alive
 from support.waiting import PATIENCE, POLL
 
 SUPPORT = Path(__file__).parents[1]
@@ -88,6 +89,29 @@ def test_a_worker_that_dies_fails_its_test_and_the_others_go_on(suite: Suite) ->
     assert "1 failed, 2 passed" in output
 
 
+def test_a_test_that_is_timed_out_inside_trio_fails_alone(suite: Suite) -> None:
+    code, output = suite.run(
+        "--workers",
+        "1",
+        "-p",
+        "pytest_timeout",
+        waits="""
+        import pytest, trio
+
+        @pytest.mark.timeout(1)
+        def test_hangs():
+            trio.run(trio.sleep_forever)
+
+        def test_after():
+            trio.run(trio.sleep, 0)
+        """.replace("\n" + " " * 8, "\n"),
+        others="def test_other():\n    import trio\n    trio.run(trio.sleep, 0)\n",
+    )
+    assert code == 1
+    assert "1 failed, 2 passed" in output
+    assert "Timeout (>1.0s)" in output
+
+
 def test_module_fixtures_are_torn_down_when_their_file_is_over(suite: Suite) -> None:
     text = (
         "import pytest\n@pytest.fixture(scope='module')\ndef shared():\n"
@@ -100,12 +124,12 @@ def test_module_fixtures_are_torn_down_when_their_file_is_over(suite: Suite) -> 
 
 
 def test_x_stops_after_the_first_failure(suite: Suite) -> None:
-    many = "".join(f"def test_{n}(): pass\n" for n in range(2000))
+    many = "".join(f"def test_{n}(): pass\n" for n in range(400))
     code, output = suite.run("--workers", "2", "-x", a=f"def test_bad(): assert False\n{many}", b=many)
     assert code != 0
     assert "1 failed" in output
     assert "stopping after 1 failures" in output
-    assert "4000 passed" not in output
+    assert "800 passed" not in output
 
 
 def test_tests_that_would_wait_for_each_other_are_executed_by_one_worker(suite: Suite) -> None:
@@ -142,7 +166,7 @@ def test_at_the_end_of_a_budget_a_test_that_hangs_has_failed_and_a_slow_one_has_
     assert "FAILED test_a.py::test_it" in output
     assert "not run within the time: 1 tests in 1 files: test_b.py" in output
     pid = int((suite.directory / "begun").read_text())
-    assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    assert not is_alive(pid)
 
 
 def test_ctrl_c_ends_the_workers(suite: Suite) -> None:

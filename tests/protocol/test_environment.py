@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from msgspec import inspect
 
-from callboard.protocol.environment import PREFIXES, names_of, said
+from callboard.protocol.environment import PREFIXES, names_of, variable_value
+from callboard.protocol.reading import Field
 from callboard.protocol.settings import WITHOUT_EFFECT, read_settings, without_effect
 from callboard.protocol.settings.keys import bare
 from callboard.protocol.settings.read import scalars
@@ -16,7 +17,7 @@ FIELDS = {field.name: field for _, field in scalars()}
 SPECIAL = {"model": "openai:gpt-x", "reasoning_effort": "high", "thinking_budget": "2000", "rag_language": "de"}
 
 
-def sample(field: inspect.Field) -> str:
+def sample(field: Field) -> str:
     """A value that is not the default, as the text of a scalar."""
     if field.name in SPECIAL:
         return SPECIAL[field.name]
@@ -73,6 +74,6 @@ def test_a_value_of_the_wrong_type_names_the_variable(key: str, text: str, prefi
 
 def test_the_variable_that_counts() -> None:
     assert names_of("rag_top_k") == ("CALLBOARD_RAG_TOP_K", "LOKI_RAG_TOP_K")
-    assert said("x", {"LOKI_X": "1"}) == ("LOKI_X", "1")
-    assert said("x", {"LOKI_X": "1", "CALLBOARD_X": ""}) == ("LOKI_X", "1")
-    assert said("x", {}) == ("", "")
+    assert variable_value("x", {"LOKI_X": "1"}) == ("LOKI_X", "1")
+    assert variable_value("x", {"LOKI_X": "1", "CALLBOARD_X": ""}) == ("LOKI_X", "1")
+    assert variable_value("x", {}) == ("", "")

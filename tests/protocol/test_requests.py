@@ -67,6 +67,7 @@ requests = st.builds(
     RunRequest,
     target=texts | agents,
     prompt=texts,
+    typed=st.none() | texts,
     model=st.none() | texts,
     variables=st.dictionaries(texts, texts, max_size=2),
     state=objects,

@@ -33,7 +33,7 @@ CASES: list[tuple[str, str, str, str]] = [
     ("long compatibility", "my-skill", f"name: my-skill\ndescription: x\ncompatibility: {'x' * 550}", "550"),
     ("no name", "my-skill", "description: x", "name"),
     ("no description", "my-skill", "name: my-skill", "description"),
-    ("empty name", "my-skill", 'name: ""\ndescription: x', "empty"),
+    ("empty name", "my-skill", 'name: ""\ndescription: x', "`name`"),
     ("empty description", "my-skill", 'name: my-skill\ndescription: ""', "empty"),
     ("a number", "12", "name: 12\ndescription: 4", ""),
 ]
@@ -52,6 +52,23 @@ def test_names_are_compared_in_one_normal_form() -> None:
     composed, apart = "café", unicodedata.normalize("NFD", "café")
     skill, problems = read_skill(f"---\nname: {apart}\ndescription: x\n---\n", "f", f"/x/{composed}", strict=True)
     assert skill is not None, problems
+
+
+@pytest.mark.parametrize(
+    ("head", "directory", "name"),
+    [
+        ("description: x\nenabled_tools: git_command", "git-master", "git-master"),
+        ("name: Writing Hookify Rules\ndescription: x\nversion: 0.1.0", "writing-rules", "writing-rules"),
+        ("name: postgresql-table-design\ndescription: x", "postgresql", "postgresql"),
+        ("name: my_skill\ndescription: x", "My Skill_2", "my-skill-2"),
+    ],
+)
+def test_a_skill_of_another_program_is_known_by_its_directory(head: str, directory: str, name: str) -> None:
+    skill, problems = read_skill(f"---\n{head}\n---\nDo.", "SKILL.md", f"/x/{directory}")
+    assert skill is not None, problems
+    assert skill.name == name
+    assert problems
+    assert {problem.severity for problem in problems} == {"warning"}
 
 
 @pytest.mark.parametrize(

@@ -174,6 +174,13 @@ def test_a_tab_is_told_by_name() -> None:
     assert has_message(str(problem.hint), "protocol.yaml_tree._Builder._unreadable.7")
 
 
+@pytest.mark.parametrize("indent", ["  ", "    "])
+def test_a_block_text_may_begin_with_a_tab(indent: str) -> None:
+    node, problems = parse(f"a: |\n{indent}\tgcc x\n{indent}done\nb: 1\n", "f")
+    assert problems == []
+    assert plain(node) == {"a": "\tgcc x\ndone\n", "b": 1}
+
+
 def test_all_duplicates_are_found_at_once() -> None:
     _, problems = parse("a: 1\na: 2\nb: {c: 1, c: 2}\n", "f.yaml")
     assert [(p.code, p.line, p.key) for p in problems] == [("duplicate_key", 2, "a"), ("duplicate_key", 3, "b.c")]
@@ -304,3 +311,8 @@ def places(node: Node) -> list[Node]:
     elif isinstance(node, Mapping):
         children = [entry.value for entry in node.entries.values()]
     return [node, *(found for child in children for found in places(child))]
+
+
+def test_a_template_without_quotes_is_named(parser: str) -> None:
+    problem = only_problem("prompt: {{name}}\n")
+    assert (problem.code, problem.hint) == ("non_string_key", 'Hint: a template needs quotes: "{{name}}".')

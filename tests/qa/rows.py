@@ -1,7 +1,7 @@
-"""The rows of Loki's two lists of checks, and which tests stand for them.
+"""Rows of Loki's two lists of checks, and the tests of each row.
 
-A test stands for the rows whose numbers are in its name: `test_p12_1_c10_1_...` is row 1 of section 12 of the plan
-and of section 10 of the checklist.
+A test covers the rows whose numbers are in its name: `test_p12_1_c10_1_...` covers row 1 of section 12 of the plan and
+row 1 of section 10 of the checklist.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NUMBER = re.compile(r"(?<=_)([pc])(\d+)_(\d+)(?=_)|(?<=_)(i)(\d+)(?=_)")
 
 
 class Row(NamedTuple):
-    """A row. `reason`: why it is none of ours; "" if it is."""
+    """A row. `reason`: why it does not apply to Callboard; "" if it applies."""
 
     number: str
     section: str

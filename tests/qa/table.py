@@ -14,12 +14,14 @@ sys.path.insert(0, str(ROOT / "tests"))
 from qa.rows import Row, by_row, rows  # noqa: E402 - found through the line above
 
 HEAD = """\
-# Loki's checks
+# Loki's QA checklists
 
-Loki's documents have two lists of checks for people to go through: a plan of flows (`P`, with its intended
-changes, `I`) and a checklist (`C`, its boxes numbered by section). This page says which test goes through which
-row, at a real terminal and against a scripted model. It is written by `make docs` from `tests/qa/rows.yaml`; what
-a row does and what has to come of it is in our words.
+Loki's documents contain two lists of manual checks: a plan of flows (`P`, with its intended changes, `I`) and a
+checklist (`C`, its boxes numbered by section). This page lists the automatic test of each row; use it to see which
+behaviour of Loki's command line and chat Callboard tests. The tests run `callboard loki` at a real terminal, against
+a scripted model. Run them all with `.venv/bin/python -m pytest tests/qa`.
+
+`make docs` generates this page from `tests/qa/rows.yaml`, which describes the rows in Callboard's own words.
 """
 
 
@@ -28,11 +30,11 @@ def page() -> str:
     all_rows, tested = rows(), by_row()
     counts = (
         f"{len(all_rows)} rows: {sum(row.number in tested for row in all_rows)} have tests, "
-        f"{sum(bool(row.reason) for row in all_rows)} are none of ours."
+        f"{sum(bool(row.reason) for row in all_rows)} do not apply to Callboard."
     )
     lines = [HEAD, counts, ""]
     for section, group in groupby(all_rows, key=lambda row: (row.number.split(".")[0], row.section)):
-        lines += [f"## {section[0]} {section[1]}", "", "| row | what is done | what has to come of it | test |"]
+        lines += [f"## {section[0]} {section[1]}", "", "| row | action | expected result | test |"]
         lines += ["| --- | --- | --- | --- |", *_lines(group, tested), ""]
     return "\n".join(lines)
 
@@ -40,7 +42,7 @@ def page() -> str:
 def _lines(group: Iterator[Row], tested: dict[str, list[str]]) -> Iterator[str]:
     for row in group:
         shown = "; ".join(f"`{name}`" for name in tested.get(row.number, ()))
-        why = f"not ours: {row.reason}" if row.reason else shown
+        why = f"not applicable: {row.reason}" if row.reason else shown
         yield f"| {row.number} | {row.does} | {row.expects} | {why} |"
 
 

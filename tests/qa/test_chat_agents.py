@@ -8,6 +8,7 @@ import re
 from qa.chat import Chat
 from qa.home import answer
 from support.fake_models import Reply, Request
+from support.messages import has_message
 
 
 def test_p13_1_c11_1_an_agent_answers_with_its_tools(chat: Chat) -> None:
@@ -180,7 +181,7 @@ def test_p14_8_c12_6_an_agent_too_deep_is_refused(chat: Chat) -> None:
 
     chat.house.models.answer_with(decide)
     chat.say("go", "Deep enough.")
-    assert "Max agent depth exceeded (2/1)" in seen[0]
+    assert has_message(seen[0], "work.context.RunContext.too_deep", depth="2", most="1")
 
 
 def test_p14_10_a_sibling_finds_the_message_in_its_inbox(chat: Chat) -> None:
@@ -271,7 +272,7 @@ def test_c21_4_an_agent_that_was_shortened_goes_on_with_its_list(chat: Chat) -> 
     gone_on: list[str] = []
 
     def decide(request: Request) -> Reply | str:
-        if "You shorten the record" in request.system:
+        if has_message(request.system, "work.agent.compaction"):
             summed_up.append(request)
             return "A cake is wanted."
         gone_on.append(str(request.json["messages"]))

@@ -8,6 +8,7 @@ import pytest
 from qa.chat import IDLE, IN, Chat
 from qa.terminal import CTRL_C, CTRL_U, ENTER, TAB
 from support.fake_models import Reply
+from support.messages import fragment
 
 
 def setting(chat: Chat, key: str, value: str) -> None:
@@ -223,7 +224,7 @@ def test_i4_a_role_is_warned_of_where_mcp_is_off_only_if_it_has_servers(chat: Ch
     chat.terminal.line(".exit role")
     chat.terminal.line(".role reader")
     chat.terminal.asks(rf"r:reader {IDLE[1:]}")
-    chat.terminal.shows("role 'reader' wants MCP servers, and MCP is turned off")
+    chat.terminal.shows(fragment("runs.in_role.without_servers", called="reader"))
     assert offered(chat) == set()
     chat.out(".exit role", "r:")
     setting(chat, "mcp_server_support", "true")

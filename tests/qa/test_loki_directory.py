@@ -15,7 +15,7 @@ from qa.home import Ended, House
 from qa.loki_directory import KINDS, lay_out
 from support.fake_models import Reply
 
-from callboard.cli.leftovers import leftovers
+from callboard.cli.actions.loki_unsupported import list_unsupported
 from callboard.protocol.problems import errors_in
 from callboard.protocol.settings import read_settings
 
@@ -73,18 +73,18 @@ def test_sign_ins_of_loki_and_servers_that_a_second_file_hides_are_told(tmp_path
     (tmp_path / "functions").mkdir()
     (tmp_path / "functions" / "mcp.json").write_text('{"mcpServers": {"one": {}, "two": {}}}')
     (tmp_path / "mcp.json").write_text('{"mcpServers": {"two": {}}}')
-    signed_in, hidden = leftovers(tmp_path, {"XDG_CACHE_HOME": str(tmp_path / "cache")})
+    signed_in, hidden = list_unsupported(tmp_path, {"XDG_CACHE_HOME": str(tmp_path / "cache")})
     assert signed_in.endswith("callboard auth login claude")
     assert hidden.endswith("only the former has one")
     (tmp_path / "mcp.json").write_text("[")
-    assert len(leftovers(tmp_path, {"XDG_CACHE_HOME": str(tmp_path / "cache")})) == 2
-    assert leftovers(tmp_path / "none", {"HOME": str(tmp_path)}) == []
+    assert len(list_unsupported(tmp_path, {"XDG_CACHE_HOME": str(tmp_path / "cache")})) == 2
+    assert list_unsupported(tmp_path / "none", {"HOME": str(tmp_path)}) == []
 
 
 def test_agents_of_aichat_are_told_with_what_takes_them_over(tmp_path: Path) -> None:
     (tmp_path / "functions" / "agents" / "todo").mkdir(parents=True)
     (tmp_path / "functions" / "agents" / "todo" / "index.yaml").write_text("name: Todo\n")
-    (told,) = leftovers(tmp_path, {"HOME": str(tmp_path)})
+    (told,) = list_unsupported(tmp_path, {"HOME": str(tmp_path)})
     assert told.startswith("functions/agents (todo): agents of aichat; callboard install ")
 
 

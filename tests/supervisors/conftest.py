@@ -13,7 +13,8 @@ import trio.testing
 from support.waiting import run_on_mock_clock
 
 from callboard.protocol.events import Event
-from callboard.supervisors import Actor, Root, child, guardian_link
+from callboard.supervisors import Actor, Root, guardian_link
+from callboard.supervisors import process as process_module
 
 sys.path.insert(0, str(Path(__file__).parent / "faults"))
 
@@ -56,7 +57,7 @@ def lenient_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 
     They are upper bounds: nothing takes longer because of them. A test that is about one of them sets it itself.
     """
-    monkeypatch.setattr(child, "KILL_WITHIN", 60.0)
+    monkeypatch.setattr(process_module, "KILL_WITHIN", 60.0)
     monkeypatch.setattr(guardian_link, "ANSWER_WITHIN", 60.0)
     monkeypatch.setattr(guardian_link, "START_WITHIN", 60.0)
     monkeypatch.setattr(guardian_link, "PERIOD", 600.0)

@@ -49,8 +49,8 @@ async def busy(me: Actor) -> None:
     say("ready")
     seen = 0
     while True:  # the event loop never runs again
-        if me.root._count != seen:
-            seen = me.root._count
+        if me.root._handlers._count != seen:
+            seen = me.root._handlers._count
             say(f"signal {seen}")
 
 
@@ -67,7 +67,7 @@ async def starved(me: Actor) -> None:
     except (RuntimeError, MemoryError):
         os.write(1, b"ready\n")
     while True:  # the event loop never runs again
-        me.root._count  # noqa: B018 - something to do that takes no memory
+        me.root._handlers._count  # noqa: B018 - something to do that takes no memory
 
 
 async def drains_for_ever(me: Actor) -> None:

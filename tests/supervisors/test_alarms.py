@@ -9,7 +9,7 @@ from support.messages import says
 
 from callboard.protocol.errors import AskTimeout
 from callboard.supervisors import Actor, Root
-from callboard.supervisors.alarms import SOME
+from callboard.supervisors.scheduler import COMPACT_AT
 
 from .notes import Note
 
@@ -66,9 +66,9 @@ async def test_an_asker_that_was_cancelled_is_not_woken_again(root: Root) -> Non
 
 async def test_limits_of_answered_asks_do_not_pile_up(root: Root) -> None:
     ref = root.spawn(echo)
-    for number in range(3 * SOME):
+    for number in range(3 * COMPACT_AT):
         assert await ref.ask(Note(number), timeout=3_600) == number
-        assert len(root.alarms) <= SOME + 1
+        assert len(root.alarms) <= COMPACT_AT + 1
 
 
 async def test_sorting_out_keeps_the_limits_of_those_who_still_wait(root: Root) -> None:
@@ -86,7 +86,7 @@ async def test_sorting_out_keeps_the_limits_of_those_who_still_wait(root: Root) 
         for number in range(10):
             nursery.start_soon(wait, 50.0 - number)
         await trio.testing.wait_all_tasks_blocked()
-        for number in range(2 * SOME):
+        for number in range(2 * COMPACT_AT):
             await ref.ask(Note(number), timeout=3_600)
     assert late == 10
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import trio
-from support.messages import has_message, says
+from support.messages import fragment, has_message, says
 from trio.testing import wait_all_tasks_blocked
 
 from callboard.protocol.errors import ActorDead, ActorFailed, AskTimeout, Deadlock, NoReply
@@ -166,7 +166,7 @@ async def test_13_an_ask_times_out_and_the_late_reply_goes_to_nobody_else(root: 
     with pytest.raises(AskTimeout, match=says("supervisors.ref.Ref.ask", path="/slow", timeout=1)):
         await ref.ask(Note("first"), timeout=1)
     assert await ref.ask(Note("second"), timeout=10) == "second"
-    assert dead_letters(events) == [("Value('first')", "nobody waits for the reply any more")]
+    assert dead_letters(events) == [("Value('first')", fragment("supervisors.ref.Request.resolve"))]
 
 
 async def test_13_the_timeout_covers_the_wait_for_room(root: Root) -> None:
@@ -195,7 +195,7 @@ async def test_13_a_reply_after_the_asker_has_ended_is_a_dead_letter(root: Root,
     ref.cancel()
     await ref.wait()
     requests[0].reply("!")
-    assert dead_letters(events) == [("Value('!')", "nobody waits for the reply any more")]
+    assert dead_letters(events) == [("Value('!')", fragment("supervisors.ref.Request.resolve"))]
 
 
 async def test_14_requests_can_be_answered_later_in_any_order(root: Root) -> None:
@@ -231,7 +231,8 @@ async def test_14_requests_taken_and_not_answered_fail_when_the_actor_ends(root:
     errors: list[BaseException] = []
 
     async def asker() -> None:
-        with pytest.raises(ActorDead, match=says("supervisors.life._failure", path="/body", reason="normal")) as caught:
+        expected = says("supervisors.actor._failure", path="/body", reason="normal")
+        with pytest.raises(ActorDead, match=expected) as caught:
             await ref.ask(Note("?"))
         errors.append(caught.value)
 

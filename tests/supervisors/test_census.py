@@ -12,7 +12,7 @@ from support.waiting import PATIENCE
 
 from callboard.protocol.events import Event
 from callboard.supervisors import Actor, Ref, Root
-from callboard.supervisors.census import census, count_sent, find, is_paused, pause, resume, sent_by
+from callboard.supervisors.introspection import census, count_sent, find, is_paused, pause, resume, sent_by
 
 from .notes import Note
 

@@ -17,7 +17,8 @@ from support.waiting import PATIENCE, until
 
 from callboard.protocol.errors import ProcessError
 from callboard.protocol.events import Event, Warned
-from callboard.supervisors import Actor, Root, child
+from callboard.supervisors import Actor, Root
+from callboard.supervisors import process as process_module
 from callboard.supervisors.guardian_link import ReaperLink
 from callboard.supervisors.process import ProcessStop, start_process
 
@@ -44,8 +45,8 @@ def shell(script: str, *arguments: str) -> list[str]:
 @pytest.fixture
 def no_time(monkeypatch: pytest.MonkeyPatch) -> ProcessStop:
     """The time for an end is over as it begins, as after an event loop that stood still."""
-    monkeypatch.setattr(child, "KILL_WITHIN", 0.0)
-    monkeypatch.setattr(child, "LINGER", 0.0)
+    monkeypatch.setattr(process_module, "KILL_WITHIN", 0.0)
+    monkeypatch.setattr(process_module, "LINGER", 0.0)
     return ProcessStop(eof=0.0, term=0.0)
 
 

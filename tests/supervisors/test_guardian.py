@@ -10,20 +10,22 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 import trio
 import trio.testing
+from support.descendants import name_of
 from support.waiting import PATIENCE, until
 
 from callboard.protocol.errors import ProcessError
 from callboard.protocol.events import Event, Warned
 from callboard.supervisors import Actor, Root, guardian, guardian_link
-from callboard.supervisors.guardian import Seen, descendants, look, send
+from callboard.supervisors.guardian import ProcessInfo, descendants, read_process, send
+from callboard.supervisors.guardian_link import IDLE
 from callboard.supervisors.process import run_process, start_process
-from callboard.supervisors.processes import IDLE
 
 sys.path.insert(0, str(Path(__file__).parent / "faults"))
 
@@ -63,7 +65,8 @@ def start() -> Iterator[Starter]:
     for process in started:
         if process.poll() is None:
             for child in psutil.Process(process.pid).children(recursive=True):
-                child.kill()
+                with suppress(psutil.NoSuchProcess):  # it has ended with its parent
+                    child.kill()
         process.kill()
         process.communicate()
 
@@ -96,9 +99,9 @@ def test_83_a_signal_reaches_only_the_process_that_was_seen(
     if not pidfds:
         monkeypatch.setattr(os, "pidfd_open", lambda _: os.close(-1))
     process = start("echo up; exec sleep 300")
-    seen = look(process.pid)
+    seen = read_process(process.pid)
     assert seen is not None
-    another = look(process.pid)
+    another = read_process(process.pid)
     assert another is not None
     another.start -= 1
     send(another, signal.SIGKILL)
@@ -108,7 +111,7 @@ def test_83_a_signal_reaches_only_the_process_that_was_seen(
 
 
 def test_the_name_of_a_program_may_hold_brackets_and_blanks() -> None:
-    seen = Seen(7, b"7 (a) R 1 (b) c) S 3 4 5 " + b"0 " * 15 + b"99 0 0")
+    seen = ProcessInfo(7, b"7 (a) R 1 (b) c) S 3 4 5 " + b"0 " * 15 + b"99 0 0")
     assert (seen.parent, seen.start, seen.dead) == (3, 99, False)
 
 
@@ -370,7 +373,8 @@ async def test_84_an_outer_callboard_ends_the_children_of_an_inner_one(me: Actor
     await life.heard(["up"])
     await heard(process.stdout, ["ready"])
     inner = psutil.Process(process.pid)
-    for each in [*(each for each in inner.children(recursive=True) if each.name() != "sleep"), inner]:
-        each.kill()
+    for each in [*(each for each in inner.children(recursive=True) if name_of(each) != "sleep"), inner]:
+        with suppress(psutil.NoSuchProcess):  # a reaper may end with the guardian
+            each.kill()
     await process.wait()
     await life.silent()

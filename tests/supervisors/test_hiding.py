@@ -51,6 +51,7 @@ async def root() -> AsyncIterator[Root]:
 
 
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.sample(5)
 async def test_77_one_is_stopped_while_another_that_does_the_same_lives(me: Actor, tmp_path: Path, way: str) -> None:
     lives = [Lifeline(tmp_path / name) for name in ("one", "other")]
     one, other = [await start_process(me, [sys.executable, "-I", PROGRAM, way, life.path], stop=STOP) for life in lives]
@@ -58,7 +59,8 @@ async def test_77_one_is_stopped_while_another_that_does_the_same_lives(me: Acto
         await life.heard(["hidden"])
     await one.stop()
     await lives[0].silent()
-    assert len(await other.members()) >= 2
+    while len(await other.members()) < 2:  # one that hops has for a moment a parent alone
+        await trio.sleep(0.01)
     me.root.hurry.set()
     await other.stop()
     await lives[1].silent()
@@ -66,6 +68,7 @@ async def test_77_one_is_stopped_while_another_that_does_the_same_lives(me: Acto
         await life.aclose()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "first", ["nothing", "the guardian is killed", "the guardian is stopped", "reapers are stopped"]
 )

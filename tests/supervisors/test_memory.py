@@ -159,7 +159,7 @@ async def test_the_actor_of_a_process_shows_its_process_with_all_below_it() -> N
 
 
 def _all(root: Root) -> list[Actor]:
-    from callboard.supervisors.census import census
+    from callboard.supervisors.introspection import census
 
     return list(census(root))
 

@@ -77,7 +77,7 @@ async def test_94_the_second_return_of_a_lease_does_nothing(root: Root, shop: Sh
 
 async def test_94_only_a_lease_that_was_entered_can_be_returned(root: Root, shop: Shop) -> None:
     lease = Pool(root, shop.opener).lease("a")
-    with pytest.raises(RuntimeError, match=says("supervisors.lease.Lease._entered")):
+    with pytest.raises(RuntimeError, match=says("supervisors.pool.Lease._entered")):
         lease.release()
     await lease.acquire()
     lease.release()

@@ -23,13 +23,14 @@ import trio.testing
 from support.waiting import PATIENCE
 
 from callboard.protocol.errors import ProcessError, TimedOut
-from callboard.supervisors import Actor, Root, child
+from callboard.supervisors import Actor, Root
+from callboard.supervisors import process as process_module
 from callboard.supervisors.process import ProcessStop, run_process, start_process
 
 sys.path.insert(0, str(Path(__file__).parent / "faults"))
 
 from lifeline import Lifeline
-from support.messages import says
+from support.messages import fragment, says
 
 MIB = 1024 * 1024
 IMPATIENT = ProcessStop(eof=0.05, term=0.05)
@@ -154,7 +155,7 @@ async def test_85_stderr_is_told_line_by_line_and_its_tail_is_bounded(me: Actor)
 async def test_helpers_may_finish_their_last_line_after_the_leader_has_exited(
     me: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(child, "LINGER", PATIENCE)  # they are not killed however slow they are
+    monkeypatch.setattr(process_module, "LINGER", PATIENCE)  # they are not killed however slow they are
     done = await run_process(me, shell("(sleep 0.05; echo late) & echo early"))
     assert done.stdout == b"early\nlate\n"
 
@@ -174,7 +175,7 @@ async def test_88_a_process_that_cannot_be_started_says_why(me: Actor, tmp_path:
         return str(path)
 
     cases: dict[str, list[str]] = {
-        "there is no such program on the PATH": ["no-such-program"],
+        fragment("supervisors.guardian_link._missing"): ["no-such-program"],
         "there is no such file": [str(tmp_path / "missing")],
         "chmod +x": [file("plain", "", 0o644)],
         "the interpreter that its first line": [file("lost", "#!/no/such/interpreter\n", 0o755)],

@@ -43,6 +43,7 @@ def outcomes(
     return trio.run(run_cells, asked, tmp_path_factory.mktemp("faults"))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("kind", "ending"), [cell for cell in CELLS if cell[1] == "cancel"])
 def test_76_nothing_is_left_of_starts_that_were_cancelled(
     kind: str, ending: str, outcomes: dict[tuple[str, str], Outcome]
@@ -50,11 +51,13 @@ def test_76_nothing_is_left_of_starts_that_were_cancelled(
     check(kind, ending, outcomes[kind, ending])
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize(("kind", "ending"), [cell for cell in CELLS if cell[1] not in ("cancel", "SIGKILL")])
 def test_80_nothing_outlives_the_host(kind: str, ending: str, outcomes: dict[tuple[str, str], Outcome]) -> None:
     check(kind, ending, outcomes[kind, ending])
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("kind", "ending"), [cell for cell in CELLS if cell[1] == "SIGKILL"])
 def test_81_nothing_outlives_a_host_that_is_killed(
     kind: str, ending: str, outcomes: dict[tuple[str, str], Outcome]

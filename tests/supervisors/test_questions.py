@@ -14,7 +14,7 @@ from callboard.protocol.errors import ActorError, NobodyToAsk, Saturated
 from callboard.protocol.events import Event
 from callboard.protocol.kernel.questions import Answer, Question
 from callboard.supervisors import HOLD, NOTED, PASS, Actor, Desk, QuestionTimeout, Ref, Root
-from callboard.supervisors.census import count_sent, find, sent_by
+from callboard.supervisors.introspection import count_sent, find, sent_by
 
 
 class Person:

@@ -216,5 +216,5 @@ async def test_45_signals_belong_to_the_main_thread() -> None:
     def in_a_thread() -> None:
         trio.run(enter)
 
-    with pytest.raises(ActorError, match=says("supervisors.root.Root._signal_handlers")):
+    with pytest.raises(ActorError, match=says("supervisors.signals.SignalHandlers.installed")):
         await trio.to_thread.run_sync(in_a_thread)

@@ -81,7 +81,7 @@ async def test_28_a_child_that_others_cancel_while_it_starts_fails_the_start(roo
 
         async def starter() -> None:
             with pytest.raises(
-                ActorCancelled, match=says("supervisors.life.Life._start_over", path="/slow", reason="cancelled")
+                ActorCancelled, match=says("supervisors.actor.Actor.finish", path="/slow", reason="cancelled")
             ):
                 await root.start(slow)
 

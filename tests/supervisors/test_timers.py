@@ -12,7 +12,7 @@ from support.messages import says
 from callboard.protocol.events import Event
 from callboard.protocol.messages import Message
 from callboard.supervisors import Actor, ChildSpec, Root, Supervisor
-from callboard.supervisors.alarms import SOME
+from callboard.supervisors.scheduler import COMPACT_AT
 
 
 class Tick(Message, frozen=True):
@@ -157,9 +157,9 @@ async def test_an_actor_that_ended_is_not_kept_by_its_timers(root: Root) -> None
 
 async def test_cancelled_timers_do_not_pile_up(root: Root) -> None:
     actor = put_up(root)
-    for n in range(3 * SOME):
+    for n in range(3 * COMPACT_AT):
         actor.tell_later(3_600, Tick(n)).cancel()
-        assert len(root.alarms) <= SOME + 1
+        assert len(root.alarms) <= COMPACT_AT + 1
     assert not actor.timers
 
 

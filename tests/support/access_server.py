@@ -54,7 +54,7 @@ class Town:
         headers = [(b"authorization", f"Bearer {self.keys[who]}".encode())]
         async with open_websocket_url(f"ws://127.0.0.1:{self.house.port}/ws", extra_headers=headers) as socket:
 
-            async def call(method: str, **params: Any) -> Any:
+            async def call(method: str, /, **params: Any) -> Any:
                 request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
                 await socket.send_message(json.dumps(request))
                 with trio.fail_after(SOON):

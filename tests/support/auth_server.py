@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
+import jwt
 import trio
 
 from callboard.actors.io.oauth.server import AuthServer
@@ -71,7 +72,7 @@ class LocalAuthServer:
         delay: seconds before an answer to a request for a token.
         hold: nothing is answered at the token endpoint before this is set.
         device_says: the next answers to a device that asks, before it gets its token; `error` words.
-        secret: the client has to show it, as form field or header.
+        secret: the client has to show it, as form field or header. public_key: of a client that signs assertions; PEM.
         names_issuer: answers through the browser name the server (RFC 9207).
         answer: replaces the fields of every answer with a token.
         pages: more paths, for what is built upon this.
@@ -93,6 +94,7 @@ class LocalAuthServer:
         self.device_says: list[str] = []
         self.interval = 0.01
         self.secret = ""
+        self.public_key = ""
         self.names_issuer = True
         self.answer: Callable[[dict[str, Json]], Json] = lambda fields: fields
         self.pages: dict[str, Page] = {}
@@ -228,12 +230,19 @@ class LocalAuthServer:
                 return self._of_refresh(fields)
             case "urn:ietf:params:oauth:grant-type:device_code":
                 return self._of_device(fields)
+            case "client_credentials":
+                return self._issue(Grant(scopes=fields.get("scope", "")))
         return 400, {"error": "unsupported_grant_type"}
 
     def _knows(self, request: Request, fields: dict[str, str]) -> bool:
         if header := request.headers.get("authorization"):
             shown = base64.b64decode(header.removeprefix("Basic ")).decode()
             return shown == f"{CLIENT}:{self.secret}"
+        if "client_assertion" in fields and fields.get("client_id") == CLIENT:
+            claims = jwt.decode(
+                fields["client_assertion"], self.public_key, ["ES256", "RS256", "EdDSA"], audience=self.url
+            )
+            return bool(claims["iss"] == claims["sub"] == CLIENT)
         return fields.get("client_id") == CLIENT and fields.get("client_secret", "") == self.secret
 
     def _of_code(self, fields: dict[str, str]) -> tuple[int, Json]:

@@ -1,6 +1,6 @@
-"""A terminal whose size changes, as tmux 3.3 has it: rows that are too long are broken anew, the cursor goes along.
+"""Model of a terminal whose size changes, as tmux 3.3 does it: rows that are too long are wrapped again.
 
-Like the one of `small_terminal` it knows what we send, and fails on else.
+Like `terminal_model`, it knows the sequences that we send, and fails on any other.
 """
 
 from __future__ import annotations

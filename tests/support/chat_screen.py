@@ -17,8 +17,8 @@ from prompt_toolkit.input.vt100 import Vt100Input
 
 from callboard.cli.chat.screen.application import ChatScreen
 from callboard.cli.chat.screen.output import TerminalOutput
-from callboard.cli.chat.screen.questions import CALM, Asking
-from callboard.cli.chat.screen.threaded import Waiting
+from callboard.cli.chat.screen.questions import CALM, ScreenQuestion
+from callboard.cli.chat.screen.threaded import WaitingHandler
 from callboard.protocol.control import chat
 from callboard.protocol.kernel.questions import Question
 from support.waiting import PATIENCE
@@ -26,7 +26,7 @@ from support.waiting import PATIENCE
 WITHIN = PATIENCE
 
 
-class Person(Waiting):
+class Person(WaitingHandler):
     """Leads the conversation: keeps what is sent, and offers these completions once `completes` is set."""
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ class ChatStage:
         shown = re.search(r"^> (\[\d+\] )?agent asks: (\w+)\?", self.display, re.MULTILINE)
         return focused if focused == (shown and shown[2]) else ""
 
-    async def ask(self, id: str, **how: Any) -> Asking:
+    async def ask(self, id: str, **how: Any) -> ScreenQuestion:
         """Asks, and has it drawn."""
         question = Question(id=id, actor="", **{"text": f"{id}?", **how})
         asking = self.screen.questions.add(question, "agent", lambda value: self.answers.__setitem__(id, value))

@@ -20,12 +20,12 @@ from pathlib import Path
 
 import msgspec
 
-from callboard.actors.work.journal.left import LeftAnswer
+from callboard.actors.work.journal.pending_answers import PendingAnswer
 from callboard.protocol.journal import Began, Over, decode
 from callboard.protocol.kernel.questions import Question
 from callboard.supervisors.cluster.database import connected
 from callboard.supervisors.cluster.queue import past_of
-from callboard.supervisors.journal.row import OVER, Kept, State
+from callboard.supervisors.journal.row import OVER, State, StoredRunRecord
 
 
 def wrongs(
@@ -57,7 +57,7 @@ def wrongs(
         ).fetchall()
         for run, data, answer in asked:
             question = msgspec.json.decode(data, type=Question)
-            given = None if answer is None else msgspec.msgpack.decode(answer, type=LeftAnswer).answer.value
+            given = None if answer is None else msgspec.msgpack.decode(answer, type=PendingAnswer).answer.value
             if "under way" in question.text and given == "again":
                 allowed[f"{run} {question.node}"] += 1
         for run, tag in runs.items():
@@ -67,7 +67,9 @@ def wrongs(
             key, state, count, crc = known[run]
             if state != OVER:
                 found.append(f"{run} is not over")
-            kept = Kept(run=run, sign="", state=State.OVER, life=1, rows=count, began=0.0, ended=None, about=b"")
+            kept = StoredRunRecord(
+                run=run, sign="", state=State.OVER, life=1, rows=count, began=0.0, ended=None, about=b""
+            )
             rows = past_of(db, key, kept, crc).rows  # raises if one is not as it was written
             if [row.seq for row in rows] != list(range(1, count + 1)):
                 found.append(f"{run}: its rows have the numbers {[row.seq for row in rows]}")

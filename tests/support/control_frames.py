@@ -16,7 +16,7 @@ import jsonschema
 import msgspec
 import pytest
 
-from callboard.actors.front.control.peer import Peer
+from callboard.actors.front.control.peer import ControlPeer
 from callboard.protocol.control import schema
 from callboard.protocol.event_schema import json_schema as event_schema
 
@@ -47,7 +47,7 @@ class Frames:
         self.seen: Counter[str] = Counter()
         self._asked: dict[tuple[int, Any], tuple[str, Any]] = {}
 
-    def came(self, peer: Peer, frame: bytes) -> None:
+    def came(self, peer: ControlPeer, frame: bytes) -> None:
         """A client has sent this."""
         try:
             told = msgspec.json.decode(frame)
@@ -59,7 +59,7 @@ class Frames:
             request = {**told, "jsonrpc": "2.0"}  # on both of which we do not insist
             self._asked[id(peer), told["id"]] = told["method"], request
 
-    def goes(self, peer: Peer, frame: bytes) -> None:
+    def goes(self, peer: ControlPeer, frame: bytes) -> None:
         """The server sends this."""
         told = msgspec.json.decode(frame)
         method = told.get("method")
@@ -93,13 +93,13 @@ class Frames:
 def held_against_the_schema() -> Iterator[Frames]:
     """All frames of all connections while the block lasts; fails at its end if one was not as it should be."""
     frames = Frames()
-    receive, init = Peer.receive, Peer.__init__
+    receive, init = ControlPeer.receive, ControlPeer.__init__
 
-    async def receiving(peer: Peer, frame: bytes) -> None:
+    async def receiving(peer: ControlPeer, frame: bytes) -> None:
         frames.came(peer, frame)
         await receive(peer, frame)
 
-    def made(peer: Peer, me: Any, hub: Any, caller: Any, send: Any, **more: Any) -> None:
+    def made(peer: ControlPeer, me: Any, hub: Any, caller: Any, send: Any, **more: Any) -> None:
         async def sending(frame: bytes) -> None:
             frames.goes(peer, frame)
             await send(frame)
@@ -107,7 +107,7 @@ def held_against_the_schema() -> Iterator[Frames]:
         init(peer, me, hub, caller, sending, **more)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Peer, "receive", receiving)
-        patch.setattr(Peer, "__init__", made)
+        patch.setattr(ControlPeer, "receive", receiving)
+        patch.setattr(ControlPeer, "__init__", made)
         yield frames
     assert not frames.wrong, "; ".join(frames.wrong[:5])

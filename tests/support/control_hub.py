@@ -138,7 +138,7 @@ class Client:
         self.frames: list[tuple[str, dict[str, Any]]] = []
         self._count = 0
 
-    async def call(self, method: str, **params: Any) -> dict[str, Any]:
+    async def call(self, method: str, /, **params: Any) -> dict[str, Any]:
         """The answer to a request; what is told meanwhile is kept in `told`."""
         self._count += 1
         id = self._count
@@ -151,13 +151,13 @@ class Client:
                 return frame
             self.told.append(frame)
 
-    async def result(self, method: str, **params: Any) -> Any:
+    async def result(self, method: str, /, **params: Any) -> Any:
         """The result of a request that must not fail."""
         answer = await self.call(method, **params)
         assert "result" in answer, answer
         return answer["result"]
 
-    async def error(self, method: str, **params: Any) -> tuple[int, str]:
+    async def error(self, method: str, /, **params: Any) -> tuple[int, str]:
         """Number and text of the error of a request that must fail."""
         answer = await self.call(method, **params)
         assert "error" in answer, answer

@@ -140,7 +140,7 @@ async def _serve(tmp_path: Path, ready: queue.Queue[House | BaseException]) -> N
         with house.scope:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(models.serve, listener)
-                async with callboard.Root(config_dir=house.config_dir, patient=True) as root:
+                async with callboard.Root(config_dir=house.config_dir, wait_for_front_end=True) as root:
                     house.root = root
                     ref = root.kernel.spawn(partial(_control, house, ready), name="control", link=False)
                     end = await ref.wait()

@@ -9,13 +9,13 @@ from typing import Any
 import trio
 
 from callboard.actors.engine.conversation.decider import ConversationDecider
-from callboard.actors.engine.conversation.play import Conversation, Talk
+from callboard.actors.engine.conversation.play import Conversation, ConversationSetup
 from callboard.actors.engine.conversation.team import TeamRules
 from callboard.actors.io.imports import imported
 from callboard.actors.io.json_schema import LIBRARY
 from callboard.actors.work.agent.todo import TodoList
 from callboard.actors.work.record import Record
-from callboard.actors.work.tools.calls import Player
+from callboard.actors.work.tools.calls import CallPlayer
 from callboard.actors.work.tools.permissions import Permissions
 from callboard.actors.work.tools.tool import Tool
 from callboard.protocol.chat import ChatReply, ChatRequest, ToolCall, ToolTurn
@@ -64,7 +64,7 @@ class Talked:
         self.notice = ""
         self._model = Model()
         by_name = {tool.name: tool for tool in tools}
-        talk = Talk(
+        talk = ConversationSetup(
             name=me.name,
             tools=by_name,
             max_turns=1_000_000,
@@ -73,7 +73,7 @@ class Talked:
             team=rules,
         )
         request = ChatRequest(model="the:test", messages=())
-        player = Player(by_name, Permissions())
+        player = CallPlayer(by_name, Permissions())
         context: Any = self._model
         self.conversation = Conversation(context, talk, player, request, self.record, todos=todos, **more)
 

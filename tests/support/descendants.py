@@ -20,6 +20,19 @@ def name_of(process: psutil.Process) -> str:
         return ""
 
 
+def is_alive(process: psutil.Process | int) -> bool:
+    """Return True if a process, or the one of a pid, has not ended.
+
+    A zombie has ended: its parent, which may be this process (it adopts orphans), has not read its status yet. A
+    process may end between two looks at it, so neither `pid_exists` nor `is_running` protects a later `status()`.
+    """
+    try:
+        found = psutil.Process(process) if isinstance(process, int) else process
+        return found.is_running() and found.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 def living(root: Root) -> set[psutil.Process]:
     """Our children and theirs that live, but for the guardian of `root` and its reapers; zombies are dead.
 

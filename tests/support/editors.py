@@ -15,7 +15,7 @@ from interop.acp_schema import Judge
 
 from callboard.actors.front.acp.agent import AcpAgent
 from callboard.actors.front.control.hub import Hub
-from callboard.actors.front.control.peer import Peer
+from callboard.actors.front.control.peer import ControlPeer
 from callboard.protocol.control.caller import LOCAL, Caller
 from callboard.supervisors import Actor
 from support.agent_runs import Stage
@@ -40,7 +40,7 @@ class Editor:
         self.answers: dict[str, Callable[[Json], Json]] = {}
         self.withdrawn: list[Json] = []
         self.judge = Judge()
-        self.peer: Peer
+        self.peer: ControlPeer
         self._count = 0
         self._results: dict[int, Json] = {}
         self._changed = trio.lowlevel.ParkingLot()
@@ -145,7 +145,7 @@ async def editors(hub: Hub) -> AsyncIterator[Callable[..., Editor]]:
 
     def make(agent: str | None = None, caller: Caller = LOCAL) -> Editor:
         editor = Editor()
-        editor.peer = Peer(mine[0], hub, caller, editor.send, methods=lambda peer: AcpAgent(peer, agent).methods)
+        editor.peer = ControlPeer(mine[0], hub, caller, editor.send, methods=lambda peer: AcpAgent(peer, agent).methods)
         made.append(editor)
         return editor
 

@@ -22,6 +22,7 @@ from support.fake_models import FakeModels, Reply, listening
 from support.mcp_entries import mcp_json, scripted
 
 run = callboard.run  # imports what is imported at the first use of the name
+AGENT = callboard.Agent(name="g", instructions="x")
 SCHEMA = "{type: object, properties: {x: {type: string}}}"
 PYTHON = """
 version: 0.4.0
@@ -50,7 +51,7 @@ async def tools(stage: Stage) -> callboard.Outcome:
 
 async def functions(stage: Stage) -> callboard.Outcome:
     stage.models.script(Reply(calls=[("say", {"word": "y"})]))
-    return await run(callboard.Agent(name="g", instructions="x"), "hi", root=stage.root, tools=[say])
+    return await run(AGENT, "hi", root=stage.root, tools=[say])
 
 
 async def spawning(stage: Stage) -> callboard.Outcome:

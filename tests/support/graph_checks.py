@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from callboard.actors.engine.graph.compat import Compat
-from callboard.actors.engine.graph.findings import Surroundings
+from callboard.actors.engine.graph.findings import CheckContext
 from callboard.actors.engine.graph.validate import check_draft
 from callboard.protocol.graph.model import Graph
 from callboard.protocol.problems import Problem, errors_in
 
 
 def check_text(
-    text: str, file: str, around: Surroundings | None = None, *, compat: Compat | None = None, strict: bool = False
+    text: str, file: str, around: CheckContext | None = None, *, compat: Compat | None = None, strict: bool = False
 ) -> tuple[Graph | None, list[Problem]]:
     """The graph, None where there is any error, and all problems."""
     graph, problems = check_draft(text, file, around, compat=compat, strict=strict)

@@ -14,7 +14,7 @@ import pytest
 import trio
 
 import callboard
-from callboard.actors.front.server.serving import Served, ServeOptions, Server
+from callboard.actors.front.server.serving import HttpServer, ListeningServer, ServeOptions
 from callboard.actors.front.server.token_file import read_servers
 from support.agent_runs import Stage
 from support.fake_models import FakeModels
@@ -28,9 +28,9 @@ class House:
     """Attributes: `stage` writes agents, `client` has the token, `server` can be told to end."""
 
     stage: Stage
-    server: Server
+    server: HttpServer
     client: httpx.AsyncClient
-    served: Served
+    served: ListeningServer
     environ: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -94,11 +94,11 @@ def serve(tmp_path: Path, fake_model: FakeModels, monkeypatch: pytest.MonkeyPatc
     async def served(**settings: Any) -> AsyncIterator[House]:
         file = config_dir / "config.yaml"
         file.write_text(json.dumps({**json.loads(file.read_text()), **settings}))
-        server = Server(ServeOptions(port=0))
-        listening: list[Served] = []
+        server = HttpServer(ServeOptions(port=0))
+        listening: list[ListeningServer] = []
         environ = {"XDG_STATE_HOME": str(tmp_path / "state")}
         async with (
-            callboard.Root(config_dir=config_dir, patient=True, serving=True) as root,
+            callboard.Root(config_dir=config_dir, wait_for_front_end=True, keep_servers=True) as root,
             trio.open_nursery() as nursery,
         ):
             nursery.start_soon(server.serve, root, listening.append)

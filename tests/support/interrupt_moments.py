@@ -15,7 +15,7 @@ from unittest import mock
 
 import trio
 
-from callboard.actors.work.tools.changes.store import Store
+from callboard.actors.work.tools.changes.store import ChangeStore
 from callboard.protocol.control.caller import LOCAL
 from support.fake_models import Reply
 from support.interrupted_chat import ANYTHING, Moment, Scene
@@ -121,14 +121,14 @@ async def before_image(scene: Scene) -> None:
     """What was in a file is being kept, before it is written; that is done in a thread, to its end."""
     path = scene.file("notes.txt")
     path.write_text("as it was")
-    begun, keep = threading.Event(), Store.keep
+    begun, keep = threading.Event(), ChangeStore.keep
 
-    def slowly(store: Store, data: bytes) -> None:
+    def slowly(store: ChangeStore, data: bytes) -> None:
         begun.set()
         threading.Event().wait(0.1)
         keep(store, data)
 
-    with mock.patch.object(Store, "keep", slowly):
+    with mock.patch.object(ChangeStore, "keep", slowly):
         scene.on("tell me", Reply(WORDS, calls=[call("fs_write", path=str(path), contents="as it is")]))
         await scene.begin()
         await scene.until(begun.is_set)

@@ -26,9 +26,9 @@ from trio.testing import wait_all_tasks_blocked
 import callboard
 from callboard.actors.front.chat.chats import Chats
 from callboard.actors.front.chat.methods import ChatMethods
-from callboard.actors.front.control.peer import Peer
+from callboard.actors.front.control.peer import ControlPeer
 from callboard.protocol.control.caller import LOCAL
-from callboard.protocol.jsonrpc import Failure, Result, decode, encode_request, encode_result
+from callboard.protocol.jsonrpc import ErrorResponse, Result, decode, encode_request, encode_result
 from callboard.protocol.jsonrpc import Request as Asked
 from callboard.supervisors import Actor
 from support.control_hub import hub_of
@@ -91,7 +91,7 @@ class RefusedLine(Exception):
 class Client:
     """A client at the other end of a connection in memory: frames there, frames back."""
 
-    def __init__(self, peer: Peer) -> None:
+    def __init__(self, peer: ControlPeer) -> None:
         self.peer = peer
         self.said: list[str] = []
         self._count = 0
@@ -101,7 +101,7 @@ class Client:
     async def take(self, frame: bytes) -> None:
         """A frame of the hub's. Whatever a command asks is answered with yes."""
         message = decode(frame)
-        if isinstance(message, Result | Failure):
+        if isinstance(message, Result | ErrorResponse):
             self._results[message.id] = message
             self._come[message.id].set()
         elif isinstance(message, Asked):
@@ -123,7 +123,7 @@ class Client:
     async def result(self, id: str) -> Any:
         await self.ended(id)
         answer = self._results[id]
-        if isinstance(answer, Failure):
+        if isinstance(answer, ErrorResponse):
             raise RefusedLine(answer.error.message)
         return msgspec.json.decode(answer.result)
 
@@ -295,7 +295,7 @@ async def scene_of(directory: Path, wire: str, moment: Moment) -> AsyncIterator[
         _write(config, models, wire, moment)
         async with (
             _working_in(directory),
-            callboard.Root(config_dir=config, patient=True) as root,
+            callboard.Root(config_dir=config, wait_for_front_end=True) as root,
             hub_of(root, directory / "state") as hub,
             _connected(root, chats := Chats(hub)) as client,
         ):
@@ -338,7 +338,7 @@ async def _connected(root: callboard.Root, chats: Chats) -> AsyncIterator[Client
         async def send(frame: bytes) -> None:
             await made[0].take(frame)
 
-        peer = Peer(me, chats.hub, LOCAL, send, methods=lambda peer: ChatMethods(peer, chats).methods)
+        peer = ControlPeer(me, chats.hub, LOCAL, send, methods=lambda peer: ChatMethods(peer, chats).methods)
         made.append(Client(peer))
         ready.set()
         try:

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import trio
 
-from callboard.supervisors.journal.reading import kept_runs
+from callboard.supervisors.journal.reading import stored_runs
 from callboard.supervisors.journal.row import State
 from support.fake_models import FakeModels
 from support.serve_process import Serving
@@ -117,17 +117,17 @@ class House:
 
     def interrupted(self) -> list[str]:
         """Runs that may go on, as the disk tells."""
-        return [kept.run for kept in kept_runs(self.journal, State.INTERRUPTED)]
+        return [kept.run for kept in stored_runs(self.journal, State.INTERRUPTED)]
 
     def rows_under_way(self) -> list[int]:
         """How many rows each run has on disk that goes on now."""
-        return [kept.rows for kept in kept_runs(self.journal) if kept.state is State.PLAYED]
+        return [kept.rows for kept in stored_runs(self.journal) if kept.state is State.PLAYED]
 
     async def rows_of(self, run: str, number: int) -> None:
         """Wait until so many rows of a run are on the disk."""
 
         def enough() -> bool:
-            return any(kept.run == run and kept.rows >= number for kept in kept_runs(self.journal))
+            return any(kept.run == run and kept.rows >= number for kept in stored_runs(self.journal))
 
         with trio.fail_after(SOON):
             while not await trio.to_thread.run_sync(enough):

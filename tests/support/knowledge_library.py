@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 import trio
 
-from callboard.actors.work.knowledge.base.base import Base
+from callboard.actors.work.knowledge.base.base import KnowledgeBase
 from callboard.actors.work.knowledge.base.build import build
-from callboard.actors.work.knowledge.base.model import BuildReport, Settings, Source
+from callboard.actors.work.knowledge.base.model import BaseSettings, BuildReport, KnowledgeSource
 from callboard.protocol.knowledge import Chunk, Document, Retrieved, Unreadable
 from callboard.supervisors import Actor, Root
 
@@ -132,7 +132,7 @@ class Library:
     def __init__(self, root: Root, directory: Path) -> None:
         self.directory = directory
         self.me = root.actor
-        self.sources: list[Source | Unreadable] = []
+        self.sources: list[KnowledgeSource | Unreadable] = []
         self.embedder = Hashing()
         self.progress: list[Any] = []
 
@@ -154,17 +154,17 @@ class Library:
 
     async def find(self, text: str, **options: Any) -> Retrieved:
         """Open it, ask it, close it. Chunks without a common word are left out."""
-        base = await Base.open(self.directory)
+        base = await KnowledgeBase.open(self.directory)
         try:
             return await base.retrieve(text, hashed([text])[0], **{"min_score": 0.01, **options})
         finally:
             base.close()
 
 
-SMALL = Settings(block=4)
+SMALL = BaseSettings(block=4)
 
 
-async def each_of(sources: Iterable[Source | Unreadable]) -> AsyncIterator[Source | Unreadable]:
+async def each_of(sources: Iterable[KnowledgeSource | Unreadable]) -> AsyncIterator[KnowledgeSource | Unreadable]:
     """As if they were found one after the other."""
     for source in sources:
         await trio.lowlevel.checkpoint()

@@ -12,7 +12,7 @@ import msgspec
 import trio
 
 from callboard.actors.work.mcp.links.http import open_http
-from callboard.actors.work.mcp.links.link import Link, Outgoing
+from callboard.actors.work.mcp.links.link import Link, OutgoingCall
 from callboard.protocol.jsonrpc import Notification, Request, encode_result
 from callboard.protocol.mcp.config import Server
 from callboard.protocol.mcp.model import META_VERSION, MODERN
@@ -28,26 +28,26 @@ class Heard:
 
     def __init__(self) -> None:
         self.notifications: list[tuple[str, Any, int | None]] = []
-        self.requests: list[tuple[Request, Outgoing | None]] = []
+        self.requests: list[tuple[Request, OutgoingCall | None]] = []
         self.came = trio.lowlevel.ParkingLot()
         self.link: Link | None = None
 
-    def on_request(self, request: Request, about: Outgoing | None) -> None:
+    def on_request(self, request: Request, about: OutgoingCall | None) -> None:
         self.requests.append((request, about))
         if self.link is not None:
             self.link.respond(encode_result(request.id, {"action": "cancel"}), about)
         self.came.unpark_all()
 
-    def on_notification(self, notification: Notification, about: Outgoing | None) -> None:
+    def on_notification(self, notification: Notification, about: OutgoingCall | None) -> None:
         params = json.loads(bytes(notification.params))
         self.notifications.append((notification.method, params, about.id if about is not None else None))
         self.came.unpark_all()
 
 
-def asks(method: str = "tools/call", modern: bool = False, **params: Any) -> Outgoing:
+def asks(method: str = "tools/call", modern: bool = False, **params: Any) -> OutgoingCall:
     if modern:
         params["_meta"] = {META_VERSION: MODERN}
-    return Outgoing(id=next(NUMBERS), method=method, params=params)
+    return OutgoingCall(id=next(NUMBERS), method=method, params=params)
 
 
 def value(raw: msgspec.Raw) -> Any:

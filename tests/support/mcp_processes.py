@@ -8,15 +8,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import psutil
-
-from callboard.actors.work.mcp.client.connect import Abilities
-from callboard.actors.work.mcp.links.link import Caller
-from callboard.actors.work.mcp.pool.scope import Scope
+from callboard.actors.work.mcp.client.connect import OfferedCapabilities
+from callboard.actors.work.mcp.links.link import CallOrigin
+from callboard.actors.work.mcp.pool.scope import ServerScope
 from callboard.actors.work.mcp.pool.servers import McpServers
 from callboard.protocol.events import Event
 from callboard.protocol.mcp.config import McpConfig, PoolSettings, Server
 from callboard.supervisors import Root
+from support.descendants import is_alive
 
 SERVERS = Path(__file__).parents[1] / "actors" / "work" / "mcp" / "servers"
 
@@ -50,7 +49,7 @@ class House:
             environ=self.environ,
             cache=self.directory,
             secrets=self.secrets,
-            abilities=Abilities(),
+            abilities=OfferedCapabilities(),
             settings=pool,
             serving=serving,
             read_again=lambda: self.config,
@@ -58,13 +57,13 @@ class House:
         )
         return self.servers
 
-    def scope(self, agent: str = "/agent", run: str = "run-1") -> Scope:
+    def scope(self, agent: str = "/agent", run: str = "run-1") -> ServerScope:
         """What that agent has."""
         return self.servers.scope(run=run, agent=agent)
 
-    async def call(self, scope: Scope, server: str, tool: str = "pid", **arguments: Any) -> str:
+    async def call(self, scope: ServerScope, server: str, tool: str = "pid", **arguments: Any) -> str:
         """The text of the tool's result."""
-        result = await scope.call(server, tool, arguments, Caller(me=self.root.actor))
+        result = await scope.call(server, tool, arguments, CallOrigin(me=self.root.actor))
         text: str = result["content"][0]["text"]
         return text
 
@@ -77,11 +76,12 @@ class House:
     @property
     def alive(self) -> list[int]:
         """Those that run now."""
-        return [pid for pid in self.starts if runs(pid)]
+        return [pid for pid in self.starts if is_alive(pid)]
 
     def of(self, kind: str) -> list[Any]:
-        """The data of the events of this kind so far."""
-        return [event.data for event in self.events if event.kind == kind]
+        """The data of the events of this kind so far, without warnings of labels: tests run without a sandbox."""
+        found = [event.data for event in self.events if event.kind == kind]
+        return [data for data in found if getattr(data, "code", "") != "labels"]
 
 
 def scripted(name: str, *flags: str, **options: Any) -> Server:
@@ -93,11 +93,3 @@ def scripted(name: str, *flags: str, **options: Any) -> Server:
 def tiny(name: str, *args: str, **options: Any) -> Server:
     """The entry of a server that starts in no time and has one tool, `pid`."""
     return Server(name=name, type="stdio", command="/bin/sh", args=(str(SERVERS / "tiny.sh"), *args), **options)
-
-
-def runs(pid: int) -> bool:
-    """Whether that process is alive."""
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False

@@ -18,7 +18,7 @@ import trio
 from callboard.actors.io.oauth.authorization import Authorization
 from callboard.actors.io.oauth.loopback import Redirect
 from callboard.actors.work.mcp.auth.access import folder
-from callboard.actors.work.mcp.auth.store import Store
+from callboard.actors.work.mcp.auth.store import LoginStore
 from callboard.protocol.mcp.config import Server
 from support.auth_server import CLIENT, LocalAuthServer, auth_server
 from support.fake_mcp_http import INITIALIZED, SESSION, Answer, FakeMcp, Legacy, Talk, fake_mcp, result, said
@@ -72,9 +72,9 @@ class Town:
         """For mcp.json."""
         return Server(**{"name": "docs", "type": "http", "url": self.server.url, "where": "mcp.json:1", **options})
 
-    def store(self, directory: Path, **options: Any) -> Store:
+    def store(self, directory: Path, **options: Any) -> LoginStore:
         """Where the sign-in is kept, if `XDG_STATE_HOME` is that directory."""
-        return Store(folder({"XDG_STATE_HOME": str(directory)}), self.entry(**options))
+        return LoginStore(folder({"XDG_STATE_HOME": str(directory)}), self.entry(**options))
 
     async def person(self, request: Authorization, redirect: Redirect) -> str:
         """Says yes."""

@@ -1,8 +1,9 @@
 """Messages of the product by id, for tests that assert which message appears and which facts it names.
 
 `says("runs.target.find_agent", name="writer")` is a regular expression for `pytest.raises(match=...)`;
-`has_message(text, id, **facts)` searches a text for the message. Both read tests/golden/messages.txt, so rewording a
-message changes no test that uses them.
+`has_message(text, id, **facts)` searches a text for the message. `fragment(id, **facts)` is a stretch of the message as
+it is printed, for helpers that wait for a text. All read tests/golden/messages.txt, so rewording a message changes no
+test that uses them.
 
 A fact is named after the last identifier of its placeholder: `name` for `{agent.name!r}`, `nodes` for `{len(nodes)}`.
 The second placeholder of the same name is `name_2`, and one without an identifier is `value`. A placeholder without a
@@ -49,6 +50,33 @@ def says(key: str, /, **facts: Any) -> str:
 def has_message(text: str, key: str, /, **facts: Any) -> bool:
     """Return True if `text` contains the message with id `key` and these facts."""
     return re.search(says(key, **facts), text) is not None
+
+
+def fragment(key: str, /, **facts: Any) -> str:
+    """Return the longest stretch of the message with id `key` that is known: literal text, and the given facts.
+
+    A fact that begins or ends with `…` is the end or the beginning of what is printed in its place.
+
+    Raises:
+        LookupError: no such message, or no such facts beside each other.
+    """
+    stretches: list[tuple[set[str], str]] = [(set(), "")]
+    for literal, name in split_template(template(key)):
+        if name is None:
+            stretches[-1] = (stretches[-1][0], stretches[-1][1] + literal)
+        elif name not in facts:
+            stretches.append((set(), ""))
+        else:
+            fact = str(facts[name])
+            if fact.startswith("…"):
+                stretches.append((set(), ""))
+            stretches[-1] = (stretches[-1][0] | {name}, stretches[-1][1] + fact.strip("…"))
+            if fact.endswith("…"):
+                stretches.append((set(), ""))
+    found = [text for names, text in stretches if names >= facts.keys()]
+    if not found:
+        raise LookupError(f"{key} has no placeholders {', '.join(facts)} with nothing but text between them")
+    return max(found, key=len)
 
 
 def template(key: str) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from callboard.actors.io.temporary import Base, LazyDirectory
+from callboard.actors.io.temporary import LazyDirectory, ProcessDirectoryBase
 from callboard.actors.work.sandbox.backends import Backend, backend
 from callboard.actors.work.sandbox.grants import Grants
 from callboard.actors.work.sandbox.of_run import Sandbox
@@ -112,7 +112,7 @@ class World:
             here=here or self.workspace,
             config_dir=self.config,
             environ={"HOME": str(self.home), "XDG_CACHE_HOME": str(self.workspace.parent / "cache")},
-            temporary=LazyDirectory("run-1", lambda: [Base(self.workspace.parent / "temporary")]),
+            temporary=LazyDirectory("run-1", lambda: [ProcessDirectoryBase(self.workspace.parent / "temporary")]),
             grants=Grants(None, None),
         )
 

@@ -10,7 +10,7 @@ import msgspec
 import trio
 from trio_websocket import ConnectionClosed, WebSocketConnection, WebSocketRequest, serve_websocket
 
-from callboard.cli.control.servers import Server
+from callboard.cli.control.servers import ControlServer
 from callboard.protocol.events import Event, encode
 from support.waiting import PATIENCE
 
@@ -47,9 +47,11 @@ class SmallServer:
         self._changed = trio.lowlevel.ParkingLot()
 
     @property
-    def server(self) -> Server:
+    def server(self) -> ControlServer:
         """What a client connects to."""
-        return Server(url=f"http://127.0.0.1:{self.port}", host="127.0.0.1", port=self.port, path="/ws", token="t")
+        return ControlServer(
+            url=f"http://127.0.0.1:{self.port}", host="127.0.0.1", port=self.port, path="/ws", token="t"
+        )
 
     async def serve(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         async with trio.open_nursery() as nursery:

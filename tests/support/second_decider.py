@@ -17,7 +17,7 @@ import msgspec
 
 from callboard.actors.engine.deciding import Decider, recorder
 from callboard.actors.engine.past import fold
-from callboard.actors.work.journal.scope import Player
+from callboard.actors.work.journal.scope import JournalPlayer
 from callboard.protocol.effects import CancelChild, Effect, Finish, InPlace, Spawn, Work
 from callboard.protocol.journal import CAN_BE_KEPT, Told, decode, encode
 from callboard.protocol.messages import ChildEnded, EscalationClosed, EscalationNoted, Idle, Interrupted, WorkDone
@@ -63,7 +63,7 @@ class Twin:
 
     def _check_prefix(self, tape: list[tuple[Any, list[Effect]]]) -> None:
         rows = _Rows()
-        player = Player(rows, "", [])  # type: ignore[arg-type]
+        player = JournalPlayer(rows, "", [])  # type: ignore[arg-type]
         for message, effects in tape:
             player.wrote(message, effects)
         if rows.spoilt:

@@ -78,7 +78,7 @@ def picture(screen: Coloured) -> str:
     return "\n".join([*parts, "</g>", "</svg>", ""])
 
 
-def _row(screen: Coloured, number: int) -> list[str]:
+def _row(screen: Coloured, number: int, *, at_top: bool = False) -> list[str]:
     parts: list[str] = []
     row = screen.buffer[number]
     cells = [row[column] for column in range(screen.columns)]
@@ -86,7 +86,7 @@ def _row(screen: Coloured, number: int) -> list[str]:
     for look, group in groupby(cells, key=_look):
         run = list(group)
         text = "".join(cell.data for cell in run)
-        x, y, width = _ROUND + column * _WIDE, _ROUND + number * _HIGH, len(run) * _WIDE
+        x, y, width = _ROUND + column * _WIDE, _ROUND + (0 if at_top else number) * _HIGH, len(run) * _WIDE
         column += len(run)
         front, back, style = look
         if back != _BACK:
@@ -115,3 +115,46 @@ def _colour(name: str, usual: str) -> str:
     if name == "default":
         return usual
     return _COLOURS.get(name) or f"#{name}"
+
+
+def recording(frames: list[tuple[float, Coloured]]) -> str:
+    """An SVG that shows screens one after another, and again from the first; where nothing moves, the last.
+
+    Args:
+        frames: each screen with the seconds for which it is shown, all of one size.
+    """
+    columns, lines = frames[0][1].columns, frames[0][1].lines
+    wide, high = round(columns * _WIDE + 2 * _ROUND), lines * _HIGH + 2 * _ROUND
+    rows: dict[str, str] = {}  # each row once, by its name: screens have most of theirs in common
+    shown, total, at = [], sum(seconds for seconds, _ in frames), 0.0
+    for number, (seconds, screen) in enumerate(frames, 1):
+        begin, end, at = at / total, (at + seconds) / total, at + seconds
+        is_last = number == len(frames)
+        times, values = (f"0;{begin:.4f}", "hidden;visible") if begin else ("0", "visible")
+        if not is_last:
+            times, values = f"{times};{end:.4f}", f"{values};hidden"
+        shown.append(f'<g visibility="{"visible" if is_last else "hidden"}">')
+        shown.append(
+            f'<animate attributeName="visibility" values="{values}" keyTimes="{times}" dur="{total:.2f}s" '
+            'calcMode="discrete" repeatCount="indefinite"/>'
+        )
+        for line in range(lines):
+            drawing = "".join(_row(screen, line, at_top=True))
+            if drawing:
+                name = rows.setdefault(drawing, f"r{len(rows)}")
+                shown.append(f'<use href="#{name}" y="{line * _HIGH}"/>')
+        shown.append("</g>")
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" width="{wide}" height="{high}">',
+            "<defs>",
+            *(f'<g id="{name}">{drawing}</g>' for drawing, name in rows.items()),
+            "</defs>",
+            f'<rect width="100%" height="100%" rx="8" fill="{_BACK}"/>',
+            f'<g font-family="{_FONT}" font-size="14" fill="{_FRONT}">',
+            *shown,
+            "</g>",
+            "</svg>",
+            "",
+        ]
+    )

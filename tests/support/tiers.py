@@ -7,10 +7,10 @@
     browser      drives Chromium
     interop      uses other people's programs (tests/interop)
 
-A test has each of these as a marker: `pytest -m "not (terminal or postgres)"`. `full` marks what `make test` leaves to
-`make test-all`: all of browser and interop, tests of faults that need a PostgreSQL server, and of a parametrised
-terminal test every case but the first. It is set by hand on tests that install packages, run benchmarks or load a
-real model. `soak` is set by hand.
+A test has each of these as a marker: `pytest -m "not (terminal or postgres)"`. `full` marks what `make test` leaves
+to `make test-all`: all of browser and interop, tests of faults that need a PostgreSQL server, of a parametrised
+terminal test every case but the first, and of the terminal tests of a file all but the first three. It is set by hand
+on tests that install packages, run benchmarks or load a real model. `soak` is set by hand.
 
 `@pytest.mark.sample(n)` on a parametrised test leaves `n` of its cases in `make test`; the others are `full`. A hash of
 a case's name decides, so the choice is the same in each run and on each machine, and a new case displaces one at most.
@@ -33,6 +33,7 @@ from typing import Any
 import pytest
 
 TESTS = Path(__file__).parents[1]
+_INTEROP = f"{TESTS}/interop/"
 
 MODULES = {
     "pty": "terminal",
@@ -58,10 +59,15 @@ FAULTS = {"Link", "SIGKILL", "SIGSTOP", "SIGQUIT", "kill", "send_signal"}
 """Names that a test of faults in a cluster uses: a link that is cut, a worker that is killed or stopped."""
 
 
+TERMINAL_TESTS = 3
+"""Terminal tests of a file that `make test` runs: a start of the program at a terminal takes up to a second."""
+
+
 def mark_tiers(items: list[pytest.Item]) -> None:
     """Add the markers of their tiers to the tests."""
     tiers = Tiers()
     cases: set[Any] = set()
+    terminal: dict[Path, int] = defaultdict(int)
     for item in items:
         found = tiers.of(item)
         function = getattr(item, "function", None)
@@ -73,6 +79,10 @@ def mark_tiers(items: list[pytest.Item]) -> None:
             or ("terminal" in found and again)
         ):
             item.add_marker("full")
+        elif "terminal" in found and not {"full", "soak"} & {mark.name for mark in item.iter_markers()}:
+            terminal[item.path] += 1
+            if terminal[item.path] > TERMINAL_TESTS:
+                item.add_marker("full")
         for tier in found - {"faults"}:
             item.add_marker(tier)
     mark_samples(items)
@@ -96,18 +106,25 @@ def _rank(item: pytest.Item) -> bytes:
 
 
 class Tiers:
-    """The tiers of functions; each function is looked at once."""
+    """The tiers of functions. Each function is looked at once, and each test function once for all of its cases."""
 
     def __init__(self) -> None:
         self._found: dict[Any, frozenset[str]] = {}
+        self._tests: dict[Any, frozenset[str]] = {}
 
     def of(self, item: pytest.Item) -> frozenset[str]:
         """Return the tiers of a test and of the fixtures that it requests."""
-        found = {"interop"} if item.path.is_relative_to(TESTS / "interop") else set()
-        function = getattr(item, "obj", None)
-        info = getattr(item, "_fixtureinfo", None)
-        fixtures = [each.func for defs in info.name2fixturedefs.values() for each in defs] if info else []
-        for each in (function, *fixtures):
+        info = getattr(item, "_fixtureinfo", None)  # one object for the cases of a function
+        if info is None:
+            return self._of_test(item, [])
+        if id(info) not in self._tests:
+            fixtures = [each.func for defs in info.name2fixturedefs.values() for each in defs]
+            self._tests[id(info)] = self._of_test(item, fixtures)
+        return self._tests[id(info)]
+
+    def _of_test(self, item: pytest.Item, fixtures: list[Any]) -> frozenset[str]:
+        found = {"interop"} if str(item.path).startswith(_INTEROP) else set()
+        for each in (getattr(item, "obj", None), *fixtures):
             found |= self._of_object(each)
         return frozenset(found)
 
@@ -127,7 +144,7 @@ class Tiers:
 
     def _within(self, value: FunctionType | type) -> Iterator[str]:
         for function in _functions(value):
-            if not Path(function.__code__.co_filename).is_relative_to(TESTS):
+            if not function.__code__.co_filename.startswith(f"{TESTS}/"):
                 continue
             for name in _names(function.__code__):
                 if name in NAMES:

@@ -30,7 +30,7 @@ def put_weights(monkeypatch: pytest.MonkeyPatch, cache: Path, words: Sequence[st
     header = json.dumps({"embedding.weight": entry}).encode()
     contents = [struct.pack("<Q", len(header)) + header + matrix.tobytes(), tokenizer.to_str().encode()]
     parts = tuple(
-        weights.Part(file=f"tiny{n}", size=len(data), sha256=hashlib.sha256(data).hexdigest())
+        weights.WeightsFile(file=f"tiny{n}", size=len(data), sha256=hashlib.sha256(data).hexdigest())
         for n, data in enumerate(contents)
     )
     monkeypatch.setitem(weights.KNOWN, "wordllama", msgspec.structs.replace(weights.KNOWN["wordllama"], parts=parts))

@@ -14,6 +14,9 @@ import trio
 
 from support.waiting import PATIENCE
 
+POLL = 0.06
+"""Seconds between looks at the window. Each look starts a program, which takes 5 ms of processor time."""
+
 
 class Tmux:
     """`tmux` of a size, in which one program runs; it has no configuration, and ends with the test.
@@ -87,7 +90,7 @@ class Tmux:
         """Waits until its lines are as they should be."""
         with trio.move_on_after(PATIENCE):
             while not seen(self.lines()):
-                await trio.sleep(0.02)
+                await trio.sleep(POLL)
             return
         raise AssertionError("what should be is not shown:\n" + "\n".join(self.lines()))
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,13 @@ import pytest
 from callboard.actors.work.tools.declare.declaration import Argument, Declaration, EnvVar, Language
 from callboard.actors.work.tools.files.call import file_tool
 from callboard.actors.work.tools.files.environment import Home
-from callboard.actors.work.tools.files.limits import Limits
+from callboard.actors.work.tools.files.limits import CallLimits
 from callboard.actors.work.tools.tool import Tool
 from callboard.protocol.events import Event
 from callboard.protocol.kernel.questions import Answer, Question
 from callboard.supervisors import Actor, Root
 
-LANGUAGES: dict[str, Language] = {".sh": "bash", ".py": "python", ".ts": "typescript"}
+LANGUAGES: dict[str, Language] = {".sh": "bash", ".py": "python", ".ts": "typescript", ".js": "typescript"}
 
 
 class Bench:
@@ -91,7 +92,7 @@ class Bench:
         _arguments: dict[str, Any] | None = None,
         *,
         timeout: float | None = 10,
-        limits: Limits = Limits(),  # noqa: B008 - frozen
+        limits: CallLimits = CallLimits(),  # noqa: B008 - frozen
         home: Home | None = None,
         **arguments: Any,
     ) -> Any:
@@ -161,6 +162,14 @@ def can_run() -> bool:
         return True
     asked = subprocess.run(["node", "-p", "process.features.typescript"], capture_output=True, check=False)
     return asked.stdout.strip() in (b"strip", b"transform")
+
+
+@cache
+def npx_has_tsx() -> bool:
+    """Whether `npx tsx` runs without fetching it: a tsx in PATH is not enough, npx looks in its own directories."""
+    if shutil.which("npx") is None:
+        return False
+    return subprocess.run(["npx", "--no-install", "tsx", "--version"], capture_output=True).returncode == 0
 
 
 needs_typescript = pytest.mark.skipif(not can_run(), reason="needs tsx or node 22.18")

@@ -20,8 +20,8 @@ from callboard.actors.work.agent.tasks import TaskQueue
 from callboard.actors.work.agent.team_tools import team_tools
 from callboard.actors.work.agent.user import user_tools
 from callboard.actors.work.context import AgentCall, RunContext
-from callboard.actors.work.letters import Seat
 from callboard.actors.work.record import Record
+from callboard.actors.work.team_messages import TeamPosition
 from callboard.protocol.agent import Agent
 from callboard.protocol.kernel.questions import Question
 from callboard.protocol.requests import Limits
@@ -54,9 +54,9 @@ class Parent(Talked):
     """
 
     def __init__(
-        self, me: Actor, agent: Agent, context: RunContext, *, depth: int = 0, seat: Seat | None = None
+        self, me: Actor, agent: Agent, context: RunContext, *, depth: int = 0, seat: TeamPosition | None = None
     ) -> None:
-        self.seat = seat or Seat()
+        self.seat = seat or TeamPosition()
         children = Children(me, agent, context, depth=depth, near=Path("/nowhere"), seat=self.seat)
         me.policy = children.policy
         self.rules = TeamRules(

@@ -66,6 +66,11 @@ class Traced:
         names = {span.context.span_id: span.name for span in self.spans}
         return {span.name: "" if span.parent is None else names[span.parent.span_id] for span in self.spans}
 
+    def parents_of(self, name: str) -> list[str]:
+        """The names of the parents of all spans of this name."""
+        names = {span.context.span_id: span.name for span in self.spans}
+        return ["" if span.parent is None else names[span.parent.span_id] for span in self.spans if span.name == name]
+
     def tree(self) -> list[str]:
         """All spans, indented by their depth, as they began."""
         return list(self._branch(0, ""))

@@ -12,9 +12,11 @@ alone at the end. Durations come from the previous run (pytest's cache);
 without them, the tiers of the tests (support/tiers.py) decide. A worker always knows its next unit, because pytest
 tears down a module's fixtures only when it knows that the next test does not use them.
 
-What a worker sends: one message per report, in pytest's own serialised form (the form that xdist uses), so that the
-terminal summary, `--lf`, `--junitxml` and other plugins see the run as if the controller had executed it. A worker that
-dies fails the test that it was executing, and a new worker continues with the rest.
+A worker sends the reports of a test when the test has ended, together with the start of the next one: one message per
+test. A report is sent in pytest's own serialised form (the form that xdist uses), or as its times alone if the phase
+passed and wrote nothing, which is all that differs between such reports. The terminal summary, `--lf`, `--junitxml` and
+other plugins see the run as if the controller had executed it. A worker that dies fails the test that it was executing,
+and a new worker continues with the rest.
 """
 
 from __future__ import annotations
@@ -33,11 +35,14 @@ from collections import defaultdict, deque
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
 import psutil
 import pytest
+import trio
+from _pytest.config import create_terminal_writer
 
 from support.durations import Durations
 
@@ -111,6 +116,7 @@ class Controller:
     def run(self) -> None:
         if reporter := self._config.pluginmanager.getplugin("terminalreporter"):
             reporter.showfspath = False  # files are interleaved: a line for each change of file would be thousands
+        locate(self._session.items)
         sys.stdout.flush()
         sys.stderr.flush()
         base = self._config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined] # pytest's own, not public
@@ -183,8 +189,9 @@ class Controller:
         except ConnectionError:  # the worker was killed while it had unread messages
             received = b""
         worker.data += received
-        for message in messages_in(worker.data):
-            self._heard(worker, message)
+        for messages in messages_in(worker.data):
+            for message in messages:
+                self._heard(worker, message)
         if not received:
             worker.line.close()
             del self._workers[worker.pid]
@@ -202,8 +209,7 @@ class Controller:
                 item = self._session.items[message["test"]]
                 hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
             case "report":
-                report = hook.pytest_report_from_serializable(config=self._config, data=message["report"])
-                hook.pytest_runtest_logreport(report=report)
+                hook.pytest_runtest_logreport(report=self._report_of(message))
                 if self._session.shouldfail or self._session.shouldstop:
                     self._stopping = True
                     self._units.clear()
@@ -215,6 +221,15 @@ class Controller:
                 self._give(worker)
             case "left":
                 hook.pytest_worker_left(config=self._config, processes=message["processes"])
+
+    def _report_of(self, message: dict[str, Any]) -> pytest.TestReport:
+        if "report" in message:
+            hook = self._config.hook
+            return hook.pytest_report_from_serializable(config=self._config, data=message["report"])
+        when, duration, start, stop = message["passed"]
+        item = self._session.items[message["test"]]
+        keywords = dict.fromkeys(item.keywords, 1)
+        return pytest.TestReport(item.nodeid, item.location, keywords, "passed", None, when, (), duration, start, stop)
 
     def _died(self, worker: Worker, status: int, base: Path) -> None:
         """Fail the test that a dead worker was executing, and give its other tests to a new one."""
@@ -272,6 +287,20 @@ def units_of(items: list[pytest.Item], durations: Durations, *, in_order: bool =
     return [unit for _, unit in units]
 
 
+def locate(items: list[pytest.Item]) -> None:
+    """Set the location of each test, which pytest would find once per case and in each process, once per function."""
+    known: dict[tuple[Any, str], tuple[str, int | None, str]] = {}
+    for item in items:
+        if not isinstance(item, pytest.Function):
+            continue
+        of = item.parent, item.originalname
+        if of not in known:
+            path, line, name = item.location
+            known[of] = path, line, name.removesuffix(item.name)
+        path, line, parents = known[of]
+        item.__dict__["location"] = path, line, parents + item.name
+
+
 def send(line: socket.socket, message: Any) -> None:
     data = pickle.dumps(message)
     line.sendall(_LENGTH.pack(len(data)) + data)
@@ -299,7 +328,7 @@ def _work(session: pytest.Session, line: socket.socket, number: int, base: Path)
         _settle_in(session.config, number, base)
         _execute(session, line)
         left = session.config.hook.pytest_worker_ends(config=session.config)
-        send(line, {"kind": "left", "processes": left or []})
+        send(line, [{"kind": "left", "processes": left or []}])
         code = 0
     except (KeyboardInterrupt, pytest.exit.Exception):
         code = 2
@@ -325,21 +354,42 @@ def _settle_in(config: pytest.Config, number: int, base: Path) -> None:
 
 
 class _Reports:
-    """Sends the reports of this process to the controller; takes the place of the terminal's plugin."""
+    """Collects the reports of this process for the controller; takes the place of the terminal's plugin.
 
-    def __init__(self, config: pytest.Config, line: socket.socket) -> None:
+    Attributes:
+        test: index of the test that is executed.
+        messages: what has not been sent yet.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
         self._config = config
-        self._line = line
+        self.test = -1
+        self.messages: list[dict[str, Any]] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        data = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
-        send(self._line, {"kind": "report", "report": data})
+        message: dict[str, Any] = {"kind": "report", "test": self.test}
+        if vars(report).keys() == _PASSED and report.passed and not (report.sections or report.user_properties):
+            message["passed"] = report.when, report.duration, report.start, report.stop
+        else:
+            message["report"] = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
+        self.messages.append(message)
+
+    def send(self, line: socket.socket) -> None:
+        send(line, self.messages)
+        self.messages = []
+
+
+_PASSED = vars(pytest.TestReport("", ("", None, ""), {}, "passed", None, "call")).keys()
+"""Attributes of a report to which no plugin has added one."""
 
 
 def _execute(session: pytest.Session, line: socket.socket) -> None:
     plugins = session.config.pluginmanager
     plugins.unregister(name="terminalreporter")
-    plugins.register(_Reports(session.config, line))
+    reports = _Reports(session.config)
+    plugins.register(reports)
+    # pytest-timeout writes stacks through it, and the one of pytest needs the plugin that was just removed.
+    vars(session.config)["get_terminal_writer"] = partial(create_terminal_writer, session.config, sys.stderr)
     data = bytearray()
     following = _next_unit(line, data)
     while following:
@@ -347,11 +397,19 @@ def _execute(session: pytest.Session, line: socket.socket) -> None:
         for position, index in enumerate(unit):
             after = unit[position + 1] if position + 1 < len(unit) else (following[0] if following else None)
             item, nextitem = session.items[index], None if after is None else session.items[after]
-            send(line, {"kind": "start", "test": index})
+            reports.test = index
+            reports.messages.append({"kind": "start", "test": index})
+            reports.send(line)
             # The hook and not `runtestprotocol`: timeouts, warnings and rewritten assertions are wrappers of it.
             session.config.hook.pytest_runtest_protocol(item=item, nextitem=nextitem)
-            send(line, {"kind": "finish", "test": index})
-        send(line, {"kind": "unit"})
+            reports.messages.append({"kind": "finish", "test": index})
+            if trio.lowlevel.in_trio_run():
+                # A timeout was raised by a signal inside trio's wait for events, so trio believes that its loop still
+                # runs and refuses every later test. The controller gives the rest to a new worker.
+                reports.send(line)
+                return
+        reports.messages.append({"kind": "unit"})
+        reports.send(line)
 
 
 def _next_unit(line: socket.socket, data: bytearray) -> list[int]:

@@ -14,7 +14,7 @@ import callboard
 from callboard.actors.engine.workflow.messages import Message
 from callboard.actors.engine.workflow.plan import WorkflowResult, compile_workflow
 from callboard.actors.engine.workflow.play import run_workflow
-from callboard.actors.runs.children import Children
+from callboard.actors.runs.children import ChildAgentRunner
 from callboard.actors.runs.execution import Answers
 from callboard.actors.work.context import RunContext
 from callboard.actors.work.knowledge.of_run import RunKnowledge
@@ -73,7 +73,7 @@ class Agents:
         root = self.root
         self._runs += 1
         run = f"run-{self._runs}"
-        children = Children(root.config_dir, None, root.loader)
+        children = ChildAgentRunner(root.config_dir, None, root.loader)
         context = self.context = RunContext(
             gateway=root.gateway,
             limits=limits or Limits(),
@@ -107,8 +107,9 @@ class Agents:
         return result
 
     def of(self, kind: str) -> list[Any]:
-        """The data of the events of this kind so far."""
-        return [event.data for event in self.events if event.kind == kind]
+        """The data of the events of this kind so far, without warnings of labels: tests run without a sandbox."""
+        found = [event.data for event in self.events if event.kind == kind]
+        return [data for data in found if getattr(data, "code", "") != "labels"]
 
     @property
     def warnings(self) -> list[str]:

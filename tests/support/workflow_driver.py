@@ -23,7 +23,7 @@ from callboard.actors.engine.workflow.edges.conditions import CODE_FAILED, Funct
 from callboard.actors.engine.workflow.machine.dynamic import role_of
 from callboard.actors.engine.workflow.machine.machine import StateMachine
 from callboard.actors.engine.workflow.machine.perform import Firing, Said, perform
-from callboard.actors.engine.workflow.machine.result import Result, Warned
+from callboard.actors.engine.workflow.machine.result import MachineResult, WorkflowWarning
 from callboard.actors.engine.workflow.machine.structure import Structure
 from callboard.actors.engine.workflow.messages import Message, Queue
 from callboard.actors.engine.workflow.prompting import conversation, remembering
@@ -54,7 +54,7 @@ class Dropped(msgspec.Struct, frozen=True):
     messages: tuple[Message, ...]
 
 
-Notice = Delivered | Dropped | Warned
+Notice = Delivered | Dropped | WorkflowWarning
 
 
 class HeardQueue(Queue):
@@ -160,7 +160,7 @@ class Stage:
         self._boards: dict[str, list[str]] = {}
         self._directory = directory
 
-    def run(self, found: Structure, given: Sequence[Message] | None = None) -> Result:
+    def run(self, found: Structure, given: Sequence[Message] | None = None) -> MachineResult:
         machine = self._heard(StateMachine(found, warn=self._tell))
         return self.play(machine, given if given is not None else task())
 
@@ -170,7 +170,7 @@ class Stage:
             machine._queues = [HeardQueue(place.id, self._tell) for place in machine.structure.places]
         return machine
 
-    def play(self, machine: StateMachine, given: Sequence[Message]) -> Result:
+    def play(self, machine: StateMachine, given: Sequence[Message]) -> MachineResult:
         """Run a machine to its end; `pick` says which of the nodes under way is done next."""
         waiting = self._seen(machine.begin(given))
         while waiting:

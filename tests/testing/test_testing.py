@@ -35,6 +35,25 @@ def test_under_asyncio(cassette):
     async def main():
         return await cassette.run_async("agents/greeter", "Eve", yes=True)
     assert asyncio.run(main()).output == "hello Eve"
+
+@pytest.mark.trio
+async def test_under_pytest_trio(cassette):
+    outcome = await cassette.run_async("agents/greeter", "Flo", yes=True)
+    assert outcome.output == "hello Flo"
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+async def test_under_anyio(cassette, anyio_backend):
+    outcome = await cassette.run_async("agents/greeter", "Gus", yes=True)
+    assert outcome.output == "hello Gus"
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+async def test_in_a_root(cassette, anyio_backend):
+    async with callboard.Root() as root:
+        for name in ("Hal", "Ida"):
+            outcome = await cassette.run_async("agents/greeter", name, yes=True, root=root)
+            assert outcome.output == f"hello {name}"
 """
 
 
@@ -60,6 +79,7 @@ class Project:
         program = [*forked(self.home / "run_tests.py"), "-q", "-p", "no:cacheprovider", *words]
         environ = {**os.environ, "CALLBOARD_CONFIG_DIR": str(self.config), "XDG_STATE_HOME": str(self.home / "state")}
         environ.pop("PYTEST_ADDOPTS", None)
+        environ["PYTEST_PLUGINS"] = "pytest_trio.plugin,anyio.pytest_plugin"  # what the project's tests need
         done = await trio.run_process(
             program, cwd=self.home, env=environ, check=False, capture_stdout=True, stderr=subprocess.STDOUT
         )
@@ -81,7 +101,12 @@ async def test_a_test_is_recorded_once_and_needs_no_model_from_then_on(project: 
     assert code == 0, out
     there = sorted(path.name for path in (project.home / "tests" / "cassettes" / "test_greeter").iterdir())
     assert there == [
-        f"test_{name}.jsonl" for name in ("each_Cy_1", "each_Di", "greeting-2", "greeting", "under_asyncio")
+        f"test_{name}.jsonl"
+        for name in (
+            *("each_Cy_1", "each_Di", "greeting-2", "greeting"),
+            *("in_a_root_asyncio-2", "in_a_root_asyncio", "in_a_root_trio-2", "in_a_root_trio"),
+            *("under_anyio_asyncio", "under_anyio_trio", "under_asyncio", "under_pytest_trio"),
+        )
     ]
     asked = len(project.models.requests)
     (project.config / "config.yaml").unlink()

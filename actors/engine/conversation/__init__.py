@@ -1,6 +1,6 @@
 """Conversations with models: of LLM agents, of llm nodes, of a workflow's agent nodes.
 
-`decider` is what a conversation decides, with `rounds` for the calls of each reply; `play` plays it in an actor and
-does what it decides; `agent` is a whole agent, with its prompt, families and MCP servers; `calls` plays calls that no
-model has made. Start with `decider`.
+Start with `decider`, which decides each turn; `rounds` handles the tool calls of one reply. `agent` runs a whole
+agent with its prompt, built-in tools and MCP servers. `calls` runs tool calls without a model. `Conversation`
+executes the decider in an actor.
 """

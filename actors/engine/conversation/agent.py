@@ -1,13 +1,14 @@
-"""An LLM agent at work: its system prompt, its tools and families, its loop, and going on while todos are open.
+"""LLM agent: system prompt, tools, conversation loop, and automatic continuation while todos are open.
 
-What the agent brings along (`Cast`) is made once and played any number of times; what it has while it works (todo list,
-children, tasks, inbox) is made here, belongs to its actor and goes with it. What it said stays in the `Record`.
+A `AgentSetup` (definition of the agent, resolved) is made once and can run any number of times. The state of one run
+(todo list, children, tasks, inbox) is made here, belongs to the agent's actor and ends with it. The transcript
+remains in the `Record`.
 
-    tools         its own file's, the global ones it lists, functions given to the run, those of its MCP servers
-    todo__*       with `auto_continue`; without, they are not offered and refuse
-    agent__*      children and tasks with `can_spawn_agents`; messages where there is somebody to write to
+    tools         its own file's, the global ones it lists, functions passed to the run, its MCP servers'
+    todo__*       with `auto_continue`; otherwise the model is not offered them, and a call is refused
+    agent__*      children and tasks with `can_spawn_agents`; team messages if it has a parent or children
     user__*       unless `can_ask_user: false`
-    knowledge__*  with `knowledge: tool` or `both`, where there are documents
+    knowledge__*  with `knowledge: tool` or `both`, if there are documents
 """
 
 from __future__ import annotations
@@ -22,28 +23,28 @@ import msgspec
 import trio
 
 from ....protocol.agent import Agent
-from ....protocol.chat import ChatRequest, Content, Part, TextPart, text_of
+from ....protocol.chat import ChatRequest, Content, Part, TextPart
 from ....protocol.errors import Unsupported, code_of
 from ....protocol.events import AgentFinished, AgentStarted
 from ....protocol.messages import Shortening, Stop
 from ....supervisors import Actor
 from ...io.imports import imported
-from ...work.agent.compaction import PART
+from ...work.agent.compaction import PART, is_summary
 from ...work.agent.family import renamed
 from ...work.agent.history import History
 from ...work.agent.prompt import blocks, filled_in, system_prompt
 from ...work.agent.todo import TodoList, refusing_todo_tools, todo_tools
 from ...work.agent.user import user_tools
-from ...work.labels.labels import NOTHING, Labels
-from ...work.playback.playback import Effect, done, playback, value
+from ...work.context import CallingAgent
+from ...work.opening_instructions import OpeningInstructions, Wish
+from ...work.playback.playback import OutsideEffect, done, playback, value
 from ...work.record import Record
-from ...work.told import Told, Wish
-from ...work.tools.calls import RESULT_LIMIT, Player
+from ...work.tools.calls import RESULT_LIMIT, CallPlayer
 from ...work.tools.checking import AS_CHILD, AT_ROOT
 from ...work.tools.registry import AgentTools
 from ...work.tools.tool import Tool
 from .decider import CONTINUE
-from .play import Conversation, Renewed, Talk
+from .play import Conversation, ConversationSetup, RenewedTools
 
 if TYPE_CHECKING:
     from ...work.agent.children import Children
@@ -52,10 +53,10 @@ if TYPE_CHECKING:
     from ...work.hooks.hooks import Hooks
     from ...work.knowledge.recipe import Recipe
     from ...work.labels.flow import Flow
-    from ...work.letters import Seat
-    from ...work.mcp.tools.chosen import Wanted
+    from ...work.mcp.tools.chosen import WantedServers
     from ...work.mcp.tools.offer import Offered, Offering
-    from ...work.mcp.tools.view import Talk as ServersTalk
+    from ...work.mcp.tools.view import ServersView as ServersTalk
+    from ...work.team_messages import TeamPosition
     from .team import TeamRules
 
 HOOKS = tuple(f".actors.work.hooks.{name}" for name in ("calls", "session"))
@@ -67,63 +68,67 @@ _SPAWNING = (
 )
 
 
-class Cast(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent, ready to be played.
+class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
+    """Agent definition with all references resolved, ready to run.
 
     Attributes:
-        agent: as its file says, with the environment's overrides.
-        directory: where it stands; None for one that has no directory.
+        agent: the agent file's content, with overrides from the environment.
+        directory: the agent's directory; None if it has none.
         values: its variables, as models may see them.
-        tools: what it may call beside the families and the tools of servers.
-        servers: the MCP servers it asks for; None for none.
-        recipes: the knowledge bases that it may look into by itself.
+        tools: its tools, without the built-in families and the tools of MCP servers.
+        servers: the MCP servers that it requests; None for none.
+        recipes: knowledge bases that the model can search with a tool.
     """
 
     agent: Agent
     directory: Path | None
     values: Mapping[str, str]
     tools: AgentTools
-    servers: Wanted | None = None
+    servers: WantedServers | None = None
     recipes: tuple[Recipe, ...] = ()
 
 
 async def run_agent(
     me: Actor,
-    cast: Cast,
+    cast: AgentSetup,
     prompt: str,
     context: RunContext,
     depth: int = 0,
     record: Record | None = None,
-    seat: Seat | None = None,
+    seat: TeamPosition | None = None,
     escalation_timeout: float | None = None,
     history: History | None = None,
     parts: tuple[Part, ...] = (),
 ) -> str:
-    """Body of an agent's actor: all it said.
+    """Run an agent in the actor `me`, and return the text of all its replies.
 
     Args:
-        depth: how many agents stand above it.
-        record: where it is written down what it does.
-        seat: its place among siblings, if an agent spawned it.
-        escalation_timeout: seconds its questions may wait; None for what its file says. At the root they wait.
-        history: the conversation that this goes on with.
-        parts: what is said beside the prompt: images, files.
+        depth: number of agents above this one.
+        record: the transcript to write to.
+        seat: address and inbox among siblings, if another agent spawned this one.
+        escalation_timeout: seconds after which its questions expire; None for the value of its file. At the root
+          questions do not expire.
+        history: the conversation to continue.
+        parts: content in addition to the prompt: images, files.
 
     Raises:
-        OutOfTurns: it went on for `max_turns`.
-        CallboardError: what ended it.
+        OutOfTurns: the agent used up `max_turns`.
+        CallboardError: any other failure that ended the agent.
     """
     record = record if record is not None else Record()
     if cast.agent.sandbox is not None:
         context.hold(me, cast.agent.sandbox)
     if cast.agent.can_spawn_agents:
+        # Loaded only for agents that need them, and in a thread, so that the event loop does not stall.
         await imported(*_SPAWNING)
     if context.hooks is not None:
         await imported(*HOOKS)
     if context.workspace is not None:
         await imported(AROUND)
     agent = _Agent(me, cast, context, depth, record, seat, escalation_timeout, history or History())
+    # Without a prompt the message consists of the attachments alone.
     said: Content = (*((TextPart(prompt),) if prompt else ()), *parts) if parts else prompt
+    # MCP servers that the run's caller brings are offered to the root agent only.
     brings = depth == 0 and bool(context.servers)
     if cast.servers is None and not brings:
         return await agent.play(said)
@@ -145,25 +150,22 @@ async def run_agent(
 @dataclass(eq=False, repr=False)
 class _Agent:
     me: Actor
-    cast: Cast
+    cast: AgentSetup
     context: RunContext
     depth: int
     record: Record
-    seat: Seat | None
+    seat: TeamPosition | None
     escalation_timeout: float | None
     history: History
 
     def __post_init__(self) -> None:
         self._hooks = self.context.hooks
-        self._flow: Flow | None = None
-        if self.context.flow is not None:
-            carried = Labels(untrusted=("documents",)) if self.cast.recipes else NOTHING
-            self._flow = self.context.flow.below(carried)
-            self.context = self.context.carrying(self._flow)
+        self._flow: Flow | None = self.context.flow
         self._agent = self.history.overrides.of(self.cast.agent)
         self._todos = self.history.todos or TodoList()
         self._children: Children | None = None
         waits = self._agent.escalation_timeout if self.escalation_timeout is None else self.escalation_timeout
+        # `elsewhere` tools are executed by the run's caller, which sees the calls of the root agent only.
         self._tools: list[Tool] = [
             tool for tool in self.cast.tools.tools.values() if self.depth == 0 or not tool.elsewhere
         ]
@@ -174,14 +176,15 @@ class _Agent:
         self._instructions = self._agent.instructions
         self._unlisted: Mapping[str, Tool] = {}
         self._said_about: list[str] = []
-        self._told = Told()
+        self._told = OpeningInstructions()
         own, registry = self._agent.permissions, self.context.registry
         self.permissions = registry.permissions(own) if own and registry is not None else own
+        # The root agent asks the user, who may take any time. A child asks its parent agent, which may never answer.
         self._add_families(None if self.depth == 0 else waits)
         self._add_workspace()
         self._add_synonyms()
 
-    async def take_up(self, talk: ServersTalk, wanted: Wanted) -> None:
+    async def take_up(self, talk: ServersTalk, wanted: WantedServers) -> None:
         from ...work.mcp.tools.offer import Offering
 
         self._offering = Offering(talk, wanted, taken={tool.name for tool in self._tools})
@@ -190,22 +193,22 @@ class _Agent:
     def _take(self, offered: Offered) -> None:
         self._of_servers, self._unlisted_of_servers = offered.tools, offered.unlisted
         self._said_of_servers = offered.said
-        strange = [tool.name for tool in offered.tools if "outside" in tool.labels]
-        if strange and self._flow is not None:  # the model reads what their servers say of them
-            self._flow.add(Labels(untrusted=(f"what MCP servers say of {strange[0]} and the like",)))
+        if self._flow is not None:  # server descriptions enter the model's context, so they carry taint labels
+            self._flow.describes(offered.tools)
 
     @property
-    def _offered(self) -> Renewed:
+    def _offered(self) -> RenewedTools:
         unlisted = {**self._unlisted, **self._unlisted_of_servers} if self._unlisted_of_servers else self._unlisted
-        return Renewed(tools=(*self._tools, *self._of_servers), unlisted=unlisted)
+        return RenewedTools(tools=(*self._tools, *self._of_servers), unlisted=unlisted)
 
-    async def _renewed(self, me: Actor) -> Renewed | None:
-        """What there is to call, if a server has other tools by now."""
+    async def _renewed(self, me: Actor) -> RenewedTools | None:
+        """Return the new set of tools and prompt if a server has changed its tools, else None."""
         assert self._offering is not None
         offered = await self._offering.renewed(me)
         if offered is None:
             return None
         self._take(offered)
+        # The system prompt can list the tools, so it is rendered again.
         return msgspec.structs.replace(self._offered, system=self._prompt())
 
     def _add_families(self, patience: float | None) -> None:
@@ -220,6 +223,7 @@ class _Agent:
         if agent.auto_continue:
             self._tools += todo_tools()
         else:
+            # Not offered but callable: the refusal explains how to enable todos, "unknown tool" would not.
             self._unlisted = refusing_todo_tools()
         if agent.can_ask_user:
             self._tools += user_tools(timeout=patience)
@@ -227,16 +231,19 @@ class _Agent:
         if self.cast.recipes:
             from ...work.agent.lookup import explained, lookup_tool
 
-            self._tools.append(lookup_tool(self.context.knowledge, self.cast.recipes))
+            tool = lookup_tool(self.context.knowledge, self.cast.recipes)
+            if self._flow is not None:
+                tool = msgspec.structs.replace(tool, labels=self._flow.labels_of(self.cast.recipes))
+            self._tools.append(tool)
             self._said_about.append(explained(self.cast.recipes))
 
     def _add_workspace(self) -> None:
-        """What it is told of the directory that it works in."""
         workspace = self.context.workspace
         if workspace is None and playback.get() is None:
             return
-        find = Told if workspace is None else partial(workspace.told, Wish.of(self._agent))
-        self._told = told = value(self.me, "workspace", Told, find)
+        # In playback the workspace can be absent: `value` returns the recorded instructions.
+        find = OpeningInstructions if workspace is None else partial(workspace.told, Wish.of(self._agent))
+        self._told = told = value(self.me, "workspace", OpeningInstructions, find)
         self._said_about += told.blocks
         if told.skills:
             from ...work.skills.tool import skill_tool
@@ -244,7 +251,7 @@ class _Agent:
             self._tools.append(skill_tool(None if workspace is None else workspace.skills, told.skills))
 
     def _add_synonyms(self) -> None:
-        """Tools by the names that Loki's successor has for them; see `family`."""
+        """Accept the tool names of Loki's successor (`renamed`); offer one only if the instructions mention it."""
         others = renamed(self._tools)
         if self._children is not None:
             from ...work.agent.team_tools import available_tool
@@ -258,9 +265,9 @@ class _Agent:
         from ...work.agent.children import Children
         from ...work.agent.mail import mail_tools
         from ...work.agent.team_tools import team_tools
-        from ...work.letters import Seat
+        from ...work.team_messages import TeamPosition
 
-        seat = self.seat = self.seat or Seat()
+        seat = self.seat = self.seat or TeamPosition()
         children = self._children = Children(
             self.me,
             self._agent,
@@ -276,29 +283,35 @@ class _Agent:
     async def play(self, prompt: Content) -> str:
         me, agent = self.me, self._agent
         began = trio.current_time()
+        # A root agent that can spawn agents has a seat without an id.
         child = (self.seat.id or None) if self.seat is not None else None
         if me.stream.heard:
             names = [tool.name for tool in self._offered.tools]
             me.emit(AgentStarted(agent=agent.name, depth=self.depth, tools=names, child=child))
-        if self._flow is not None and self.depth == 0:
-            self._flow.prompt = text_of(prompt)
+        # Cancellation is no `Exception` and passes the handlers below, so it is the default.
         error, code = "interrupted", "cancelled"
         stop: Stop = "done"
         try:
+            # A continued history can end with a turn that the model has not answered. The model then replies to it, and
+            # no prompt hook runs, because there is no new prompt.
             goes_on = self.history.waits_for_the_model and not prompt
             if self._hooks is not None and self.depth == 0 and not goes_on:
                 prompt = await self._hooked(self._hooks, prompt)
             talk = await self._conversation()
+            if self._flow is not None and self.history.turns and self.depth == 0:
+                await self._flow.follows(self.history.turns, talk.player.tools, is_summary)
             try:
                 stop = (await (talk.reply(me) if goes_on else talk.say(me, prompt))).stop
                 if self._hooks is not None and stop == "done":
                     stop = await self._ended(self._hooks, talk)
             finally:
+                # Also after a failure or cancellation: the session continues from this history.
                 self.history.over(talk.messages, talk.unfinished)
-                if self._flow is not None:
-                    self._flow.over(talk.messages, talk.player.tools)
+            # With calls left for the run's caller there is no final answer yet.
+            if self.history.result is not None and stop != "handed_out":
+                self.history.take_result(self.record.last)
             error = code = ""
-        except Exception as failed:  # only to tell it; it goes on
+        except Exception as failed:  # only for the event; the error is raised again
             error, code = str(failed) or repr(failed), code_of(failed)
             raise
         finally:
@@ -319,14 +332,17 @@ class _Agent:
         return self.record.output
 
     async def _hooked(self, hooks: Hooks, prompt: Content) -> Content:
-        """The prompt, with what hooks add to it."""
+        """Return the prompt with the additions of hooks."""
         from ...work.hooks.session import at_beginning
 
         model = self.context.model or self._agent.model or ""
-        return await at_beginning(hooks, self.me, prompt, is_new=not self.history.turns, model=model)
+        heard = await at_beginning(hooks, self.me, prompt, is_new=not self.history.turns, model=model)
+        if heard is not prompt and self._flow is not None:
+            await self._flow.heard_of_hooks()
+        return heard
 
     async def _ended(self, hooks: Hooks, talk: Conversation) -> Stop:
-        """Go on as long as hooks want it."""
+        """Continue the conversation as long as stop hooks ask for it, and return the final stop reason."""
         from ...work.hooks.session import at_end, over
 
         stop: Stop = "done"
@@ -335,6 +351,8 @@ class _Agent:
             why = await at_end(hooks, self.me, agent=self._agent.name, depth=self.depth, again=again)
             if why is None:
                 break
+            if self._flow is not None:
+                await self._flow.heard_of_hooks()
             stop = (await talk.say(self.me, why)).stop
             again += 1
         if self.depth == 0 and not hooks.goes_on:
@@ -346,11 +364,11 @@ class _Agent:
         model = context.model or agent.model or ""
         limit = agent.max_tool_result_chars or RESULT_LIMIT
         system = await self._system()
-        tools = {tool.name: tool for tool in offered.tools}
+        tools = {tool.spec.name: tool for tool in offered.tools}
         window = context.window(model)
         threshold = self._threshold(window)
         fixed = 0 if threshold is None else _size_of(system, offered.tools)
-        talk = Talk(
+        talk = ConversationSetup(
             name=self.me.name,
             tools=tools,
             unlisted=offered.unlisted,
@@ -367,8 +385,9 @@ class _Agent:
             auto_continue=agent.auto_continue,
             max_auto_continues=agent.max_auto_continues,
             continuation=agent.continuation_prompt or CONTINUE,
+            result=self.history.result,
         )
-        player = Player(
+        player = CallPlayer(
             {**offered.unlisted, **tools},
             context.permissions,
             own=self.permissions,
@@ -376,14 +395,24 @@ class _Agent:
             result_limit=limit,
             meter=context.meter,
             on_unknown=context.settles(agent.on_unknown),
-            around=None if self._told == Told() else self._around(),
+            around=None if self._told == OpeningInstructions() else self._around(),
             hooks=self._hooks,
             flow=self._flow,
+            agent=CallingAgent(
+                context=context,
+                name=agent.name,
+                depth=self.depth,
+                record=self.record,
+                permissions=self.permissions,
+                max_depth=agent.max_agent_depth,
+            ),
         )
+        result = self.history.result
         request = ChatRequest(
             model=model,
             messages=self.history.turns,
             system=system,
+            response_schema=None if result is None else result.schema,
             temperature=agent.temperature,
             top_p=agent.top_p,
             reasoning_effort=agent.reasoning_effort,
@@ -421,7 +450,10 @@ class _Agent:
                     f"agent '{self._agent.name}' has `dynamic_instructions`, and its tools file has no function "
                     "`_instructions`"
                 )
-            me, effect = self.me, Effect("instructions", self._agent.name)
+            me, effect = self.me, OutsideEffect("instructions", self._agent.name)
+            if self._flow is not None:
+                await self._flow.start(me, "_instructions", "the function `_instructions`")
+            # Recorded as an effect: the function can return a different text in each run.
             self._instructions = await done(me, effect, str, partial(ask, me))
         return self._prompt()
 
@@ -429,10 +461,12 @@ class _Agent:
         listed = [*self.cast.tools.tools.values(), *self._of_servers]
         context = self.context
         instructions = filled_in(self._instructions, self.cast.values, context.environ, listed, context.cwd, self.me)
-        return system_prompt(instructions, [*self._said_about, *self._said_of_servers])
+        result = self.history.result
+        about_result = [] if result is None else [result.hint]
+        return system_prompt(instructions, [*self._said_about, *self._said_of_servers, *about_result])
 
     def _threshold(self, window: int | None) -> int | None:
-        """Tokens from which on the history is shortened; None for never."""
+        """Return the number of tokens at which the history is compacted; None for never."""
         threshold = self._agent.compression_threshold
         if threshold is None:
             threshold = None if window is None else int(window * PART)
@@ -440,5 +474,5 @@ class _Agent:
 
 
 def _size_of(system: str, tools: Iterable[Tool]) -> int:
-    """Tokens, roughly, of what is sent beside the history."""
+    """Estimate the tokens of system prompt and tools (4 characters per token)."""
     return (len(system) + sum(len(msgspec.json.encode(tool.spec)) for tool in tools)) // 4

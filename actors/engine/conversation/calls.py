@@ -1,4 +1,4 @@
-"""Calls without a conversation: one round of them, played below an actor (`callboard call`)."""
+"""Tool calls without a conversation: one round of calls, executed below an actor (`callboard call`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ....protocol.kernel.messages import Message
 from ....protocol.messages import CallsBegun, Interrupted, ToolDone, WorkFailed
 from ....protocol.permissions import Permissions as Rules
 from ....supervisors import Actor
-from ...work.tools.calls import RESULT_LIMIT, Player
+from ...work.tools.calls import RESULT_LIMIT, CallPlayer
 from ...work.tools.checking import AT_ROOT, MOST_CALLS, RepeatGuard
 from ...work.tools.permissions import Permissions
 from ...work.tools.tool import Tool
@@ -19,19 +19,18 @@ from .rounds import Rounds
 
 
 class CallsDecider:
-    """One round of calls, and nothing else."""
+    """Decider of a single round of tool calls."""
 
     def __init__(self, rounds: Rounds) -> None:
         self.heard = True
         self._rounds = rounds
 
     def begin(self, request: CallsBegun) -> list[Effect]:
-        """Play them, or refuse them."""
+        """Start the calls, or refuse them."""
         effects = self._rounds.begin(request.calls, heard=self.heard)
         return effects if self._rounds.running else [*effects, *self._over()]
 
     def on(self, message: Message) -> list[Effect]:
-        """A call has ended."""
         if isinstance(message, Interrupted):
             return []
         if not isinstance(message, ToolDone | WorkFailed):
@@ -40,7 +39,6 @@ class CallsDecider:
         return [] if self._rounds.running else self._over()
 
     def remembers(self) -> tuple[object, ...]:
-        """See `Decider`."""
         return ()
 
     def _over(self) -> list[Effect]:
@@ -48,8 +46,8 @@ class CallsDecider:
         return [Finish(self._rounds.turns()) if ending is None else Finish(failure=ending)]
 
 
-class Calls:
-    """Plays one round of calls after another; see `Player` and `Rounds` for the arguments."""
+class CallRounds:
+    """Executor of rounds of calls with one repeat guard; `CallPlayer` and `Rounds` document the arguments."""
 
     def __init__(
         self,
@@ -64,15 +62,18 @@ class Calls:
     ) -> None:
         listed = {tool.name: tool for tool in tools}
         others = unlisted or {}
-        self._player = Player({**others, **listed}, permissions, own=own, timeout=timeout, result_limit=result_limit)
+        self._player = CallPlayer(
+            {**others, **listed}, permissions, own=own, timeout=timeout, result_limit=result_limit
+        )
         self._rounds = Rounds(listed, others, guard or RepeatGuard(*AT_ROOT), result_limit)
 
     async def play(self, me: Actor, calls: Sequence[ToolCall]) -> list[ToolTurn]:
-        """Play these calls as children of `me`; their results in the order of the calls.
+        """Execute these calls as children of `me`; return the results in the order of the calls.
 
         Raises:
-            BudgetReached, TurnsReached, ShuttingDown: the run is at its end.
+            BudgetReached, TurnsReached, ShuttingDown: the run has ended.
         """
+        # A recorder's second decider must start with the same call history.
         before = self._rounds.copy()
         decider = CallsDecider(self._rounds)
         performers: dict[type[Work], Performer] = {CallTool: self._player.play}

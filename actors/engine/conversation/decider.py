@@ -1,17 +1,17 @@
-"""What a conversation with a model decides: ask it, play the tools it calls, tell it the results, until it calls none.
+"""Decider of a conversation: call the model, run its tool calls, send it the results, until a reply has no call.
 
-    turn      look around (other tools?) if there is something to look at
-              what children ask is put behind the results of calls
-              what people have written meanwhile is the user's next words
-              shorten the history if it has grown too long (a summary, then results that are cut), or end if it can't be
-              ask the model
-    reply     its calls are played, all of them at once; then the next turn
-              without a call: the next turn, if people have written; or it goes on while its todo list has open items
-    end       that, or a call that the caller of the run plays (`Offer.elsewhere`), or its bound of turns, or an error
+    turn      refresh the tools, if some of them can change
+              append notices about children's questions to the last result
+              append messages that users sent meanwhile
+              compact the history if it is too long (a summary, then cut results), or end if that does not suffice
+              call the model
+    reply     with calls: run all of them concurrently; then the next turn
+              without a call: the next turn, if users have sent messages; or continue while todos are open
+    end       the last reply, a call that the run's caller executes (`Offer.elsewhere`), `max_turns`, or an error
 
-A decider (`engine/driver`). A turn begins when no mail waits and nothing is paused (`WhenIdle`): so what was written to
-a paused agent is read when it goes on. What people write while the model replies, or calls are played, is kept until
-the next turn: nothing may stand between a call and its result.
+A turn begins when no mail waits and nothing is paused (`WhenIdle`), so a paused agent reads its messages when it is
+resumed. Messages that users send during a reply or a round of calls wait for the next turn. Providers reject a
+history in which anything separates a call from its result.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ....protocol import messages
 from ....protocol.chat import AssistantTurn, Content, TextPart, ToolTurn, Turn, UserTurn
 from ....protocol.chat import text_of as words_of
 from ....protocol.effects import (
-    Answer,
+    AnswerCall,
     CallModel,
     Effect,
     Emit,
@@ -40,21 +40,24 @@ from ....protocol.effects import (
 from ....protocol.errors import TurnsReached
 from ....protocol.events import AgentContinued, AgentTold, HistoryCompacted, HistoryCompacting, Warned
 from ....protocol.failure import Failure
+from ....protocol.json_values import UnfitValue
 from ....protocol.kernel.messages import Message
 from ...work.agent.compaction import Compaction, CutResults, DoesNotFit, SumUp, too_large
+from ...work.agent.history import invalid
 from ...work.agent.todo import TodoList
-from ...work.letters import Inbox
 from ...work.record import Record
+from ...work.team_messages import UnreadMessages
 from ...work.tools.calls import RESULT_LIMIT
 from ...work.tools.checking import AT_ROOT, Offer, RepeatGuard, tame
 from ...work.tools.tool import text_of
 from .rounds import Rounds
 
 if TYPE_CHECKING:
+    from ...work.results import ResultType
     from .team import Team, TeamRules
 
 LONGEST_TEXT = 4_000_000
-"""Characters of one reply that are kept."""
+"""Most characters of one reply that are stored."""
 
 CONTINUE = """[The todo list still has open items]
 Go on with the next one now. Call tools; don't announce what you are about to do."""
@@ -62,34 +65,42 @@ Go on with the next one now. Call tools; don't announce what you are about to do
 ANEW = """[The program was ended and started again]
 {servers} runs anew. What it had in its memory is gone (sessions, open files, pages, directories): look before you \
 rely on it."""
-"""What a conversation is told of its MCP servers."""
+"""Notice to the model after recovery: its MCP servers have been restarted."""
+
+NOT_A_RESULT = """Your answer can't be used: {wrong}.
+Answer again with one JSON value that fits the JSON Schema, and nothing else."""
+"""Message to a model whose answer does not fit the type of the result."""
+
+ATTEMPTS = 3
+"""Most answers that a model may give until one fits the type of the result, the first included."""
 
 _READS_NO_MORE = "an agent at work reads nothing but what people say to it"
 
 
 class OutOfTurns(TurnsReached):
-    """A conversation's own bound was reached, not one of the run."""
+    """Turn limit of one conversation, as opposed to the limit of the run."""
 
 
-class Talk(msgspec.Struct, frozen=True, kw_only=True):
-    """What is settled about a conversation before it begins.
+class ConversationSetup(msgspec.Struct, frozen=True, kw_only=True):
+    """Fixed settings of a conversation.
 
     Attributes:
-        name: of its actor, for events.
-        tools: what the model may call, by name.
-        unlisted: what it may call though it is not offered it.
-        max_turns: model replies to one message; the last one must call no tool.
-        bound: how errors call that bound (`max_turns (200)`).
+        name: name of its actor, for events.
+        tools: the tools offered to the model, by name.
+        unlisted: tools that the model can call without an offer.
+        max_turns: most model replies to one message; the last one must call no tool.
+        bound: name of that limit in errors (`max_turns (200)`).
         agent: name of the agent.
-        node: id of the graph node on whose account it goes.
-        repeats: how often, and in how long chains, the same calls may come; see `RepeatGuard`.
-        result_limit: characters of one result.
-        looks_around: there are tools that may change.
-        team: what the files say of its team; None if it may have none.
-        mail: it may get letters.
-        shortening: when its history is shortened.
-        auto_continue: it goes on while its todo list has open items, so many times; 0 for never.
-        continuation: the user's message that makes it go on.
+        node: id of the graph node that its cost is attributed to.
+        repeats: limits on repeated calls and on repeated chains of calls; see `RepeatGuard`.
+        result_limit: most characters of one result.
+        looks_around: some tools can change, so each turn first refreshes them.
+        team: the team's rules; None if the agent can have no children.
+        mail: the agent can receive team messages.
+        shortening: thresholds of compaction.
+        auto_continue: continue while the todo list has open items, at most `max_auto_continues` times (0 for never).
+        continuation: the user message that continues it.
+        result: type of the final answer; the model is asked again for an answer that does not fit.
     """
 
     name: str
@@ -108,40 +119,41 @@ class Talk(msgspec.Struct, frozen=True, kw_only=True):
     auto_continue: bool = False
     max_auto_continues: int = 0
     continuation: str = CONTINUE
+    result: ResultType | None = None
 
 
 class ConversationDecider:
-    """See the module.
+    """Decider of one conversation.
 
     Args:
-        record: where turns, texts and calls are written down, so that they can be read whatever ends the conversation.
+        record: transcript of turns, texts and calls, which survives any end of the conversation.
 
     Attributes:
         messages: the history, oldest first.
-        record: what it has said and done.
-        unfinished: what the model had said of a reply that did not come to its end.
-        todos, inbox, team: its todo list, its letters, its children and tasks, where it has them.
+        record: the transcript.
+        unfinished: the received text of a reply that was cut off.
+        todos, inbox, team: the todo list, the received team messages, the children and tasks, if it has them.
     """
 
-    def __init__(self, talk: Talk, record: Record | None = None) -> None:
+    def __init__(self, talk: ConversationSetup, record: Record | None = None) -> None:
         self.heard = True
         self.messages: list[Turn] = []
         self.unfinished = ""
         self._talk = talk
         self.record = Record() if record is None else record
         self.todos: TodoList | None = None
-        self.inbox = Inbox() if talk.mail or talk.team is not None else None
+        self.inbox = UnreadMessages() if talk.mail or talk.team is not None else None
         self.team: Team | None = None
         if talk.team is not None:
             from .team import Team
 
-            self.team = Team(talk.team, self.record, self.inbox or Inbox())
+            self.team = Team(talk.team, self.record, self.inbox or UnreadMessages())
         self._rounds = Rounds(talk.tools, talk.unlisted, RepeatGuard(*talk.repeats), talk.result_limit)
         self._shortening = talk.shortening
         self._compaction: Compaction | None = None
-        self._cut: SumUp | CutResults | None = None  # how the history is being shortened
-        self._written: list[messages.PersonSays] = []  # what people have written that is not in the history yet
-        self._news: list[UserTurn] = []  # what else is to be told with the next request
+        self._cut: SumUp | CutResults | None = None  # the compaction under way
+        self._written: list[messages.PersonSays] = []  # messages of users that are not in the history yet
+        self._news: list[UserTurn] = []  # notices to send with the next request
         self._is_asking = False
         self._left = talk.max_turns
         self._said: list[str] = []
@@ -149,10 +161,11 @@ class ConversationDecider:
         self._after_calls = False
         self._handed_out = False
         self._continued = 0
-        self._before = ("", "", 0)  # the answer, todo list and number of calls before it went on last
+        self._misfits = 0
+        self._before = ("", "", 0)  # answer, todo list and number of calls at the last automatic continuation
 
     def begin(self, request: messages.ConversationBegun) -> list[Effect]:
-        """The first turn."""
+        """Return the effects of the first turn."""
         self.messages = list(request.turns)
         how = self._shortening = request.shortening or self._shortening
         if how.threshold is not None:
@@ -162,7 +175,6 @@ class ConversationDecider:
         return self._turn()
 
     def on(self, message: Message) -> list[Effect]:
-        """Something was done, or a person has written."""
         match message:
             case messages.Idle():
                 return self._next()
@@ -171,11 +183,11 @@ class ConversationDecider:
             case messages.ToolDone():
                 return self._call_ended(message)
             case messages.LookedAround():
-                return self._looked_around(message)
+                return self._tools_refreshed(message)
             case messages.Summarized():
                 return self._summarized(message)
             case messages.ResultsKept():
-                return self._results_kept(message)
+                return self._results_stored(message)
             case messages.WorkFailed():
                 return self._failed(message)
             case messages.FamilyCalled():
@@ -188,25 +200,26 @@ class ConversationDecider:
                 self.record.texts.append(message.text)
                 return []
             case messages.ServersAnew():
-                return self._servers_anew(message)
+                return self._servers_restarted(message)
+            # After `Partial` and `ServersAnew`, which are subclasses of `FromBelow` too.
             case messages.FromBelow() | messages.TimerFired() if self.team is not None:
                 return self.team.on(message)
             case messages.PersonSays():
                 self._written.append(message)
                 return []
             case messages.Interrupted():
+                # An interrupted call may have removed a child's result, which must become available again.
                 self._call_over(message.key, failed=True)
                 return []
         return [Reject(message, _READS_NO_MORE)]
 
     def remembers(self) -> tuple[object, ...]:
-        """See `Decider`."""
         return (self.messages, self.record, self.inbox, self.todos)
 
     # --- a turn -------------------------------------------------------------------------------------------
 
     def _turn(self) -> list[Effect]:
-        """A new turn, when there is nothing to read first."""
+        """Begin a turn as soon as no mail waits."""
         if self._left <= 0:
             talk = self._talk
             return self._fail(Failure.of(OutOfTurns(f"the tool loop hit {talk.bound} ({talk.max_turns})")))
@@ -215,9 +228,11 @@ class ConversationDecider:
         return [WhenIdle("turn")]
 
     def _next(self) -> list[Effect]:
-        """All mail is read, nothing is paused: the next step of this turn."""
+        """Return the next effects of this turn; called when no mail waits and nothing is paused."""
         if not self._looked:
             self._looked = True
+            # Refresh before the request, which must offer current tools. Mail that arrives during the refresh is read
+            # before the request, because `_tools_refreshed` waits for an idle mailbox again.
             return [LookAround(key=self._next_key())]
         if self._after_calls:
             self._after_calls = False
@@ -226,6 +241,7 @@ class ConversationDecider:
                 self._put_behind_results(text_of(notice))
         effects = self._hear()
         if self._compaction is not None:
+            # The end of each compaction step leads back here through `WhenIdle`, until no step applies.
             match self._compaction.step(self.messages):
                 case SumUp() as found:
                     self._cut = found
@@ -261,8 +277,11 @@ class ConversationDecider:
         name = self._talk.name
         return [Emit(AgentTold(agent=name, text=message.text, by=message.by)) for message in written]
 
-    def _servers_anew(self, message: messages.ServersAnew) -> list[Effect]:
-        """Told before anything is begun again: a request that was under way is made with the news."""
+    def _servers_restarted(self, message: messages.ServersAnew) -> list[Effect]:
+        """Queue a notice for the model; repeat the request if one was under way.
+
+        Recovery sends this before any work restarts, so an interrupted request is made again with the notice.
+        """
         several = len(message.servers) > 1
         names = ", ".join(f"'{server}'" for server in message.servers)
         text = ANEW.format(servers=f"{'Each of the MCP servers' if several else 'The MCP server'} {names}")
@@ -270,7 +289,7 @@ class ConversationDecider:
         effects: list[Effect] = [Emit(Warned(code="servers_anew", message=text, node=self._talk.node))]
         return [*effects, self._ask()] if self._is_asking else effects
 
-    def _looked_around(self, message: messages.LookedAround) -> list[Effect]:
+    def _tools_refreshed(self, message: messages.LookedAround) -> list[Effect]:
         if message.offered is not None:
             listed: dict[str, Offer] = {tool.name: tool for tool in message.offered if tool.listed}
             unlisted: dict[str, Offer] = {tool.name: tool for tool in message.offered if not tool.listed}
@@ -288,23 +307,27 @@ class ConversationDecider:
         self._rounds.key += 1
         return self._rounds.key
 
-    # --- what came of it ----------------------------------------------------------------------------------
+    # --- results ------------------------------------------------------------------------------------------
 
     def _replied(self, message: messages.Replied) -> list[Effect]:
         reply, record = message.reply, self.record
         text = reply.text[:LONGEST_TEXT]
         record.turns += 1
+        record.last = text
         if text:
             record.texts.append(text)
             self._said.append(text)
+        # Bounded and with unique ids: a provider rejects a history with calls that it could not have produced.
         calls = tame(reply.tool_calls)
         self.messages.append(AssistantTurn(text, calls, reply.thought_by))
         self._after_calls = self._is_asking = False
         if self._compaction is not None:
             self._compaction.count(reply.usage, self.messages)
+        # A user has sent a message meanwhile: the model must read it before its answer counts as final.
         if not calls:
             return self._turn() if self._written else self._answered()
         own = tuple(call for call in calls if not self._rounds.elsewhere(call))
+        # The run ends after this round; its caller executes the other calls and continues with their results.
         self._handed_out = len(own) < len(calls)
         if not own:
             return self._answered()
@@ -326,12 +349,12 @@ class ConversationDecider:
         if message.name == "agent__check_inbox":
             assert self.inbox is not None
             letters = [letter.shown() for letter in self.inbox.drain()]
-            return [Answer(message.key, {"messages": letters, "count": len(letters)})]
+            return [AnswerCall(message.key, {"messages": letters, "count": len(letters)})]
         if message.name.startswith("agent__"):
             assert self.team is not None
             return self.team.call(message)
         assert self.todos is not None
-        return [Answer(message.key, self.todos.answer(message.name, message.arguments))]
+        return [AnswerCall(message.key, self.todos.answer(message.name, message.arguments))]
 
     def _round_over(self) -> list[Effect]:
         if self._rounds.ending is not None:
@@ -348,7 +371,7 @@ class ConversationDecider:
         tokens = compaction.shorten(self.messages, cut.cut, message.summary, pinned)
         return self._compacted(turns=cut.cut, summary_tokens=tokens)
 
-    def _results_kept(self, message: messages.ResultsKept) -> list[Effect]:
+    def _results_stored(self, message: messages.ResultsKept) -> list[Effect]:
         compaction, cut = self._compaction, self._cut
         assert compaction is not None
         assert isinstance(cut, CutResults)
@@ -372,8 +395,10 @@ class ConversationDecider:
     def _failed(self, message: messages.WorkFailed) -> list[Effect]:
         failure, cut = message.failure, self._cut
         self._is_asking = False
+        # During a round every failed work is a call; its failure is a result for the model.
         if self._rounds.running:
             return self._call_ended(message)
+        # A failed summary does not end the agent: compaction tries again when those turns are twice as long.
         if not isinstance(cut, SumUp) or "ModelError" not in failure.kinds:
             return self._fail(failure)
         assert self._compaction is not None
@@ -383,16 +408,20 @@ class ConversationDecider:
         text = f"the older turns of '{agent}' could not be summed up, and it goes on without: {failure.text}"
         return [Emit(Warned(code="not_compacted", message=text, node=self._talk.node)), WhenIdle("turn")]
 
-    # --- the end, or not yet ------------------------------------------------------------------------------
+    # --- end or continuation ------------------------------------------------------------------------------
 
     def _answered(self) -> list[Effect]:
-        """The model has given its answer, or waits for calls that others play."""
+        """End, or continue: the model has given its answer, or its caller must execute a call."""
         if self._handed_out:
             return self._end("handed_out")
-        return self._go_on() if self._talk.auto_continue else self._end("done")
+        return self._continue_or_finish() if self._talk.auto_continue else self._end("done")
 
-    def _go_on(self) -> list[Effect]:
-        """The model has given its answer: it goes on if its todo list has open items."""
+    def _continue_or_finish(self) -> list[Effect]:
+        """Continue while the todo list has open items.
+
+        End with `todo_stuck` if the last continuation changed neither the answer, the todo list nor the number of
+        calls.
+        """
         assert self.todos is not None
         talk, todos, open_todos = self._talk, self.todos.render(), len(self.todos.incomplete)
         now = ("\n".join(self._said), todos, self._rounds.played)
@@ -404,13 +433,27 @@ class ConversationDecider:
             return self._end("todo_limit")
         self._continued += 1
         self._before = now
+        # Each continuation has the full turn limit; `max_auto_continues` bounds their number.
         self._left, self._said = talk.max_turns, []
         self.messages.append(UserTurn(f"{talk.continuation}\n\n{todos}"))
         event = AgentContinued(agent=talk.agent, count=self._continued, most=talk.max_auto_continues, open=open_todos)
         return [Emit(event), *self._turn()]
 
     def _end(self, stop: messages.Stop) -> list[Effect]:
+        if self._talk.result is not None and stop != "handed_out":
+            try:
+                self._talk.result.read(self.record.last)
+            except UnfitValue as misfit:
+                return self._ask_again(misfit)
         return [*self._unread(), Finish(messages.ConversationEnded("\n".join(self._said), stop))]
+
+    def _ask_again(self, misfit: UnfitValue) -> list[Effect]:
+        """Request another answer, up to `ATTEMPTS`."""
+        self._misfits += 1
+        if self._misfits >= ATTEMPTS:
+            return self._fail(Failure.of(invalid(self.record.last, misfit)))
+        self.messages.append(UserTurn(NOT_A_RESULT.format(wrong=misfit)))
+        return self._turn()
 
     def _fail(self, failure: Failure) -> list[Effect]:
         return [*self._unread(), Finish(failure=failure)]

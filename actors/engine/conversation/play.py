@@ -1,7 +1,7 @@
-"""A conversation as part of an actor: its decider played on the actor's mail, and those who do what it decides.
+"""Conversation within an actor: runs its decider on the actor's mail and executes the effects.
 
-An LLM agent (`agent`) has one, and an llm node of a graph or an agent node of a workflow its own short one. Each call
-is a child of that actor; the model's replies are waited for in the actor's own task.
+An LLM agent has one (`agent`). An llm node of a graph and an agent node of a workflow each have a short one. Each
+tool call is a child of that actor; its own task waits for the model's replies.
 """
 
 from __future__ import annotations
@@ -15,46 +15,54 @@ import msgspec
 import trio
 
 from ....protocol import messages
-from ....protocol.chat import ChatRequest, Content, Delta, Restarted, TextDelta, Turn, UserTurn
+from ....protocol.chat import (
+    AssistantTurn,
+    ChatRequest,
+    Content,
+    Delta,
+    Restarted,
+    TextDelta,
+    ToolCall,
+    Turn,
+    UserTurn,
+)
 from ....protocol.effects import CallModel, CallTool, Effect, KeepResults, LookAround, Summarize, Work
 from ....protocol.events import CacheMissed
 from ....supervisors import Actor, Retry
 from ...io.imports import imported
-from ...io.json_schema import LIBRARY
+from ...io.json_schema import LIBRARY, surely_fits
 from ...work.agent.compaction import RECORD, summary_request
 from ...work.agent.todo import TodoList
+from ...work.labels.flow import RULES
 from ...work.playback import playback as play
 from ...work.record import Record
-from ...work.tools.calls import Player
+from ...work.tools.calls import CallPlayer
 from ...work.tools.checking import MOST_CALLS
-from ...work.tools.kept_results import READERS
+from ...work.tools.stored_results import READERS
 from ...work.tools.tool import Tool
 from ..driver import Driver, Performer
-from .decider import LONGEST_TEXT, ConversationDecider, OutOfTurns, Talk
+from .decider import LONGEST_TEXT, ConversationDecider, ConversationSetup, OutOfTurns
 
 if TYPE_CHECKING:
     from ...work.agent.children import Children
     from ...work.context import RunContext
-    from ...work.journal.family import FamilyLeft
-    from ...work.journal.scope import Player as Kept
-    from ...work.letters import Address
+    from ...work.journal.family import UnfinishedFamily
+    from ...work.journal.scope import JournalPlayer as Kept
+    from ...work.team_messages import Address
 
-_JUDGING = (
-    *("tree_sitter", "tree_sitter_bash", ".actors.work.tools.shell_rules"),
-    *(".actors.work.labels.sources", ".actors.work.labels.sinks"),
-)
-"""What calls are judged with."""
+_JUDGING = (".actors.work.tools.shell_rules", *RULES)
+"""Modules that judge calls; imported in a thread once a reply has calls."""
 
-__all__ = ["Conversation", "OutOfTurns", "Renewal", "Renewed", "Talk"]
+__all__ = ["Conversation", "ConversationSetup", "OutOfTurns", "Renewal", "RenewedTools"]
 
 
-class Renewed(msgspec.Struct, frozen=True, kw_only=True):
-    """What the model may call from now on.
+class RenewedTools(msgspec.Struct, frozen=True, kw_only=True):
+    """New set of tools for the following turns.
 
     Attributes:
-        tools: what it is offered.
-        unlisted: what it may call besides, by name.
-        system: the system prompt, which may name them; None for the one there is.
+        tools: tools offered to the model.
+        unlisted: tools that it can call without an offer, by name.
+        system: the new system prompt, which may name tools; None to leave it unchanged.
     """
 
     tools: tuple[Tool, ...]
@@ -62,37 +70,37 @@ class Renewed(msgspec.Struct, frozen=True, kw_only=True):
     system: str | None = None
 
 
-Renewal = Callable[["Actor"], Awaitable[Renewed | None]]
-"""Asked before each turn whether there are other tools by now; None for no."""
+Renewal = Callable[["Actor"], Awaitable[RenewedTools | None]]
+"""Called before each turn; returns None if no tool has changed."""
 
 
 @dataclass(eq=False, repr=False)
 class Conversation:
-    """See the module.
+    """Conversation of one actor with a model.
 
     Args:
         context: the run.
-        talk: what is settled about it.
-        player: plays the calls.
-        request: model, system prompt and sampling of every request; its messages are how the history begins.
-        record: where it is written down.
-        attempts: tries per request where errors may pass.
+        talk: its fixed settings.
+        player: executes the tool calls.
+        request: model, system prompt and sampling of every request; its messages begin the history.
+        record: the transcript.
+        attempts: tries per request for errors that may be transient.
         need_text: see `Gateway.chat`.
-        summarizer: the model that shortens the history; "" for the one that is talked to.
-        todos: the todo list that it begins with, and that is as it has left it when it ends.
-        children: plays its children.
-        address: where its letters go.
+        summarizer: the model that compacts the history; "" for the conversation's own model.
+        todos: the initial todo list; updated when the conversation ends.
+        children: executes the effects on child agents.
+        address: receives team messages.
         renewal: see `Renewal`.
 
     Attributes:
         messages: the history, oldest first.
-        decider: the one that is played, or was last.
-        unfinished: what the model had said of a reply that did not come to its end.
+        decider: the current decider, or the last one.
+        unfinished: the received text of a reply that was cut off.
     """
 
     context: RunContext
-    talk: Talk
-    player: Player
+    talk: ConversationSetup
+    player: CallPlayer
     request: ChatRequest
     record: Record
     _: KW_ONLY
@@ -112,17 +120,17 @@ class Conversation:
         self._offer(self.player.tools[name] for name in self.talk.tools)
 
     def say(self, me: Actor, content: Content) -> Coroutine[Any, Any, messages.ConversationEnded]:
-        """Say something to the model; all it said in return, until it called no more tools.
+        """Send content to the model; return its replies, up to the first without a tool call.
 
         Raises:
-            OutOfTurns: it still called tools in its last turn.
-            TurnsReached, BudgetReached, ModelError, ConfigError: see `RunContext.chat`.
+            OutOfTurns: the last permitted reply still calls tools.
+            TurnsReached, BudgetReached, ModelError, ConfigError: from `RunContext.chat`.
         """
         self.messages = [*self.messages, UserTurn(content)]
         return self.reply(me)
 
     async def reply(self, me: Actor) -> messages.ConversationEnded:
-        """Like `say`, to what the history ends with."""
+        """Request a reply to the end of the history; otherwise equal to `say`."""
         talk = self.talk
         decider = self.decider = ConversationDecider(talk, self.record)
         self.player.said = lambda: decider.messages
@@ -131,7 +139,7 @@ class Conversation:
             CallTool: self.player.play,
             Summarize: self._summarize,
             KeepResults: self._keep_results,
-            LookAround: self._look_around,
+            LookAround: self._refresh_tools,
         }
         children = self.children
         driver = Driver(
@@ -149,26 +157,27 @@ class Conversation:
             player = driver.player
             self.address.open(me.ref, () if player is None else player.letters())
         todos = self.todos
+        # The decider has its own copy, so that its state follows from its messages alone.
         now = None if todos is None else todos.told()
         begun = messages.ConversationBegun(tuple(self.messages), now, talk.shortening)
         try:
             ended: messages.ConversationEnded = await driver.play(begun)
         finally:
-            del self._tell  # it holds the driver, which holds this
+            del self._tell  # break the reference cycle: the driver refers to this object
             self.messages, self.unfinished = decider.messages, decider.unfinished
             if todos is not None and decider.todos is not None:
                 todos.become(decider.todos.told() or messages.Todos())
         return ended
 
-    # --- beside its work (see `engine/driver`) ------------------------------------------------------------
+    # --- interface for the driver (`background`) ----------------------------------------------------------
 
     @property
     def at_once(self) -> Mapping[type[Effect], Callable[[Any], None]]:
-        """Who carries out what it wants of its children."""
+        """Executors of effects on child agents."""
         return {} if self.children is None else self.children.at_once
 
-    def go_on(self, player: Kept, left: FamilyLeft, *, ends: bool) -> None:
-        """It was told its past."""
+    def go_on(self, player: Kept, left: UnfinishedFamily, *, ends: bool) -> None:
+        """Resume after recovery: restore the inbox and children, and report restarted MCP servers."""
         decider = self.decider
         assert decider is not None
         if self.address is not None and decider.inbox is not None:
@@ -179,26 +188,41 @@ class Conversation:
             self._tell(messages.ServersAnew(servers=servers))
 
     async def caught_up(self) -> None:
-        """Until its children are where they were."""
+        """Wait until all children are recovered."""
         if self.children is not None:
             await self.children.caught_up()
 
-    # --- who does it --------------------------------------------------------------------------------------
+    # --- performers -----------------------------------------------------------------------------------------
 
     async def _ask(self, me: Actor, work: CallModel) -> messages.Replied:
-        """The model's reply; of one that does not come to its end, what was said of it is kept."""
+        """Request the model's reply; store the received text if the request fails or is cancelled."""
         said = _Said()
         request = msgspec.structs.replace(self.request, messages=work.messages)
+        # A forced tool choice holds for the first reply only; otherwise the model could never answer with text.
+        if request.tool_choice != "auto" and _answers(work.messages) > _answers(self.request.messages):
+            request = msgspec.structs.replace(request, tool_choice="auto")
         node, attempts, need_text = self.talk.node, self.attempts, self.need_text
         try:
             reply = await self.context.chat(me, request, node=node, attempts=attempts, need_text=need_text, hears=said)
-        except BaseException:  # cancelled too: what was said is kept
+        except BaseException:  # also on cancellation: store the received text
             if said:
                 self._tell(messages.Partial(text="".join(said)[:LONGEST_TEXT]))
             raise
-        if reply.tool_calls:  # whose arguments are checked next
-            await imported(*LIBRARY, *_JUDGING)
+        if reply.tool_calls:  # the arguments are validated next; import in a thread, not in the loop
+            await imported(*(LIBRARY if self._need_library(reply.tool_calls) else ()), *_JUDGING)
+        elif self.talk.result is not None:
+            await imported(*LIBRARY)
         return messages.Replied(work.key, reply=reply)
+
+    def _need_library(self, calls: Sequence[ToolCall]) -> bool:
+        """Return True if `Checks` needs jsonschema for these calls; that import must run in a thread."""
+        tools = self.player.tools
+        return not all(
+            (tool := tools.get(call.name)) is not None
+            and not tool.synonyms
+            and surely_fits(call.arguments, tool.spec.parameters)
+            for call in calls
+        )
 
     async def _summarize(self, me: Actor, work: Summarize) -> messages.Summarized:
         model = self.summarizer or self.request.model
@@ -212,26 +236,29 @@ class Conversation:
         return messages.Summarized(work.key, summary=reply.text.strip())
 
     async def _keep_results(self, me: Actor, work: KeepResults) -> messages.ResultsKept:
-        """Only a model that can read files is told where its results are, and only for such are they written."""
+        """Write cut results to files, for models that have a tool to read files; return no paths for others."""
         kept = None if READERS.isdisjoint(self.talk.tools) else self.context.results()
         if kept is None:
             return messages.ResultsKept(work.key, files=("",) * len(work.results))
         named = [(result.tool, result.text) for result in work.results]
         keep = partial(trio.to_thread.run_sync, kept.keep, named)
-        files = await play.done(me, play.Effect("files", "results", [tool for tool, _ in named]), list[str], keep)
+        files = await play.done(
+            me, play.OutsideEffect("files", "results", [tool for tool, _ in named]), list[str], keep
+        )
         return messages.ResultsKept(work.key, files=tuple(files))
 
-    async def _look_around(self, me: Actor, work: LookAround) -> messages.LookedAround:
+    async def _refresh_tools(self, me: Actor, work: LookAround) -> messages.LookedAround:
         renewed = None if self.renewal is None else await self.renewal(me)
         return messages.LookedAround(work.key, offered=None if renewed is None else self._renew(me, renewed))
 
-    def _renew(self, me: Actor, renewed: Renewed) -> tuple[messages.OfferedTool, ...]:
-        """Play and offer these from now on; what the decider is told of them."""
+    def _renew(self, me: Actor, renewed: RenewedTools) -> tuple[messages.OfferedTool, ...]:
+        """Install a new set of tools; return their descriptions for the decider."""
         before = self.request
         self.player.tools = {**renewed.unlisted, **{tool.name: tool for tool in renewed.tools}}
         self._offer(renewed.tools)
         if renewed.system is not None:
             self.request = msgspec.structs.replace(self.request, system=renewed.system)
+        # A changed prefix invalidates the provider's prompt cache, so the whole history is billed again.
         changed = [name for name in ("tools", "system") if getattr(self.request, name) != getattr(before, name)]
         if changed and self.decider is not None and len(self.decider.messages) > 1:
             me.emit(CacheMissed(agent=self.talk.agent, changed=changed))
@@ -243,7 +270,7 @@ class Conversation:
 
 
 class _Said(list[str]):
-    """What a model has said of a reply that is not at its end; called with its pieces."""
+    """Collector of the text of a streamed reply; called with each delta."""
 
     __slots__ = ()
 
@@ -252,6 +279,10 @@ class _Said(list[str]):
             self.append(delta.text)
         elif isinstance(delta, Restarted):
             self.clear()
+
+
+def _answers(turns: Sequence[Turn]) -> int:
+    return sum(isinstance(turn, AssistantTurn) for turn in turns)
 
 
 def _offered(tool: Tool, name: str, *, listed: bool) -> messages.OfferedTool:

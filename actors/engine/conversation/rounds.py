@@ -1,9 +1,10 @@
-"""The calls of a model's turn, decided: which are played, in which order, and what the model reads of each.
+"""Decider for the tool calls of a model's turn: selects calls to run, orders them, and builds the results for the
+model.
 
-Whatever comes of a call becomes a `ToolTurn` that the model reads: the result; or what is wrong with the call (no
-such tool, arguments that are no JSON or don't fit the tool's schema), that it may not be made, that it was made too
-often, that it took too long, that the tool failed or crashed. Nothing of that ends the conversation. What does: a limit
-of the run that was reached, and the root's end; the other calls end first.
+Each call results in a `ToolTurn` that the model reads: the tool's result, or the error. A call fails if the tool is
+unknown, or if its arguments are not JSON or do not fit the schema. It also fails on a denied permission, a
+repetition, a timeout, or a failure of the tool. None of these ends the conversation. A limit of the run and the
+shutdown of the root end it (`_ENDS_ALL`), after the other calls of the round have ended.
 """
 
 from __future__ import annotations
@@ -20,23 +21,31 @@ from ...work.tools.checking import LONGEST_NAME, MOST_CALLS, Checks, Misfit, Off
 from ...work.tools.tool import Json, shortened, text_of
 
 ORDERED = "ordered"
-"""The lane of calls that are played one after another."""
+"""Lane of calls that run one after another."""
 
-_ENDS_ALL = {"BudgetReached", "TurnsReached", "ShuttingDown", "JournalError", "UnknownOutcome", "HookRefused"}
+_ENDS_ALL = {
+    "BudgetReached",
+    "TurnsReached",
+    "ShuttingDown",
+    "JournalError",
+    "UnknownOutcome",
+    "HookRefused",
+    "ToolRaised",
+}
 
 
 class Rounds:
-    """Decides about the calls of one conversation, a round of them after the other.
+    """Decider for the calls of one conversation, one round after another.
 
     Args:
-        tools: what may be called, by name.
-        unlisted: what may be called though the model is not offered it.
-        guard: notices circles.
-        result_limit: characters of one result.
+        tools: the callable tools, by name.
+        unlisted: tools that the model can call without an offer.
+        guard: detects repeated calls.
+        result_limit: most characters of one result.
 
     Attributes:
-        played: how many calls came to a tool.
-        key: of the last work that was asked for, in this conversation.
+        played: number of calls that reached a tool.
+        key: key of the conversation's last work.
     """
 
     def __init__(
@@ -50,34 +59,34 @@ class Rounds:
         self._limit = result_limit
         self._checks = Checks()
         self._calls: Sequence[ToolCall] = ()
-        self._running: dict[int, int] = {}  # key of the work -> number of the call
+        self._running: dict[int, int] = {}  # key of the work -> index of the call
         self._results: dict[int, tuple[Content, bool]] = {}
         self._ending: dict[int, Failure] = {}
 
     def copy(self) -> Rounds:
-        """Another that remembers the same calls; between two rounds."""
+        """Return a copy with the same call history; valid only between two rounds."""
         copied = Rounds(self._tools, self._unlisted, self._guard.copy(), self._limit)
         copied.key, copied.played = self.key, self.played
         return copied
 
     def renew(self, tools: Mapping[str, Offer], unlisted: Mapping[str, Offer]) -> None:
-        """From now on these may be called."""
+        """Replace the callable tools."""
         self._tools = tools
         self._unlisted = unlisted
         self._checks.clear()
 
     def elsewhere(self, call: ToolCall) -> bool:
-        """Whether the caller of the run plays it."""
+        """Return True if the run's caller executes this call."""
         tool = self._tools.get(call.name)
         return tool is not None and tool.elsewhere
 
     @property
     def running(self) -> bool:
-        """Whether calls of this round have no result yet."""
+        """True if calls of this round have no result yet."""
         return bool(self._running)
 
     def begin(self, calls: Sequence[ToolCall], *, heard: bool) -> list[Effect]:
-        """A new round: play these calls, or refuse them."""
+        """Begin a round: return an effect per accepted call, and events of the refusals if `heard`."""
         self._calls = calls
         self._results = {}
         self._ending = {}
@@ -92,23 +101,24 @@ class Rounds:
         return effects
 
     def on(self, message: ToolDone | WorkFailed) -> None:
-        """A call has ended."""
+        """Record the end of a call."""
         number = self._running.pop(message.key)
         if isinstance(message, ToolDone):
             self._results[number] = (message.content, False)
             return
         if not _ENDS_ALL.isdisjoint(message.failure.kinds):
             self._ending[number] = message.failure
-        told = _told(message.failure, self._calls[number].name)
+        told = result_of_failure(message.failure, self._calls[number].name)
         self._results[number] = (shortened(text_of(told), self._limit), True)
 
     @property
     def ending(self) -> Failure | None:
-        """The failure of a call that ends the conversation."""
+        """Failure that ends the conversation, from the first such call of the round."""
+        # The first in the order of the calls, not of their ends, so that replay selects the same failure.
         return self._ending[min(self._ending)] if self._ending else None
 
     def turns(self) -> list[ToolTurn]:
-        """What came of the round's calls, in their order."""
+        """Return the results of the round, in the order of its calls."""
         return [
             ToolTurn(call=call.id, name=call.name, content=content, error=failed)
             for number, call in enumerate(self._calls)
@@ -125,9 +135,10 @@ class Rounds:
             arguments = self._checks.arguments(tool, call)
         except Misfit as misfit:
             return _refused(str(misfit))
+        # Calls that wait for others (`agent__collect`) repeat legitimately, so the guard ignores them.
         if not tool.waits:
             seen = (call.name, text_of(call.arguments))
-            if seen not in looked_at:  # the same call several times in one turn counts once
+            if seen not in looked_at:  # identical calls within one turn count once
                 looked_at.add(seen)
                 alert = self._guard.alert(call)
                 if alert is not None:
@@ -144,11 +155,13 @@ class Rounds:
         self._results[number] = (shortened(text, self._limit), True)
         name = shortened(call.name, LONGEST_NAME)
         arguments, error = shortened(text_of(call.arguments), EVENT_LIMIT), shortened(text, EVENT_LIMIT)
-        effects.append(Emit(ToolStarted(tool=name, arguments=arguments), id=call.id))
+        tool = self._tools.get(call.name) or self._unlisted.get(call.name)
+        origin = "builtin" if tool is None else tool.origin
+        effects.append(Emit(ToolStarted(tool=name, arguments=arguments, origin=origin), id=call.id))
         effects.append(Emit(ToolFinished(tool=name, seconds=0.0, error=error, code="refused"), id=call.id))
 
 
-def _told(failure: Failure, name: str) -> dict[str, Json]:
+def result_of_failure(failure: Failure, name: str) -> dict[str, Json]:
     if "WorkCancelled" in failure.kinds:
         return _refused(f"Tool call '{name}' {failure.text.removeprefix('it ')}")
     if "WorkCrashed" in failure.kinds:

@@ -1,15 +1,15 @@
-"""An agent's team, as its conversation decides about it: children, the queue of tasks, what children ask.
+"""Decider of an agent's team: children, the task queue, and questions of children.
 
-Part of the conversation's decider: plain and synchronous. What it is told comes as messages, ids are made of the chance
-that they bring along (`token`), and what it wants done are effects.
+A part of the conversation's decider: plain and synchronous. Ids are made of random tokens that the messages carry
+(`token`), so that replay makes the same ids.
 
-    agent__spawn, agent__task_*   are answered at once; `Spawn` starts children, as far as there is room
-    agent__collect                is answered when the child has ended, or any child asks what the model has not read
-    agent__cancel                 when the child has ended, or has taken too long for that
-    agent__reply_escalation       when the question is closed, by this answer or by another
+    agent__spawn, agent__task_*   answered at once; `Spawn` starts children within `max_concurrent_agents`
+    agent__collect                answered when the child has ended, or when a child asks a new question
+    agent__cancel                 answered when the child has ended, or after `CANCEL_WITHIN`
+    agent__reply_escalation       answered when the question is closed, by this answer or by another
 
-A call that has no answer yet is decided again after each message. The result of a child is taken by the call that
-returns it; if that call does not come to its end (a summary was interrupted), the result is there again.
+Every message re-evaluates the unanswered calls. A call that returns a child's result removes that result. If the
+call then fails (an interrupted summary), `call_over` restores it, so that no result is lost.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from __future__ import annotations
 import msgspec
 
 from ....protocol import messages
-from ....protocol.effects import Answer, CancelChild, Effect, SetTimer, Spawn
+from ....protocol.effects import AnswerCall, CancelChild, Effect, SetTimer, Spawn
 from ....protocol.errors import ToolFailed
 from ....protocol.outcome import ChildRecord
 from ...work.agent.escalations import Escalations
 from ...work.agent.family import NAME, read_texts, refused
-from ...work.agent.tasks import Task, TaskQueue, named
-from ...work.letters import Inbox
+from ...work.agent.tasks import AgentTask, TaskQueue, named
 from ...work.record import Record
+from ...work.team_messages import UnreadMessages
 from ...work.tools.tool import Json, shortened
 
 RESULT_PART = 8_000
-"""Characters of the result of one task that are passed on to the agents of those that waited for it."""
+"""Most characters of a task's result in the prompts of dependent tasks."""
 
 CANCEL_WITHIN = 30.0
-"""Seconds in which a cancelled child has to be gone; the rest of its clean-up is not waited for."""
+"""Seconds in which a cancelled child must end; the call does not wait for the rest of its clean-up."""
 
 _SUMMARY = 500
 
 
 class TeamRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent's files say of its team.
+    """Limits on an agent's team, from the agent files.
 
     Attributes:
-        most: children that may work at a time.
-        spawnable: names of the agents that may be children; None for all.
-        too_deep: why it may have no children where it stands, or None.
+        most: most children that run concurrently.
+        spawnable: names of the agents that can be children; None for all.
+        too_deep: the reason why an agent of this depth can have no children, or None.
     """
 
     most: int
@@ -50,57 +50,56 @@ class TeamRules(msgspec.Struct, frozen=True, kw_only=True):
     too_deep: str | None
 
 
-class Child(msgspec.Struct, eq=False):
-    """A child that was not collected: its `task`, if it has one, and the `letter` that tells of its end."""
+class UncollectedChild(msgspec.Struct, eq=False):
+    """Child whose result was not collected: its `task`, if any, and the team `letter` that reports its end."""
 
     record: ChildRecord
-    task: Task | None = None
+    task: AgentTask | None = None
     letter: messages.Letter | None = None
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended."""
         return self.record.status == "running"
 
 
 class Team:
-    """See the module.
+    """State of an agent's team.
 
     Args:
-        rules: what may be.
-        record: lists the children.
-        inbox: gets the news of their ends.
+        rules: limits.
+        record: transcript that lists the children.
+        inbox: receives a team message for each child that ends.
 
     Attributes:
         tasks: the queue.
-        escalations: what children ask.
-        children: those that were not collected, by id, in the order of their start.
+        escalations: questions of children.
+        children: uncollected children by id, in the order of their start.
     """
 
-    def __init__(self, rules: TeamRules, record: Record, inbox: Inbox) -> None:
+    def __init__(self, rules: TeamRules, record: Record, inbox: UnreadMessages) -> None:
         self.tasks = TaskQueue()
         self.escalations = Escalations()
-        self.children: dict[str, Child] = {}
+        self.children: dict[str, UncollectedChild] = {}
         self._rules = rules
         self._record = record
         self._inbox = inbox
         self._known: set[str] = set()
-        self._open: dict[int, messages.FamilyCalled] = {}  # calls that have no answer yet
-        self._taken: dict[int, Child] = {}  # by the call that returns its result
+        self._open: dict[int, messages.FamilyCalled] = {}  # unanswered calls
+        self._taken: dict[int, UncollectedChild] = {}  # by the key of the call that returns the result
         self._effects: list[Effect] = []
 
     @property
     def running(self) -> int:
-        """How many children work at the moment."""
+        """Number of running children."""
         return sum(child.running for child in self.children.values())
 
     def call(self, message: messages.FamilyCalled) -> list[Effect]:
-        """A call may go ahead."""
+        """Handle a tool call of the model."""
         self._decide(message)
         return self._wanted()
 
     def on(self, message: messages.FromBelow | messages.TimerFired) -> list[Effect]:
-        """Something has happened to a child, or the time of a call is over."""
+        """Handle an event of a child, or a timer of a call."""
         match message:
             case messages.ChildEnded():
                 self._ended(message)
@@ -110,12 +109,13 @@ class Team:
                 self.escalations.close(message.id, answered=message.answered)
             case messages.TimerFired():
                 self._not_cancelled(int(message.name))
+        # Any event can answer any open call: an end, a new question, a closed question.
         for call in list(self._open.values()):
             self._decide(call)
         return self._wanted()
 
     def call_over(self, key: int, *, failed: bool) -> None:
-        """A call has ended; what it has taken is there again if it has failed."""
+        """Forget a call that has ended; restore the result that it removed if it failed."""
         self._open.pop(key, None)
         child = self._taken.pop(key, None)
         if child is not None and failed:
@@ -131,13 +131,13 @@ class Team:
         try:
             value = self._result(call)
         except ToolFailed as failed:
-            self._effects.append(Answer(call.key, str(failed), failed=True))
+            self._effects.append(AnswerCall(call.key, str(failed), failed=True))
             return
         if value is None:
             self._open[call.key] = call
         else:
             self._open.pop(call.key, None)
-            self._effects.append(Answer(call.key, value))
+            self._effects.append(AnswerCall(call.key, value))
 
     def _result(self, call: messages.FamilyCalled) -> Json | None:
         match call.name:
@@ -178,7 +178,7 @@ class Team:
         return result
 
     def _refusal(self, agent: str, unknown: str | None) -> str | None:
-        """Why an agent of this name can never be a child, or None."""
+        """Return the reason why an agent of this name can never be a child, or None."""
         rules = self._rules
         if rules.too_deep is not None:
             return rules.too_deep
@@ -188,13 +188,14 @@ class Team:
         return unknown if NAME.fullmatch(agent) else f"'{shortened(agent, 100)}' is no name of an agent"
 
     def _spawn(
-        self, token: str, agent: str, prompt: str, timeout: float | None, task: Task | None, owner: str = ""
+        self, token: str, agent: str, prompt: str, timeout: float | None, task: AgentTask | None, owner: str = ""
     ) -> str:
         number = int(token, 16)
+        # The token has 32 random bits, so ids can collide.
         while (id := f"agent_{agent}_{number:08x}") in self._known:
             number = (number + 1) % 2**32
         self._known.add(id)
-        child = self.children[id] = Child(ChildRecord(id=id, agent=agent), task)
+        child = self.children[id] = UncollectedChild(ChildRecord(id=id, agent=agent), task)
         self._record.children.append(child.record)
         if task is not None:
             self.tasks.claim(task, owner or id, id)
@@ -204,7 +205,7 @@ class Team:
     def _child_called(self, call: messages.FamilyCalled) -> Json | None:
         asked, opened = call.arguments["id"], call.key in self._open
         child = self.children.get(asked.strip())
-        if child is None:  # perhaps another call was faster
+        if child is None:  # a concurrent call may have collected it
             return self._not_found(asked)
         record, cancels = child.record, call.name == "agent__cancel"
         about: dict[str, Json] = {"status": "pending", "id": record.id, "agent": record.agent}
@@ -213,6 +214,7 @@ class Team:
             return {**about, **counts, "message": "It is still running. agent__collect waits for its end."}
         if child.running and cancels and not opened:
             self._effects += [CancelChild(record.id), SetTimer(str(call.key), CANCEL_WITHIN)]
+        # A child may wait for an answer of this agent: a collect that continued to wait would be a deadlock.
         if child.running and not cancels and self.escalations.has_news:
             return {**about, **self.escalations.tell()}
         if child.running:
@@ -229,14 +231,16 @@ class Team:
         call = self._open.pop(key, None)
         if call is not None:
             id = call.arguments["id"].strip()
-            self._effects.append(Answer(key, refused(f"'{id}' was told to end and has not done so yet")))
+            self._effects.append(AnswerCall(key, refused(f"'{id}' was told to end and has not done so yet")))
 
-    def _take(self, key: int, child: Child) -> dict[str, Json]:
-        """The result of a child that has ended, once."""
+    def _take(self, key: int, child: UncollectedChild) -> dict[str, Json]:
+        """Return and remove the result of a child that has ended."""
         record = child.record
         del self.children[record.id]
+        # Until the call has ended, the result can still be restored (`call_over`).
         self._taken[key] = child
         if child.letter is not None:
+            # The caller gets the result now; the team message about it would be a duplicate.
             self._inbox.take_back(child.letter)
         result = {
             "status": "completed",
@@ -268,11 +272,13 @@ class Team:
             setattr(child.record, field, getattr(told, field))
         self._record.failures += [failure.restore() for failure in message.failures]
         task = child.task
-        if task is not None and task.agent_id == told.id and task.status == "in_progress":  # else it was decided
+        # otherwise the model has decided the task meanwhile
+        if task is not None and task.agent_id == told.id and task.status == "in_progress":
             if told.status == "completed":
                 self.tasks.complete(task, told.output)
             else:
                 self.tasks.fail(task, told.error or f"agent '{told.agent}' was cancelled")
+        # A late message arrives after the conversation's end: no model would read the news.
         if not message.late:
             text = told.output if told.status == "completed" else f"{told.status}: {told.error or told.output}"
             payload = messages.TaskCompleted(told.id if task is None else task.id, shortened(text, _SUMMARY))
@@ -282,8 +288,8 @@ class Team:
 
     # --- tasks --------------------------------------------------------------------------------------------
 
-    def _dispatch(self, token: str) -> list[Task]:
-        """Start the agents of the tasks that nothing blocks, while there is room; those tasks."""
+    def _dispatch(self, token: str) -> list[AgentTask]:
+        """Start agents for unblocked tasks, within the limit; return those tasks."""
         dispatched = []
         room = self._rules.most - self.running
         for task in self.tasks.dispatchable[: max(0, room)]:
@@ -298,8 +304,8 @@ class Team:
             dispatched.append(task)
         return dispatched
 
-    def _task_of(self, id: Json) -> tuple[Task | None, list[str]]:
-        """The task that a spawned agent is to work on, and what is wrong with that."""
+    def _task_of(self, id: Json) -> tuple[AgentTask | None, list[str]]:
+        """Return the task for a spawned agent, and warnings about it."""
         if id is None:
             return None, []
         task = self.tasks.find(id)
@@ -330,11 +336,22 @@ class Team:
             result["auto_dispatch"] = task in self._dispatch(call.token)
             if task.agent_id is not None:
                 result["agent_id"] = task.agent_id
+            # otherwise the model reads `false` as a task that it must start itself
+            elif task.reason is None and not task.held:
+                result["starts"] = self._starts(task)
         if task.reason is not None:
             warnings.append(f"{task.id} can't go on: {task.reason}")
         if warnings:
             result["warnings"] = warnings
         return result
+
+    def _starts(self, task: AgentTask) -> str:
+        """Describe to the model when a task with an agent starts."""
+        others = (self.tasks.find(id) for id in task.blocked_by)
+        open_ones = [other.id for other in others if other is not None and other.status != "completed"]
+        are = "is" if len(open_ones) == 1 else "are"
+        when = f"{' and '.join(open_ones)} {are} completed" if open_ones else "one of the agents at work has ended"
+        return f"by itself, when {when}"
 
     def _task_decided(self, call: messages.FamilyCalled) -> Json:
         id = call.arguments["task_id"]
@@ -358,7 +375,7 @@ class Team:
             ]
         return result
 
-    # --- what children ask --------------------------------------------------------------------------------
+    # --- questions of children --------------------------------------------------------------------------------
 
     def _replied(self, call: messages.FamilyCalled) -> Json | None:
         id = call.arguments["escalation_id"].strip()
@@ -372,7 +389,7 @@ class Team:
 
 
 def _exit_status(record: ChildRecord) -> str:
-    """`Completed`, `Failed("why")` or `Cancelled`."""
+    """Return `Completed`, `Failed("reason")` or `Cancelled`."""
     if record.status == "failed":
         return f"Failed({msgspec.json.encode(shortened(record.error or '', 2_000)).decode()})"
     return "Completed" if record.status == "completed" else "Cancelled"

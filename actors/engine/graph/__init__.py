@@ -1,6 +1,6 @@
-"""Graph agents: checked, drawn and run.
+"""Graph agents: validation, drawing and execution.
 
-The language part knows files and states, not actors: `validate` (with its checks), `draw`, `templates`, `reducers`,
-`rules`, `compat`. The running part starts at `decider`, which says what runs next of the `plan` of a graph; `nodes/`
-holds what each kind of node does. What a `graph.yaml` may say is in `protocol.graph`.
+Modules that work on files and states, without actors: `validate` and its checks, `draw`, `templates`, `reducers`,
+`rules`, `compat`. Execution starts at `decider`, which selects the next nodes of a `plan`; `nodes/` executes each
+kind of node. `protocol.graph` defines the format of `graph.yaml`.
 """

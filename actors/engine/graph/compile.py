@@ -1,4 +1,4 @@
-"""From a `graph.yaml` that was read to a `Plan` that can be run."""
+"""Compilation of a parsed `graph.yaml` into an executable `GraphPlan`."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from ...work.tools.tool import Tool
 from .compat import MODES, Compat
 from .edges import edges_of
 from .nodes import WORK
-from .plan import ERRORS, Plan, Step
+from .plan import ERRORS, GraphPlan, PlanStep
 
 if TYPE_CHECKING:
     from ...work.knowledge.recipe import Recipe
-    from ...work.mcp.tools.chosen import Wanted
-    from ...work.told import Wish
+    from ...work.mcp.tools.chosen import WantedServers
+    from ...work.opening_instructions import Wish
 
 
 def compile_graph(
@@ -38,32 +38,34 @@ def compile_graph(
     compat: str | None = None,
     values: Mapping[str, str],
     tools: Mapping[str, tuple[Tool, ...]] | None = None,
-    servers: Mapping[str, Wanted] | None = None,
+    servers: Mapping[str, WantedServers] | None = None,
     recipes: Mapping[str, Recipe] | None = None,
     wishes: Mapping[str, Wish] | None = None,
-    compiled: dict[str, dict[str, Step]],
-) -> Plan:
-    """A plan of a `graph.yaml`.
+    compiled: dict[str, dict[str, PlanStep]],
+) -> GraphPlan:
+    """Return the plan of a graph.
 
     Args:
-        graph: as read and validated.
+        graph: parsed and validated.
         directory: the agent's directory, to which its scripts are relative.
-        compat: `standard` or `loki`; None for what the file says.
+        compat: `standard` or `loki`; None for the file's own setting.
         values: the variables' values.
-        tools: per llm node that lists some, its tools.
-        servers: per llm node that lists tools of MCP servers, which.
-        recipes: per rag node, what it looks things up in.
-        wishes: per llm node that wants something of the run's directory, what.
-        compiled: per dialect, the nodes of this graph as they were compiled before; filled here.
+        tools: tools by id of the llm node that lists them.
+        servers: MCP servers by id of the llm node that lists tools of them.
+        recipes: knowledge base by id of the rag node.
+        wishes: requested opening instructions by id of the llm node.
+        compiled: cache of compiled nodes by compatibility mode; updated here.
     """
     mode = compat or graph.settings.compat
     rules = MODES[mode]
     if mode not in compiled:
+        # Steps depend on the file and the mode only, so later runs reuse them.
         compiled[mode] = {id: _step(id, node, rules) for id, node in graph.nodes.items()}
     reducers: dict[str, str] = {**graph.reducers}
     if any(node.on_error == "collect" for node in graph.nodes.values()):
+        # Several nodes can fail in one super-step, and two writers without a reducer would be a mistake of the graph.
         reducers.setdefault(ERRORS, "extend")
-    return Plan(
+    return GraphPlan(
         name=graph.name,
         start=graph.start,
         steps=compiled[mode],
@@ -89,9 +91,9 @@ def compile_graph(
     )
 
 
-def _step(id: str, node: AnyNode, compat: Compat) -> Step:
+def _step(id: str, node: AnyNode, compat: Compat) -> PlanStep:
     fallback = getattr(node, "fallback", None)
-    return Step(
+    return PlanStep(
         id=id,
         kind=node.kind,
         work=WORK.get(node.kind),
@@ -108,12 +110,13 @@ def _step(id: str, node: AnyNode, compat: Compat) -> Step:
         fails_as=_FAILS_AS.get(type(node), ""),
         output=node.output if isinstance(node, EndNode) else "",
         error=node.error if isinstance(node, EndNode) else "",
+        # A map's branch returns to its map, so no lane leaves the map through it.
         roads=frozenset(edge.target for edge in edges_of(node) if edge.via != "branch"),
     )
 
 
 def _timeout(node: AnyNode) -> float | None:
-    """Seconds for one execution; those of a question are its own business."""
+    """Return the seconds for one execution, or None; questions have a timeout of their own."""
     own: float | None = None if isinstance(node, ApprovalNode | InputNode) else getattr(node, "timeout", None)
     limits: OwnLimits | None = getattr(node, "limits", None)
     if limits is None or limits.timeout is None:

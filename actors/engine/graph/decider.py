@@ -1,30 +1,27 @@
-"""What a graph decides: super-steps over a plan, as Loki runs them.
+"""Graph decider: super-steps over a plan, as Loki executes them.
 
     frontier = [start]
     until an end node is reached:
         take a snapshot of the state
-        run all nodes of the frontier together on it, each as a child actor
-        merge what they wrote, in the alphabetical order of their ids, through the reducers
-        the frontier is where they go
+        run all nodes of the frontier concurrently on it, each as a child actor
+        merge their writes through the reducers, in the alphabetical order of the node ids
+        the new frontier is the set of their targets
 
-A step is all or nothing: if one of its nodes fails the run, nothing of the step is merged; the others are let
-finish first. The frontier is a set, so lanes that meet in one step run their common node once. Lanes of
-different length meet twice, unless the node says `join: all`: it is then held back until no other lane can
-still come to it.
+A super-step is atomic: if one of its nodes fails the run, the step merges nothing, after its other nodes have
+ended. The frontier is a set, so lanes that meet in one super-step run their common node once. Lanes of different
+length run it once each, unless the node has `join: all`. Such a node waits until no other lane can still reach it.
 
-A decider (`engine/driver`): it gets `NodeLeft` for each node, and answers with the next step once all are in. A node
-that was cancelled from outside is left like one that failed: `leave` says where its lane goes.
+The decider (`engine/driver`) receives `NodeLeft` for each node and returns the next super-step after the last one.
+A node that was cancelled from outside counts as failed: `leave` selects its targets.
 
-In a run that was forked a person may have set keys of the state (`StateSet`): nodes that were under way begin again on
-it, under the same keys; what they had found out by then, and asked, was about another state.
+In a forked run a user may have changed keys of the state (`StateSet`). Nodes that were running then start again on
+the new state, under the same keys. Their earlier notes and questions belong to the old state.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-
-import msgspec
 
 from ....protocol.effects import Effect, Emit, Finish, RunNode, SetTimer
 from ....protocol.errors import CallboardError, FailedEnd, GraphMistake, TimedOut
@@ -34,41 +31,23 @@ from ....protocol.messages import GraphBegun, Interrupted, NodeLeft, StateSet, T
 from ....protocol.outcome import NodeTime
 from . import leave
 from .failures import KEPT, together
-from .plan import Plan, reachable
+from .plan import GraphPlan, reachable
 from .reducers import changed, merge_writes
-from .templates import compile_template, render
-
-
-class GraphResult(msgspec.Struct, kw_only=True):
-    """How a graph ended: its output, or an error; the state up to the last whole step either way.
-
-    Attributes:
-        order: ids of the nodes, as they were begun.
-        nodes: per node id, visits and seconds.
-        timing: per node id, visits, seconds, and those of the longest.
-        failures: those that it went on over although the author has not accepted them.
-    """
-
-    output: str = ""
-    state: dict[str, Any] = {}
-    order: list[str] = []
-    nodes: dict[str, NodeTime] = {}
-    timing: dict[str, tuple[int, float, float]] = {}
-    failures: list[CallboardError] = []
-    error: CallboardError | None = None
+from .result import GraphResult
+from .templates import compile_template, encode
 
 
 class GraphDecider:
-    """One run of one plan.
+    """Decider of one run of a plan.
 
     Attributes:
-        result: filled as it goes, so that it can be read whatever ends the run.
-        number: of the super-step, from 1.
-        frontier: its nodes.
-        snapshot: the state that they work on.
+        result: updated during the run, so that it is readable however the run ends.
+        number: number of the super-step, from 1.
+        frontier: the nodes of that super-step.
+        snapshot: the state that these nodes read.
     """
 
-    def __init__(self, plan: Plan, result: GraphResult | None = None) -> None:
+    def __init__(self, plan: GraphPlan, result: GraphResult | None = None) -> None:
         self.heard = True
         self.result = result if result is not None else GraphResult()
         self.plan = plan
@@ -82,10 +61,11 @@ class GraphDecider:
         self._lefts: dict[str, NodeLeft] = {}
         self._reach: dict[str, frozenset[str]] = {}
         self._ends: list[str] = []
-        self._joins = any(step.join_all for step in plan.steps.values())
+        # Without any `join: all` the search for waiting lanes is skipped.
+        self._joins = True in {step.join_all for step in plan.steps.values()}
 
     def begin(self, request: GraphBegun) -> list[Effect]:
-        """The first step."""
+        """Return the effects of the first super-step."""
         plan = self.plan
         self.result.state = {**plan.initial_state, **request.state, "initial_prompt": request.prompt}
         effects: list[Effect] = []
@@ -94,9 +74,9 @@ class GraphDecider:
         return self._guarded(effects, self._step)
 
     def on(self, message: Message) -> list[Effect]:
-        """A node was left, or the graph's time is over."""
+        """Handle the end of a node, the graph's timeout, or a changed state."""
         if isinstance(message, NodeLeft):
-            self._left(message)
+            self._node_left(message)
             return [] if self._running else self._guarded([], self._next_step)
         if isinstance(message, WorkFailed):
             effects = self._cancelled(message)
@@ -114,7 +94,6 @@ class GraphDecider:
         return []
 
     def remembers(self) -> tuple[object, ...]:
-        """See `Decider`."""
         return (self.result, self._lefts)
 
     def _guarded(self, effects: list[Effect], decide: Any) -> list[Effect]:
@@ -137,7 +116,7 @@ class GraphDecider:
     # --- one step -----------------------------------------------------------------------------------------
 
     def _step(self, effects: list[Effect]) -> None:
-        """Begin the nodes of the frontier; end nodes have nothing to begin."""
+        """Start the nodes of the frontier; end nodes need no work."""
         self._enter(effects)
         steps = self.plan.steps
         self._ends = []
@@ -152,11 +131,11 @@ class GraphDecider:
             self._next_step(effects)
 
     def _next_step(self, effects: list[Effect]) -> None:
-        """All nodes of the step were left: merge what they wrote, and go on where they lead."""
+        """Merge the writes of the super-step, and start the next one or finish."""
         lefts, self._lefts = self._lefts, {}
         self._raise_failures(lefts)
         ends = self._ends
-        if len(ends) > 1:  # before anything is merged: a step that fails leaves no trace
+        if len(ends) > 1:  # before the merge: a super-step that fails must leave no trace
             raise GraphMistake(
                 f"super-step ended with multiple End targets ({', '.join(sorted(ends))}). "
                 "Fan-out branches must converge at a join node before an end node"
@@ -173,22 +152,24 @@ class GraphDecider:
         self._step(effects)
 
     def _enter(self, effects: list[Effect]) -> None:
-        """Check the frontier and count its visits."""
+        """Check the frontier, and count its visits."""
         plan = self.plan
-        unknown = [id for id in self.frontier if id not in plan.steps]
-        if unknown:
-            names = ", ".join(f"'{id}'" for id in unknown)
-            kinds = "Node" if len(unknown) == 1 else "Nodes"
-            raise GraphMistake(f"{kinds} {names} not found in graph '{plan.name}'")
         cap = plan.settings.max_loop_iterations
         capped = cap > 0 or plan.compat.zero_visits_is_a_cap
+        unknown: list[str] = []
         looping: list[str] = []
         for id in self.frontier:
+            if id not in plan.steps:
+                unknown.append(f"'{id}'")
+                continue
             visits = self._visits[id] = self._visits.get(id, 0) + 1
             if capped and visits > cap:
                 looping.append(
                     f"Node '{id}' visited {visits} times (max_loop_iterations={cap}). Possible infinite loop."
                 )
+        if unknown:
+            kinds = "Node" if len(unknown) == 1 else "Nodes"
+            raise GraphMistake(f"{kinds} {', '.join(unknown)} not found in graph '{plan.name}'")
         if looping:
             raise GraphMistake("\n".join(looping))
         self.number += 1
@@ -204,7 +185,7 @@ class GraphDecider:
 
     # --- nodes that were left -----------------------------------------------------------------------------
 
-    def _left(self, message: NodeLeft) -> None:
+    def _node_left(self, message: NodeLeft) -> None:
         id = self._running.pop(message.key)
         self._lefts[id] = message
         if message.unaccepted:
@@ -212,17 +193,17 @@ class GraphDecider:
         self._timed(id, message.seconds)
 
     def _cancelled(self, message: WorkFailed) -> list[Effect]:
-        """A node was interrupted: it is left as its failure says."""
+        """Treat an interrupted node as one that failed."""
         id = self._running[message.key]
         step, state = self.plan.steps[id], self.result.state
         left, node = leave.cancelled(self.plan, step, state, message, in_map=False)
-        self._left(node)
+        self._node_left(node)
         if not self.heard:
             return []
-        return [Emit(event, about=message.key) for event in leave.told(step, left, message.seconds, None)]
+        return [Emit(event, about=message.key) for event in leave.events_of(step, left, message.seconds, None)]
 
     def _raise_failures(self, lefts: dict[str, NodeLeft]) -> None:
-        """Raise what failed the run in this step; all of it is named, in the order of the frontier."""
+        """Raise one error for all failures of this super-step, in the order of the frontier."""
         failures: list[tuple[str, CallboardError]] = []
         for id in self.frontier:
             left = lefts.get(id)
@@ -230,7 +211,8 @@ class GraphDecider:
                 assert left.failure is not None
                 error = left.failure.restore()
                 failures.append((f"at node '{id}': {error}", error))
-                # All else of the step leaves no trace. A graph above has no use for it.
+                # The step's other writes are discarded, but partial results of a failed map are worth storing. A
+                # parent graph must not see them, so they are removed from the error.
                 self.result.state = {**self.result.state, **error.__dict__.pop(KEPT, {})}
         if failures:
             raise together(failures)
@@ -245,7 +227,7 @@ class GraphDecider:
         time.seconds += seconds
 
     def _merge(self, lefts: dict[str, NodeLeft], effects: list[Effect]) -> list[str]:
-        """Merge the step's writes; returns where the lanes go, each id once."""
+        """Merge the writes of the super-step; return the target ids without duplicates."""
         state = self.result.state
         writes: dict[str, dict[str, Any]] = {}
         following: dict[str, None] = {}
@@ -263,10 +245,10 @@ class GraphDecider:
                 effects.append(Emit(StatePatch(keys=sorted(set().union(*writes.values())))))
         return list(following)
 
-    # --- lanes that wait, lanes that end ------------------------------------------------------------------
+    # --- joins, and the end ---------------------------------------------------------------------------------
 
     def _release(self, following: list[str], effects: list[Effect]) -> list[str]:
-        """The next frontier: `following` and those that waited, without the joins that others may still reach."""
+        """Return the next frontier: targets and waiting joins, without the joins that other lanes can still reach."""
         steps = self.plan.steps
         here = list(dict.fromkeys([*following, *sorted(self._waiting)])) if self._waiting else following
         joins = [id for id in here if id in steps and steps[id].join_all]
@@ -287,7 +269,8 @@ class GraphDecider:
             return bool(moving) or any(other != join and self.plan.steps[other].kind != "end" for other in joins)
         if any(id in self.plan.steps and join in self._reachable(id) for id in moving):
             return True
-        # Of two joins, the one that leads to the other goes first; in a circle the first by name does.
+        # If two joins wait for each other, one must go first or the run deadlocks: the one that leads to the other,
+        # and in a cycle the first by name.
         return any(
             other != join and join in self._reachable(other) and (other not in self._reachable(join) or other < join)
             for other in joins
@@ -321,5 +304,5 @@ class GraphDecider:
 
 
 def state_size(state: Mapping[str, Any]) -> int:
-    """Bytes of the state as JSON."""
-    return len(render(dict(state)).encode())
+    """Return the size of the state as JSON, in bytes."""
+    return len(encode(dict(state)))

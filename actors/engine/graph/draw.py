@@ -1,7 +1,7 @@
-"""Pictures of a graph: Mermaid and Graphviz text here, plain characters and SVG next door.
+"""Pictures of a graph as Mermaid and Graphviz text; `draw_ascii` and `draw_svg` draw plain characters and SVG.
 
-In all of them a solid line is a way the run takes by itself, and a dashed one a way it may take: a script's
-`_next`, a fallback, a timeout. The shape of a node tells its type.
+A solid line is an edge that the run takes by default. A dashed line is an optional edge: a script's `_next`, a
+fallback, a timeout. The shape of a node shows its type.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .picture import SHAPES, Picture
 
 
 def mermaid(picture: Picture) -> str:
-    """A flowchart that GitHub and other Markdown readers show."""
+    """Return a Mermaid flowchart, which GitHub and other Markdown readers render."""
     names = {node_id: f"n{number}" for number, node_id in enumerate(picture.nodes)}
     lines = ["flowchart TD"]
     for node_id, node in picture.nodes.items():
@@ -30,14 +30,14 @@ def mermaid(picture: Picture) -> str:
 
 
 def _mermaid_text(text: str) -> str:
-    """Text inside quotes; Mermaid knows only its own escapes."""
+    """Escape text for use inside quotes; Mermaid accepts only its own escapes."""
     for character, escape in (("#", "#35;"), ('"', "#quot;"), ("<", "#lt;"), (">", "#gt;"), ("\n", " ")):
         text = text.replace(character, escape)
     return text
 
 
 def dot(picture: Picture) -> str:
-    """Graphviz text."""
+    """Return Graphviz text."""
     lines = [f"digraph {_dot_text(picture.name)} {{", "    rankdir=TB;", '    node [fontname="sans-serif"];']
     for node_id, node in picture.nodes.items():
         width = ", penwidth=2.5" if node_id in picture.starts else ""
@@ -63,4 +63,4 @@ FORMS: dict[str, Callable[[Picture], str]] = {
     "svg": svg_picture,
     "ascii": ascii_picture,
 }
-"""The forms of `callboard graph -o`: a picture as text, with a newline at its end."""
+"""Formats of `callboard graph -o`; each returns text with a newline at its end."""

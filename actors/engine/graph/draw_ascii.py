@@ -1,6 +1,6 @@
-"""A graph in plain characters: boxes in layers, lines between them, and a list of what leads back.
+"""Graph pictures in plain characters: boxes in layers, lines between them, and a list of edges that lead back.
 
-Every line gets a row of its own between two layers, so that no two lines share a horizontal stretch:
+Every line has a row of its own between two layers, so that no two lines share a horizontal stretch:
 
         +-------+
         | plan  |
@@ -14,17 +14,17 @@ Every line gets a row of its own between two layers, so that no two lines share 
 from __future__ import annotations
 
 from .layout import Layout, lay_out
-from .picture import Line, Picture
+from .picture import Picture, PictureLine
 
 _GAP = 3.0
 
 
 def ascii_picture(picture: Picture) -> str:
-    """The picture, as wide as its widest layer."""
+    """Return the picture, as wide as its widest layer."""
     layout = lay_out(picture, lambda node_id: float(_width(picture, node_id)), _GAP)
     canvas = _Canvas()
     row = 0
-    passing: list[tuple[Line, int]] = []
+    passing: list[tuple[PictureLine, int]] = []
     for number, layer in enumerate(layout.layers):
         for line, step in passing:
             canvas.vertical(int(line.bends[step]), row, row + 3, dashed=line.dashed)
@@ -65,9 +65,11 @@ def _box(canvas: _Canvas, picture: Picture, node_id: str, centre: int, row: int)
     canvas.write(left, row + 3, corner + border * (width - 2) + corner)
 
 
-def _crossing(layout: Layout, layer: list[str], passing: list[tuple[Line, int]]) -> list[tuple[Line, int, int, int]]:
-    """What goes from this layer to the next: (line, its next bend, column here, column there)."""
-    found: list[tuple[Line, int, int, int]] = []
+def _crossing(
+    layout: Layout, layer: list[str], passing: list[tuple[PictureLine, int]]
+) -> list[tuple[PictureLine, int, int, int]]:
+    """Return the lines from this layer to the next: (line, its next bend, column above, column below)."""
+    found: list[tuple[PictureLine, int, int, int]] = []
     for line in layout.lines:
         if line.source in layer and not line.back:
             there = line.bends[0] if line.bends else layout.centre[line.target]
@@ -79,15 +81,16 @@ def _crossing(layout: Layout, layer: list[str], passing: list[tuple[Line, int]])
     return found
 
 
-def _channel(canvas: _Canvas, crossing: list[tuple[Line, int, int, int]], row: int) -> int:
-    """Draw the lines between two layers; returns the row where the next layer begins."""
+def _channel(canvas: _Canvas, crossing: list[tuple[PictureLine, int, int, int]], row: int) -> int:
+    """Draw the lines between two layers; return the first row of the next layer."""
     turning = sorted((entry for entry in crossing if entry[2] != entry[3]), key=lambda entry: (entry[2], entry[3]))
-    # Those that go left turn from the left one on, those that go right from the right one on: fewer crossings.
+    # Lines to the left turn in order from the left, lines to the right in order from the right: fewer crossings.
     order = [entry for entry in turning if entry[3] < entry[2]] + [entry for entry in turning if entry[3] > entry[2]][
         ::-1
     ]
     foot = row + 1 + len(order) + 1
     tracks = {id(entry): row + 1 + number for number, entry in enumerate(order)}
+    # Dashed lines first, so that solid lines are on top.
     for entry in sorted(crossing, key=lambda entry: entry[0].dashed, reverse=True):
         line, step, here, there = entry
         turn = tracks.get(id(entry))
@@ -107,7 +110,7 @@ def _channel(canvas: _Canvas, crossing: list[tuple[Line, int, int, int]], row: i
 
 
 class _Canvas:
-    """Characters by row and column."""
+    """Grid of characters."""
 
     def __init__(self) -> None:
         self.rows: list[dict[int, str]] = []
@@ -125,7 +128,7 @@ class _Canvas:
             self.put(column + offset, row, character)
 
     def label(self, column: int, row: int, text: str) -> None:
-        """Text where there is room for it; where there is none, it is left out."""
+        """Write text if there is room for it; otherwise omit it."""
         if all(self.at(column + offset - 1, row) == " " for offset in range(len(text) + 2)):
             self.write(column, row, text)
 

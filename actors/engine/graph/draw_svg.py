@@ -1,18 +1,18 @@
-"""A graph as one self-contained SVG: no script, no font, no file besides."""
+"""Graph pictures as one self-contained SVG, without scripts, fonts or other files."""
 
 from __future__ import annotations
 
 from xml.sax.saxutils import escape, quoteattr
 
 from .layout import Layout, lay_out
-from .picture import SHAPES, Line, Picture
+from .picture import SHAPES, Picture, PictureLine
 
-_HEIGHT = 44.0  # of a node
+_HEIGHT = 44.0  # height of a node
 _ROW = 104.0  # from the top of a layer to the top of the next
 _GAP = 34.0
 _MARGIN = 28.0
 _CHARACTER = 7.6  # width of an average character at the font size of ids
-_BACK = 16.0  # how far apart lines that lead back run
+_BACK = 16.0  # distance between lines that lead back
 
 _ARROW = (
     '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
@@ -21,7 +21,7 @@ _ARROW = (
 
 
 def svg_picture(picture: Picture) -> str:
-    """The picture; a browser shows it as it is."""
+    """Return the picture as an SVG document."""
     layout = lay_out(picture, lambda node_id: _width(picture, node_id), _GAP)
     top = {node_id: row * _ROW for row, layer in enumerate(layout.layers) for node_id in layer}
     backs = [line for line in layout.lines if line.back]
@@ -84,7 +84,7 @@ def _shape(kind: str, x: float, y: float, w: float, style: str) -> str:
     return f'<polygon points="{points}" {style}/>'
 
 
-def _line(picture: Picture, layout: Layout, top: dict[str, float], line: Line, backs: list[Line]) -> str:
+def _line(picture: Picture, layout: Layout, top: dict[str, float], line: PictureLine, backs: list[PictureLine]) -> str:
     if line.back:
         path, label_at = _way_back(picture, layout, top, line, backs)
     else:
@@ -100,8 +100,8 @@ def _line(picture: Picture, layout: Layout, top: dict[str, float], line: Line, b
     return f'<path d="{path}" fill="none" stroke="#555" stroke-width="1.3"{dash} marker-end="url(#arrow)"/>{text}'
 
 
-def _way_down(layout: Layout, top: dict[str, float], line: Line) -> tuple[str, tuple[float, float]]:
-    """A curve from the foot of the source through its bends to the head of the target, and the label's place."""
+def _way_down(layout: Layout, top: dict[str, float], line: PictureLine) -> tuple[str, tuple[float, float]]:
+    """Return the path from the source's foot through its bends to the target's head, and the label position."""
     x, y = layout.centre[line.source], top[line.source] + _HEIGHT
     stops = [
         *((bend, top[line.source] + (row + 1) * _ROW) for row, bend in enumerate(line.bends)),
@@ -114,16 +114,20 @@ def _way_down(layout: Layout, top: dict[str, float], line: Line) -> tuple[str, t
         middle = (y + to_y) / 2
         parts.append(f"C{x:.1f} {middle:.1f} {to_x:.1f} {middle:.1f} {to_x:.1f} {to_y:.1f}")
         x, y = to_x, to_y
-        if number < len(stops) - 1:  # beside the nodes of the layer it passes
+        if number < len(stops) - 1:  # straight past the nodes of the layer between
             y += _HEIGHT
             parts.append(f"V{y:.1f}")
     return " ".join(parts), label_at
 
 
 def _way_back(
-    picture: Picture, layout: Layout, top: dict[str, float], line: Line, backs: list[Line]
+    picture: Picture, layout: Layout, top: dict[str, float], line: PictureLine, backs: list[PictureLine]
 ) -> tuple[str, tuple[float, float]]:
-    """Out at the right side of the source, up along the right edge of the picture, in at the target's right side."""
+    """Return the path of a line that leads back, and the label position.
+
+    It leaves the source at its right side, runs up the right edge of the picture, and enters the target's right
+    side.
+    """
     lane = layout.width + (backs.index(line) + 1) * _BACK
     start_x = layout.centre[line.source] + _width(picture, line.source) / 2
     end_x = layout.centre[line.target] + _width(picture, line.target) / 2

@@ -1,4 +1,4 @@
-"""The edges of a graph, as the file declares them: for the checks, the pictures, and whoever asks who leads where."""
+"""Declared edges of a graph, for checks, pictures and reachability."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from ....protocol.tree import Path
 Via: TypeAlias = Literal["next", "routes", "on_other", "on_timeout", "fallback", "branch"]
 
 
-class Edge(msgspec.Struct, frozen=True):
-    """One declared way from a node to another.
+class DeclaredEdge(msgspec.Struct, frozen=True):
+    """Edge that the file declares between two nodes.
 
     Attributes:
         via: the key that declares it.
+        path: position of the target's id in the file.
         label: for an approval's `routes`, the option.
-        path: where the target's id stands in the file.
-        dynamic: declared by a script's `routes`: taken only if the script says so, and free to lead back.
+        dynamic: declared by a script's `routes`: taken only on the script's `_next`, and allowed to lead back.
     """
 
     source: str
@@ -41,45 +41,48 @@ class Edge(msgspec.Struct, frozen=True):
     dynamic: bool = False
 
 
-def edges_of(node: AnyNode) -> Iterator[Edge]:
-    """The edges that leave a node, in a fixed order. The `next` of an approval or end node is none."""
+def edges_of(node: AnyNode) -> Iterator[DeclaredEdge]:
+    """Yield the edges that leave a node, in a fixed order.
+
+    The `next` of an approval or end node has no effect and yields nothing.
+    """
     base: Path = ("nodes", node.id)
     if not isinstance(node, ApprovalNode | EndNode):
         for i, target in enumerate(node.targets):
             path = (*base, "next", i) if len(node.targets) > 1 else (*base, "next")
-            yield Edge(node.id, target, "next", path)
+            yield DeclaredEdge(node.id, target, "next", path)
     if isinstance(node, MapNode):
-        yield Edge(node.id, node.branch, "branch", (*base, "branch"))
+        yield DeclaredEdge(node.id, node.branch, "branch", (*base, "branch"))
     if isinstance(node, ScriptNode):
         for i, target in enumerate(node.routes):
-            yield Edge(node.id, target, "routes", (*base, "routes", i), dynamic=True)
+            yield DeclaredEdge(node.id, target, "routes", (*base, "routes", i), dynamic=True)
     if isinstance(node, ApprovalNode):
         for option, target in node.routes.items():
-            yield Edge(node.id, target, "routes", (*base, "routes", option), label=option)
-        yield Edge(node.id, node.on_other, "on_other", (*base, "on_other"))
+            yield DeclaredEdge(node.id, target, "routes", (*base, "routes", option), label=option)
+        yield DeclaredEdge(node.id, node.on_other, "on_other", (*base, "on_other"))
     if isinstance(node, ApprovalNode | InputNode) and node.on_timeout is not None:
-        yield Edge(node.id, node.on_timeout, "on_timeout", (*base, "on_timeout"))
+        yield DeclaredEdge(node.id, node.on_timeout, "on_timeout", (*base, "on_timeout"))
     if isinstance(node, ScriptNode | LlmNode | AgentNode) and node.fallback is not None:
-        yield Edge(node.id, node.fallback, "fallback", (*base, "fallback"))
+        yield DeclaredEdge(node.id, node.fallback, "fallback", (*base, "fallback"))
 
 
-def edges(graph: Graph) -> list[Edge]:
-    """All edges, node by node in the file's order."""
+def edges(graph: Graph) -> list[DeclaredEdge]:
+    """Return all edges, in the file's order of nodes."""
     return [edge for node in graph.nodes.values() for edge in edges_of(node)]
 
 
 def reachable(graph: Graph, start: str) -> set[str]:
-    """The nodes that declared edges lead to from `start`, itself included; ids that do not exist are left out."""
+    """Return the nodes that declared edges reach from `start`, including itself; unknown ids are omitted."""
     return set(_followed(graph, [start], stops=()))
 
 
 def branch_nodes(graph: Graph, node: MapNode) -> list[str]:
-    """The ids of a map's branch in the order they are reached: its first node, and where that one leads."""
+    """Return the ids of a map's branch in the order of reach: its first node and the nodes after it."""
     return _followed(graph, [node.branch], _NOT_IN_BRANCHES)
 
 
 def all_branch_nodes(graph: Graph) -> set[str]:
-    """The ids of the branches of all maps."""
+    """Return the ids of the branches of all maps."""
     firsts = [node.branch for node in graph.nodes.values() if isinstance(node, MapNode)]
     return set(_followed(graph, firsts, _NOT_IN_BRANCHES))
 
@@ -88,7 +91,7 @@ _NOT_IN_BRANCHES = (MapNode, ApprovalNode, InputNode)
 
 
 def _followed(graph: Graph, waiting: list[str], stops: tuple[type, ...]) -> list[str]:
-    """Where these lead, themselves included, as they are reached; from nodes of `stops` nothing is followed."""
+    """Return the nodes reached from these, themselves included, in order; edges of `stops` nodes are not followed."""
     found: dict[str, None] = {}
     for node_id in waiting:
         if node_id in found or node_id not in graph.nodes:
@@ -100,9 +103,9 @@ def _followed(graph: Graph, waiting: list[str], stops: tuple[type, ...]) -> list
 
 
 def find_cycles(graph: Graph) -> Iterator[list[str]]:
-    """Circles of edges that are always open to be taken, each as `[a, b, a]`; one for every closing edge found.
+    """Yield cycles of edges that the run can take by default, each as `[a, b, a]`, one for every closing edge.
 
-    A script's `routes` don't count: a loop that a script decides on is what `_next` is for.
+    A script's `routes` do not count: `_next` exists for loops that a script controls.
     """
     done: set[str] = set()
     for root in [graph.start, *graph.nodes]:
@@ -112,10 +115,12 @@ def find_cycles(graph: Graph) -> Iterator[list[str]]:
 
 def _cycles_from(graph: Graph, root: str, done: set[str]) -> Iterator[list[str]]:
     trail: list[str] = [root]
+    # An explicit stack: files with thousands of nodes would exceed Python's recursion limit.
     places = {root: 0}
     ahead = [_static_targets(graph, root)]
     while trail:
         target = next(ahead[-1], None)
+        # All targets of the last node are explored: leave it.
         if target is None:
             over = trail.pop()
             done.add(over)

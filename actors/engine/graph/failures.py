@@ -1,7 +1,7 @@
-"""Errors on their way up, from the node they happened at to the run they end.
+"""Error propagation, from the node that failed up to the run.
 
-Whoever passes an error on may add where it was, and never changes what it is: the class decides whether a fallback
-may catch it and whether another try may help, and `code` and `exit_code` are what the user's programs read.
+Code that passes an error on can add its location, but must never change its class, `code` or `exit_code`. The class
+decides whether a fallback catches it and whether a retry can help. Callers' programs read `code` and `exit_code`.
 """
 
 from __future__ import annotations
@@ -34,42 +34,47 @@ NEVER_TOLERATED = (
     ShuttingDown,
     JournalError,
 )
-"""Errors that no fallback and no tolerance catches: the author's mistakes (also in the files of a child agent), a want
-of a person, the run's budgets, the end of the root, and that nothing may be done as it can't be kept."""
+"""Errors that neither a fallback nor a tolerance catches.
+
+These are the author's mistakes (also in the files of a child agent), a missing user, and the run's budgets.
+The shutdown of the root, and a journal that cannot store the next step, are further ones.
+"""
 
 KEPT = "kept"
-"""Attribute of an error: what was done before it, by the key of the state that it would have gone to."""
+"""Attribute of an error: partial results, by the state key that they were meant for."""
 
 MOST_TOLD = 20
-"""Failures that one error tells of; a map of thousands may fail in all of them."""
+"""Most failures that one error lists; a map of thousands can fail in all of them."""
 
 E = TypeVar("E", bound=CallboardError)
 
 
 class ExtractionFailed(NodeFailed):
-    """A text could not be brought into the shape of its `output_schema`."""
+    """Text that could not be converted to the node's `output_schema`."""
 
 
 def retold(error: E, text: str) -> E:
-    """The same error in other words; `__cause__` is the one it was."""
-    told = type(error).__new__(type(error), text)  # what its `__init__` wants beside the text is copied instead
+    """Return an equal error with another text; its `__cause__` is the original."""
+    # bypasses `__init__`, whose further arguments are unknown; their attributes are copied instead
+    told = type(error).__new__(type(error), text)
     told.__dict__.update(error.__dict__)
     told.__cause__ = error
     return told
 
 
 def noted(error: CallboardError) -> CallboardError:
-    """What is kept of a failure that a run goes on over: no frames and no causes, which would stay in memory."""
+    """Return a copy of a tolerated failure without traceback and causes, which would stay in memory."""
     kept = CallboardError(str(error))
     kept.code, kept.exit_code, kept.node = error.code, error.exit_code, error.node
     return kept
 
 
 def ended_with(failures: Sequence[CallboardError], later: CallboardError | None) -> CallboardError | None:
-    """The error of a graph, an agent or a run that has gone on over `failures`, and that `later` ended if anything did.
+    """Return the error of a graph, agent or run that continued after `failures`; `later` is the error that ended it,
+    if any.
 
-    It is of the class of `later`, which decides what may catch it. Its text, code, exit code and node tell of the first
-    failure: what failed afterwards, mostly failed for want of what the first node should have given.
+    The result has the class of `later`, which decides what may catch it. Its text, code, exit code and node come from
+    the first failure, because a later failure mostly results from the missing output of the first.
     """
     if later is None or not failures:
         return failures[0] if failures else later
@@ -83,9 +88,9 @@ def ended_with(failures: Sequence[CallboardError], later: CallboardError | None)
 
 
 def together(failures: Sequence[tuple[str, CallboardError]]) -> CallboardError:
-    """One error for everything that failed at once: sentences, each with the error it tells of.
+    """Return one error for all failures of a step; each sentence describes its error.
 
-    It is of the kind of the gravest: a mistake of the graph, else one with an exit code of its own, else the first.
+    Its class is that of the gravest: a mistake of the graph, else one with an exit code of its own, else the first.
     """
     text = "; ".join(sentence for sentence, _ in failures[:MOST_TOLD])
     if len(failures) > MOST_TOLD:

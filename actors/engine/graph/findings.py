@@ -1,4 +1,4 @@
-"""What the checks of a graph share: the graph, what is known around it, and the list of what they found."""
+"""Shared state of the graph checks: the graph, its environment, and the list of problems."""
 
 from __future__ import annotations
 
@@ -13,44 +13,44 @@ from ....protocol.graph.model import Graph
 from ....protocol.problems import Problem, Severity
 from ....protocol.reading import node_of
 from ....protocol.tree import Path
-from ...io.stamps import look
+from ...io.stamps import record_read
 from ...work.agent.aichat import INDEX
 from .compat import Compat
 
 AgentSeen: TypeAlias = Literal["found", "missing", "empty", "both"]
-"""What stands at an agent's name: an agent, nothing, a directory without an agent file, or one with both."""
+"""Result of a lookup by agent name: an agent, nothing, a directory without an agent file, or one with both files."""
 
 
 class ServersSeen(Protocol):
-    """The MCP servers that are configured."""
+    """Configured MCP servers, as the checks need them."""
 
     def spelled_out(self, names: Iterable[str]) -> list[str]:
-        """Aliases, and `all`, replaced by the servers they stand for."""
+        """Return the names with aliases and `all` replaced by the servers that they mean."""
         ...
 
     def missing(self, name: str) -> str | None:
-        """How to mend it that there is no such server; None if there is."""
+        """Return a hint that repairs the missing server, or None if it exists."""
         ...
 
     def broken(self, name: str) -> str | None:
-        """Why its entry can't be used; None if it can."""
+        """Return the reason why its entry is unusable, or None."""
         ...
 
     def behind(self, tool: str) -> str | None:
-        """The server, or alias, that the name of an unknown tool is, or whose tool it is; None if it is of none."""
+        """Return the server or alias that an unknown tool name is or belongs to, or None."""
         ...
 
 
-class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known around a graph. Whatever is None is not checked.
+class CheckContext(msgspec.Struct, frozen=True, kw_only=True):
+    """Known environment of a graph. A check that needs a field of value None is skipped.
 
     Attributes:
         directory: the agent's own directory, with its scripts and `tools.*` file.
-        agents: says what stands at an agent's name; see `agents_in`.
-        models: how to mend it that a model id means no model; None if it means one.
+        agents: looks up an agent name; see `agents_in`.
+        models: returns a hint that repairs an unknown model id, or None if the model is known.
         own_tools: names of the agent's own tools.
-        spelled_out: tool names without endings, aliases replaced by what they stand for.
-        servers: the MCP servers that are configured.
+        spelled_out: returns tool names without file endings and with aliases resolved.
+        servers: the configured MCP servers.
     """
 
     directory: FilePath | None = None
@@ -62,42 +62,43 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def agents_in(directory: FilePath) -> Callable[[str], AgentSeen]:
-    """Looks for agents in the subdirectories of `directory`."""
+    """Return a lookup of agents in the subdirectories of `directory`."""
 
     def seen(name: str) -> AgentSeen:
         home = directory / name
-        if not look(home).is_dir():
+        if not record_read(home).is_dir():
             return "missing"
-        files = [look(home / file).is_file() for file in ("config.yaml", "graph.yaml")]
-        return "both" if all(files) else "found" if any(files) or look(home / INDEX).is_file() else "empty"
+        files = [record_read(home / file).is_file() for file in ("config.yaml", "graph.yaml")]
+        return "both" if all(files) else "found" if any(files) or record_read(home / INDEX).is_file() else "empty"
 
     return seen
 
 
 LEADING = frozenset({"type", "next", "fallback", "routes", "options", "on_other", "on_timeout", "branch"})
-"""Keys that say where a node leads."""
+"""Keys that declare edges."""
 
 WRITING = frozenset({"type", "state_updates", "output_schema", "on_error", "as", "collect_into", "output_key"})
-"""Keys that say what a node writes."""
+"""Keys that declare writes."""
 
 MOST_TOLD = 500
-"""Errors, and warnings, that the checks list of one file. What a person can't read need not be computed."""
+"""Most errors, and most warnings, per file. Users do not read more, so more are not computed."""
 
 MOST_NAMED = 20
-"""Names that a hint lists."""
+"""Most names in a hint."""
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names for a hint, not all of them if there are many."""
+    """Return names for a hint, shortened if there are many."""
     names = list(names)
     text = ", ".join(names[:MOST_NAMED])
     return text if len(names) <= MOST_NAMED else f"{text} and {len(names) - MOST_NAMED:,} more"
 
 
 class Findings:
-    """The problems found so far.
+    """Collector of the problems of one graph.
 
-    A problem about a value that could not even be read (`broken`) is not added: it would only echo the first.
+    A problem at or below a value that could not be read (`broken`) is dropped, because it would only repeat the
+    first one.
     """
 
     def __init__(
@@ -108,21 +109,22 @@ class Findings:
         self.unread = unread
         self.broken = broken
         self.problems: list[Problem] = []
+        # All ancestors of unreadable values: a mapping with an unreadable member is not sound either.
         self._above = {path[:depth] for path in broken for depth in range(len(path))}
         self._left: dict[Severity, int] = {"error": MOST_TOLD, "warning": MOST_TOLD}
 
     def is_full(self, severity: Severity) -> bool:
-        """Whether as many problems of that severity are told as one file may have; further ones are left out."""
+        """Return True if the file has reached the limit of problems of that severity; `add` drops further ones."""
         return self._left[severity] <= 0
 
     def readable(self, keys: frozenset[str]) -> bool:
-        """Whether every node could be read, as far as these of its keys go; an error elsewhere hides nothing."""
+        """Return True if these keys of every node could be read; errors in other keys do not matter."""
         return not self.unread and not any(
             path[:1] == ("nodes",) and (len(path) < 3 or path[2] in keys) for path in self.broken
         )
 
     def sound(self, *paths: Path) -> bool:
-        """Whether the values at these paths could be read in full."""
+        """Return True if the values at these paths could be read in full."""
         return not any(
             path in self._above or any(path[:depth] in self.broken for depth in range(len(path) + 1)) for path in paths
         )
@@ -137,12 +139,12 @@ class Findings:
         expected: str | None = None,
         hint: str | None = None,
     ) -> None:
-        """One more problem.
+        """Add a problem.
 
         Args:
-            severity: an `error` is one that Loki's validator stops at too, a `warning` is worth knowing while the run
-                goes on. What lies `beyond` Loki's validator and is certain to fail is only a warning under `loki`.
-            path: where it is in the file.
+            severity: `error` if Loki's validator rejects the file too; `warning` if the run continues. `beyond` is for
+                a certain failure that Loki's validator does not report: an error, or a warning under `loki`.
+            path: position in the file.
         """
         if severity == "beyond":
             severity = "warning" if self.compat.extra_checks_only_warn else "error"
@@ -157,6 +159,7 @@ class Findings:
                 code,
                 message,
                 path,
+                # A problem of a whole node points to its id.
                 at_key=len(path) == 2 and path[0] == "nodes",
                 node=node_of(path),
                 expected=expected,
@@ -169,7 +172,7 @@ class Findings:
     beyond = partialmethod(add, "beyond")
 
     def check_concurrency(self, limit: object, path: Path, otherwise: str) -> None:
-        """A limit of none would let nothing run."""
+        """Report a limit below 1, with which nothing could run."""
         if isinstance(limit, int) and limit < 1:
             self.error(
                 "bad_concurrency",

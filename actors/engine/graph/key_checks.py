@@ -1,12 +1,13 @@
-"""State keys that templates read and that nothing can write: mostly a slip of the pen, which would render as nothing.
+"""Check for state keys that templates read and nothing writes: mostly typing errors, which would render as nothing.
 
-What the file declares is known: `initial_state`, `reducers`, `state_updates`, the properties of schemas, the keys of
-maps. Two things write keys that the file does not name, and where there is one of them only a near miss of a known key
-is told:
+The file declares most keys: `initial_state`, `reducers`, `state_updates`, properties of schemas, keys of maps. Two
+kinds of nodes write keys that the file does not name. If the graph has one of them, only a near miss of a known key
+is reported:
 
-- scripts. What they print shows at run time; but a script that prints a key mostly has its name in its text, or in the
-  text of a helper beside it. A key that one of these texts holds is not told.
-- models and agents with an `output_schema` that lists no properties.
+- scripts. Their output is known only at run time. But a script that prints a key mostly contains its name, or a
+  helper
+  in the same directory does. A key that occurs in one of these files is not reported.
+- models and agents with an `output_schema` without properties.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from ....protocol.graph.model import (
     AnyNode,
     ApprovalNode,
     EndNode,
+    FunctionNode,
     Graph,
     InputNode,
     LlmNode,
@@ -34,38 +36,42 @@ from ....protocol.graph.model import (
 )
 from ....protocol.problems import slip_of, suggestion
 from ....protocol.tree import Path
-from ...io.stamps import look
-from .findings import WRITING, Findings, Surroundings
-from .templates import compile_template, root_of
+from ...io.stamps import record_read
+from .findings import WRITING, CheckContext, Findings
+from .templates import LETTER, compile_template, root_of
 
 SCOPED = frozenset({"output", "choice", "input"})
 """Names that exist only while a node's `state_updates` are rendered."""
 
-_SPACED = re.compile(r"\{\{(?=[^{}]*\s)\s*([a-zA-Z0-9_.\[\]]+)\s*\}\}")
+_SPACED = re.compile(rf"\{{\{{(?=[^{{}}]*\s)\s*((?:(?!\s)[{LETTER}.\[\]-])+)\s*\}}\}}")
 _WORD = re.compile(r"[A-Za-z0-9_]+")
+_NAME = re.compile(rf"[{LETTER}][{LETTER}-]*")
 _ENDINGS = (".sh", ".py", ".ts", ".js", ".mjs")
 _MOST_FILES, _MOST_CHARACTERS = 200, 1_000_000
-"""Files beside a script that are looked at, and characters of one of them."""
+"""Most files that are read next to scripts, and most characters of each."""
 
 
-def check_keys(found: Findings, around: Surroundings) -> None:
-    """Every template of every node."""
+def check_keys(found: Findings, around: CheckContext) -> None:
+    """Check every template of every node."""
     graph = found.graph
     known = known_keys(graph)
+    # Every writer declares its keys, so any unknown key is a mistake, not only a near miss.
     closed = found.readable(WRITING) and not writes_anything(graph)
-    words = cache(partial(_words_of_scripts, graph, around.directory))  # read when a key is first looked for
+    # lazy: the files are read at the first unknown key
+    words = cache(partial(_words_of_scripts, graph, around.directory))
     names = sorted(known)
     items = {node.as_ for node in graph.nodes.values() if isinstance(node, MapNode)}
     told: dict[str, str | None] = {}
     for node in graph.nodes.values():
         for read in reads(node):
+            # Saves compiling texts without templates.
             if "{{" not in read.text or not found.sound(read.path):
                 continue
             for key in read.roots():
                 if key in known or found.is_full("warning") or (key in SCOPED and found.compat.scoped_names_stay_null):
                     continue
                 if key not in told:
-                    # `over: "{{parts}}"` with `as: part` is how maps are written, no slip of the pen
+                    # `over: "{{parts}}"` with `as: part` is the usual spelling of a map, not a typing error
                     one = key.removesuffix("s")
                     told[key] = slip_of(key, [name for name in names if name != one] if one in items else names)
                 near = told[key]
@@ -81,7 +87,7 @@ def check_keys(found: Findings, around: Surroundings) -> None:
 
 
 def _words_of_scripts(graph: Graph, directory: FilePath | None) -> frozenset[str]:
-    """Every word in the scripts of a graph, and in the files beside them."""
+    """Return every word in the scripts of a graph and in the files next to them."""
     words: set[str] = set()
     if directory is None:
         return frozenset()
@@ -89,12 +95,14 @@ def _words_of_scripts(graph: Graph, directory: FilePath | None) -> frozenset[str
     left = _MOST_FILES
     for place in dict.fromkeys((directory / script).parent for script in scripts):
         files: list[FilePath] = []
-        with suppress(OSError):  # a script that is not there is a problem of its own
-            files = sorted(file for file in look(place).iterdir() if file.suffix in _ENDINGS)[:left]
+        with suppress(OSError):  # a missing script is reported by another check
+            files = sorted(file for file in record_read(place).iterdir() if file.suffix in _ENDINGS)[:left]
         left -= len(files)
         for file in files:
-            with suppress(OSError), look(file).open(encoding="utf-8", errors="replace") as opened:
-                words.update(_WORD.findall(opened.read(_MOST_CHARACTERS)))
+            with suppress(OSError), record_read(file).open(encoding="utf-8", errors="replace") as opened:
+                text = opened.read(_MOST_CHARACTERS)
+                words.update(_WORD.findall(text))
+                words.update(_NAME.findall(text))
     return frozenset(words)
 
 
@@ -107,7 +115,30 @@ def _how_to_have(key: str, near: str | None, graph: Graph) -> str:
     return f"seed it: {seed}"
 
 
+_FILTERED = re.compile(rf"\{{\{{\s*((?!\s)[{LETTER}][{LETTER}.\[\]-]*)\s*[|(+*/?:][^{{}}]*\}}\}}")
+_EXPRESSION = re.compile(rf"\{{\{{\s*((?!\s)[{LETTER}][{LETTER}.\[\]]*)(?:\s+\S|[^\s{LETTER}.\[\]{{}}-])[^{{}}]*\}}\}}")
+"""Tokens that begin with a known key but are not paths: `{{a == 'b'}}`, `{{a - 1}}`, `{{a, b}}`."""
+
+
 def _check_spaces(found: Findings, text: str, path: Path, known: Iterable[str]) -> None:
+    for token in _FILTERED.finditer(text):
+        if root_of(token.group(1)) in known and not found.is_full("error"):
+            found.beyond(
+                "template_filter",
+                f"'{token.group(0)}' is no template, and stays as it is: there are no filters and no expressions",
+                path,
+                expected="{{" + token.group(1) + "}}",
+                hint="let a script node before this one write what is wanted into the state.",
+            )
+    for token in _EXPRESSION.finditer(text):
+        if root_of(token.group(1)) in known and not _FILTERED.match(token.group(0)):
+            found.warning(
+                "template_expression",
+                f"'{token.group(0)}' is no template, and stays as it is: there are no expressions",
+                path,
+                expected="{{" + token.group(1) + "}}",
+                hint="let a script node before this one write what is wanted into the state.",
+            )
     for token in _SPACED.finditer(text):
         if root_of(token.group(1)) in known:
             found.warning(
@@ -120,12 +151,12 @@ def _check_spaces(found: Findings, text: str, path: Path, known: Iterable[str]) 
 
 
 class Read(msgspec.Struct, frozen=True):
-    """A template in a node.
+    """Template in a node.
 
     Attributes:
         text: the template.
-        path: where it stands in the file.
-        update: whether it is a value of `state_updates`, where the scoped names exist.
+        path: its position in the file.
+        update: True for a value of `state_updates`, where the scoped names exist.
     """
 
     text: str
@@ -133,13 +164,13 @@ class Read(msgspec.Struct, frozen=True):
     update: bool = False
 
     def roots(self) -> list[str]:
-        """The state keys it reads, scoped names left out where they exist."""
+        """Return the state keys that it reads, without scoped names where these exist."""
         keys = dict.fromkeys(root_of(path) for path in compile_template(self.text).paths)
         return [key for key in keys if not (self.update and key in SCOPED)]
 
 
 def reads(node: AnyNode) -> Iterator[Read]:
-    """Every template of a node."""
+    """Yield every template of a node."""
     base: Path = ("nodes", node.id)
     for name, text in _templated(node):
         yield Read(text, (*base, *name))
@@ -157,7 +188,7 @@ _TEMPLATED: dict[type[AnyNode], tuple[str, ...]] = {
     MapNode: ("over", "max_concurrency"),
     EndNode: ("output", "error"),
 }
-"""Of each type of node, the keys that are templates, or hold templates by name."""
+"""Template keys by type of node; a key can also hold a mapping of templates."""
 
 
 def _templated(node: AnyNode) -> Iterator[tuple[Path, str]]:
@@ -170,9 +201,10 @@ def _templated(node: AnyNode) -> Iterator[tuple[Path, str]]:
 
 
 def declared_writes(node: AnyNode) -> list[str]:
-    """The keys of `state_updates` and of `output_schema.properties`, each once: what Loki's validator looks at.
+    """Return the keys of `state_updates` and of `output_schema.properties`, without duplicates, as Loki's validator
+    does.
 
-    What a script prints is known to nobody but the script.
+    The keys that a script prints are not known here.
     """
     keys = dict.fromkeys(node.updates)
     if isinstance(node, LlmNode | AgentNode) and node.output_schema is not None:
@@ -183,7 +215,7 @@ def declared_writes(node: AnyNode) -> list[str]:
 
 
 def known_keys(graph: Graph) -> set[str]:
-    """Every state key that the file mentions as written, seeded or handed to a branch."""
+    """Return every state key that the file declares as written, seeded or passed to a branch."""
     keys = {"initial_prompt", *graph.initial_state, *graph.reducers}
     for node in graph.nodes.values():
         if node.on_error == "collect":
@@ -195,9 +227,9 @@ def known_keys(graph: Graph) -> set[str]:
 
 
 def writes_anything(graph: Graph) -> bool:
-    """Whether keys that the file does not mention may appear at run time."""
+    """Return True if keys that the file does not declare can appear at run time."""
     return any(
-        isinstance(node, ScriptNode)
+        (isinstance(node, ScriptNode) and not (isinstance(node, FunctionNode) and node.updates))
         or (isinstance(node, LlmNode | AgentNode) and node.output_schema and not node.output_schema.get("properties"))
         for node in graph.nodes.values()
     )

@@ -1,8 +1,9 @@
-"""Where the nodes of a graph go in a picture: layers from top to bottom, few crossings, lines with little bend.
+"""Layered layout of a graph picture: layers from top to bottom, few crossings, lines with few bends.
 
-The usual way for layered drawings (Sugiyama): set aside the lines that lead back, put every node one layer
-below the last one that leads to it, give long lines a bend point in each layer they pass, order every layer by
-where its neighbours are, and push things apart. Small and quick rather than perfect; agents have tens of nodes.
+Sugiyama's method: set aside the lines that lead back, and place every node one layer below its last predecessor.
+Give long lines a bend point in each layer that they pass. Order every layer by the positions of its neighbours, and
+separate overlapping nodes. The implementation prefers speed to an optimal result, because agents have tens of
+nodes.
 """
 
 from __future__ import annotations
@@ -12,25 +13,25 @@ from itertools import pairwise
 
 import msgspec
 
-from .picture import Line, Picture
+from .picture import Picture, PictureLine
 
 _SWEEPS = 8
 
 
 class Layout(msgspec.Struct, kw_only=True):
-    """Layers of node ids from top to bottom, the horizontal centre of every node, and the lines between."""
+    """Positions in a picture: layers of node ids from top to bottom, horizontal centres of the nodes, and lines."""
 
     layers: list[list[str]]
     centre: dict[str, float]
-    lines: list[Line]
+    lines: list[PictureLine]
     width: float
 
 
 def lay_out(picture: Picture, width_of: Callable[[str], float], gap: float) -> Layout:
-    """A place for every node.
+    """Return the positions of all nodes.
 
     Args:
-        width_of: width of a node by its id, in the unit of the picture.
+        width_of: returns the width of a node, in the unit of the picture.
         gap: free space between neighbours, in the same unit.
     """
     lines = picture.lines
@@ -50,11 +51,11 @@ def lay_out(picture: Picture, width_of: Callable[[str], float], gap: float) -> L
     )
 
 
-def _layers(picture: Picture, lines: list[Line]) -> dict[str, int]:
-    """A layer for every node, so that all lines but the ones that lead back go down."""
-    leaving: dict[str, list[Line]] = {node_id: [] for node_id in picture.nodes}
+def _layers(picture: Picture, lines: list[PictureLine]) -> dict[str, int]:
+    """Return a layer for every node, such that all lines go down, except lines that lead back."""
+    leaving: dict[str, list[PictureLine]] = {node_id: [] for node_id in picture.nodes}
     for line in lines:
-        # What is taken as a matter of course decides first what is up and what is down.
+        # Solid lines first: the main path must define up and down, not a fallback.
         leaving[line.source].insert(0 if not line.dashed else len(leaving[line.source]), line)
     order = _finished_last(picture, leaving)
     layer = dict.fromkeys(picture.nodes, 0)
@@ -65,8 +66,8 @@ def _layers(picture: Picture, lines: list[Line]) -> dict[str, int]:
     return layer
 
 
-def _finished_last(picture: Picture, leaving: dict[str, list[Line]]) -> list[str]:
-    """The nodes so that every line leads to a later one; lines that can't are marked as leading back."""
+def _finished_last(picture: Picture, leaving: dict[str, list[PictureLine]]) -> list[str]:
+    """Return the nodes in topological order; mark lines that violate it as leading back."""
     finished: list[str] = []
     state: dict[str, str] = {}
     first = [id for id in picture.nodes if id in picture.starts]
@@ -91,26 +92,27 @@ def _finished_last(picture: Picture, leaving: dict[str, list[Line]]) -> list[str
 
 
 def _with_bends(
-    picture: Picture, lines: list[Line], layer_of: dict[str, int]
-) -> tuple[list[list[str]], list[tuple[Line, list[str]]]]:
-    """The rows of nodes and bend points, and for every line that leads down the chain of what it passes."""
+    picture: Picture, lines: list[PictureLine], layer_of: dict[str, int]
+) -> tuple[list[list[str]], list[tuple[PictureLine, list[str]]]]:
+    """Return the rows of nodes and bend points, and the chain of items that each line passes on its way down."""
     rows: list[list[str]] = [[] for _ in range(max(layer_of.values(), default=0) + 1)]
     for node_id in picture.nodes:
         rows[layer_of[node_id]].append(node_id)
-    chains: list[tuple[Line, list[str]]] = []
+    chains: list[tuple[PictureLine, list[str]]] = []
     for number, line in enumerate(lines):
         if line.back:
             continue
         between = range(layer_of[line.source] + 1, layer_of[line.target])
-        bends = [f"{number}:{layer}" for layer in between]  # a node id can't clash: ids of bends are never shown
+        # node ids cannot clash with this, and bends are never printed
+        bends = [f"{number}:{layer}" for layer in between]
         for bend, layer in zip(bends, between, strict=True):
             rows[layer].append(bend)
         chains.append((line, [line.source, *bends, line.target]))
     return rows, chains
 
 
-def _neighbours(chains: list[tuple[Line, list[str]]]) -> dict[str, tuple[list[str], list[str]]]:
-    """For every item of a row what it is tied to in the row above and in the row below."""
+def _neighbours(chains: list[tuple[PictureLine, list[str]]]) -> dict[str, tuple[list[str], list[str]]]:
+    """Return the connected items in the row above and in the row below, for every item."""
     ties: dict[str, tuple[list[str], list[str]]] = {}
     for _, chain in chains:
         for upper, lower in pairwise(chain):
@@ -120,7 +122,7 @@ def _neighbours(chains: list[tuple[Line, list[str]]]) -> dict[str, tuple[list[st
 
 
 def _order(rows: list[list[str]], ties: dict[str, tuple[list[str], list[str]]]) -> None:
-    """Sort every row by the mean place of its neighbours, downwards and upwards in turn."""
+    """Sort every row by the mean position of its neighbours, in alternating downward and upward sweeps."""
     for sweep in range(_SWEEPS):
         down = sweep % 2 == 0
         sequence = range(1, len(rows)) if down else range(len(rows) - 2, -1, -1)
@@ -141,14 +143,14 @@ def _mean(places: list[float] | list[int], otherwise: float) -> float:
 def _place(
     rows: list[list[str]], ties: dict[str, tuple[list[str], list[str]]], widths: dict[str, float], gap: float
 ) -> dict[str, float]:
-    """A horizontal centre for every item: near its neighbours, and clear of those beside it."""
+    """Return a horizontal centre for every item, near its neighbours and clear of the items next to it."""
     centre: dict[str, float] = {}
     for row in rows:
         edge = 0.0
         for item in row:
             centre[item] = edge + widths[item] / 2
             edge += widths[item] + gap
-    # Downwards last: a node with one predecessor ends up right below it.
+    # The last sweep goes down, so that a node with one predecessor is right below it.
     for sweep in range(_SWEEPS, 0, -1):
         side = sweep % 2
         for row in rows[::-1] if side else rows:
@@ -159,7 +161,7 @@ def _place(
 
 
 def _apart(row: list[str], wanted: list[float], widths: dict[str, float], gap: float) -> list[float]:
-    """The wanted centres, moved as little as their widths demand; the order stays."""
+    """Return the wanted centres, moved as little as the widths require; the order does not change."""
     needed = [(widths[a] + widths[b]) / 2 + gap for a, b in pairwise(row)]
     from_left = list(wanted)
     for i, distance in enumerate(needed):

@@ -1,18 +1,19 @@
-"""How a node is left: its state updates, and where it goes, failed or not. Pure: it reads a state and changes none.
+"""Exit of a node: its state updates and its targets, after success or failure. Pure functions, which change no state.
 
-This is the rule of tolerant failure in one place:
+The rule of tolerant failure:
 
     the work      with `fallback`          without
     succeeds      `next` (or its own choice)
     fails         the fallback             `on_error`: continue or collect: `next`, with the error as `{{output}}`
                                            llm and script, by `compat`: the same; else the run fails
 
-A run that goes on over a failure has succeeded only if the author of the file has accepted it, by a `fallback` or by
-`on_error`. Any other is `unaccepted`, with those of child agents and map items, and the run that reaches its end all
-the same is `failed`.
+A run that continues after a failure succeeds only if the author has accepted the failure, by a `fallback` or by
+`on_error`. Any other failure is `unaccepted`, also in child agents and map items. A run with such a
+failure is `failed` even if it reaches its end.
 
-What is in `failures.NEVER_TOLERATED` (the author's mistakes, a want of a person, a budget) is never a node's own
-failure. A model that is not to be had (`ConfigError`) takes a fallback that is written down, but no tolerance.
+Errors of `failures.NEVER_TOLERATED` (the author's mistakes, a missing user, a budget) are never the node's own
+failure. An unavailable model (`ConfigError`) and a call with an unknown outcome (`UnknownOutcome`) use a declared
+fallback, but not the tolerance by `compat`.
 """
 
 from __future__ import annotations
@@ -22,30 +23,30 @@ from typing import Any
 
 import msgspec
 
-from ....protocol.errors import CallboardError, ConfigError, GraphMistake, code_of
+from ....protocol.errors import CallboardError, ConfigError, GraphMistake, UnknownOutcome, code_of
 from ....protocol.events import EventData, NodeExited, Warned
 from ....protocol.failure import Failure
 from ....protocol.graph.model import Raw
 from ....protocol.messages import NodeLeft, WorkFailed
 from .compat import Compat
 from .failures import NEVER_TOLERATED, ExtractionFailed, noted, retold
-from .plan import ERRORS, Plan, Result, State, Step
+from .plan import ERRORS, GraphPlan, NodeResult, PlanStep, State
 from .templates import MISSING, compile_template
 
 ACCEPTING = ("continue", "collect")
-"""What an author says on a node whose failures are no failure of the run."""
+"""Values of `on_error` that accept a node's failures."""
 
 
-class Left(msgspec.Struct, kw_only=True, gc=False):
-    """How a node was left.
+class NodeExit(msgspec.Struct, kw_only=True):  # not gc=False: the traceback of an error can refer to this object
+    """Exit of a node.
 
     Attributes:
-        writes: state keys it set.
-        targets: where its lane goes; None after an error that fails the run.
+        writes: state keys that it set.
+        targets: the next nodes of its lane; None after an error that fails the run.
         output: its primary result.
-        error: what it failed with, also if that was tolerated.
-        warning: the failure that the run goes on over, for those who watch; "" if there is none.
-        unaccepted: that failure, if the author has not accepted it.
+        error: its failure, also if it was tolerated.
+        warning: text of a tolerated failure, for the run's events; "" if there is none.
+        unaccepted: a tolerated failure that the author has not accepted.
     """
 
     writes: dict[str, Any]
@@ -56,17 +57,17 @@ class Left(msgspec.Struct, kw_only=True, gc=False):
     unaccepted: CallboardError | None = None
 
 
-def accepts(step: Step, left: Left) -> bool:
-    """Whether the author has said what a failure of this node, or of what it plays, comes to."""
+def accepts(step: PlanStep, left: NodeExit) -> bool:
+    """Return True if the author has accepted failures of this node and of the agents and items below it."""
     fell_back = left.error is not None and left.targets is not None and step.fallback is not None
     return fell_back or step.on_error in ACCEPTING
 
 
-def succeeded(plan: Plan, step: Step, state: State, result: Result, *, in_map: bool) -> Left:
-    """The node's work came to `result`.
+def succeeded(plan: GraphPlan, step: PlanStep, state: State, result: NodeResult, *, in_map: bool) -> NodeExit:
+    """Return the exit of a node whose work returned `result`.
 
     Raises:
-        GraphMistake: it says nothing of where to go, or its updates can't be rendered.
+        GraphMistake: the node has no target, or its updates cannot be rendered.
     """
     writes = dict(result.writes)
     if step.updates:
@@ -76,30 +77,31 @@ def succeeded(plan: Plan, step: Step, state: State, result: Result, *, in_map: b
         if not in_map:
             raise GraphMistake(f"{step.kind} node '{step.id}' has no `next` and is not an end node")
         targets = ()
-    return Left(writes=writes, targets=targets, output=result.output)
+    return NodeExit(writes=writes, targets=targets, output=result.output)
 
 
-def failed(plan: Plan, step: Step, state: State, error: CallboardError, *, in_map: bool) -> Left:
-    """The node's work failed, or was cancelled."""
+def failed(plan: GraphPlan, step: PlanStep, state: State, error: CallboardError, *, in_map: bool) -> NodeExit:
+    """Return the exit of a node whose work failed or was cancelled."""
     error.at(step.id)
     if isinstance(error, NEVER_TOLERATED):
-        return Left(writes={}, targets=None, error=error)
+        return NodeExit(writes={}, targets=None, error=error)
     text = _error_text(step, error)
+    # A declared fallback takes precedence over `on_error`.
     if step.fallback is not None:
         writes: dict[str, Any] = {}
         if step.updates_on_failure:
             _updates_after_failure(plan, step, state, writes, text)
-        return Left(writes=writes, targets=(step.fallback,), output=text, error=error)
+        return NodeExit(writes=writes, targets=(step.fallback,), output=text, error=error)
     if not _tolerated(plan, step, error, in_map=in_map):
-        return Left(writes={}, targets=None, output=text, error=_untolerated(step, error))
+        return NodeExit(writes={}, targets=None, output=text, error=_untolerated(step, error))
     targets = step.next or ()
     if not targets and not in_map:
-        return Left(writes={}, targets=None, output=text, error=_untolerated(step, error))
+        return NodeExit(writes={}, targets=None, output=text, error=_untolerated(step, error))
     writes = {}
     _updates_after_failure(plan, step, state, writes, text)
     if step.on_error == "collect":
         writes[ERRORS] = [{"node": step.id, "error": str(error), "code": error.code}]
-    return Left(
+    return NodeExit(
         writes=writes,
         targets=targets,
         output=text,
@@ -109,15 +111,17 @@ def failed(plan: Plan, step: Step, state: State, error: CallboardError, *, in_ma
     )
 
 
-def cancelled(plan: Plan, step: Step, state: State, message: WorkFailed, *, in_map: bool) -> tuple[Left, NodeLeft]:
-    """The node's actor came to no result: it is left as its failure says."""
+def cancelled(
+    plan: GraphPlan, step: PlanStep, state: State, message: WorkFailed, *, in_map: bool
+) -> tuple[NodeExit, NodeLeft]:
+    """Return the exit of a node whose actor ended without a result, as for a failure."""
     left = failed(plan, step, state, message.failure.restore(), in_map=in_map)
     unaccepted = () if left.unaccepted is None else (Failure.of(left.unaccepted),)
     return left, as_message(message.key, step, left, message.seconds, unaccepted)
 
 
-def as_message(key: int, step: Step, left: Left, seconds: float, unaccepted: tuple[Failure, ...]) -> NodeLeft:
-    """How a node was left, for its graph or its map."""
+def as_message(key: int, step: PlanStep, left: NodeExit, seconds: float, unaccepted: tuple[Failure, ...]) -> NodeLeft:
+    """Return the message about a node's exit for its graph or its map."""
     return NodeLeft(
         key,
         node=step.id,
@@ -130,8 +134,8 @@ def as_message(key: int, step: Step, left: Left, seconds: float, unaccepted: tup
     )
 
 
-def told(step: Step, left: Left, seconds: float, item: int | None) -> list[EventData]:
-    """The events that say how a node was left."""
+def events_of(step: PlanStep, left: NodeExit, seconds: float, item: int | None) -> list[EventData]:
+    """Return the events about a node's exit."""
     error, code = (None, "") if left.error is None else (str(left.error), code_of(left.error))
     exited = NodeExited(node=step.id, seconds=seconds, next=list(left.targets or ()), item=item, error=error, code=code)
     if not left.warning:
@@ -150,11 +154,12 @@ def apply_updates(
     """Add the values of `updates` to `writes`.
 
     Args:
-        updates: state key to template. Missing keys in it are empty; values are text, unless `Raw`.
-        state: the snapshot the node worked on.
-        writes: what the node wrote so far; the templates see it, and get added to it.
+        updates: state key to template. Missing keys render as nothing; values are text, unless `Raw`.
+        state: the snapshot that the node read.
+        writes: the node's writes so far; the templates see them, and the results are added.
         scope, output: the scoped name and its value, if there is one.
     """
+    # The node's own writes are visible to its updates, and override the snapshot.
     view: dict[str, Any] = {**state, **writes}
     if scope is not None:
         view[scope] = output
@@ -168,36 +173,36 @@ def apply_updates(
         if compat.updates_see_each_other and key != scope:
             view[key] = rendered[key]
     if compat.scoped_names_stay_null and scope is not None:
-        # Loki 0.4.0 puts back what the name held before, also over an update of that very name.
+        # Loki 0.4.0 restores the former value of the name, even over an update of that name.
         rendered.pop(scope, None)
         if scope not in state and scope not in writes:
             rendered[scope] = None
     writes.update(rendered)
 
 
-def _tolerated(plan: Plan, step: Step, error: CallboardError, *, in_map: bool) -> bool:
+def _tolerated(plan: GraphPlan, step: PlanStep, error: CallboardError, *, in_map: bool) -> bool:
     if step.on_error in ACCEPTING:
         return True
-    if step.on_error == "fail" or isinstance(error, ConfigError):
+    if step.on_error == "fail" or isinstance(error, ConfigError | UnknownOutcome):
         return False
-    if in_map:  # an item's failure is its map's business; Loki 0.4.0 takes an llm's for its answer
+    if in_map:  # the map decides about the failure of an item; Loki 0.4.0 collects an llm's error text as its answer
         return plan.compat.map_branch_is_one_node and step.kind == "llm"
     return step.tolerant and step.next is not None
 
 
-def _updates_after_failure(plan: Plan, step: Step, state: State, writes: dict[str, Any], text: str) -> None:
+def _updates_after_failure(plan: GraphPlan, step: PlanStep, state: State, writes: dict[str, Any], text: str) -> None:
     if step.updates:
         apply_updates(step.updates, state, writes, "output", text, plan.compat)
 
 
-def _error_text(step: Step, error: CallboardError) -> str:
+def _error_text(step: PlanStep, error: CallboardError) -> str:
     if not step.fails_as:
         return str(error)
     what = "structured-extraction failed" if isinstance(error, ExtractionFailed) else "failed"
     return f"{step.fails_as} {what}: {error}"
 
 
-def _untolerated(step: Step, error: CallboardError) -> CallboardError:
+def _untolerated(step: PlanStep, error: CallboardError) -> CallboardError:
     if step.kind != "llm" or isinstance(error, ConfigError):
         return error
     reason = f"structured-extraction failed: {error}" if isinstance(error, ExtractionFailed) else str(error)

@@ -1,11 +1,10 @@
-"""What a map decides: a branch of the graph, once per item of a list, the results in the list's order.
+"""Map decider: runs a branch of the graph once per item of a list, and collects the results in the list's order.
 
-The branch begins at one node and may be a chain: it goes on by `next`, `fallback` and `_next` as long as that stays
-inside, and ends at a node that leads nowhere. Each item works on its own view of the state, of which only its
-result comes back.
+The branch begins at one node and can be a chain: it continues by `next`, `fallback` and `_next` within the branch,
+and ends at a node without targets. Each item has its own copy of the state; only its result is returned.
 
-A decider (`engine/driver`): it gets `NodeLeft` for each node of each item, and answers with the item's next node, or
-with the end of it all once no item is under way.
+The decider (`engine/driver`) receives `NodeLeft` for each node of each item. It returns the item's next node, or
+the end of the map when no item is running.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ from ....protocol.kernel.messages import Message
 from ....protocol.messages import MapBegun, MapEnded, NodeLeft, WorkFailed
 from . import leave
 from .failures import KEPT, NEVER_TOLERATED, retold, together
-from .plan import Plan, State, reachable
+from .plan import GraphPlan, State, reachable
 from .templates import MISSING
 
 BRANCH_KINDS = ("script", "llm", "rag", "agent")
 RESULT_KINDS = ("llm", "rag", "agent")
-"""Kinds whose primary result is collected when the branch left nothing in `output_key`."""
+"""Kinds of nodes whose primary result is collected if the branch wrote no `output_key`."""
 
 
 class _Item(msgspec.Struct):
-    """One item's way through the branch."""
+    """Progress of one item through the branch."""
 
     index: int
     name: str
@@ -46,14 +45,14 @@ class _Item(msgspec.Struct):
 
 
 class MapDecider:
-    """One execution of one map node.
+    """Decider of one execution of a map node.
 
     Args:
-        whole: who enters the first node of a branch plays all of it.
-        alone: of one item, its number in a map that is decided about elsewhere: what fails it, fails this.
+        whole: the work that starts at the first node executes the whole branch (a remote child).
+        alone: index of the only item, in a map whose decider is in another run; its failure fails this decider.
     """
 
-    def __init__(self, plan: Plan, node: MapNode, *, whole: bool = False, alone: int | None = None) -> None:
+    def __init__(self, plan: GraphPlan, node: MapNode, *, whole: bool = False, alone: int | None = None) -> None:
         self.heard = True
         self._plan = plan
         self._node = node
@@ -65,16 +64,16 @@ class MapDecider:
         self._unaccepted: list[Failure] = []
 
     def begin(self, request: MapBegun) -> list[Effect]:
-        """The first node of every item."""
+        """Return the first node of every item."""
         node, plan = self._node, self._plan
         if node.branch not in plan.steps:
             error = GraphMistake(f"Node '{node.branch}' not found in graph '{plan.name}'")
             return [Finish(failure=Failure.of(error))]
-        # What the root leads to, as far as it can run in a branch.
+        # Reachable nodes, limited to the kinds that a branch can contain.
         self._branch = reachable(plan, node.branch, BRANCH_KINDS) | {node.branch}
         state = dict(request.state)
         if not plan.compat.map_needs_output_key:
-            state.pop(node.output_key, None)  # what it holds before the branch ran is no item's result
+            state.pop(node.output_key, None)  # a value from before the branch must not count as an item's result
         self._items = [
             _Item(index, f"{node.branch}[{index}]", {**state, node.as_: value})
             for index, value in enumerate(request.items, self._alone or 0)
@@ -83,20 +82,20 @@ class MapDecider:
         return [self._enter(item, node.branch) for item in self._items]
 
     def on(self, message: Message) -> list[Effect]:
-        """A node of an item was left."""
+        """Handle the end of a node of an item."""
         effects: list[Effect] = []
         if isinstance(message, WorkFailed):
             item = self._item(message.key)
             step = self._plan.steps[item.at]
             left, message = leave.cancelled(self._plan, step, item.view, message, in_map=True)
             if self.heard:
-                events = leave.told(step, left, message.seconds, item.index)
+                events = leave.events_of(step, left, message.seconds, item.index)
                 effects += [Emit(event, about=message.key) for event in events]
         elif not isinstance(message, NodeLeft):
             return []
         item = self._item(message.key)
         try:
-            following = self._left(item, message)
+            following = self._node_left(item, message)
             if following is not None:
                 effects.append(self._enter(item, following))
                 return effects
@@ -107,7 +106,6 @@ class MapDecider:
         return effects if self._under_way else [*effects, *self._collected()]
 
     def remembers(self) -> tuple[object, ...]:
-        """See `Decider`."""
         return (self._items,)
 
     def _item(self, index: int) -> _Item:
@@ -119,16 +117,22 @@ class MapDecider:
         visit = item.visits[at] = item.visits.get(at, 0) + 1
         return RunNode(key=item.index, name=item.name, node=at, visit=visit, state=item.view, item=item.index)
 
-    def _left(self, item: _Item, left: NodeLeft) -> str | None:
-        """Take over what a node came to; the next one, None at the end of the branch. Raises what failed the item."""
+    def _node_left(self, item: _Item, left: NodeLeft) -> str | None:
+        """Apply the writes of a node; return the next node, or None at the end of the branch.
+
+        Raises:
+            CallboardError: the failure of the item.
+        """
         plan, at = self._plan, item.at
         self._unaccepted += left.unaccepted
         if left.targets is None:
             assert left.failure is not None
             error = left.failure.restore()
+            # The remote child's error already names the node.
             if self._whole:
                 raise error
             raise retold(error, f"failed at node '{at}' (step {item.number}): {error}")
+        # A copy per item: items run concurrently and must not see each other's writes.
         item.view = {**item.view, **left.writes}
         if self._whole:
             return None
@@ -177,11 +181,13 @@ class MapDecider:
             failed.append((index, item.error))
             if node.on_error == "collect":
                 collected.append({"error": str(item.error), "code": item.error.code, "index": index})
+        # Mistakes and budgets fail the map even if the author accepts failures of items.
         mistakes = [(index, error) for index, error in failed if isinstance(error, NEVER_TOLERATED)]
         if mistakes or (failed and node.on_error not in leave.ACCEPTING):
             whole = together([(f"sub-branch [{index}] {error}", error) for index, error in mistakes or failed])
             told = retold(whole, f"map node '{node.id}': {whole}")
             if not self._plan.compat.failed_maps_leave_nothing:
+                # `GraphDecider` stores these partial results, although the super-step fails.
                 told.__dict__[KEPT] = {node.collect_into: [None if item.error else item.result for item in self._items]}
             return [Finish(failure=Failure.of(told))]
         effects: list[Effect] = [

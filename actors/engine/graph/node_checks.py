@@ -1,4 +1,4 @@
-"""The checks that look at one node at a time, by type."""
+"""Checks of single nodes, by type."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from ....protocol.graph.model import (
     AnyNode,
     ApprovalNode,
     EndNode,
+    FunctionNode,
     Graph,
     InputNode,
     LlmNode,
@@ -20,9 +21,10 @@ from ....protocol.graph.model import (
 from ....protocol.mcp.config import WHOLE
 from ....protocol.problems import did_you_mean
 from ....protocol.tree import Path
-from ...io.stamps import look
+from ...io.json_schema import schema_problem
+from ...io.stamps import record_read
 from ...work.tools.registry import bare_name
-from .findings import Findings, Surroundings
+from .findings import CheckContext, Findings, listed
 from .key_checks import check_keys
 from .rules import parse_rule
 from .templates import compile_template
@@ -30,14 +32,17 @@ from .templates import compile_template
 SCRIPT_EXTENSIONS = (".sh", ".py", ".ts")
 
 
-def check_nodes(found: Findings, around: Surroundings | None) -> None:
-    """Every check of every node."""
-    around = around or Surroundings()
+def check_nodes(found: Findings, around: CheckContext | None) -> None:
+    """Run every check of every node."""
+    around = around or CheckContext()
     for node in found.graph.nodes.values():
-        if isinstance(node, ScriptNode):
+        if isinstance(node, FunctionNode):
+            pass  # a Python function, so no file can be missing
+        elif isinstance(node, ScriptNode):
             _check_script(found, node, around)
         elif isinstance(node, AgentNode):
             _check_agent(found, node, around)
+            _check_schema(found, node)
         elif isinstance(node, ApprovalNode):
             _check_approval(found, node)
         elif isinstance(node, InputNode):
@@ -45,18 +50,63 @@ def check_nodes(found: Findings, around: Surroundings | None) -> None:
         elif isinstance(node, RagNode):
             _check_rag(found, node)
         elif isinstance(node, LlmNode):
+            _check_schema(found, node)
             _check_tools(found, node, around)
             _check_lists(found, node, around)
             _check_model(found, node.model, ("nodes", node.id, "model"), around, "llm node references ")
         elif isinstance(node, EndNode):
             _check_next_unused(found, node)
         _check_updates(found, node)
+        _check_blanks(found, node)
     _check_model(found, found.graph.model, ("model",), around, "the graph references ")
     _check_globals(found, around)
     check_keys(found, around)
 
 
-def _check_script(found: Findings, node: ScriptNode, around: Surroundings) -> None:
+def _check_blanks(found: Findings, node: AnyNode) -> None:
+    """Report readable values that are hardly intended: an empty prompt, no options, the same target twice."""
+    path: Path = ("nodes", node.id)
+    if isinstance(node, LlmNode | AgentNode) and not node.prompt.strip():
+        found.warning(
+            "empty_prompt",
+            f"the prompt of '{node.id}' is empty, so its model is asked nothing",
+            (*path, "prompt"),
+            hint='write a text, for example "{{initial_prompt}}".',
+        )
+    if isinstance(node, ApprovalNode) and not node.options:
+        found.warning(
+            "no_options",
+            f"'{node.id}' offers no options, so every answer goes to '{node.on_other}'",
+            (*path, "options"),
+            hint="list options and their `routes`, or write an input node for a free text.",
+        )
+    if len(node.targets) > len(set(node.targets)):
+        twice = next(target for target in node.targets if node.targets.count(target) > 1)
+        found.warning(
+            "same_target",
+            f"`next` of '{node.id}' names '{twice}' twice; it runs once",
+            (*path, "next"),
+            hint="name it once.",
+        )
+
+
+def _check_schema(found: Findings, node: LlmNode | AgentNode) -> None:
+    # An error of the schema would not be listed, so skip the validation.
+    if node.output_schema is None or found.is_full("error"):
+        return
+    problem = schema_problem(node.output_schema)
+    if problem is not None:
+        where, why = problem
+        found.beyond(
+            "bad_schema",
+            f"`output_schema` of '{node.id}' is not a valid JSON Schema: {why}",
+            ("nodes", node.id, "output_schema", *where),
+            expected="a JSON Schema",
+            hint="each property is a schema of its own: `properties: {topic: {type: string}}`.",
+        )
+
+
+def _check_script(found: Findings, node: ScriptNode, around: CheckContext) -> None:
     path: Path = ("nodes", node.id, "script")
     name = node.script.rpartition("/")[2]
     dot = name.rfind(".")
@@ -76,7 +126,7 @@ def _check_script(found: Findings, node: ScriptNode, around: Surroundings) -> No
             expected=f"one of {', '.join(SCRIPT_EXTENSIONS)}",
             hint="write it in bash, Python or TypeScript, or call it from such a script.",
         )
-    if around.directory is None or look(around.directory / node.script).is_file() or found.is_full("error"):
+    if around.directory is None or record_read(around.directory / node.script).is_file() or found.is_full("error"):
         return
     scripts = [str(file.relative_to(around.directory)) for file in sorted(around.directory.glob("scripts/*"))]
     found.error(
@@ -88,7 +138,7 @@ def _check_script(found: Findings, node: ScriptNode, around: Surroundings) -> No
     )
 
 
-def _check_agent(found: Findings, node: AgentNode, around: Surroundings) -> None:
+def _check_agent(found: Findings, node: AgentNode, around: CheckContext) -> None:
     if around.agents is None or not node.agent:
         return
     seen = around.agents(node.agent)
@@ -219,10 +269,12 @@ def _check_rag(found: Findings, node: RagNode) -> None:
 # --- tools and models -------------------------------------------------------------------------------------
 
 
-def _check_tools(found: Findings, node: LlmNode, around: Surroundings) -> None:
+def _check_tools(found: Findings, node: LlmNode, around: CheckContext) -> None:
+    # Without a directory the agent's own tools are unknown.
     if around.directory is None:
         return
     graph = found.graph
+    # Without a registry only file endings can be removed; aliases stay unresolved.
     spell = around.spelled_out or (lambda names: [bare_name(name) for name in names])
     servers = list(graph.mcp_servers) if around.servers is None else around.servers.spelled_out(graph.mcp_servers)
     known = [*around.own_tools, *spell(graph.global_tools)]
@@ -239,16 +291,18 @@ def _check_tools(found: Findings, node: LlmNode, around: Surroundings) -> None:
                     expected="a server listed in the graph's `mcp_servers`",
                     hint=did_you_mean(named, graph.mcp_servers) or f"add '{named}' to `mcp_servers`.",
                 )
+        # Hints compare the name with every known tool; skip that work for errors that are not listed.
         elif found.is_full("error"):
             return
         elif any(name not in known and not _built_in(graph, name) for name in spell([tool])):
             if _of_a_server(tool, servers):
-                continue  # which tools it has shows when it is asked
+                continue  # the server lists its tools only when it runs
             server = None if around.servers is None else around.servers.behind(tool)
             of_server = server and (
                 f"for the tools of MCP server '{server}': `mcp_servers: [{server}]` of the graph, "
                 f"and here `{WHOLE}{server}`."
             )
+            of_server = of_server or _of_listed(tool, servers, known)
             found.error(
                 "unknown_tool",
                 f"llm node references unknown tool '{tool}'. Agent '{graph.name}' provides: {', '.join(known)}",
@@ -260,8 +314,8 @@ def _check_tools(found: Findings, node: LlmNode, around: Surroundings) -> None:
             )
 
 
-def _check_lists(found: Findings, node: LlmNode, around: Surroundings) -> None:
-    """Lists of a server's tools that hold for no server, and so let everything through."""
+def _check_lists(found: Findings, node: LlmNode, around: CheckContext) -> None:
+    """Report `mcp_tools` entries that match no server and therefore restrict nothing."""
     if around.servers is None or not isinstance(node.mcp_tools, Mapping):
         return
     servers = around.servers.spelled_out(found.graph.mcp_servers)
@@ -273,6 +327,18 @@ def _check_lists(found: Findings, node: LlmNode, around: Surroundings) -> None:
                 ("nodes", node.id, "mcp_tools", name),
                 hint=did_you_mean(name, servers) or f"add '{name}' to `mcp_servers`.",
             )
+
+
+def _of_listed(tool: str, servers: Sequence[str], known: Sequence[str]) -> str | None:
+    """Return a hint on the spelling of MCP tools; None without servers, or for a near miss of a known tool.
+
+    The tools of a server are known only when it runs.
+    """
+    if not servers or did_you_mean(tool, known):
+        return None
+    one = servers[0]
+    of = f"MCP server '{one}' is" if len(servers) == 1 else f"an MCP server ({listed(servers)}) is"
+    return f"a tool of {of} written `{one}__{tool}`, and all of its tools `{WHOLE}{one}`."
 
 
 def _of_a_server(tool: str, servers: Sequence[str]) -> bool:
@@ -289,7 +355,7 @@ def _built_in(graph: Graph, tool: str) -> bool:
     return tool.startswith("agent__") and any(isinstance(node, AgentNode) for node in graph.nodes.values())
 
 
-def _check_model(found: Findings, model: str | None, path: Path, around: Surroundings, who: str) -> None:
+def _check_model(found: Findings, model: str | None, path: Path, around: CheckContext, who: str) -> None:
     if model is None or around.models is None:
         return
     hint = around.models(model)
@@ -303,25 +369,26 @@ def _check_model(found: Findings, model: str | None, path: Path, around: Surroun
         )
 
 
-def _check_globals(found: Findings, around: Surroundings) -> None:
+def _check_globals(found: Findings, around: CheckContext) -> None:
     if around.servers is None:
         return
-    for i, listed in enumerate(found.graph.mcp_servers):
-        for server in around.servers.spelled_out([listed]):
+    for i, name in enumerate(found.graph.mcp_servers):
+        for server in around.servers.spelled_out([name]):
             path: Path = ("mcp_servers", i)
             hint = around.servers.missing(server)
             if hint is not None and not found.compat.missing_servers_are_silent:
                 found.warning("unknown_server", f"MCP server '{server}' is not configured", path, hint=hint)
             why = around.servers.broken(server)
             if why is not None:
-                tell = found.beyond if _is_wanted(found.graph, {listed, server}) else found.warning
+                # A broken server that no node uses does not disturb the run.
+                tell = found.beyond if _is_wanted(found.graph, {name, server}) else found.warning
                 tell("broken_server", f"MCP server '{server}' can't be used", path, hint=why)
 
 
 def _is_wanted(graph: Graph, names: set[str]) -> bool:
-    """Whether a node lists something of a server that goes by one of these names, so that the run will ask for it."""
-    listed = [tool for node in graph.nodes.values() if isinstance(node, LlmNode) for tool in node.tools]
-    return any(tool.removeprefix(WHOLE) in names or _of_a_server(tool, sorted(names)) for tool in listed)
+    """Return True if a node lists tools of a server with one of these names, so that the run will connect to it."""
+    tools = [tool for node in graph.nodes.values() if isinstance(node, LlmNode) for tool in node.tools]
+    return any(tool.removeprefix(WHOLE) in names or _of_a_server(tool, sorted(names)) for tool in tools)
 
 
 def _check_updates(found: Findings, node: AnyNode) -> None:

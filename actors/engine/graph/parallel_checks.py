@@ -1,11 +1,21 @@
-"""The checks of what runs side by side: fan-outs (`next` with several nodes) and map branches.
+"""Checks of parallel execution: fan-outs (`next` with several nodes) and map branches.
 
-As in Loki, only the nodes that a `next` list names are compared with each other, not what follows them.
+As in Loki, only the nodes that a `next` list names are compared with each other, not the nodes after them.
 """
 
 from __future__ import annotations
 
-from ....protocol.graph.model import AgentNode, AnyNode, ApprovalNode, EndNode, InputNode, LlmNode, MapNode, ScriptNode
+from ....protocol.graph.model import (
+    AgentNode,
+    AnyNode,
+    ApprovalNode,
+    EndNode,
+    FunctionNode,
+    InputNode,
+    LlmNode,
+    MapNode,
+    ScriptNode,
+)
 from ....protocol.tree import Path
 from .edges import branch_nodes
 from .findings import Findings
@@ -13,11 +23,11 @@ from .key_checks import declared_writes, reads
 from .templates import compile_template
 
 MOST_STEPS = 500_000
-"""Steps that are taken along lanes to see where they meet, in one file."""
+"""Most steps per file that the search for meeting lanes takes."""
 
 
 def check_parallel(found: Findings) -> None:
-    """Every fan-out and every map."""
+    """Check every fan-out and every map."""
     lanes = _Lanes(found)
     for node in found.graph.nodes.values():
         members = [found.graph.nodes[target] for target in dict.fromkeys(node.targets) if target in found.graph.nodes]
@@ -46,7 +56,7 @@ def _check_members(found: Findings, source: AnyNode) -> None:
                 expected="a node that asks nobody",
                 hint="ask before the fan-out or after the join.",
             )
-        elif isinstance(node, ScriptNode) and node.state_updates is None:
+        elif isinstance(node, ScriptNode) and not isinstance(node, FunctionNode) and node.state_updates is None:
             if found.sound(("nodes", target, "state_updates")):
                 found.error(
                     "undeclared_writes",
@@ -79,6 +89,7 @@ def _check_writes(found: Findings, source: AnyNode, members: list[AnyNode]) -> N
         if len(ids) < 2 or key in found.graph.reducers:
             continue
         names = ", ".join(sorted(ids))
+        # Loki's validator does not check `collect_into`.
         report = found.beyond if key in beyond else found.error
         report(
             "parallel_writers",
@@ -103,6 +114,7 @@ def _check_reads(found: Findings, members: list[AnyNode]) -> None:
         shared: dict[str, list[str]] = {}
         for key in sorted(needed):
             for writer in writers.get(key, ()):
+                # Pairs of readers and writers grow quadratically; stop when no further error is listed.
                 if found.is_full("error"):
                     return
                 if writer != reader.id:
@@ -120,11 +132,11 @@ def _check_reads(found: Findings, members: list[AnyNode]) -> None:
 
 
 class _Lanes:
-    """How far the nodes behind a fan-out are away from it, along each of its branches.
+    """Distances of the nodes after a fan-out, along each of its branches.
 
     Attributes:
-        left: steps that may still be taken for all fan-outs of a file: to follow every lane of every fan-out to the end
-            takes time with the square of the nodes.
+        left: remaining steps for all fan-outs of a file. Following every lane to its end takes time quadratic in the
+            number of nodes.
     """
 
     def __init__(self, found: Findings) -> None:
@@ -132,7 +144,9 @@ class _Lanes:
         self.left = MOST_STEPS
 
     def arrivals(self, members: list[AnyNode]) -> dict[str, dict[str, int]]:
-        """Per node, the branches that reach it and after how many steps. It ends where all lanes are one."""
+        """Return for each node the branches that reach it and their numbers of steps, up to the point where all lanes
+        meet.
+        """
         arrivals: dict[str, dict[str, int]] = {member.id: {member.id: 1} for member in members}
         lanes = {member.id: [member.id] for member in members}
         steps = 1
@@ -142,6 +156,7 @@ class _Lanes:
             for member, lane in lanes.items():
                 for node_id in lane:
                     arrivals.setdefault(node_id, {}).setdefault(member, steps)
+            # All lanes are at the same nodes, so every later node is reached equally.
             if len(lanes) == len(members) and len({frozenset(lane) for lane in lanes.values()}) == 1:
                 break
             lanes = {
@@ -161,9 +176,10 @@ class _Lanes:
 
 
 def _check_meeting(found: Findings, source: AnyNode, members: list[AnyNode], lanes: _Lanes) -> None:
-    """Nodes that the branches reach after different numbers of steps, and which would run once for each."""
+    """Report nodes that branches reach after different numbers of steps, and that therefore run more than once."""
     arrivals = lanes.arrivals(members)
     uneven = {node_id for node_id, steps in arrivals.items() if len(set(steps.values())) > 1}
+    # Report only the first uneven node of a lane; the nodes after it are uneven as a consequence.
     behind = {target for node_id in uneven for target in found.graph.nodes[node_id].targets}
     for node_id in uneven - behind:
         node = found.graph.nodes[node_id]
@@ -256,7 +272,7 @@ _WHY_NOT = {
 
 
 def _check_result(found: Findings, node: MapNode, branch: AnyNode) -> None:
-    """What a branch of a single node writes besides its result is thrown away, which nobody wants."""
+    """Report writes of a single-node branch other than its result, which the map discards."""
     for key in branch.updates:
         if key != node.output_key:
             found.error(

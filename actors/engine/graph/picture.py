@@ -1,7 +1,7 @@
-"""What a picture shows, whatever is drawn: boxes, and lines between them.
+"""Content of a picture, independent of its format: boxes, and lines between them.
 
-`draw` and its neighbours know this and nothing of graphs; `picture_of` makes it of a graph agent, and
-`workflow.picture` of a DevAll workflow.
+`draw`, `draw_ascii`, `draw_svg` and `layout` use only this module. `picture_of` builds a picture of a graph agent,
+and `workflow.picture` one of a DevAll workflow.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ from __future__ import annotations
 import msgspec
 
 from ....protocol.graph.model import Graph
-from .edges import Edge, edges
+from .edges import DeclaredEdge, edges
 
 
 class Box(msgspec.Struct, frozen=True, kw_only=True):
-    """A node: what stands below its id, which kind of node of graph agents it looks like, what is said about it."""
+    """Node of a picture: text below its id, the kind of graph node whose shape it has, and a note."""
 
     kind: str
     shape: str
     note: str = ""
 
 
-class Shape(msgspec.Struct, frozen=True):
-    """How a kind of node looks: Mermaid's brackets, Graphviz's attributes, the colours of the SVG."""
+class NodeShape(msgspec.Struct, frozen=True):
+    """Drawing style of a kind of node: Mermaid's brackets, Graphviz's attributes, the colours of the SVG."""
 
     mermaid: tuple[str, str]
     dot: str
@@ -30,23 +30,23 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 SHAPES = {
-    "script": Shape(("[", "]"), "shape=box", "#eef2f7", "#52627a"),
-    "llm": Shape(("(", ")"), "shape=box, style=rounded", "#e8f0fe", "#2b5fb8"),
-    "agent": Shape(("[[", "]]"), "shape=box, peripheries=2", "#efe9fb", "#6a3fb0"),
-    "approval": Shape(("{", "}"), "shape=diamond", "#fdf1d7", "#9a6a00"),
-    "input": Shape(("[/", "/]"), "shape=parallelogram", "#fdf1d7", "#9a6a00"),
-    "rag": Shape(("[(", ")]"), "shape=cylinder", "#e3f4ea", "#22784a"),
-    "map": Shape(("{{", "}}"), "shape=hexagon", "#e2f4f5", "#146b74"),
-    "end": Shape(("([", "])"), "shape=oval", "#f3f3f3", "#333333"),
+    "script": NodeShape(("[", "]"), "shape=box", "#eef2f7", "#52627a"),
+    "llm": NodeShape(("(", ")"), "shape=box, style=rounded", "#e8f0fe", "#2b5fb8"),
+    "agent": NodeShape(("[[", "]]"), "shape=box, peripheries=2", "#efe9fb", "#6a3fb0"),
+    "approval": NodeShape(("{", "}"), "shape=diamond", "#fdf1d7", "#9a6a00"),
+    "input": NodeShape(("[/", "/]"), "shape=parallelogram", "#fdf1d7", "#9a6a00"),
+    "rag": NodeShape(("[(", ")]"), "shape=cylinder", "#e3f4ea", "#22784a"),
+    "map": NodeShape(("{{", "}}"), "shape=hexagon", "#e2f4f5", "#146b74"),
+    "end": NodeShape(("([", "])"), "shape=oval", "#f3f3f3", "#333333"),
 }
 
 
-class Line(msgspec.Struct, kw_only=True):
-    """What leads from one node to another, parallel edges taken together.
+class PictureLine(msgspec.Struct, kw_only=True):
+    """Line between two nodes, which combines parallel edges.
 
     Attributes:
-        dashed: no edge of it is taken as a matter of course.
-        label: options, conditions and keys, where they say something.
+        dashed: all its edges are optional.
+        label: options, conditions and keys.
         back: leads up or to itself.
         bends: horizontal centres in the layers between, from source to target.
     """
@@ -60,22 +60,22 @@ class Line(msgspec.Struct, kw_only=True):
 
 
 class Picture(msgspec.Struct, kw_only=True):
-    """See the module.
+    """Boxes and lines of one picture.
 
     Attributes:
-        starts: where it begins.
-        legend: what solid and dotted lines mean.
+        starts: ids of the start nodes.
+        legend: explanation of solid and dotted lines.
     """
 
     name: str
     nodes: dict[str, Box]
-    lines: list[Line]
+    lines: list[PictureLine]
     starts: frozenset[str]
     legend: str
 
 
 def picture_of(graph: Graph) -> Picture:
-    """The picture of a graph agent."""
+    """Return the picture of a graph agent."""
     return Picture(
         name=graph.name,
         nodes={
@@ -87,20 +87,20 @@ def picture_of(graph: Graph) -> Picture:
     )
 
 
-def _lines(graph: Graph) -> list[Line]:
-    together: dict[tuple[str, str], list[Edge]] = {}
+def _lines(graph: Graph) -> list[PictureLine]:
+    together: dict[tuple[str, str], list[DeclaredEdge]] = {}
     for edge in edges(graph):
         if edge.target in graph.nodes:
             together.setdefault((edge.source, edge.target), []).append(edge)
-    lines: list[Line] = []
+    lines: list[PictureLine] = []
     for (source, target), group in together.items():
         solid = [edge for edge in group if not (edge.dynamic or edge.via in ("fallback", "on_timeout"))]
         words = dict.fromkeys(word for edge in solid or group if (word := _word(edge)))
-        lines.append(Line(source=source, target=target, dashed=not solid, label=", ".join(words)))
+        lines.append(PictureLine(source=source, target=target, dashed=not solid, label=", ".join(words)))
     return lines
 
 
-def _word(edge: Edge) -> str:
+def _word(edge: DeclaredEdge) -> str:
     if edge.via == "routes":
         return "" if edge.dynamic else edge.label
     return {"on_other": "other", "on_timeout": "timeout", "fallback": "fallback", "branch": "each"}.get(edge.via, "")

@@ -1,11 +1,11 @@
-"""A graph made ready to run, and what passes between a node's own work and the decider.
+"""Executable form of a graph, and the types that a node's executor receives and returns.
 
-A `Plan` holds per node its work, its time, its ways out; it is compiled once (`compile`) and shared by all runs.
-`decider` and `run` read nothing else, so a plan can as well be made by hand with any async function as a node's work:
-another dialect, a benchmark, a program of one's own.
+A `GraphPlan` holds the executor, timeout and targets of each node; `compile` makes it once, and all runs share it.
+`decider` and `run` read nothing else. So a program can build a plan by hand, with any async function as executor:
+for another dialect or a benchmark.
 
-A node's code knows its `Job` and returns a `Result`, or raises. It does not route, retry, time itself, write state
-or emit events: `run` and `decider` do that, once for all kinds of nodes.
+An executor receives its `NodeJob` and returns a `NodeResult`, or raises. It does not route, retry, measure time,
+write state or emit events: `run` and `decider` do that for all kinds of nodes.
 """
 
 from __future__ import annotations
@@ -30,33 +30,33 @@ if TYPE_CHECKING:
     from ....supervisors import Actor
     from ...work.context import RunContext
     from ...work.knowledge.recipe import Recipe
-    from ...work.mcp.tools.chosen import Wanted
-    from ...work.mcp.tools.view import Talk
-    from ...work.told import Wish
+    from ...work.mcp.tools.chosen import WantedServers
+    from ...work.mcp.tools.view import ServersView
+    from ...work.opening_instructions import Wish
 
 ERRORS = "errors"
-"""State key in which `on_error: collect` keeps what failed: a list of `{node, error, code}`."""
+"""State key in which `on_error: collect` stores failures: a list of `{node, error, code}`."""
 
 State = Mapping[str, Any]
-Work = Callable[["Actor", "Job"], Awaitable["Result"]]
-"""A node's own code."""
+Work = Callable[["Actor", "NodeJob"], Awaitable["NodeResult"]]
+"""Executor of a node."""
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One node, as the scheduler sees it.
+class PlanStep(msgspec.Struct, frozen=True, kw_only=True):
+    """Executable form of one node.
 
     Attributes:
-        work: what it does; None for an end node.
-        next: where it goes by itself; None if it says nothing.
-        fallback: where it goes when it fails.
+        work: its executor; None for an end node.
+        next: its default targets; None if the file has none.
+        fallback: its target after a failure.
         updates: its state updates, None if it has none.
-        timeout: seconds for one execution, all tries included.
-        limits: what all its executions may use together.
-        tolerant: a failure without `fallback` may go to `next` (llm and script nodes, by `compat`).
-        updates_on_failure: whether state updates run with the error text as output when it fails to its fallback.
-        fails_as: what its error text calls it (`LLM node`).
-        output, error: of an end node, the templates of its result and of what the run has failed with.
-        roads: all ids it may go to as far as the file says, for `join: all`.
+        timeout: seconds for one execution, all attempts included.
+        limits: limits for all its executions together.
+        tolerant: a failure without `fallback` can continue at `next` (llm and script nodes, by `compat`).
+        updates_on_failure: state updates also run, with the error text as output, before its fallback.
+        fails_as: the prefix of its error text (`LLM node`).
+        output, error: of an end node, the templates of the result and of the run's failure.
+        roads: all ids that the file lets it lead to, for `join: all`.
     """
 
     id: str
@@ -78,15 +78,15 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     roads: frozenset[str] = frozenset()
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """A graph, ready to run."""
+class GraphPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """Executable form of a graph."""
 
     name: str
     start: str
-    steps: dict[str, Step]
+    steps: dict[str, PlanStep]
     directory: Path
     file: str = ""
-    """That of the graph, where it has one."""
+    """Name of the graph's file, if it has one."""
     compat: Compat
     settings: Settings = Settings()
     initial_state: dict[str, Any] = {}
@@ -100,23 +100,23 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The variables' values; scripts see them as LLM_AGENT_VAR_<NAME>."""
     max_depth: int | None = None
     tools: Mapping[str, tuple[Tool, ...]] = {}
-    """Per llm node that lists some, its tools."""
+    """Tools by id of the llm node that lists them."""
     permissions: Permissions = {}
-    """What the file says about its tools."""
-    servers: Mapping[str, Wanted] = {}
-    """Per llm node that lists tools of MCP servers, which."""
+    """The file's permissions for tools."""
+    servers: Mapping[str, WantedServers] = {}
+    """MCP servers by id of the llm node that lists tools of them."""
     recipes: Mapping[str, Recipe] = {}
-    """Per rag node, what it looks things up in."""
+    """Knowledge base by id of the rag node."""
     sandbox: Own | None = None
-    """What the file says of its processes."""
+    """The file's sandbox settings for processes."""
     wishes: Mapping[str, Wish] = {}
-    """Per llm node that wants something of the run's directory, what."""
+    """Requested opening instructions by id of the llm node."""
 
 
-def reachable(plan: Plan, start: str, kinds: Container[str] | None = None) -> frozenset[str]:
-    """Ids of the nodes that a lane standing at `start` may still come to, `start` itself left out unless it loops.
+def reachable(plan: GraphPlan, start: str, kinds: Container[str] | None = None) -> frozenset[str]:
+    """Return the ids that a lane at `start` can still reach; `start` itself only if it is on a loop.
 
-    With `kinds`, only through nodes of these kinds.
+    With `kinds`, only paths through nodes of these kinds count.
     """
     seen: set[str] = set()
     todo = list(plan.steps[start].roads)
@@ -128,47 +128,47 @@ def reachable(plan: Plan, start: str, kinds: Container[str] | None = None) -> fr
     return frozenset(seen)
 
 
-class Job(msgspec.Struct):
-    """One execution of one node.
+class NodeJob(msgspec.Struct):
+    """Single execution of a node.
 
     Attributes:
-        state: the snapshot it works on; never written to.
-        depth: how many agents stand above this graph.
-        record: where the models' texts of the whole graph are written down.
-        item: its index, if it runs for an item of a map.
-        servers: what the graph has of MCP servers; None if it uses none.
-        accounts: the run as the nodes of the graph see it that have limits, by their ids.
-        failures: where failures go that this execution, or what it plays, goes on over without the author's word.
+        state: the snapshot that it reads; it must not be modified.
+        depth: number of agents above this graph.
+        record: transcript of the models' texts in the whole graph.
+        item: index of the map item, if it runs for one.
+        servers: the graph's MCP servers; None if it uses none.
+        accounts: run contexts with limits, by node id.
+        failures: receives tolerated failures of this execution, or of runs below it, that the author has not accepted.
     """
 
-    plan: Plan
+    plan: GraphPlan
     node: AnyNode
     state: State
     context: RunContext
     depth: int
     record: Record
     item: int | None
-    servers: Talk | None
+    servers: ServersView | None
     failures: list[CallboardError]
     accounts: dict[str, RunContext]
 
     def strict(self, text: str) -> str:
-        """Render a template that must find every key it names, else the graph is wrong (`GraphMistake`)."""
+        """Render a template; raise `GraphMistake` if the state lacks one of its keys."""
         return compile_template(text).strict(self.state, expand_again=self.plan.compat.values_expand_again)
 
     def lenient(self, text: str) -> str:
-        """Render a template in which missing keys are empty."""
+        """Render a template; missing keys render as nothing."""
         return compile_template(text).lenient(self.state, expand_again=self.plan.compat.values_expand_again)
 
 
-class Result(msgspec.Struct, kw_only=True, gc=False):
-    """What a node's work came to.
+class NodeResult(msgspec.Struct, kw_only=True, gc=False):
+    """Result of a node's executor.
 
     Attributes:
         output: its primary result, `{{output}}` (or `scope`) in its state updates.
         writes: state keys that it sets by itself (a script's keys, the keys of a structured answer).
-        goto: where it wants to go, whatever `next` says.
-        scope: the name under which state updates see `output`; None for nodes that have none.
+        goto: its targets, which override `next`.
+        scope: the name of `output` in state updates; None for nodes without one.
     """
 
     output: Any = None

@@ -1,12 +1,12 @@
-"""How the writes of one super-step become the next state.
+"""Reducers: merge the writes of one super-step into the next state.
 
-A node writes the keys whose value it *changed* (`changed`); the writes of all nodes of a step are merged in
-the alphabetical order of the node ids, so that the result does not depend on who was fastest:
+A node writes the keys whose value it *changed* (`changed`). The writes of a super-step are merged in the
+alphabetical order of the node ids, so that the result does not depend on execution speed:
 
-- a key with a reducer: each write is folded onto what is there, also when a single node wrote it;
-- a key without one: a single writer's value replaces what is there, several writers are a mistake.
+- a key with a reducer: each write is folded into the current value, also the write of a single node;
+- a key without one: a single write replaces the current value, several writes are a mistake.
 
-Either every write is merged or none, and the error names every key that can't be.
+Either all writes are merged or none. The error names every key that cannot be merged.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from ....protocol.errors import GraphMistake
 
 Json: TypeAlias = Any
 Writes: TypeAlias = Mapping[str, Json]
-"""The state keys that one node changed, with their new values."""
+"""State keys that one node changed, with their new values."""
 
 _ABSENT: Any = object()
 
 
 class _MismatchError(Exception):
-    """A value that the reducer can't work on."""
+    """Value of a type that the reducer does not accept."""
 
 
 def merge_writes(
     current: Mapping[str, Json], writes: Mapping[str, Writes], reducers: Mapping[str, str]
 ) -> dict[str, Json]:
-    """The state after a step.
+    """Return the state after a super-step.
 
     Args:
-        current: the state before it; left as it is, and so are the values in it.
+        current: the state before it; neither the mapping nor its values are modified.
         writes: node id to the keys it changed.
         reducers: state key to the name of its reducer.
 
@@ -45,6 +45,7 @@ def merge_writes(
         GraphMistake: several nodes wrote a key without a reducer, or a value does not suit its reducer.
     """
     state = dict(current)
+    # Fast path for the common case of a single writer.
     if len(writes) == 1 and not reducers:
         for written in writes.values():
             state.update(written)
@@ -53,6 +54,7 @@ def merge_writes(
     for node in sorted(writes):
         for key in writes[node]:
             by_key.setdefault(key, []).append(node)
+    # Collected, so that one error names every key that cannot be merged.
     mistakes: list[str] = []
     for key, nodes in by_key.items():
         name = reducers.get(key)
@@ -76,7 +78,7 @@ def merge_writes(
 
 
 def changed(before: Mapping[str, Json], after: Mapping[str, Json]) -> dict[str, Json]:
-    """The keys of `after` that are new, or whose JSON value differs from `before`."""
+    """Return the keys of `after` that are new, or whose JSON value differs from `before`."""
     writes: dict[str, Json] = {}
     for key, value in after.items():
         old = before.get(key, _ABSENT)
@@ -86,7 +88,7 @@ def changed(before: Mapping[str, Json], after: Mapping[str, Json]) -> dict[str, 
 
 
 def same_json(one: Json, other: Json) -> bool:
-    """Equality of JSON values, where `1`, `1.0` and `true` are three different things."""
+    """Return True if two JSON values are equal; `1`, `1.0` and `true` are different values."""
     if one is other:
         return True
     if type(one) is not type(other):
@@ -101,7 +103,7 @@ def same_json(one: Json, other: Json) -> bool:
 
 
 def type_name(value: Json) -> str:
-    """JSON's name for a value's type: null bool number string array object."""
+    """Return JSON's name for a value's type: null bool number string array object."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -123,7 +125,7 @@ def _extend(current: Json, values: list[Json]) -> Json:
 
 def _concat(current: Json, values: list[Json]) -> Json:
     parts = _checked("concat", "string", current, values)
-    # An empty text gets no newline after it, however many of them come first.
+    # Leading empty texts add no newline.
     first = next((i for i, part in enumerate(parts) if part), len(parts) - 1)
     return "\n".join(parts[first:])
 
@@ -141,7 +143,7 @@ def _number(name: str, fold: Callable[[Any, Any], Any], current: Json, values: l
 
 
 def _checked(name: str, kind: str, current: Json, values: list[Json]) -> list[Json]:
-    """What is there, if anything is, and the values, if all are of one kind."""
+    """Return the current value, if there is one, and the new values; raise if one is of another kind."""
     wanted = f"{'an' if kind[0] in 'ao' else 'a'} {kind}"
     if current is not _ABSENT and type_name(current) != kind:
         raise _mismatch(name, wanted, current)
@@ -161,12 +163,13 @@ REDUCERS: dict[str, Callable[[Json, list[Json]], Json]] = {
     "merge": _merge,
     "overwrite": _overwrite,
 }
-"""Name to function; the names are those of `protocol.graph.model.Reducer`."""
+"""Function by name; the names are those of `protocol.graph.model.Reducer`."""
 
 
 def _whole(name: str, number: float) -> float:
-    """A whole result as an int, as JSON readers of Loki's state expect it."""
+    """Return a whole result as an int, as JSON readers of Loki's state expect it."""
     if type(number) is float:
+        # JSON has no infinity.
         if not math.isfinite(number):
             raise _MismatchError(f"reducer '{name}' gives a number too large for JSON")
         if number.is_integer() and abs(number) < 2**63:

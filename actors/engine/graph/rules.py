@@ -1,7 +1,7 @@
-"""The `validation` of an input node: `len(input) OP N`, and nothing else.
+"""`validation` of an input node: `len(input) OP N`, and nothing else.
 
-A deliberately narrow language. What a text really has to look like is the business of a script node behind
-the input, which can say what it wants in any words.
+The language is deliberately narrow. A script node after the input can check anything else, with messages of its
+own.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ _OPERATORS: dict[str, tuple[Callable[[int, int], bool], str]] = {
 
 
 class LengthRule(msgspec.Struct, frozen=True):
-    """A parsed rule: the length of the input stands in relation `op` to `n`."""
+    """Parsed rule: the length of the input compared with `n` by `op`."""
 
     text: str
     op: str
     n: int
 
     def problem(self, answer: str, *, in_bytes: bool = False) -> str | None:
-        """Why the answer does not do, or None if it does. `in_bytes` measures UTF-8 bytes, as Loki 0.4.0 did."""
+        """Return the reason to reject the answer, or None. `in_bytes` counts UTF-8 bytes, as Loki 0.4.0 does."""
         length = len(answer.encode("utf-8", "surrogatepass")) if in_bytes else len(answer)
         if _OPERATORS[self.op][0](length, self.n):
             return None
         return f"Input failed validation '{self.text}' (got {len(answer)} chars)"
 
     def sentence(self) -> str:
-        """The rule for people: `at least 3 characters`."""
+        """Return the rule as text for users: `at least 3 characters`."""
         return f"{_OPERATORS[self.op][1]} {self.n} {'character' if self.n == 1 else 'characters'}"
 
 
 def parse_rule(text: str) -> LengthRule:
-    """The rule that a `validation` text states.
+    """Parse the text of a `validation`.
 
     Raises:
-        GraphMistake: it states none; the message says what is wrong with it.
+        GraphMistake: the text is not a rule; the message says why.
     """
     rule = text.strip()
     if not rule.startswith(_SUBJECT):

@@ -1,12 +1,12 @@
-"""A graph as an actor, and its nodes as actors below it: its MCP servers, its events, its log.
+"""Execution of a graph in an actor, and of its nodes in child actors: MCP servers, events, log.
 
-What runs next, the decider says (`decider`). A node's own code may return, fail with one of our errors, or have a bug.
-All three become a way of leaving the node (`leave`), which reaches the graph as one message. Only an interruption goes
-through.
+`decider` selects the next nodes. A node's executor returns, fails with a `CallboardError`, or raises another
+exception (a bug). All three become an exit of the node (`leave`), which the graph receives as one message. Only
+cancellation is propagated.
 
-Levels of the log `callboard.graph` are the privacy rule: at DEBUG go the names of state keys and the size of it all,
-its values only at TRACE, since they can be secrets. `CALLBOARD_LOG` chooses the level; nothing is computed for a level
-that is off.
+The levels of the log `callboard.graph` protect private data. DEBUG shows the names of state keys and the total
+size. Only TRACE shows values, which can be secrets. `CALLBOARD_LOG` selects the level; disabled levels cost
+nothing.
 """
 
 from __future__ import annotations
@@ -31,24 +31,25 @@ from ...work.record import Record
 from ...work.spending.accounts import as_failure
 from ..driver import Driver, Performer
 from . import leave
-from .decider import GraphDecider, GraphResult, state_size
+from .decider import GraphDecider, state_size
 from .failures import ended_with
-from .plan import Job, Plan, Result, Step
+from .plan import GraphPlan, NodeJob, NodeResult, PlanStep
+from .result import GraphResult
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
     from ...work.context import RunContext
-    from ...work.mcp.tools.view import Talk
+    from ...work.mcp.tools.view import ServersView
 
 TRACE = 5
-"""Below DEBUG: records that hold state values."""
+"""Log level below DEBUG, for records that hold state values."""
 
 log = logging.getLogger("callboard.graph")
 
 
 async def run_graph(
     me: Actor,
-    plan: Plan,
+    plan: GraphPlan,
     prompt: str,
     context: RunContext,
     depth: int = 0,
@@ -56,14 +57,14 @@ async def run_graph(
     result: GraphResult | None = None,
     record: Record | None = None,
 ) -> GraphResult:
-    """Body of a graph's actor.
+    """Run a graph in the actor `me`, and return its result.
 
     Args:
-        prompt: becomes `initial_prompt`.
-        depth: how many agents stand above it.
-        state: keys that replace those of `initial_state`.
-        result: filled while the graph runs, so that it can be read even if this actor is cancelled.
-        record: where its models' texts are written down, for the same reason.
+        prompt: value of `initial_prompt`.
+        depth: number of agents above it.
+        state: keys that override `initial_state`.
+        result: updated while the graph runs, so that it is readable even if this actor is cancelled.
+        record: transcript of its models' texts, for the same reason.
     """
     decider = GraphDecider(plan, result)
 
@@ -80,16 +81,20 @@ async def run_graph(
 
 async def played(
     me: Actor,
-    plan: Plan,
+    plan: GraphPlan,
     context: RunContext,
     depth: int,
     result: GraphResult,
     record: Record,
     play: Callable[[Nodes], Awaitable[None]],
 ) -> GraphResult:
-    """Play a graph, or a part of it, with its MCP servers; how it fails is the result's, and its end is told."""
+    """Execute `play` with the MCP servers and events of a graph.
+
+    A failure is stored in the result and not raised, except `EndOfMail`.
+    """
     if plan.sandbox is not None:
         context.hold(me, plan.sandbox)
+    # A shared list: child agents add their tolerated failures through the transcript.
     result.failures = record.failures
     began = trio.current_time()
     if plan.servers:
@@ -98,18 +103,20 @@ async def played(
         if me.stream.heard:
             me.emit(GraphStarted(graph=plan.name, start=plan.start, depth=depth))
         try:
-            await play(Nodes(plan, context, depth, record, servers, {}))
+            now = trio.lowlevel.current_clock().current_time
+            await play(Nodes(plan, context, depth, record, servers, {}, now))
+        # The actor was asked to stop, which is not a failure of the graph.
         except EndOfMail:
             raise
         except CallboardError as error:
             result.error = error
     log_summary(plan.name, result.timing)
     why = ended_with(result.failures, result.error) if result.failures else result.error
-    tell_end(me, plan.name, depth, began, result.timing, why)
+    emit_end(me, plan.name, depth, began, result.timing, why)
     return result
 
 
-def tell_end(
+def emit_end(
     me: Actor,
     graph: str,
     depth: int,
@@ -117,7 +124,7 @@ def tell_end(
     timing: Mapping[str, tuple[int, float, float]],
     error: CallboardError | None,
 ) -> None:
-    """Emit the end of a graph or a workflow, which `began` on trio's clock; `error` is what it failed with."""
+    """Emit the end of a graph or a workflow that `began` on trio's clock; `error` is its failure, if any."""
     if me.stream.heard:
         seconds, text = trio.current_time() - began, None if error is None else str(error)
         code = "" if error is None else error.code
@@ -125,7 +132,7 @@ def tell_end(
 
 
 @contextlib.contextmanager
-def _servers(me: Actor, plan: Plan, context: RunContext) -> Iterator[Talk | None]:
+def _servers(me: Actor, plan: GraphPlan, context: RunContext) -> Iterator[ServersView | None]:
     if not plan.servers:
         yield None
         return
@@ -136,22 +143,24 @@ def _servers(me: Actor, plan: Plan, context: RunContext) -> Iterator[Talk | None
 
 
 class Nodes(msgspec.Struct, frozen=True):
-    """What the nodes of one graph have in common while it runs; see `Job`."""
+    """Executor of the nodes of one graph, with their common values; see `NodeJob`."""
 
-    plan: Plan
+    plan: GraphPlan
     context: RunContext
     depth: int
     record: Record
-    servers: Talk | None
+    servers: ServersView | None
     accounts: dict[str, RunContext]
+    now: Callable[[], float]
+    """`trio.current_time` without its two extra calls."""
 
     async def run(self, me: Actor, work: RunNode) -> NodeLeft:
-        """Body of a node's actor."""
+        """Execute a node in its own actor, and return its exit."""
         plan = self.plan
         step = plan.steps[work.node]
         unaccepted: list[CallboardError] = []
         context = self.context if step.limits is None else self._limited(step)
-        job = Job(
+        job = NodeJob(
             plan,
             step.node,
             work.state,
@@ -164,53 +173,57 @@ class Nodes(msgspec.Struct, frozen=True):
             self.accounts,
         )
         in_map = work.item is not None
-        heard = me.stream.heard
-        now = trio.lowlevel.current_clock().current_time
+        stream = me.stream
+        heard = stream.heard
+        now = self.now
         began = now()
         if heard:
-            me.emit(NodeEntered(node=step.id, type=step.kind, visit=work.visit, item=work.item))
+            stream.publish(me, NodeEntered(node=step.id, type=step.kind, visit=work.visit, item=work.item))
         try:
             assert step.work is not None
+            # Before the work, which starts the processes that this restricts.
             if (own := getattr(step.node, "sandbox", None)) is not None:
                 context.hold(me, own)
-            timed = step.timeout is not None and not isinstance(step.node, ScriptNode)  # which sees to its own time
+            # a script node measures its own time
+            timed = step.timeout is not None and not isinstance(step.node, ScriptNode)
             result = await (_in_time(me, step, job) if timed else step.work(me, job))
             left = leave.succeeded(plan, step, work.state, result, in_map=in_map)
         except CallboardError as failed:
             error = as_failure(failed, context.account, self.context.account)
             left = leave.failed(plan, step, work.state, error, in_map=in_map)
-        except Exception as error:  # a bug in a node's code must cost that node, with its traceback in the log
+        except Exception as error:  # a bug in an executor must end only that node; the log has the traceback
             log.exception("node '%s' crashed", step.id)
             left = leave.failed(plan, step, work.state, NodeFailed(f"{type(error).__name__}: {error}"), in_map=in_map)
         seconds = now() - began
         if heard:
-            for event in leave.told(step, left, seconds, work.item):
-                me.emit(event)
+            for event in leave.events_of(step, left, seconds, work.item):
+                stream.publish(me, event)
         return leave.as_message(work.key, step, left, seconds, _unaccepted(step, left, unaccepted))
 
-    def _limited(self, step: Step) -> RunContext:
-        """The run as a node with limits sees it: they hold for all its executions in this graph."""
+    def _limited(self, step: PlanStep) -> RunContext:
+        """Return the run context of a node with limits, which its executions in this graph share."""
         if step.id not in self.accounts:
             self.accounts[step.id] = self.context.limited(f"node '{step.id}'", step.limits)
         return self.accounts[step.id]
 
 
-def _unaccepted(step: Step, left: leave.Left, below: list[CallboardError]) -> tuple[Failure, ...]:
-    """The failures that the node, or what it has played, went on over without the author's word."""
+def _unaccepted(step: PlanStep, left: leave.NodeExit, below: list[CallboardError]) -> tuple[Failure, ...]:
+    """Return tolerated failures of the node, and of runs below it, that the author has not accepted."""
     if (not below and left.unaccepted is None) or leave.accepts(step, left):
         return ()
     return tuple(map(Failure.of, below if left.unaccepted is None else [*below, left.unaccepted]))
 
 
-async def _in_time(me: Actor, step: Step, job: Job) -> Result:
+async def _in_time(me: Actor, step: PlanStep, job: NodeJob) -> NodeResult:
     assert step.work is not None
     assert step.timeout is not None
+    # Not a plain cancel scope: a run must not be unloaded while a time limit counts.
     with me.time_limit(trio.move_on_after(step.timeout)):
         return await step.work(me, job)
     raise TimedOut(_timeout_text(step))
 
 
-def _timeout_text(step: Step) -> str:
+def _timeout_text(step: PlanStep) -> str:
     seconds = f"{step.timeout:g}"
     agent = getattr(step.node, "agent", None)
     if agent is not None:
@@ -220,7 +233,7 @@ def _timeout_text(step: Step) -> str:
 
 
 class _StepLog:
-    """A tape that writes the state before each super-step to the log."""
+    """Tape that logs the state before each super-step."""
 
     def __init__(self, decider: GraphDecider) -> None:
         self._decider = decider
@@ -239,7 +252,7 @@ class _StepLog:
 
 
 def log_summary(graph: str, timing: Mapping[str, tuple[int, float, float]]) -> None:
-    """Visits and times of every node, the slowest first."""
+    """Log visits and times of every node, slowest first."""
     if not timing or not log.isEnabledFor(logging.INFO):
         return
     lines = [f"{graph}: performance summary (slowest first)"]

@@ -1,15 +1,17 @@
-"""The `{{path}}` templates of a graph: compiled once, rendered many times.
+"""`{{path}}` templates of a graph: compiled once, rendered many times.
 
-The whole language is one token: two braces, a path without spaces, two braces. A path walks the state:
-`user.name`, `items[0]`, `matrix[0][1].x`. Whatever does not look exactly so is plain text (`{{ a }}`,
-`{{a-b}}`). Texts go in as they are, everything else as compact JSON.
+The language has one token: two braces, a path without spaces, two braces. A path selects a value of the state:
+`user.name`, `items[0]`, `items[-1]`, `matrix[0][1].x`. Names are letters and digits of any script, `_` and `-`.
+Everything else is plain text (`{{ a }}`, `{{a|upper}}`); `validate` reports such text if it names a key. Strings
+are inserted unchanged, other values as compact JSON.
 
-Strict rendering collects every missing path before it fails; lenient rendering puts nothing in their place.
-Both substitute in one pass, so that a value which happens to hold `{{x}}` stays what it is: state often
-comes from a model, a web page or a person, and must not be able to read other state into a prompt. Loki 0.4.0
-replaces token by token in the growing text and does expand such values; `expand_again` does it that way.
+Strict rendering collects every missing path before it fails; lenient rendering inserts nothing for them. Both
+substitute in one pass, so that a value that contains `{{x}}` is inserted unchanged. State often comes from a model,
+a web page or a user, and must not be able to read other state into a prompt. Loki 0.4.0 replaces token by token in
+the growing text and does expand such values. `expand_again` reproduces that, and accepts only names of ASCII
+letters, digits and `_`, and no negative index.
 
-`compile_template` keeps what it compiled: the same few templates are rendered at every visit of a node.
+`compile_template` caches its results, because every visit of a node renders the same few templates.
 """
 
 from __future__ import annotations
@@ -17,7 +19,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
@@ -37,23 +38,30 @@ class _Missing:
 
 
 MISSING: Final[Any] = _Missing()
-"""What a path finds where there is nothing; null is something."""
+"""Value of a path that is not in the state; null is a value."""
 
-_TOKEN = re.compile(r"\{\{([a-zA-Z0-9_.\[\]]+)\}\}")
-_SEGMENT = re.compile(r"([a-zA-Z0-9_]+)((?:\[[0-9]+\])*)\Z")
-_INDEX = re.compile(r"\[([0-9]+)\]")
-_LONGEST_INDEX = 18  # digits; a longer one is out of any list's range
+# Not `\w`: it lacks the vowel signs of Indic scripts and the marks of decomposed letters, so `{{नाम}}` would reach the
+# model unrendered.
+LETTER: Final = r"0-9A-Z_a-z" + "\u0080-\U0010ffff"
+"""Content of a character class for names, in addition to `-`. `_BLANK` excludes blanks beyond ASCII."""
+
+_BLANK = r"(?![^{}]*\s)"
+_TOKEN = re.compile(rf"\{{\{{{_BLANK}([{LETTER}.\[\]][{LETTER}.\[\]-]*)\}}\}}")
+_LOKI_PATH = re.compile(r"[a-zA-Z0-9_.\[\]]+\Z")
+_SEGMENT = re.compile(rf"([{LETTER}][{LETTER}-]*)((?:\[-?[0-9]+\])*)\Z")
+_INDEX = re.compile(r"\[(-?[0-9]+)\]")
+_LONGEST_INDEX = 18  # digits; a longer number is beyond the range of any list
 
 Getter: TypeAlias = Callable[[State], Any]
 
 
-class Template:
-    """A compiled template.
+class CompiledTemplate:
+    """Compiled template.
 
     Attributes:
-        text: what it was compiled from.
-        paths: the paths it reads, each once, in the order of their first appearance.
-        single: the path, if the template is one token and nothing else but white space around it.
+        text: its source.
+        paths: the paths it reads, without duplicates, in the order of their first appearance.
+        single: the path, if the template is a single token with optional white space around it.
     """
 
     __slots__ = ("_pieces", "_tail", "paths", "single", "text")
@@ -73,10 +81,10 @@ class Template:
         self.single: str | None = pieces[0][1] if alone else None
 
     def strict(self, state: State, *, expand_again: bool = False) -> str:
-        """The rendered text.
+        """Return the rendered text.
 
         Raises:
-            GraphMistake: a path is not in the state; the message names all of them.
+            GraphMistake: a path is not in the state; the message names all such paths.
         """
         pieces = self._pieces
         if not pieces:
@@ -89,7 +97,9 @@ class Template:
                 out.append(literal)
                 out.append(value)
             elif value is MISSING:
-                missing.append(path)
+                # Loki 0.4.0 does not recognise this token as a template, so it cannot be missing.
+                if not expand_again or _LOKI_PATH.match(path):
+                    missing.append(path)
             else:
                 out.append(literal)
                 out.append(render(value))
@@ -101,7 +111,7 @@ class Template:
         return "".join(out)
 
     def lenient(self, state: State, *, expand_again: bool = False) -> str:
-        """The rendered text; a path that is not in the state becomes nothing."""
+        """Return the rendered text; a path that is not in the state renders as nothing."""
         pieces = self._pieces
         if not pieces:
             return self.text
@@ -119,7 +129,7 @@ class Template:
         return "".join(out)
 
     def value(self, state: State) -> Any:
-        """The value itself, with its type, that a template of a single path names; `MISSING` if it is not there.
+        """Return the value of a template of a single path, with its type; `MISSING` if it is not in the state.
 
         Raises:
             ValueError: the template is not a single path.
@@ -129,23 +139,25 @@ class Template:
         return self._pieces[0][2](state)
 
     def _replace_in_turn(self, state: State) -> str:
-        """Loki 0.4.0's way: each token is replaced everywhere in the text as it has grown so far."""
+        """Replace each token everywhere in the growing text, as Loki 0.4.0 does."""
         text = self.text
         for _, path, get in self._pieces:
+            if not _LOKI_PATH.match(path):
+                continue
             value = get(state)
             text = text.replace("{{" + path + "}}", "" if value is MISSING else render(value))
         return text
 
 
 @lru_cache(maxsize=4096)
-def compile_template(text: str) -> Template:
-    """The compiled template of a text."""
-    return Template(text)
+def compile_template(text: str) -> CompiledTemplate:
+    """Compile a template, with a cache."""
+    return CompiledTemplate(text)
 
 
 @lru_cache(maxsize=4096)
 def getter(path: str) -> Getter:
-    """A function that finds the path in a state. A path that can't be parsed finds nothing."""
+    """Return a function that finds the path in a state. A malformed path finds `MISSING`."""
     steps = parse_path(path)
     if steps is None:
         return _nothing
@@ -156,7 +168,7 @@ def getter(path: str) -> Getter:
 
 
 def parse_path(path: str) -> tuple[Any, ...] | None:
-    """`users[0].name` as `("users", 0, "name")`: texts name keys, numbers index lists; None if malformed."""
+    """Return `users[0].name` as `("users", 0, "name")`: strings are keys, numbers are indices. None if malformed."""
     steps: list[str | int] = []
     for part in path.split("."):
         segment = _SEGMENT.match(part)
@@ -171,12 +183,12 @@ def parse_path(path: str) -> tuple[Any, ...] | None:
 
 
 def root_of(path: str) -> str:
-    """The state key a path begins with: `users` of `users[0].name`."""
+    """Return the state key that a path begins with: `users` of `users[0].name`."""
     return re.split(r"[.\[]", path, maxsplit=1)[0]
 
 
 def render(value: Any) -> str:
-    """A JSON value as it appears in a text: a text as it is, all else as compact JSON."""
+    """Return a JSON value as text: a string unchanged, everything else as compact JSON."""
     if type(value) is str:
         return value
     if value is None:
@@ -185,11 +197,16 @@ def render(value: Any) -> str:
         return "true"
     if value is False:
         return "false"
+    return encode(value).decode()
+
+
+def encode(value: Any) -> bytes:
+    """Return a value as compact JSON."""
     try:
-        return _encode(value).decode()
+        return _encode(value)
     except (OverflowError, msgspec.MsgspecError, TypeError):
-        # An int beyond 64 bits, which JSON allows and msgspec does not write.
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        # msgspec cannot write an int beyond 64 bits, which JSON allows.
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 _encode = msgspec.json.Encoder().encode
@@ -202,7 +219,7 @@ def _nothing(_state: State) -> Any:
 def _walk(value: Any, steps: tuple[Any, ...]) -> Any:
     for step in steps:
         if type(step) is int:
-            if type(value) is not list or step >= len(value):
+            if type(value) is not list or not -len(value) <= step < len(value):
                 return MISSING
             value = value[step]
         else:
@@ -213,6 +230,8 @@ def _walk(value: Any, steps: tuple[Any, ...]) -> Any:
 
 
 def _complaint(missing: list[str], state: State) -> str:
+    from difflib import get_close_matches
+
     names = list(dict.fromkeys(missing))
     text = f"Template interpolation failed: {', '.join(repr(name) for name in names)} not found in state"
     near = [match for name in names for match in get_close_matches(root_of(name), list(state), n=1, cutoff=0.75)]

@@ -1,11 +1,10 @@
-"""Does a graph make sense? Everything Loki's validator looks for, and more, all of it reported at once.
+"""Validation of a graph: all problems that Loki's validator finds, and more, reported together.
 
-`check_draft` reads and checks a file in one pass. Errors mean the run would fail; warnings are about what is probably
-not meant. What a script decides at run time (`_next`, the keys it prints) can't be seen from here, unless its node
-declares `routes`.
+`check_draft` reads and checks a file in one pass. Errors mean that the run would fail; warnings are probable
+mistakes. Decisions of a script at run time (`_next`, the keys it prints) are unknown here, unless its node declares
+`routes`.
 
-The checks of single nodes are in `node_checks`, those of fan-outs and maps in `parallel_checks`; this file holds
-the ones about the graph as a whole.
+`node_checks` checks single nodes, `parallel_checks` fan-outs and maps. This module checks the graph as a whole.
 """
 
 from __future__ import annotations
@@ -13,35 +12,35 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import islice
 
-from ....protocol.graph.model import ApprovalNode, EndNode, Graph
+from ....protocol.graph.model import ApprovalNode, EndNode, FunctionNode, Graph
 from ....protocol.graph.read import Draft, draft_graph
 from ....protocol.problems import Problem, did_you_mean, errors_in
 from ....protocol.reading import in_file_order
 from .compat import MODES, Compat
 from .edges import all_branch_nodes, edges, edges_of, find_cycles, reachable
-from .findings import LEADING, Findings, Surroundings, listed
+from .findings import LEADING, CheckContext, Findings, listed
 from .node_checks import check_nodes
 from .parallel_checks import check_parallel
 
 MOST_CYCLES = 100
 LONGEST_CYCLE = 100
-"""Cycles that are told of a file, and nodes that are named of one."""
+"""Most cycles that are reported per file, and most nodes that are named per cycle."""
 
 
 def check_draft(
     text: str,
     file: str,
-    around: Surroundings | None = None,
+    around: CheckContext | None = None,
     *,
     compat: Compat | None = None,
     strict: bool = False,
 ) -> tuple[Graph | None, list[Problem]]:
-    """Reads and checks a `graph.yaml`: what could be read in spite of errors, None if that is nothing.
+    """Read and check a `graph.yaml`; return the readable part of the graph (or None), and all problems.
 
     Args:
-        file: how problems call the text.
-        around: what is known around the graph; None checks the text alone.
-        compat: overrides what the file's `settings.compat` says.
+        file: name of the text in problems.
+        around: the environment of the graph; None checks the text alone.
+        compat: overrides the file's `settings.compat`.
         strict: every warning is an error.
     """
     draft, problems = draft_graph(text, file)
@@ -50,15 +49,20 @@ def check_draft(
     return draft.graph, in_file_order([*problems, *_check(draft, around, compat)], strict=strict)
 
 
+def check_graph(graph: Graph) -> list[Problem]:
+    """Return all problems of a graph that a program has built, as far as the graph alone shows them."""
+    return _check(Draft(graph), None, None)
+
+
 def failure_text(problems: Iterable[Problem]) -> str:
-    """The errors as one message: a headline with their number, and a line or two for each."""
+    """Return the errors as one message: a headline with their number, and a line or two for each."""
     errors = errors_in(problems)
     lines = [f"Graph validation failed with {len(errors)} error(s):"]
     lines += [f"  {line}" for problem in errors for line in str(problem).splitlines()]
     return "\n".join(lines)
 
 
-def _check(draft: Draft, around: Surroundings | None, compat: Compat | None) -> list[Problem]:
+def _check(draft: Draft, around: CheckContext | None, compat: Compat | None) -> list[Problem]:
     found = Findings(draft.graph, compat or MODES[draft.graph.settings.compat], draft.unread, draft.broken)
     limit = draft.graph.settings.max_concurrency
     found.check_concurrency(limit, ("settings", "max_concurrency"), "the default of 8")
@@ -66,6 +70,7 @@ def _check(draft: Draft, around: Surroundings | None, compat: Compat | None) -> 
     _check_cycles(found)
     check_nodes(found, around)
     check_parallel(found)
+    # With unreadable edges these checks would report nodes as unreachable that are not.
     if found.readable(LEADING):
         _check_ends(found)
         _check_reach(found)
@@ -73,6 +78,7 @@ def _check(draft: Draft, around: Surroundings | None, compat: Compat | None) -> 
 
 
 def _check_targets(found: Findings) -> None:
+    # Nodes that could not be read exist, so edges to them are no mistakes.
     known = {**dict.fromkeys(found.graph.nodes), **dict.fromkeys(sorted(found.unread))}
     for edge in edges(found.graph):
         if edge.target in known or not edge.target or found.is_full("error"):
@@ -121,7 +127,7 @@ def _check_reach(found: Findings) -> None:
     seen = reachable(graph, graph.start)
     _check_exits(found, seen)
     if any(problem.code == "missing_node" for problem in found.problems):
-        return  # where that was to lead is not known
+        return  # the target of that edge is unknown, so reachability is too
     for node_id in graph.nodes:
         if node_id not in seen:
             found.warning(
@@ -142,7 +148,7 @@ def _check_reach(found: Findings) -> None:
 
 
 def _check_exits(found: Findings, seen: set[str]) -> None:
-    """Nodes that have nowhere to go, which shows only when the run gets there."""
+    """Report nodes without targets, which would fail only when the run reaches them."""
     graph = found.graph
     in_branches = all_branch_nodes(graph)
     for node_id, node in graph.nodes.items():
@@ -158,7 +164,7 @@ def _check_exits(found: Findings, seen: set[str]) -> None:
                 expected="the id of a node",
                 hint="name the node that follows.",
             )
-        elif node.kind != "script":
+        elif node.kind != "script" and not (isinstance(node, FunctionNode) and node.routes):
             found.beyond(
                 "no_exit",
                 f"{node.kind} node '{node_id}' has no `next` and is not an end node",

@@ -1,7 +1,7 @@
-"""DevAll workflows, run: which node may fire when, what its messages become, how a run ends.
+"""DevAll workflows at run time: firing of nodes, messages between them, and the result of a run.
 
-`machine/` is a run of one graph as a state machine, and `play` drives it with actors: each `Firing` it hands out
-is carried out by what a type of nodes does (`nodes/`, with `agents/` and `memory/`) and by the edges (`edges/`). `plan`
-is a workflow made ready, and what nodes are given; `messages` are what they say. `rules` says where DevAll's guide and
-its program disagree while a workflow runs; what a file may say is in `protocol.workflow`.
+`machine/` is the state machine of one graph's run. Its actor executes each `Firing` with the code of the node's
+type (`nodes/`, with `agents/` and `memory/`) and with the edges (`edges/`). `plan` is the executable form of a
+workflow and the input of node code; `messages` are the messages between nodes. `rules` lists the run-time
+differences between DevAll's guide and its program. `protocol.workflow` defines the file format.
 """

@@ -1,10 +1,11 @@
-"""The decider of a workflow: drives its machine by messages (see `engine/driver`).
+"""Decider of a workflow: drives its state machine by messages (see `engine/driver`).
 
-It gets `Fired` for each firing, and answers with those that may begin now. What is done as soon as it has begun
-(`Place.quick`) is done right here, some at a time: a timer of no seconds lets other actors have their turn.
+It receives `Fired` for each firing and returns the firings that may begin. Firings without waiting
+(`NodeEdges.quick`) are executed in the decider, at most `TURN` in a row. A timer of zero seconds then lets other
+actors run.
 
-A firing that was cancelled from outside fails, and with `on_error: continue` its edges are done like those of any
-other that has failed.
+A firing that was cancelled from outside counts as failed. With `on_error: continue` its edges still run, as after
+any other failure.
 """
 
 from __future__ import annotations
@@ -23,22 +24,22 @@ from ....protocol.messages import Interrupted, TimerFired, WorkFailed
 from ....protocol.workflow_messages import Fired, FireNode, NodeSaid, UnitsBegun, WorkflowBegun
 from .machine.machine import StateMachine
 from .machine.perform import Firing, performed
-from .machine.result import Warned
+from .machine.result import WorkflowWarning
 from .machine.structure import Structure
 
 TURN = 64
-"""Firings without an actor in a row, before other actors get a look in."""
+"""Most firings in a row that the decider executes before it lets other actors run."""
 
 
 class WorkflowDecider:
-    """One run of one graph.
+    """Decider of one run of a graph.
 
     Args:
-        warns: whether it emits warnings.
+        warns: emit warnings.
         order: see `StateMachine`.
 
     Attributes:
-        timing: per node id, visits, seconds, and those of the longest.
+        timing: visits, seconds, and seconds of the longest visit, by node id.
     """
 
     def __init__(self, structure: Structure, *, warns: bool = True, order: list[str] | None = None) -> None:
@@ -56,7 +57,7 @@ class WorkflowDecider:
         return self._decided()
 
     def on(self, message: Message) -> list[Effect]:
-        """A firing is over, or it is our turn again."""
+        """Handle the end of a firing, or the timer that ends a pause."""
         if isinstance(message, Fired):
             self._timed(message)
             self._todo.extend(self.machine.done(message))
@@ -70,7 +71,6 @@ class WorkflowDecider:
         return self._decided()
 
     def remembers(self) -> tuple[object, ...]:
-        """See `Decider`."""
         return self.machine.remembers()
 
     def _decided(self) -> list[Effect]:
@@ -80,7 +80,7 @@ class WorkflowDecider:
         return effects
 
     def _fire(self) -> None:
-        """Do what is done at once; for everything else, and for the end, there is an effect."""
+        """Execute quick firings; add effects for the other firings and for the end."""
         todo, machine, effects, by_id = self._todo, self.machine, self._effects, self._structure.by_id
         turn = TURN
         while todo:
@@ -90,6 +90,7 @@ class WorkflowDecider:
                 effects.append(work)
                 continue
             if not turn:
+                # At the front, so that firings keep their order.
                 todo.appendleft(work)
                 effects.append(SetTimer("turn", 0.0))
                 self._rests = True
@@ -101,15 +102,18 @@ class WorkflowDecider:
                 effects.append(Emit(exited(self._structure, work, fired)))
             self._timed(fired)
             todo.extend(machine.done(fired))
-        if machine.finished:  # the order of a twin of ours would not hold the nodes of subgraphs
+        if machine.finished:
+            machine.warn_without_result()
+            # Without the order: a second decider of the same run would lack the nodes of subgraphs.
             effects.append(Finish(msgspec.structs.replace(machine.result(), order=[])))
 
     def _failed(self, message: WorkFailed) -> None:
-        """A firing was cancelled: it goes on with that as its output, or fails."""
+        """Handle a cancelled firing: repeat it with the failure as its output, or let it fail."""
         work = self.machine.under_way[message.key]
         place = self._structure.by_id[work.node]
         error = message.failure.restore().at(place.id)
         if place.node.on_error == "continue" and work.failure is None:
+            # Only the edges run again, so the firing need not wait for its lane.
             again = msgspec.structs.replace(work, failure=message.failure, lane=None)
             self.machine.under_way[work.key] = again
             self._effects.append(again)
@@ -125,14 +129,14 @@ class WorkflowDecider:
         visits, total, longest = self.timing.get(id, (0, 0.0, 0.0))
         self.timing[id] = (visits + 1, total + message.seconds, max(longest, message.seconds))
 
-    def _warned(self, warned: Warned) -> None:
+    def _warned(self, warned: WorkflowWarning) -> None:
         if self.heard:
             event = WarnedEvent(code=warned.code, message=warned.message, node=warned.node)
             self._effects.append(Emit(event))
 
 
 def exited(structure: Structure, work: FireNode, fired: Fired) -> NodeExited:
-    """The event of a firing that is over."""
+    """Return the event about the end of a firing."""
     targets = dict.fromkeys(structure.ways[each.way].target.id for each in fired.crossings if each.fires)
     why = fired.failure or fired.tolerated
     told, code = (None, "") if why is None else (why.text, code_of(why.restore()))
@@ -140,10 +144,10 @@ def exited(structure: Structure, work: FireNode, fired: Fired) -> NodeExited:
 
 
 class UnitsDecider:
-    """A batch of units of a map or tree: each once, what they have said in their order.
+    """Decider of a batch of units of a map or tree: runs each once, and returns the results in order.
 
     Attributes:
-        said: what each has come to so far, by its number.
+        said: results so far, by index of the unit.
     """
 
     def __init__(self) -> None:
@@ -152,12 +156,10 @@ class UnitsDecider:
         self._count = 0
 
     def begin(self, request: UnitsBegun) -> list[Effect]:
-        """Run them all."""
         self._count = len(request.units)
         return list(request.units)
 
     def on(self, message: Message) -> list[Effect]:
-        """A unit is over."""
         if isinstance(message, WorkFailed):
             message = NodeSaid(message.key, failure=message.failure)
         if not isinstance(message, NodeSaid):
@@ -166,9 +168,8 @@ class UnitsDecider:
         return [Finish(self.in_order())] if len(self.said) == self._count else []
 
     def remembers(self) -> tuple[object, ...]:
-        """See `Decider`."""
         return (self.said,)
 
     def in_order(self) -> list[NodeSaid]:
-        """What has been said so far."""
+        """Return the results so far, in the order of the units."""
         return [self.said[key] for key in sorted(self.said)]

@@ -1,9 +1,9 @@
 """Messages between nodes, and the queues that hold them.
 
-A node sees everything that is queued for it, in the order of arrival. What stays queued afterwards is decided by its
-`context_window` (`Queue.trim`); an edge may clear the queue of its target before it delivers (`Queue.clear`). Messages
-marked as kept survive both, unless they are asked for by name. The marks are part of the message: who passes a message
-on unchanged passes its marks on, too.
+The inputs of a node are all messages in its queue, in the order of arrival. Its `context_window` decides which of
+them remain afterwards (`Queue.trim`). An edge can clear its target's queue before it delivers (`Queue.clear`).
+Messages marked as kept survive both, unless `clear` includes them explicitly. The marks are part of the message, so
+a node that passes a message on unchanged passes its marks on, too.
 """
 
 from __future__ import annotations
@@ -17,21 +17,24 @@ from ....protocol.workflow_messages import Message
 __all__ = ["TASK", "Message", "Queue", "carried", "seeded", "signed"]
 
 TASK = "TASK"
-"""The source of the messages that a run begins with."""
+"""Source of the messages that a run begins with."""
 
 
 def seeded(seed: Seed) -> Message:
-    """What a file puts into a queue."""
+    """Return the message of a queue entry in the file."""
     return Message(role=seed.role, content=seed.content)
 
 
 def signed(message: Message, source: str) -> Message:
-    """A message with a source: its own, else this one."""
+    """Return the message with a source: its own, else this one."""
     return message if message.source is not None else msgspec.structs.replace(message, source=source)
 
 
 def carried(message: Message, source: str, target: str, *, keep: bool = False, dynamic: bool = False) -> Message:
-    """A message as it arrives at `target`: from a user, or from the model itself where a node talks to itself."""
+    """Return a message as it arrives at `target`.
+
+    Its role is `user`, or `assistant` on an edge from a node to itself, unless the message preserves its role.
+    """
     role: Role = message.role
     if not message.preserve_role:
         role = "assistant" if source == target else "user"
@@ -47,7 +50,7 @@ def carried(message: Message, source: str, target: str, *, keep: bool = False, d
 
 
 class Queue:
-    """What waits for one node."""
+    """Messages that wait for one node."""
 
     __slots__ = ("messages",)
 
@@ -55,21 +58,20 @@ class Queue:
         self.messages: list[Message] = []
 
     def add(self, message: Message) -> None:
-        """Put a message behind the others."""
         self.messages.append(message)
 
     def clear(self, *, context: bool, kept: bool) -> list[Message]:
-        """Drop the messages that are not kept, or those that are, or both; returns what was dropped."""
+        """Drop messages without the mark (`context`), with it (`kept`), or both; return the dropped ones."""
         dropped = [message for message in self.messages if (kept if message.keep else context)]
         if dropped:
             self.messages = [message for message in self.messages if not (kept if message.keep else context)]
         return dropped
 
     def trim(self, window: int) -> list[Message]:
-        """Drop what does not fit into a window; returns what was dropped.
+        """Drop messages beyond a window; return the dropped ones.
 
-        All kept messages stay and count: the newest others get the room that they leave. 0 is room for no others, and
-        below that there is no limit.
+        All kept messages stay and count; the newest others get the remaining places. 0 leaves no place for others,
+        and a negative window is unlimited.
         """
         if window < 0 or not self.messages:
             return []

@@ -1,14 +1,14 @@
-"""The picture of a workflow: its nodes, and what its edges ask for.
+"""Picture of a workflow: its nodes, and the conditions of its edges.
 
-A solid line is taken whatever its source says, a dotted one on a condition. One that never makes its target run says
-so, and a cycle is drawn as it is.
+A solid line is an edge without a condition, a dotted line has one. The label marks edges that never trigger their
+target. Cycles are drawn as they are.
 """
 
 from __future__ import annotations
 
 from ....protocol.workflow.edges import Always, Edge, FunctionCondition, KeywordCondition, Never, RegexCondition
 from ....protocol.workflow.model import Graph
-from ..graph.picture import Box, Line, Picture
+from ..graph.picture import Box, Picture, PictureLine
 
 _SHAPES = {
     "agent": "llm",
@@ -18,11 +18,11 @@ _SHAPES = {
     "loop_timer": "approval",
 }
 LONGEST = 40
-"""Characters of a label."""
+"""Most characters of a label."""
 
 
 def picture_of(name: str, graph: Graph) -> Picture:
-    """The picture of a workflow's graph; a subgraph is one box in it."""
+    """Return the picture of a workflow's graph; a subgraph is a single box."""
     return Picture(
         name=name,
         nodes={
@@ -35,7 +35,7 @@ def picture_of(name: str, graph: Graph) -> Picture:
     )
 
 
-def _lines(graph: Graph) -> list[Line]:
+def _lines(graph: Graph) -> list[PictureLine]:
     together: dict[tuple[str, str], list[Edge]] = {}
     for edge in graph.edges:
         together.setdefault((edge.source, edge.target), []).append(edge)
@@ -45,7 +45,7 @@ def _lines(graph: Graph) -> list[Line]:
         words = dict.fromkeys(word for edge in group for word in _words(edge))
         label = ", ".join(words)
         label = label if len(label) <= LONGEST else label[: LONGEST - 3] + "..."
-        lines.append(Line(source=source, target=target, dashed=not always, label=label))
+        lines.append(PictureLine(source=source, target=target, dashed=not always, label=label))
     return lines
 
 

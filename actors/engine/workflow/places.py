@@ -1,11 +1,11 @@
-"""Where the Python files are whose functions a workflow may name.
+"""Search paths of the Python files with a workflow's functions.
 
     functions/edge/              conditions
     functions/edge_processor/    processors
     functions/function_calling/  tools
 
-They are looked for where the environment says, then beside the workflow, beside the directories above it (as DevAll's
-own repository has them), and in the working directory.
+The search starts with a variable of the environment. It continues next to the workflow, next to the directories
+above it (as in DevAll's own repository), and in the working directory.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ Kind: TypeAlias = Literal["edge", "edge_processor", "function_calling"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 HOST = Path(__file__).parent / "workers" / "devall" / "host.py"
-"""What functions find in their process: see there."""
+"""Module that prepares the process of a function; its docstring has the details."""
 
 ABOVE = 2
-"""Directories above a workflow that may have functions: DevAll's own subgraphs stand two below its root."""
+"""Parent directories of a workflow that are searched: DevAll's own subgraphs are two levels below its root."""
 
 _NAMED: dict[Kind, str] = {
     "edge": "MAC_EDGE_FUNCTIONS_DIR",
@@ -31,7 +31,7 @@ _NAMED: dict[Kind, str] = {
 
 
 def functions_directory(directory: Path, kind: Kind, environ: Mapping[str, str]) -> Path | None:
-    """The functions of this kind that the workflows in `directory` may name; None if there are none."""
+    """Return the directory with functions of this kind for workflows in `directory`; None if there is none."""
     above = directory.absolute().parents[:ABOVE]
     places = [place / "functions" / kind for place in (directory, *above, Path.cwd())]
     named = environ.get(_NAMED[kind])
@@ -41,17 +41,19 @@ def functions_directory(directory: Path, kind: Kind, environ: Mapping[str, str])
 
 
 def function_files(directory: Path | None) -> list[Path]:
-    """The Python files in a directory of functions and below it, without those that are hidden from DevAll's engine."""
+    """Return the Python files in a directory of functions and below, without the ones that DevAll's engine ignores."""
     found = directory.absolute().rglob("*.py") if directory is not None else ()
     return sorted(file for file in found if not file.name.startswith("_") and "__pycache__" not in file.parts)
 
 
 def module_name(file: Path, directory: Path | None) -> str:
-    """A file as `:All` names it: `web`, or `search/web` for one in a directory below."""
+    """Return a file's name for `:All`: `web`, or `search/web` for a file in a subdirectory."""
     return file.relative_to(directory.absolute() if directory is not None else file.parent).with_suffix("").as_posix()
 
 
 def roots_of(file: Path) -> list[Path]:
-    """Where modules that a file of functions imports are looked for first: beside `functions/`, else where we are."""
+    """Return the first search path for imports of a file with functions: the parent of `functions/`, else the working
+    directory.
+    """
     above = [place.parent for place in file.absolute().parents if place.name == "functions"]
     return above[:1] or [Path.cwd()]

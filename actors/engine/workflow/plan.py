@@ -1,8 +1,9 @@
-"""A workflow made ready to run, and what a node's own code is given.
+"""Executable form of a workflow, and the input of a node's own code.
 
-A `Plan` is made once per file and shared by all its runs. `WorkflowRun` is what all nodes of one run share, those of
-subgraphs too. A node's `Code` gets a `Job` and returns what it has to say, or raises. It does not deliver,
-retry, time itself or emit events: `play` and `perform` do that, once for all types of nodes.
+A `WorkflowPlan` is made once per file and shared by all its runs. `WorkflowRun` has the values that all nodes of
+one run share, also the nodes of subgraphs. A node's `Code` receives a `Job` and returns its output, or raises. It
+does not deliver messages, retry, measure time or emit events: `GraphRun` and `perform` do that for all types of
+nodes.
 """
 
 from __future__ import annotations
@@ -18,68 +19,70 @@ from ....protocol.outcome import NodeTime
 from ....protocol.workflow.edges import FunctionCondition, FunctionProcessor
 from ....protocol.workflow.model import CustomConfig, Graph, Node, SubgraphConfig, Workflow
 from ....protocol.workflow_messages import Unit
-from ..graph.decider import GraphResult
+from ..graph.result import GraphResult
 from .edges.files import Named, functions_in
 from .machine.perform import Firing, Said
-from .machine.result import Result
+from .machine.result import MachineResult
 from .machine.structure import Structure
 from .messages import Message
 from .places import functions_directory
-from .rules import RULES, Rules
+from .rules import RULES, WorkflowRules
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
     from ...work.context import RunContext
     from ...work.record import Record
     from .agents.resources import GraphResources
-    from .ran import Ran
-    from .workspace import Workspace
+    from .ran import RanGraph
+    from .workspace import WorkflowWorkspace
 
 Code: TypeAlias = Callable[["Actor", "Job"], Awaitable[Said]]
-"""A node's own code, for one unit."""
+"""Node's own code, for one unit."""
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """A workflow, ready to run.
+class WorkflowPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """Executable form of a workflow.
 
     Attributes:
-        file: where it stands.
-        structure: its graph; None if its edges name functions, which belong to a run.
-        named: those functions.
+        file: path of the workflow.
+        structure: its graph; None if its edges name functions, because these belong to a run.
+        named: these functions.
     """
 
     name: str
     file: Path
     workflow: Workflow
-    rules: Rules
+    rules: WorkflowRules
     structure: Structure | None
     named: Named
 
 
-def compile_workflow(workflow: Workflow, file: Path, environ: Mapping[str, str]) -> Plan:
-    """A plan of a workflow that was read without errors.
+def compile_workflow(workflow: Workflow, file: Path, environ: Mapping[str, str]) -> WorkflowPlan:
+    """Return the plan of a valid workflow.
 
     Raises:
-        GraphMistake: an edge's pattern is none.
+        GraphMistake: an edge has an invalid pattern.
     """
     rules = RULES[workflow.compat or "standard"]
     named = _named(workflow.graph, file.parent, environ)
-    return Plan(
+    return WorkflowPlan(
         name=workflow.graph.id or file.stem,
         file=file,
         workflow=workflow,
         rules=rules,
+        # Functions are bound to the process of a run, so a structure with functions cannot be shared.
         structure=None if named else Structure(workflow.graph, rules),
         named=named,
     )
 
 
 def graphs_of(graph: Graph) -> list[Graph]:
-    """A graph and all that it holds, each once."""
+    """Return a graph and all graphs of its subgraphs, without duplicates."""
     found: dict[int, Graph] = {}
     todo = [graph]
     while todo:
         one = todo.pop()
+        # By identity: nodes that share a subgraph's file share its graph.
         if id(one) not in found:
             found[id(one)] = one
             configs = (node.config for node in one.nodes)
@@ -91,6 +94,7 @@ def _named(graph: Graph, directory: Path, environ: Mapping[str, str]) -> Named:
     edges = [edge for each in graphs_of(graph) for edge in each.edges]
     conditions = {edge.condition.name for edge in edges if isinstance(edge.condition, FunctionCondition)}
     processors = {edge.process.name for edge in edges if isinstance(edge.process, FunctionProcessor)}
+    # Common built-in conditions need no functions, so do not read the directories.
     if conditions <= {"true", "always_false"} and not processors:
         return Named()
     in_files = functions_in(functions_directory(directory, "edge", environ)) if conditions else {}
@@ -103,13 +107,13 @@ def _named(graph: Graph, directory: Path, environ: Mapping[str, str]) -> Named:
 
 
 class WorkflowResult(GraphResult, kw_only=True):
-    """How a workflow ended; also of one that was ended early, then it is how far it has come.
+    """Result of a workflow; the intermediate result if it was ended early.
 
-    `output` is the result text, `order` holds the nodes of subgraphs as well.
+    `output` is the text of the result; `order` includes the nodes of subgraphs.
 
     Attributes:
-        final_messages, leftover: see `Result`.
-        outputs: what each node has said; the nodes of a subgraph are called `Team/Writer`.
+        final_messages, leftover: see `MachineResult`.
+        outputs: output of each node; a subgraph's node has a name such as `Team/Writer`.
     """
 
     final_messages: tuple[Message, ...] = ()
@@ -117,15 +121,15 @@ class WorkflowResult(GraphResult, kw_only=True):
     outputs: dict[str, tuple[Message, ...]] = msgspec.field(default_factory=dict)
 
     def told(self) -> tuple[list[Told], dict[str, list[Told]], dict[str, list[Told]]]:
-        """The messages as an outcome has them: what the final node said, what was left over, what each node said."""
+        """Return the messages for an outcome: final messages, leftover messages by node, outputs by node."""
         left, said = (
-            {node: [_told(message) for message in messages] for node, messages in each.items()}
+            {node: [_recorded_message(message) for message in messages] for node, messages in each.items()}
             for each in (self.leftover, self.outputs)
         )
-        return [_told(message) for message in self.final_messages], left, said
+        return [_recorded_message(message) for message in self.final_messages], left, said
 
-    def take(self, result: Result, timing: Mapping[str, tuple[int, float, float]], ran: Ran) -> None:
-        """Take over how far the workflow has come; what a subgraph takes is its node's time."""
+    def take(self, result: MachineResult, timing: Mapping[str, tuple[int, float, float]], ran: RanGraph) -> None:
+        """Copy the state of a machine into this result; the time of a subgraph is its node's time."""
         self.output = result.final
         self.nodes = {id: NodeTime(visits=visits, seconds=seconds) for id, (visits, seconds, _) in timing.items()}
         self.final_messages = result.final_messages
@@ -136,31 +140,31 @@ class WorkflowResult(GraphResult, kw_only=True):
             self.outputs[id] = (*self.outputs.get(id, ()), *said)
 
 
-def _told(message: Message) -> Told:
+def _recorded_message(message: Message) -> Told:
     return Told(role=message.role, content=message.text, source=message.source)
 
 
 class WorkflowRun(msgspec.Struct, frozen=True, kw_only=True):
-    """What all nodes of one run share, those of subgraphs too.
+    """Values that all nodes of one run share, also the nodes of subgraphs.
 
     Attributes:
-        depth: how many agents stand above it.
-        record: where the models' texts are written down.
-        workspace: the directory that python nodes work in.
+        depth: number of agents above it.
+        record: transcript of the models' texts.
+        workspace: the directory of python nodes.
     """
 
-    plan: Plan
+    plan: WorkflowPlan
     context: RunContext
     depth: int
     record: Record
-    workspace: Workspace
+    workspace: WorkflowWorkspace
 
 
 class Job(msgspec.Struct, frozen=True):
-    """A node's own code is to run, for all of its inputs or for one unit of them.
+    """Execution of a node's own code, for all of its inputs or for one unit of them.
 
     Attributes:
-        shared_here: what the agents of this graph share; None in a graph that has none, and no memories.
+        shared_here: resources of this graph's agents; None in a graph without agents and memories.
     """
 
     firing: Firing
@@ -170,33 +174,31 @@ class Job(msgspec.Struct, frozen=True):
 
     @property
     def resources(self) -> GraphResources:
-        """What the agents and people of a graph share that has any."""
+        """Resources of the graph's agents and human nodes; only in graphs that have some."""
         assert self.shared_here is not None
         return self.shared_here
 
     @property
     def node(self) -> Node:
-        """The node as the file has it."""
         return self.firing.place.node
 
     @property
     def values(self) -> dict[str, Any]:
-        """The `config` of a node whose type a plugin brings."""
+        """`config` of a node whose type is from a plugin."""
         config = self.node.config
         assert isinstance(config, CustomConfig)
         return config.values
 
     @property
     def context(self) -> RunContext:
-        """The run, for nodes whose type a plugin brings."""
+        """Context of the run, for plugins."""
         return self.shared.context
 
     @property
-    def is_told_at_once(self) -> bool:
-        """Whether what its code comes to is told to a decider as soon as that is known: nothing takes time after it."""
+    def is_reported_at_once(self) -> bool:
+        """True if the result reaches a decider immediately after the code, because no edge waits in between."""
         return self.unit.index is not None or all(way.pure for way in self.firing.place.out)
 
     @property
     def inputs(self) -> tuple[Message, ...]:
-        """What it sees."""
         return self.unit.inputs

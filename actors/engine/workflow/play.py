@@ -1,16 +1,16 @@
-"""A workflow as an actor: its decider is played, and every node that takes its time is an actor below it.
+"""Execution of a workflow in an actor, and of every node that waits in a child actor.
 
-    /run-7f3a01bc/writers-room                 the workflow: plays its decider
+    /run-7f3a01bc/writers-room                 the workflow: runs its decider
     /run-7f3a01bc/writers-room/Writer#2        a firing: the node's own code, its edges
-    /run-7f3a01bc/writers-room/Review/Critic   a node of a subgraph, whose decider the subgraph's firing plays
+    /run-7f3a01bc/writers-room/Review/Critic   a node of a subgraph, whose decider runs in the subgraph's firing
     /run-7f3a01bc/writers-room/Nurse/Nurse[3]  a unit of a map
 
-What firings come to, they say in messages (`decider`); they share nothing with it. Questions and failures travel up the
-tree, whatever ends an actor ends all below it. Nodes that are done as soon as they have begun get no actor; they are
-told all the same.
+A firing reports its result in a message (`decider`) and shares no state with the decider. Questions and failures
+are passed up the tree; the end of an actor ends all actors below it. Nodes that never wait get no actor, but emit
+the same events.
 
-Human nodes of one graph ask one after another, in the order of the file, and python nodes run one at a time: they work
-in the same directory.
+Human nodes of one graph ask one after another, in the order of the file. Python nodes run one at a time, because
+they share a directory.
 """
 
 from __future__ import annotations
@@ -45,24 +45,24 @@ from ....protocol.workflow_messages import (
 )
 from ...io.imports import imported
 from ...work.journal.directory import place_of
-from ...work.journal.scope import Player, here, played
+from ...work.journal.scope import JournalPlayer, played, scope_of
 from ...work.journal.unknown import once
-from ...work.playback.playback import PLAYED, Effect, playback, value, whole
+from ...work.playback.playback import PLAYED, OutsideEffect, playback, value, whole
 from ...work.record import Record
 from ..driver import Driver, Performer
 from ..graph.failures import NEVER_TOLERATED, ended_with
-from ..graph.run import log_summary, tell_end
-from ..past import Gone
+from ..graph.run import emit_end, log_summary
+from ..past import EarlierWork
 from .decider import UnitsDecider, WorkflowDecider, exited
 from .edges.files import EdgeFunctions
-from .machine.perform import Firing, Kind, Said, perform, restored, told
-from .machine.result import Result
-from .machine.structure import Structure, Way
+from .machine.perform import Firing, Kind, Said, message_of, perform, restored
+from .machine.result import MachineResult
+from .machine.structure import ReadyEdge, Structure
 from .nodes import CODE
 from .nodes.python import saves_and_runs
-from .plan import Job, Plan, WorkflowResult, WorkflowRun
-from .ran import Ran, recall, recall_units
-from .workspace import Workspace
+from .plan import Job, WorkflowPlan, WorkflowResult, WorkflowRun
+from .ran import RanGraph, recall, recall_units
+from .workspace import WorkflowWorkspace
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
@@ -70,14 +70,14 @@ if TYPE_CHECKING:
     from .agents.resources import GraphResources
 
 AT_ONCE = 1000
-"""Firings of one graph that are under way together; more of them wait their turn."""
+"""Most concurrent firings of one graph; more firings wait."""
 
 log = logging.getLogger("callboard.graph")
 
 
 async def run_workflow(
     me: Actor,
-    plan: Plan,
+    plan: WorkflowPlan,
     task: Sequence[Message],
     context: RunContext,
     depth: int = 0,
@@ -86,35 +86,37 @@ async def run_workflow(
     workspace: Path | None = None,
     attachments: Sequence[Path] = (),
 ) -> WorkflowResult:
-    """Body of a workflow's actor.
+    """Run a workflow in the actor `me`, and return its result.
 
     Args:
-        task: what the start nodes are given.
-        depth: how many agents stand above it.
-        result: filled when this actor ends, also if it is cancelled, with how far it has come.
-        record: where its models' texts are written down.
-        workspace: where python nodes work; by default a directory that is removed at the end.
-        attachments: files that are put there.
+        task: messages for the start nodes.
+        depth: number of agents above it.
+        result: filled when this actor ends, also with the intermediate result if it is cancelled.
+        record: transcript of its models' texts.
+        workspace: directory of python nodes; by default a directory that is removed at the end.
+        attachments: files that are copied into it.
     """
     result = result if result is not None else WorkflowResult()
-    async with Workspace(me, workspace, attachments) as place:
+    async with WorkflowWorkspace(me, workspace, attachments) as place:
         shared = WorkflowRun(plan=plan, context=context, depth=depth, record=record or Record(), workspace=place)
         functions = None if plan.structure is not None else EdgeFunctions(me, shared)
         try:
             structure = _structure(me, shared, functions)
-        except CallboardError as error:  # an edge names what is not there
+        except CallboardError as error:  # an edge names an unknown function
             result.error = error
             return result
-        ran = Ran()
+        ran = RanGraph()
         run = GraphRun(me, structure, shared, functions, plan.name, ran)
         decider = run.decider
         try:
             result.error = (await run.to_the_end(task)).error
+        # The actor was asked to stop, which is not a failure of the workflow.
         except EndOfMail:
             raise
         except CallboardError as error:
             result.error = error
         finally:
+            # Also after a failure or cancellation: the outcome reports how far the run has come.
             ended = decider.machine.result()
             result.take(ended, decider.timing, ran)
             shared.record.failures += ended.unaccepted
@@ -124,7 +126,7 @@ async def run_workflow(
 
 
 def _structure(me: Actor, shared: WorkflowRun, functions: EdgeFunctions | None) -> Structure:
-    """The graph with its edges made callable; functions that run in a process belong to this run."""
+    """Return the graph with callable edges; functions that need a process belong to this run."""
     plan = shared.plan
     if plan.structure is not None:
         return plan.structure
@@ -134,18 +136,18 @@ def _structure(me: Actor, shared: WorkflowRun, functions: EdgeFunctions | None) 
 
 
 def is_logged(level: int, graph: Graph) -> bool:
-    """Whether a workflow's `log_level` lets this through."""
+    """Return True if a workflow's `log_level` includes this level."""
     return graph.log_level is None or level >= logging.getLevelNamesMapping()[graph.log_level]
 
 
 class GraphRun:
-    """One run of one graph: its decider, and what works for it.
+    """Run of one graph: its decider and its performers.
 
     Args:
-        me: whose children the firings are.
-        functions: those of the run's edges; None if these name none.
-        ran: where it writes down what it leaves.
-        depth: how many subgraphs it stands in.
+        me: parent of the firings.
+        functions: functions of the run's edges; None if they name none.
+        ran: receives the results of this graph for the outcome.
+        depth: number of subgraphs around this graph.
     """
 
     def __init__(
@@ -155,7 +157,7 @@ class GraphRun:
         shared: WorkflowRun,
         functions: EdgeFunctions | None,
         name: str,
-        ran: Ran,
+        ran: RanGraph,
         depth: int = 0,
     ) -> None:
         self._on_unknown = shared.context.settles(None)
@@ -170,8 +172,8 @@ class GraphRun:
         self._depth = depth
         self._resources: GraphResources | None = None
 
-    async def to_the_end(self, task: Sequence[Message]) -> Result:
-        """Fire all that the decider says, until it has finished.
+    async def to_the_end(self, task: Sequence[Message]) -> MachineResult:
+        """Execute firings until the decider finishes.
 
         Raises:
             ShuttingDown: no new work is admitted.
@@ -194,15 +196,17 @@ class GraphRun:
             afresh = partial(WorkflowDecider, structure, warns=self._warns)
             recalls = partial(recall, structure, self._ran)
             driver = Driver(me, decider, {FireNode: self._fire}, at_once=AT_ONCE, afresh=afresh, recalls=recalls)
-            result: Result = await driver.play(WorkflowBegun(task=tuple(task)))
-        tell_end(me, self._name, depth, began, decider.timing, ended_with(result.unaccepted, result.error))
+            result: MachineResult = await driver.play(WorkflowBegun(task=tuple(task)))
+        emit_end(me, self._name, depth, began, decider.timing, ended_with(result.unaccepted, result.error))
         return result
 
     async def _fire(self, me: Actor, work: FireNode) -> Fired:
         began = trio.current_time()
         is_timer = isinstance(self._structure.by_id[work.node].node.config, LoopTimerConfig)
-        is_told = self._functions is not None and (here(me) is not None or playback.get() is not None)
+        # Only durable and recorded runs need to store the results of edge functions.
+        is_told = self._functions is not None and (scope_of(me) is not None or playback.get() is not None)
         call = partial(self._called, me) if is_told else None
+        # Timers measure execution time across incarnations, and a replayed run needs the recorded value.
         now = value(me, PLAYED, float, partial(played, me)) if is_timer else 0.0
         firing = Firing(work, self._structure, now, call)
         heard, node = me.stream.heard, firing.node
@@ -213,6 +217,7 @@ class GraphRun:
         try:
             fired = await perform(firing, partial(self._code, me, firing, units))
         finally:
+            # The firing itself has no output then, so store the output of the units that have ended.
             if units.said and (fired is None or (fired.failure is not None and not fired.outputs)):
                 self._ran.keep_part(node.id, units.said)
         fired = msgspec.structs.replace(fired, seconds=trio.current_time() - began)
@@ -221,15 +226,16 @@ class GraphRun:
         return fired
 
     async def _called(
-        self, me: Actor, firing: Firing, kind: Kind, way: Way, text: str, work: Callable[[], Awaitable[Called]]
+        self, me: Actor, firing: Firing, kind: Kind, way: ReadyEdge, text: str, work: Callable[[], Awaitable[Called]]
     ) -> Called:
-        """A function of an edge, which may change the world, where it is kept or recorded what that comes to."""
+        """Call an edge function with side effects: journal or record its result, and never repeat it without asking."""
         functions = self._functions
         assert functions is not None
 
         async def ended() -> Called:
             try:
                 called = await work()
+            # Not stored as the function's result, because these errors end the run.
             except NEVER_TOLERATED:
                 raise
             except CallboardError as error:
@@ -239,22 +245,24 @@ class GraphRun:
         left_out = Failure.of(ToolFailed("it was under way when the program ended, and was left out"))
         skipped = Called(failure=left_out)
         node, wanted = firing.node.id, self._on_unknown
-        call = partial(whole, me, Effect(kind, str(way), text), Called, ended)
+        call = partial(whole, me, OutsideEffect(kind, str(way), text), Called, ended)
         called = await once(me, node, f"the {kind} of {way}", Called, call, wanted=wanted, skipped=skipped, name=CALL)
         if called.failure is not None:
             raise called.failure.restore()
         return called
 
     async def _code(self, me: Actor, firing: Firing, before: _Units, units: Sequence[Unit], limit: int) -> list[Said]:
-        """What each unit of a batch says; `before` knows those of earlier batches."""
+        """Return the results of a batch of units; `before` has the results of earlier batches."""
         if units[0].index is None:
             return [await self._one(me, firing, units[0])]
         name, decider, layer = firing.work.name, UnitsDecider(), before.layers
+        if isinstance(firing.node.config, HumanConfig) and self._shared.context.has_answers:
+            limit = 1  # Concurrent units ask in any order, but prepared answers are in the order of the units.
         before.layers += 1
         batch = tuple(RunUnit(key=i, name=f"{name}[{i}]", unit=unit) for i, unit in enumerate(units))
         performers: dict[type[Work], Performer] = {RunUnit: partial(self._unit, firing, layer)}
 
-        async def recalls(player: Player, gone: list[Gone]) -> None:
+        async def recalls(player: JournalPlayer, gone: list[EarlierWork]) -> None:
             await recall_units(firing, self._ran, player, gone, layer, units)
 
         driver = Driver(me, decider, performers, at_once=limit, afresh=UnitsDecider, recalls=recalls)
@@ -274,7 +282,7 @@ class GraphRun:
             why, code = (None, "") if said.error is None else (str(said.error), code_of(said.error))
             seconds = trio.current_time() - began
             me.emit(NodeExited(node=node.id, seconds=seconds, item=index, error=why, code=code))
-        return told(index, said)
+        return message_of(index, said)
 
     async def _one(self, me: Actor, firing: Firing, unit: Unit, layer: int = 0) -> Said:
         try:
@@ -284,7 +292,7 @@ class GraphRun:
             return await CODE[type(firing.node.config)](me, job)
         except CallboardError as error:
             return Said(error=error)
-        except Exception as error:  # a bug in a node's code must cost that node, with its traceback in the log
+        except Exception as error:  # a bug in a node's code must end only that node; the log has the traceback
             log.exception("node '%s' crashed", firing.node.id)
             return Said(error=NodeFailed(f"{type(error).__name__}: {error}").at(firing.node.id))
 
@@ -299,7 +307,7 @@ class GraphRun:
 
 
 class _Units(msgspec.Struct):
-    """What units of a firing have said, in so many layers."""
+    """Outputs of a firing's units so far, and the number of layers."""
 
     said: list[Message] = []
     layers: int = 0

@@ -1,4 +1,4 @@
-"""Prompts for models and people: a node's inputs as a conversation or as one text."""
+"""Prompts for models and users: a node's inputs as a conversation or as one text."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from ....protocol.workflow.model import AgentConfig, Node
 from .messages import Message
 
 MOST_OF_INPUT = 200
-"""Characters of its input that a failed node repeats."""
+"""Most characters of the input in the output of a failed node."""
 
 
 def heading(message: Message) -> str:
-    """What stands above a message, and says where it is from."""
+    """Return the heading of a message, with its source."""
     return f"=== INPUT FROM {message.source or 'UNKNOWN'} ({message.role}) ===\n\n"
 
 
 def headed(inputs: Sequence[Message]) -> Content:
-    """All inputs as one text, each under a heading that says where it is from; with their images and files, if any."""
+    """Return all inputs as one text, each under a heading with its source; with images and files as separate parts."""
     parts: list[Part] = []
     for message in inputs:
         between = "\n\n" if parts else ""
@@ -32,14 +32,14 @@ def headed(inputs: Sequence[Message]) -> Content:
 
 
 def headed_text(inputs: Sequence[Message]) -> str:
-    """`headed`, without images and files."""
+    """Return the text of `headed`, without images and files."""
     return "\n\n".join(heading(message) + message.text for message in inputs)
 
 
 def conversation(
     role: str | None, inputs: Sequence[Message], mode: Literal["messages", "prompt"] = "messages"
 ) -> list[Message]:
-    """What a model is sent: the role as system message, then the inputs; an empty user message if there are none."""
+    """Return the messages for a model: the role as system message, then the inputs, or an empty user message."""
     found = [Message(role="system", content=role)] if role else []
     if mode == "prompt":
         return [*found, Message(role="user", content=headed(inputs))]
@@ -47,7 +47,7 @@ def conversation(
 
 
 def remembered(memories: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
-    """What stores gave, a block for each that gave something, with its name."""
+    """Return the texts of memory stores, a block for each store with its name, without empty stores."""
     return [
         f"--- {store} ---\n" + "\n".join(f"{i}. {item}" for i, item in enumerate(items, 1))
         for store, items in memories
@@ -56,7 +56,7 @@ def remembered(memories: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
 
 
 def remembering(messages: Sequence[Message], memories: Sequence[tuple[str, Sequence[str]]]) -> list[Message]:
-    """A conversation with what stores gave, each with its name, in front of the last thing that the user says."""
+    """Return a conversation with the texts of memory stores before the last user message."""
     blocks = "\n\n".join(remembered(memories))
     if not blocks:
         return list(messages)
@@ -66,15 +66,17 @@ def remembering(messages: Sequence[Message], memories: Sequence[tuple[str, Seque
 
 
 def reflection(said: Sequence[Message], answer: str, memories: Sequence[tuple[str, Sequence[str]]], prompt: str) -> str:
-    """What a model is asked that looks at its answer once more: all of the conversation as a text, what memory had to
-    say in front of it, and the author's `reflection_prompt` behind."""
+    """Return the prompt for a model's reflection on its answer.
+
+    It consists of the memories, the conversation as text, and the author's `reflection_prompt`.
+    """
     told = [f"{message.role.upper()}: {message.text}" for message in (*said, Message(role="assistant", content=answer))]
     memory = [message.text for message in remembering((), memories)]
     return "Here is a conversation between two roles: " + "\n".join([*memory, *told]) + " " + prompt
 
 
 def failure_text(node: Node, error: CallboardError, inputs: Sequence[Message]) -> str:
-    """The output of a node that failed and may go on."""
+    """Return the output of a node that failed and may continue."""
     config = node.config
     what = f"Error calling model {config.name}" if isinstance(config, AgentConfig) else f"'{node.id}' failed"
     return f"{what}: {error}\n\nOriginal input: {headed_text(inputs)[:MOST_OF_INPUT]}..."

@@ -1,7 +1,7 @@
-"""What runs of graphs within a run have left for its outcome: who was fired, and what each node has said.
+"""Results of all graphs within a run, for its outcome: fired nodes and their outputs.
 
-A `Ran` for each graph that a firing has run, below that of the graph around it. In a later life of a durable run those
-of earlier lives are made again (`recall`) from what the deciders of those graphs were told.
+Each graph that a firing runs has a `RanGraph` below that of the outer graph. A later incarnation of a durable run
+rebuilds these (`recall`) from the messages of the graphs' deciders.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from ....protocol.errors import GraphMistake, NodeFailed
 from ....protocol.messages import WorkDone
 from ....protocol.workflow.model import SubgraphConfig
 from ....protocol.workflow_messages import Fired, FireNode, RunUnit, Unit, UnitsBegun, WorkflowBegun
-from ...work.journal.scope import Player
-from ..past import Gone, fold
+from ...work.journal.scope import JournalPlayer
+from ..past import EarlierWork, fold
 from .decider import UnitsDecider, WorkflowDecider
 from .machine.dynamic import multiplied
 from .machine.perform import Firing, restored, tolerated_of
@@ -24,34 +24,36 @@ from .machine.structure import Structure
 from .messages import Message, signed
 
 
-class Ran(msgspec.Struct, eq=False):
-    """One run of one graph.
+class RanGraph(msgspec.Struct, eq=False):
+    """Results of one run of a graph.
 
     Attributes:
-        order: the nodes that were fired; the first is that of the firing with key 1.
-        outputs: what each has said.
-        parts: what units have said of firings that failed or were cancelled before all of it was there, by node.
-        below: the graphs that its firings have run, by the firing's key; by layer and number of the unit.
+        order: the fired nodes; index 0 has the firing with key 1.
+        outputs: output of each node.
+        parts: outputs of some units of firings that failed or were cancelled, by node.
+        below: graphs of subgraph firings, by the firing's key; then by layer and index of the unit.
     """
 
     order: list[str] = []
     outputs: dict[str, tuple[Message, ...]] = {}
     parts: dict[str, list[Message]] = {}
-    below: dict[int, dict[tuple[int, int], Ran]] = {}
+    below: dict[int, dict[tuple[int, int], RanGraph]] = {}
 
-    def of(self, key: int, layer: int = 0, unit: int | None = None) -> Ran:
-        """That of a graph that a firing runs, for one of its units if it has some."""
-        return self.below.setdefault(key, {}).setdefault((layer, unit or 0), Ran())
+    def of(self, key: int, layer: int = 0, unit: int | None = None) -> RanGraph:
+        """Return the results of the graph of a firing, or of one of its units."""
+        return self.below.setdefault(key, {}).setdefault((layer, unit or 0), RanGraph())
 
     def fired(self) -> Iterator[str]:
-        """All that were fired, those of a subgraph behind its node."""
+        """Yield all fired nodes; the nodes of a subgraph follow its node."""
         for key, id in enumerate(self.order, 1):
             yield id
             for ran in self._of_firing(key):
                 yield from ran.fired()
 
     def said(self, prefix: str = "") -> Iterator[tuple[str, tuple[Message, ...]]]:
-        """What nodes have said; those of a subgraph are called `Team/Writer`, and may come more than once."""
+        """Yield the outputs of nodes; a subgraph's nodes have names such as `Team/Writer`, and can occur more than
+        once.
+        """
         for each in self.outputs.items():
             yield prefix + each[0], each[1]
         for id, parts in self.parts.items():
@@ -61,38 +63,38 @@ class Ran(msgspec.Struct, eq=False):
                 yield from ran.said(f"{prefix}{self.order[key - 1]}/")
 
     def keep_part(self, node: str, said: Sequence[Message]) -> None:
-        """Keep what units of a firing have said that will not say it all."""
+        """Store the outputs of some units of a firing that will not end normally."""
         self.parts.setdefault(node, []).extend(signed(message, node) for message in said)
 
-    def _of_firing(self, key: int) -> list[Ran]:
+    def _of_firing(self, key: int) -> list[RanGraph]:
         return [ran for _, ran in sorted(self.below.get(key, {}).items(), key=lambda each: each[0])]
 
 
-async def recall(structure: Structure, ran: Ran, player: Player, gone: Iterable[Gone]) -> None:
-    """Fill in what firings of a graph have left that had begun in earlier lives.
+async def recall(structure: Structure, ran: RanGraph, player: JournalPlayer, gone: Iterable[EarlierWork]) -> None:
+    """Rebuild the results of firings that began in earlier incarnations.
 
     Raises:
-        CannotGoOn: it is the past of another graph.
+        CannotGoOn: the journal is from another graph.
     """
     for each in gone:
         work, end = each.work, each.end
         assert isinstance(work, FireNode)
         place = structure.by_id[work.node]
         runs_graph = isinstance(place.node.config, SubgraphConfig)
-        if work.failure is not None:  # only its edges were done
+        if work.failure is not None:  # only its edges were executed
             continue
         if place.dynamic is None:
             if runs_graph:
                 await _recall_graph(structure.within(place), ran.of(work.key), player.of(each.path), work.inputs)
         elif runs_graph or _stays_behind(end):
-            with suppress(GraphMistake, NodeFailed):  # it has come to this in the middle of it
+            with suppress(GraphMistake, NodeFailed):  # the firing stopped in the middle of its layers
                 await _recall_layers(Firing(work, structure), ran, player, each)
 
 
 async def recall_units(
-    firing: Firing, ran: Ran, player: Player, gone: Iterable[Gone], layer: int, units: Sequence[Unit]
+    firing: Firing, ran: RanGraph, player: JournalPlayer, gone: Iterable[EarlierWork], layer: int, units: Sequence[Unit]
 ) -> None:
-    """As `recall`, for units of a firing."""
+    """Rebuild the results of a firing's units; see `recall`."""
     if isinstance(firing.node.config, SubgraphConfig):
         within = firing.structure.within(firing.place)
         for each in gone:
@@ -100,32 +102,33 @@ async def recall_units(
             await _recall_graph(within, below, player.of(each.path), units[each.work.key].inputs)
 
 
-async def _recall_graph(structure: Structure, ran: Ran, player: Player, task: Sequence[Message]) -> None:
+async def _recall_graph(structure: Structure, ran: RanGraph, player: JournalPlayer, task: Sequence[Message]) -> None:
     if not player.past:
         return
-    decider, gone = WorkflowDecider(structure, warns=False, order=ran.order), list[Gone]()
+    decider, gone = WorkflowDecider(structure, warns=False, order=ran.order), list[EarlierWork]()
     left = fold(decider, player, WorkflowBegun(task=tuple(task)), gone=gone)
     ran.outputs = decider.machine.result().outputs
     await recall(structure, ran, player, [*gone, *left.under_way(player)])
 
 
-async def _recall_layers(firing: Firing, ran: Ran, player: Player, gone: Gone) -> None:
-    """A map has one layer of units, a tree perhaps several."""
+async def _recall_layers(firing: Firing, ran: RanGraph, player: JournalPlayer, gone: EarlierWork) -> None:
+    """Rebuild the layers of units: one for a map, one or more for a tree."""
     dynamic = firing.place.dynamic
     assert dynamic is not None
     layer, said = 0, list[Message]()
 
     async def run(units: Sequence[Unit], _limit: int) -> list[tuple[Message, ...]]:
         nonlocal layer
-        if units[0].index is None:  # there was nothing to take apart
+        if units[0].index is None:  # no units
             if isinstance(firing.node.config, SubgraphConfig):
                 within, below = firing.structure.within(firing.place), ran.of(firing.work.key)
                 await _recall_graph(within, below, player.of(gone.path), units[0].inputs)
             return [()]
+        # Each layer has its own decider, and so its own path in the journal (`JournalScope.player`).
         inner = player.of(gone.path if layer == 0 else f"{gone.path}:{layer + 1}")
         if not inner.past:
             raise NodeFailed("it did not come this far")
-        decider, ended = UnitsDecider(), list[Gone]()
+        decider, ended = UnitsDecider(), list[EarlierWork]()
         batch = tuple(RunUnit(key=i, unit=unit, name="") for i, unit in enumerate(units))
         left = fold(decider, inner, UnitsBegun(units=batch), gone=ended)
         await recall_units(firing, ran, inner, [*ended, *left.under_way(inner)], layer, units)
@@ -144,5 +147,5 @@ async def _recall_layers(firing: Firing, ran: Ran, player: Player, gone: Gone) -
 
 
 def _stays_behind(end: WorkDone | None) -> bool:
-    """Whether a firing has not said what its units have."""
+    """Return True if a firing's result lacks the outputs of its units."""
     return not isinstance(end, Fired) or (end.failure is not None and not end.outputs)

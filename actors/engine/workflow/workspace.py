@@ -1,7 +1,7 @@
-"""The directory that the python nodes of a run work in; what one writes there, the next finds.
+"""Working directory of a run's python nodes, which share their files there.
 
-It is made when it is first asked for. A given one stays; another is removed with the run. That of a durable run is
-there again when the run goes on, and is removed when all that has happened in it is on the disk.
+It is created on demand. A directory that the caller names remains; any other is removed with the run. The directory
+of a durable run is available again when the run is resumed. It is removed after all rows of the run are on disk.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from ....protocol.journal import decode_value
 from ....supervisors import Actor
 from ...io import temporary
 from ...work.journal.directory import make, place_of
-from ...work.journal.scope import here
+from ...work.journal.scope import scope_of
 
 ATTACHMENTS = "attachments"
-"""The directory in it for the files that came with the task."""
+"""Subdirectory for the files of the task."""
 
 FILE = "file"
-"""What a durable run notes the name of a file with code as."""
+"""Name of the journal row for the file name of a node's code."""
 
 
 def names(stem: str) -> Iterator[str]:
-    """What a node's files with code are called, visit by visit."""
+    """Yield the names of a node's code files, visit by visit."""
     return (f"{stem}.py" if count == 1 else f"{stem}_run-{count}.py" for count in itertools.count(1))
 
 
-class Workspace:
-    """See the module.
+class WorkflowWorkspace:
+    """Workspace of one run, created on demand.
 
     Args:
         me: the actor of the run.
-        given: where it shall be.
-        attachments: files that are put into it.
+        given: its path; None for a temporary directory.
+        attachments: files that are copied into it.
     """
 
     def __init__(self, me: Actor, given: Path | None, attachments: Sequence[Path]) -> None:
@@ -48,7 +48,7 @@ class Workspace:
         self._given = given
         self._lasting = place_of(me, "workspace") if given is None else None
         self._attachments = attachments
-        scope = here(me)
+        scope = scope_of(me)
         self._is_kept = scope is not None
         self._chosen = set() if scope is None else {decode_value(name, str) for name in scope.noted_below(FILE)}
         self._choosing = threading.Lock()
@@ -56,10 +56,10 @@ class Workspace:
         self._path: Path | None = None
 
     async def path(self) -> Path:
-        """The directory, which is there from now on.
+        """Return the directory; create it at the first call.
 
         Raises:
-            NodeFailed: it can't be made.
+            NodeFailed: it cannot be created.
         """
         async with self._making:
             if self._path is None:
@@ -67,9 +67,9 @@ class Workspace:
         return self._path
 
     def free_name(self, stem: str) -> str:
-        """A name for a file with code, which no other has from then on; the file is not made yet."""
+        """Reserve a name for a code file; the file is not created yet."""
         assert self._path is not None
-        with self._choosing:  # threads of units of a map
+        with self._choosing:  # units of a map call this in threads
             name = next(name for name in names(stem) if name not in self._chosen and not (self._path / name).exists())
             self._chosen.add(name)
         return name
@@ -99,7 +99,9 @@ class Workspace:
     def _put(self, file: Path, there: Path) -> None:
         if not self._is_kept:
             shutil.copy(file, there)
-        elif not there.exists():  # in an earlier life it was put there as a whole, and may be another by now
+        # an earlier incarnation copied the file completely, and nodes may have changed it since
+        elif not there.exists():
+            # Atomic: a crash in the middle of a copy must not leave a file that looks complete.
             part = there.with_name(f".{there.name}.part")
             shutil.copy(file, part)
             part.rename(there)
@@ -110,7 +112,7 @@ class Workspace:
     async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
         if self._given is not None or self._path is None:
             return
-        scope = here(self._me)
+        scope = scope_of(self._me)
         if scope is not None and error is None:
             await scope.run.barrier()
         elif self._lasting is not None:

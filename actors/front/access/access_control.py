@@ -1,12 +1,12 @@
-"""Authenticates, authorises and limits each caller, over the websocket and HTTP.
+"""Authentication, authorisation and limits of each caller, over the websocket and HTTP.
 
     caller = await access.authenticate(headers, peer)
     access.authorize_method(caller, "_run/start")
     async with access.slot(caller): ...
 
-Cheap checks come first. A key that was seen before is in a cache; for a new one a hash has to be computed, and an
-address that sends too many bad ones is refused before that, for a minute. So ten thousand bad logins cost ten hashes
-an address and a look-up each, and callers with a good key don't wait for them.
+Cheap checks come first. A known key is in a cache; for a new one a hash has to be computed. An address that sends too
+many bad keys is refused before that, for a minute. So ten thousand bad logins cost ten hashes per address and a lookup
+each, and callers with a good key do not wait for them.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, final
 
 import msgspec
@@ -35,6 +36,7 @@ from .keys import KeyRing, caller_of
 from .limits import ConcurrencyLimiter, RateLimiter, counted
 from .origins import Headers, Origins, is_loopback, network_of, peer_of
 from .scopes import EVERYTHING, METHODS, Rule, need
+from .server_paths import ServerPaths
 from .signed import KeySet, SignedCaller, SignedTokens, looks_signed
 
 if TYPE_CHECKING:
@@ -44,40 +46,41 @@ if TYPE_CHECKING:
 log = logging.getLogger("callboard.server.access")
 
 BAD_LOGINS = 10
-"""Of one address in a minute; after that its keys are refused unchecked."""
+"""Bad logins of one address within a minute, after which its keys are refused unchecked."""
 
 MOST_REPORTED = 10_000
-"""Addresses of which it is remembered that the audit log has a line about their bad logins."""
+"""Maximum number of addresses that are remembered as reported in the audit log."""
 
 LINES_PER_ADDRESS = 60
-"""Lines of the audit log in a minute about one address that was refused, so that none can write it full."""
+"""Audit lines per minute about a refused address, so that no address can fill the log."""
 
 LOGINS_AT_ONCE, LOGINS_IN_LINE = 4, 64
-"""Keys not seen before that are checked, or wait for that, at a time: of one address, and of all."""
+"""Unknown keys that are checked, or wait for a check, at a time: per address, and in total."""
 
 DEFAULT_RATE = 60
-"""Requests of one subject in a minute, where the configuration says nothing and others than this machine reach us."""
+"""Requests per subject and minute without a configured rate, if other machines can connect."""
 
 SUBPROTOCOL = "bearer."
-"""Before a token in `Sec-WebSocket-Protocol`, base64url without padding: pages can't set other headers."""
+"""Prefix of a token in `Sec-WebSocket-Protocol`, base64url without padding: pages can't set other headers."""
 
 FIXED = (
     *("listen_addr", "request_timeout_seconds", "shutdown_grace_seconds", "force_https", "log_format", "keep_runs"),
     *("metrics_public", "model_directories"),
 )
-"""Keys of the block that a reload can't change; `limits.max_body_bytes` and `limits.max_frame_bytes` are others."""
+"""Settings of the block that a reload can't change, as are `limits.max_body_bytes` and `limits.max_frame_bytes`."""
 
 
 @final
 class AccessControl:
-    """See the module.
+    """Access control of a server.
 
     Args:
-        settings: the `api:` block.
-        local_token: the token in this user's files; it is valid on this machine only.
-        loopback: whether we listen on a loopback address only.
-        audit: the audit log; by default nothing is written.
-        now: the wall clock, for signed tokens.
+        settings: `api:` block.
+        local_token: token in this user's files; it is valid only on this machine.
+        loopback: True if the server listens only on a loopback address.
+        audit: audit log; by default nothing is written.
+        paths: paths hidden from callers without `run:files`; by default those below the home directory.
+        now: wall clock, for signed tokens.
     """
 
     def __init__(
@@ -89,11 +92,13 @@ class AccessControl:
         audit: Audit | None = None,
         metrics: Metrics | None = None,
         environ: Mapping[str, str] = os.environ,
+        paths: ServerPaths | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self.settings = settings
         self.audit = audit or Audit(AuditSettings(sink="off"))
         self.metrics = metrics
+        self.paths = paths or ServerPaths({"home": environ.get("HOME") or Path.home()})
         self._token = local_token.encode()
         self._loopback = loopback
         self._environ = environ
@@ -116,15 +121,15 @@ class AccessControl:
     # --- authentication -------------------------------------------------------------------------------------
 
     async def authenticate(self, headers: Headers, peer: str) -> Caller:
-        """Who comes with these headers, whose names are in lower case; it counts for the subject's rate.
+        """Return the caller with these headers, which have lower-case names; counts for the subject's rate.
 
         Args:
-            peer: the address at the other end of the connection.
+            peer: address of the connection's peer.
 
         Raises:
-            Denied: it is meant for another host, or comes from a forbidden page.
-            Unauthorized: no token, or an unknown one.
-            RateLimited: too many requests, or too many bad tokens from there.
+            Denied: the request is for another host, or from a forbidden page.
+            Unauthorized: there is no token, or an unknown one.
+            RateLimited: too many requests, or too many bad tokens from the address.
             Saturated: too many keys are being checked.
         """
         peer = self.peer_of(headers, peer)
@@ -134,7 +139,7 @@ class AccessControl:
         return caller
 
     def check_origin(self, headers: Headers, peer: str = "") -> None:
-        """Raise `Denied` if a request was meant for another host, or comes from a forbidden page; see `origins`."""
+        """Raise `Denied` if a request is for another host, or from a forbidden page; see `origins`."""
         try:
             self.origins.check(headers)
         except Denied as error:
@@ -145,7 +150,7 @@ class AccessControl:
             raise
 
     def peer_of(self, headers: Headers, peer: str) -> str:
-        """Who is at the other end, behind proxies that are trusted."""
+        """Return the address of the client, behind trusted proxies."""
         return peer_of(headers, peer, self.settings.trusted_proxies)
 
     async def _known(self, headers: Headers, peer: str) -> Caller:
@@ -169,13 +174,13 @@ class AccessControl:
             self._bad_login(peer, "jwt", str(error))
 
     async def _newcomer(self, token: str, signed: SignedTokens | None, peer: str) -> Caller:
-        """A token that it costs something to check: a hash, or a look at who signs."""
+        """Check an unknown token, which costs a hash or a lookup of the issuer's keys."""
         async with self._logins.slot(network_of(peer)):
-            self._check_bad_logins(peer)  # it may have become too much while we waited
+            self._check_bad_logins(peer)  # there may be too many after the wait
             if signed is not None:
                 return await self._by_signature(token, signed, peer)
             ring, caller = None, None
-            while ring is not self._ring:  # else the keys were reloaded while it was checked
+            while ring is not self._ring:  # repeat if the keys were reloaded meanwhile
                 ring = self._ring
                 caller = await ring.check(token)
             if caller is None:
@@ -183,14 +188,14 @@ class AccessControl:
         return caller
 
     def _check_bad_logins(self, peer: str) -> None:
-        """Raise `RateLimited` if there were too many bad tokens from there."""
+        """Raise `RateLimited` if the address has sent too many bad tokens."""
         where = network_of(peer)
         wait = self._bad_logins.wait(where)
         if not wait:
             self._reported.discard(where)
             return
         self._count_rejection("logins")
-        if where not in self._reported:  # one line for the lot
+        if where not in self._reported:  # one line per burst
             if len(self._reported) >= MOST_REPORTED:
                 self._reported.clear()
             self._reported.add(where)
@@ -210,7 +215,7 @@ class AccessControl:
     # --- authorisation --------------------------------------------------------------------------------------
 
     def authorize(self, caller: Caller, rule: Rule) -> None:
-        """Raise `Denied` if the caller lacks a scope that the rule asks for."""
+        """Raise `Denied` if the caller lacks a scope of the rule."""
         try:
             need(caller, rule)
         except Denied as error:
@@ -219,12 +224,13 @@ class AccessControl:
             raise
 
     def authorize_method(self, caller: Caller, method: str) -> None:
-        """Before a method of the websocket: whether the caller may, and has not asked too often.
+        """Authorise a websocket method, and count it for the rate limit.
 
-        A method that is not in the table, and is served all the same, needs `*`.
+        A method that is served but not in the table needs `*`.
 
         Raises:
-            Denied, RateLimited: the caller may not.
+            Denied: the caller lacks a scope.
+            RateLimited: the caller has made too many requests.
         """
         rule = METHODS.get(method, EVERYTHING)
         self.authorize(caller, rule)
@@ -234,7 +240,7 @@ class AccessControl:
     def audit_method(
         self, caller: Caller, method: str, target: str | None = None, error: CallboardError | None = None
     ) -> None:
-        """After a method of the websocket: write it down, if the table says so."""
+        """Log a websocket method after its execution, if the table says so."""
         rule = METHODS.get(method)
         if rule is None or rule.action is None:
             return
@@ -245,7 +251,7 @@ class AccessControl:
     # --- limits ---------------------------------------------------------------------------------------------
 
     def charge(self, caller: Caller, cost: float = 1) -> None:
-        """Count a request of the caller, or a part of one.
+        """Count a request of the caller, or a fraction of one.
 
         Raises:
             RateLimited: there were too many.
@@ -258,19 +264,20 @@ class AccessControl:
             raise RateLimited(text, retry_after=wait)
 
     def slot(self, caller: Caller) -> AbstractAsyncContextManager[None]:
-        """A request while the block lasts. The server's own user has only the limit of all.
+        """Return a context manager for a request. The local user has only the total limit.
 
         Raises:
-            Saturated: too many were under way for a while.
+            Saturated: no slot became free in time.
         """
         return self.requests.slot(None if caller == LOCAL else caller.subject)
 
     @contextlib.contextmanager
     def websocket(self, caller: Caller) -> Iterator[None]:
-        """A block for a websocket, from before its handshake is answered, so that who knocks often at once is counted.
+        """Count a websocket for the duration of the block, from before its handshake, so that simultaneous attempts are
+        counted.
 
         Raises:
-            Saturated: the subject has as many as may be. The server's own user has no limit.
+            Saturated: the subject has the maximum number. The local user has no limit.
         """
         most = self.settings.limits.websockets_per_subject
         if caller != LOCAL and self._websockets[caller.subject] >= most:
@@ -281,10 +288,10 @@ class AccessControl:
 
     @contextlib.contextmanager
     def connection(self, caller: Caller) -> Iterator[trio.CancelScope]:
-        """A block for an open websocket, which is cancelled when the caller's key is revoked or expires."""
+        """Yield the scope of an open websocket, which is cancelled when the caller's key is revoked or expires."""
         if isinstance(caller, SignedCaller):
             left = caller.until - self._now()
-        else:  # it may have been taken away since we looked
+        else:  # the key may have been revoked meanwhile
             static = self.settings.auth.static
             left = math.inf if caller == LOCAL or any(caller_of(key) == caller for key in static) else 0.0
         open = contextlib.nullcontext() if self.metrics is None else self.metrics.websockets.track_inprogress()
@@ -292,12 +299,12 @@ class AccessControl:
             yield scope
 
     def request(self, caller: Caller) -> AbstractContextManager[trio.CancelScope]:
-        """The same for a request; a signed token that expires meanwhile was valid when it came."""
+        """Return the same for a request; a signed token that expires meanwhile was valid at its start."""
         return self._lasting(caller, math.inf)
 
     @contextlib.contextmanager
     def _lasting(self, caller: Caller, seconds: float) -> Iterator[trio.CancelScope]:
-        """Runs that a websocket has started, which may be open for days, go on after it and stay its subject's."""
+        """Yield a scope with a deadline. Runs started by a websocket, which may be open for days, outlive it."""
         with trio.CancelScope(deadline=trio.current_time() + seconds) as scope:
             self._open[scope] = caller
             try:
@@ -310,10 +317,10 @@ class AccessControl:
         if self.metrics is not None:
             self.metrics.frames.labels(direction).inc()
 
-    # --- in the background ----------------------------------------------------------------------------------
+    # --- background tasks -----------------------------------------------------------------------------------
 
     async def start(self, me: Actor) -> None:
-        """Keep the signers' keys fresh and look how late the loop is, as children of `me`."""
+        """Start refreshing the issuers' keys and measuring the lag of the loop, as children of `me`."""
         self._me = me
         self._start_keeper()
         if self.metrics is not None:
@@ -328,10 +335,10 @@ class AccessControl:
             self._keeper = self._me.spawn(self._signed.keys.keep_fresh, name="jwks")
 
     def reload(self, settings: ApiSettings) -> list[str]:
-        """Apply these settings from now on, as far as that is possible; requests under way go on as they began.
+        """Apply settings as far as possible; active requests continue unchanged.
 
         Returns:
-            the keys that have changed and need a restart.
+            The changed keys that need a restart.
         """
         before, self.settings = self.settings, settings
         limits = settings.limits
@@ -351,7 +358,7 @@ class AccessControl:
         return fixed
 
     def _end_connections(self, before: ApiSettings) -> None:
-        """Close what was opened with a key that was revoked."""
+        """Close connections whose key was revoked."""
         known = [_without_limits(key) for key in before.auth.static]
         kept = {caller_of(key) for key in self.settings.auth.static if _without_limits(key) in known}
         same = before.auth.signed == self.settings.auth.signed
@@ -380,7 +387,7 @@ class AccessControl:
 
 
 def token_of(headers: Headers) -> str | None:
-    """The token that a request shows; None if there is none."""
+    """Return the token of a request; None if there is none."""
     scheme, _, token = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and token.strip():
         return token.strip()
@@ -393,7 +400,7 @@ def token_of(headers: Headers) -> str | None:
 
 
 def _without_limits(key: ApiKey) -> ApiKey:
-    """A key but for what may be spent with it, which may change without its being another."""
+    """Return the key without its spending limits, which may change without making it another key."""
     return msgspec.structs.replace(key, daily=None)
 
 

@@ -1,7 +1,7 @@
-"""The audit log: who did what, when, to what, and whether that was allowed.
+"""Audit log: actions with subject, time, target and result.
 
-One line of JSON each, apart from the log of the program: it is kept for other reasons, and longer. Lines are written by
-a thread and bounded in number (see `lines`); every text in them is bounded in length and goes through the redactor.
+It has one line of JSON per action, separate from the program's log: its purpose differs, and it is retained longer. A
+thread writes the lines, within a bound (see `lines`); every text in them is limited in length and redacted.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeAlias, final
 import msgspec
 
 from ....protocol.events import Event, RunStarted, ToolFinished
-from ...io.lines import FileSink, Lines, Sink, StreamSink, SyslogSink
+from ...io.lines import FileSink, Sink, StreamSink, SyslogSink, ThreadedLines
 from ...io.redact import Redactor
 from ...io.server_log import REQUEST
 
@@ -44,11 +44,11 @@ Action: TypeAlias = Literal[
 ]
 Result: TypeAlias = Literal["success", "denied", "error"]
 LONGEST = 300
-"""Characters of a text in a line."""
+"""Maximum characters of a text in a line."""
 
 
 class AuditLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line. `result` is always there; `reason` says why where it is not `success`."""
+    """Line of the log. `result` is always set; `reason` explains a result other than `success`."""
 
     timestamp: str
     action: Action
@@ -65,10 +65,10 @@ class AuditLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 @final
 class Audit:
-    """The log.
+    """Audit log.
 
     Args:
-        stream: for `sink: stderr`; without one nothing is written there.
+        stream: stream for `sink: stderr`; None writes nothing there.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Audit:
         self._lines = self._opened(settings)
 
     def configure(self, settings: AuditSettings) -> None:
-        """Write elsewhere from now on; lines that wait go where they were meant for."""
+        """Change the destination; queued lines still go to the old one."""
         if settings == self._settings:
             return
         before, self._lines = self._lines, self._opened(settings)
@@ -89,7 +89,7 @@ class Audit:
             before.finish(0.0)
 
     def close(self) -> None:
-        """Write what waits; may take a second."""
+        """Write queued lines; may take a second."""
         if self._lines is not None:
             self._lines.finish(1.0)
 
@@ -106,10 +106,10 @@ class Audit:
         reason: str | None = None,
         details: dict[str, Any] | None = None,
     ) -> None:
-        """Write a line; the id of the request that is being served is put in.
+        """Write a line, with the id of the current request.
 
         Args:
-            subject: who it was, where there is no caller.
+            subject: subject, if there is no caller.
         """
         if self._lines is None:
             return
@@ -130,7 +130,7 @@ class Audit:
         self._lines.put(self._redactor.text(msgspec.json.encode(line).decode()))
 
     def listener(self, owner_of: Callable[[str], str | None]) -> Callable[[Event], None]:
-        """A listener for the bus: runs that begin and tools that they call, with whose they are."""
+        """Return a bus listener that logs runs and tool calls with their owners."""
 
         def heard(event: Event) -> None:
             data = event.data
@@ -148,7 +148,7 @@ class Audit:
 
         return heard
 
-    def _opened(self, settings: AuditSettings) -> Lines | None:
+    def _opened(self, settings: AuditSettings) -> ThreadedLines | None:
         sink: Sink
         if settings.sink == "file":
             sink = FileSink(Path(settings.file), max_bytes=settings.max_bytes, keep=settings.keep)
@@ -158,7 +158,7 @@ class Audit:
             sink = StreamSink(self._stream)
         else:
             return None
-        return Lines(sink, name="audit")
+        return ThreadedLines(sink, name="audit")
 
 
 def _short(text: str | None) -> str | None:

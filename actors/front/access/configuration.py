@@ -1,4 +1,4 @@
-"""The `api:` block of config.yaml: checked before the server listens, and read again on SIGHUP."""
+"""Configuration block `api:`: validated before the server listens, and reloaded on SIGHUP."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import trio
 from ....protocol.errors import ConfigError, UsageError
 from ....protocol.settings.api import ApiSettings
 from ....protocol.settings.api_checks import LOOPBACK
+from ....supervisors.installation import install_command
 from ...io.server_log import set_level
 from ...io.settings import load_settings
 from .access_control import AccessControl
@@ -19,11 +20,11 @@ log = logging.getLogger("callboard.server.access")
 
 
 def check_may_listen(settings: ApiSettings, host: str) -> bool:
-    """Refuse to start a server that would be open to all clients; whether `host` is of this machine only.
+    """Refuse to start a server that would be open to all clients; return True if `host` is loopback only.
 
     Raises:
-        ConfigError: `api.enabled` is false, or what checks keys is not installed.
-        UsageError: others would reach us there, and no key is set.
+        ConfigError: `api.enabled` is false, or a library for checking keys is not installed.
+        UsageError: other machines could connect, and no key is set.
     """
     if settings.enabled is False:
         raise ConfigError("`api.enabled` is false in config.yaml; set it to true, or leave it out, to serve")
@@ -33,7 +34,7 @@ def check_may_listen(settings: ApiSettings, host: str) -> bool:
             import argon2  # noqa: F401 - to say so before anything is started
             import jwt  # noqa: F401 - to see whether it is there
         except ImportError as error:
-            raise ConfigError(f"checking keys needs {error.name}: pip install 'callboard[server]'") from None
+            raise ConfigError(f"checking keys needs {error.name}; run: {install_command('server')}") from None
     loopback = host in LOOPBACK
     if not loopback and not auth.static and auth.signed is None:
         raise UsageError(
@@ -45,7 +46,7 @@ def check_may_listen(settings: ApiSettings, host: str) -> bool:
 
 
 async def reload(access: AccessControl, config_dir: Path) -> bool:
-    """Read the settings again and apply what can be applied; False, and nothing changes, if they are wrong."""
+    """Reload the settings and apply them as far as possible. Return False, changing nothing, if they are invalid."""
     try:
         settings, _ = await trio.to_thread.run_sync(load_settings, config_dir)
     except ConfigError as error:

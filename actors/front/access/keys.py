@@ -1,14 +1,14 @@
-"""Static keys: callers show a key, the configuration has its argon2id hash.
+"""Static keys: callers present a key, the configuration contains its argon2id hash.
 
-A hash is costly on purpose, some 20 ms and as many megabytes, which is right for checking a key once and wrong for
-each of a thousand requests. So what was found out about a token is remembered, by its SHA-256: the keys here are
-random and long, so that nothing can be guessed from it. Hashes are computed in threads, two at a time, with a bounded
-queue before them; when it is full, a caller is refused with a time to retry.
+A hash is costly on purpose, some 20 ms and as many megabytes. That is right for checking a key once, and wrong for each
+of a thousand requests. So results are cached by the SHA-256 of the token: the keys are random and long, so that nothing
+can be guessed from it. Threads compute hashes, two at a time, with a bounded queue; when it is full, a caller is
+refused with a retry time.
 
-A key that callboard made names its entry (`cb_<id>_<secret>`), so that only one hash has to be computed for it. One
-that names no entry costs a hash as well, so that timing does not reveal which ids exist; but these have a
-thread and a line of their own, and keys that may be good don't wait behind them. Other keys are tried against every
-entry without an id.
+A key made by callboard names its entry (`cb_<id>_<secret>`), so that only one hash has to be computed for it. A key
+with an unknown entry costs a hash as well, so that timing does not reveal existing ids. These hashes have their own
+thread and queue, so that possibly good keys do not wait for them. Other keys are tried against every entry without an
+id.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ if TYPE_CHECKING:
     from ....protocol.settings.api import ApiKey
 
 REMEMBERED = 4096
-"""Tokens in the cache, each with its owner, or known to have none."""
+"""Maximum number of cached tokens, with their owners or known as bad."""
 
 AT_ONCE = 2
-"""Hashes that are computed at a time."""
+"""Hashes computed at a time."""
 
 IN_LINE = 64
-"""Tokens that may wait for that."""
+"""Maximum number of tokens that wait for a hash."""
 
 LONGEST = 4096
-"""Characters of a key; a longer one is none of ours."""
+"""Maximum characters of a key."""
 
 MEMORY, PASSES, LANES = 19_456, 2, 1
-"""What new hashes cost (KiB, passes, lanes): OWASP's least for passwords, and these are no passwords but random."""
+"""Cost of new hashes (KiB, passes, lanes): OWASP's minimum for passwords; random keys need no more."""
 
 
 def new_key() -> tuple[str, str]:
-    """A fresh key and its id."""
+    """Return a new key and its id."""
     id = secrets.token_hex(4)
     return f"cb_{id}_{secrets.token_hex(32)}", id
 
 
 def hashed(key: str) -> str:
-    """The argon2id hash of a key, with a salt of its own."""
+    """Return the argon2id hash of a key, with a random salt."""
     from argon2 import PasswordHasher
 
     return PasswordHasher(time_cost=PASSES, memory_cost=MEMORY, parallelism=LANES).hash(key)
@@ -59,7 +59,7 @@ def hashed(key: str) -> str:
 
 @final
 class KeyRing:
-    """The static keys there are. A reload makes a new one, so that nothing is remembered of keys that have gone."""
+    """Configured static keys. A reload creates a new object, so that nothing about removed keys is cached."""
 
     def __init__(self, keys: Sequence[ApiKey]) -> None:
         self._by_id = {key.id: key for key in keys if key.id}
@@ -72,11 +72,11 @@ class KeyRing:
         self._pretended = 0
 
     def known(self, token: str) -> Caller | None:
-        """Whose token this is, if that was found out before."""
+        """Return the cached caller of a token."""
         return self._known.get(_digest(token))
 
     async def check(self, token: str) -> Caller | None:
-        """The caller that the token belongs to, or None.
+        """Return the caller of the token, or None.
 
         Raises:
             Saturated: too many are being checked.
@@ -94,7 +94,7 @@ class KeyRing:
                 raise Saturated("too many keys are being checked at the moment; try again in a second")
             self._under_way[digest] = trio.Event()
             try:
-                # Not to be abandoned: a bad key counts also when its client hangs up meanwhile.
+                # Not abandoned on cancellation: a bad key counts even if its client disconnects.
                 found = await trio.to_thread.run_sync(_owner, token, candidates, limiter=self._threads)
                 self._remember(digest, found)
             finally:
@@ -102,7 +102,7 @@ class KeyRing:
         return self._known[digest]
 
     async def _pretend(self, token: str) -> None:
-        """Take as long over a key without an entry as over any other."""
+        """Spend as much time on a key without an entry as on any other."""
         if len(token) > LONGEST or not self._decoy:
             return
         if self._pretended >= IN_LINE:
@@ -125,13 +125,13 @@ class KeyRing:
     def _remember(self, digest: bytes, found: ApiKey | None) -> None:
         self._known[digest] = None if found is None else caller_of(found)
         if len(self._known) > REMEMBERED:
-            # Bad tokens go first: a flood of them must not make us forget the good ones.
+            # Evict bad tokens first: a flood of them must not displace good ones.
             worst = next((old for old, whose in self._known.items() if whose is None), None)
             del self._known[next(iter(self._known)) if worst is None else worst]
 
 
 def caller_of(key: ApiKey) -> Caller:
-    """Who comes with this key."""
+    """Return the caller of a key."""
     return Caller(subject=key.subject, scopes=frozenset(key.scopes), key=key.id or None, name=key.subject)
 
 
@@ -140,7 +140,7 @@ def _digest(token: str) -> bytes:
 
 
 def _owner(token: str, candidates: tuple[ApiKey, ...]) -> ApiKey | None:
-    """Which entry's key it is. In a thread."""
+    """Return the entry of a key. Runs in a thread."""
     from argon2.exceptions import Argon2Error, InvalidHashError
     from argon2.low_level import Type, verify_secret
 

@@ -1,4 +1,4 @@
-"""Bounds what clients may take: requests per minute, requests and connections at a time, the life of a connection."""
+"""Load limits: requests per minute, concurrent requests, and open connections."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ MARGIN = 0.01
 """Seconds added to a retry time, so that it is never too short."""
 
 MOST = 100_000
-"""Subjects whose rate is known; beyond it the one that asked longest ago is forgotten."""
+"""Maximum number of tracked subjects; beyond it the least recent one is forgotten."""
 
 PATIENCE = 1.0
-"""Seconds that a request waits until it may begin."""
+"""Seconds that a request waits for a slot."""
 
 SPARE_FILES = 256
-"""File descriptors that connections leave to everything else: files, model connections, processes."""
+"""File descriptors reserved for everything but connections: files, model connections, processes."""
 
 ALL = "all"
-"""The key under which all connections are counted, beside their addresses."""
+"""Key under which all connections are counted, in addition to their addresses."""
 
 SAID_EVERY = 60.0
 """Seconds between two log lines about refused connections."""
@@ -42,7 +42,7 @@ SAID_EVERY = 60.0
 
 @dataclass(slots=True)
 class _Window:
-    """One subject's two buckets. `minute` says which minute `now` counts."""
+    """Two buckets of a subject. `minute` is the minute of `now`."""
 
     minute: int
     burst: float
@@ -53,16 +53,16 @@ class _Window:
 
 @final
 class RateLimiter:
-    """Limits how often a subject may ask: a sliding window of two one-minute buckets.
+    """Rate limiter: a sliding window of two one-minute buckets per subject.
 
-    What counts is the number in this minute, and of the one before as much as the window of sixty seconds still covers.
-    Beyond the limit a subject has a burst, which comes back within a minute in which it keeps to the limit. Time is
-    trio's, which no jump of the wall clock moves.
+    The count is that of this minute, plus the previous minute's in proportion to the overlap with the last sixty
+    seconds. Beyond the limit a subject has a burst, which recovers within a minute below the limit. Time is trio's,
+    which jumps of the wall clock do not affect.
 
     Args:
-        limit: requests of one subject in a minute; 0 for any number.
-        burst: how many beyond that.
-        clock: seconds that only ever grow.
+        limit: requests per subject and minute; 0 for no limit.
+        burst: further requests.
+        clock: monotonic seconds.
     """
 
     def __init__(self, limit: int, burst: int = 0, *, clock: Callable[[], float] = trio.current_time) -> None:
@@ -75,10 +75,10 @@ class RateLimiter:
         return len(self._windows)
 
     def charge(self, subject: str, cost: float = 1) -> float:
-        """Count a request, or a part of one.
+        """Count a request, or a fraction of one.
 
         Returns:
-            0 if it may go on; else it is not counted, and may come again after so many seconds.
+            0 if it may proceed; otherwise it is not counted, and may be retried after that many seconds.
         """
         if not self.limit:
             return 0.0
@@ -93,14 +93,14 @@ class RateLimiter:
         return 0.0
 
     def wait(self, subject: str) -> float:
-        """How many seconds until the subject may ask; counts nothing, and no burst."""
+        """Return the seconds until the subject may send a request; counts nothing and ignores the burst."""
         if not self.limit or subject not in self._windows:
             return 0.0
         now = self._clock()
         return self._wait(self._window(subject, now), now)
 
     def current(self) -> Iterator[tuple[str, float]]:
-        """What counts of each subject now: the requests of the last minute."""
+        """Yield the current count of each subject: the requests of the last minute."""
         now = self._clock() / WINDOW
         minute = math.floor(now)
         for subject, window in self._windows.items():
@@ -110,7 +110,7 @@ class RateLimiter:
                 yield subject, window.now * (1 - (now - minute))
 
     def _window(self, subject: str, now: float) -> _Window:
-        """The subject's window with its buckets as they are now, as the latest that asked."""
+        """Return the subject's window with current buckets, and mark the subject as most recent."""
         minute = math.floor(now / WINDOW)
         window = self._windows.get(subject)
         if window is None:
@@ -130,14 +130,14 @@ class RateLimiter:
         gone = now / WINDOW - window.minute
         if window.before * (1 - gone) + window.now < self.limit:
             return 0.0
-        if window.now < self.limit:  # this minute will do, once enough of the one before is out of sight
+        if window.now < self.limit:  # in this minute, once enough of the previous one has left the window
             share = 1 - (self.limit - window.now) / window.before
             return (share - gone) * WINDOW + MARGIN
-        share = 1 - self.limit / window.now  # only in the next minute, and then as much of this one as counts
+        share = 1 - self.limit / window.now  # in the next minute, depending on the share of this one
         return (1 - gone + share) * WINDOW + MARGIN
 
     def _forget(self, minute: int) -> None:
-        """Drop subjects without a request for two minutes, and the oldest beyond the bound."""
+        """Drop subjects without a request for two minutes, and the oldest beyond the limit."""
         while self._windows:
             oldest = next(iter(self._windows))
             if len(self._windows) < MOST and self._windows[oldest].minute >= minute - 1:
@@ -147,13 +147,13 @@ class RateLimiter:
 
 @final
 class ConcurrencyLimiter:
-    """Limits the requests under way: of one subject, and of all.
+    """Limiter of concurrent requests: per subject, and in total.
 
-    A request beyond the limit waits a little and is then refused, so that a burst is smoothed and a flood is not kept
-    in memory. The subject's own limit comes first: a request that waits for that takes nothing from the others.
+    A request beyond the limit waits briefly and is then refused, so that bursts are smoothed and floods are not held in
+    memory. The subject's own limit comes first: a request that waits for it takes no slot of others.
 
     Args:
-        each: of one subject; `of_all` of all together.
+        each: limit per subject; `of_all` in total.
     """
 
     def __init__(self, each: int, of_all: int) -> None:
@@ -163,21 +163,21 @@ class ConcurrencyLimiter:
 
     @property
     def of_all(self) -> int:
-        """How many may be under way."""
+        """Maximum number of concurrent requests."""
         return int(self._all.total_tokens)
 
     @property
     def taken(self) -> int:
-        """How many are under way."""
+        """Number of active requests."""
         return self._all.borrowed_tokens
 
     @property
     def free_share(self) -> float:
-        """Which part of the limit of all is free, from 0 to 1."""
+        """Free share of the total limit, from 0 to 1."""
         return max(0, self.of_all - self.taken) / self.of_all
 
     def resize(self, each: int, of_all: int) -> None:
-        """Other limits, for requests from now on."""
+        """Change the limits for new requests."""
         self._each = each
         self._all.total_tokens = of_all
         for own in self._of.values():
@@ -185,10 +185,10 @@ class ConcurrencyLimiter:
 
     @contextlib.asynccontextmanager
     async def slot(self, subject: str | None) -> AsyncIterator[None]:
-        """A request while the block lasts; without a `subject` only the limit of all counts.
+        """Hold a slot for the duration of the block; without a `subject` only the total limit applies.
 
         Raises:
-            Saturated: it would have to wait for too long.
+            Saturated: no slot became free in time.
         """
         request = object()
         with contextlib.ExitStack() as stack:
@@ -213,7 +213,7 @@ class ConcurrencyLimiter:
 
 @contextmanager
 def counted(counts: Counter[str], key: str) -> Iterator[None]:
-    """A block that counts; what counts nothing is forgotten."""
+    """Increment a counter for the duration of the block; counters at zero are removed."""
     counts[key] += 1
     try:
         yield
@@ -225,13 +225,13 @@ def counted(counts: Counter[str], key: str) -> Iterator[None]:
 
 @final
 class ConnectionLimiter:
-    """Limits the open connections, before their callers are known.
+    """Limiter of open connections, before their callers are known.
 
-    A connection costs a file descriptor and a task, and one that says nothing may be kept for a while. One address has
-    only a part of them, unless it is this machine's or that of a proxy that speaks for many.
+    A connection costs a file descriptor and a task, and may be idle for a while. Each address gets only a share of
+    them, except this machine's and trusted proxies', which serve many clients.
 
     Args:
-        settings: gives those that hold now.
+        settings: returns the current settings.
     """
 
     def __init__(self, settings: Callable[[], ApiSettings]) -> None:
@@ -241,12 +241,12 @@ class ConnectionLimiter:
 
     @property
     def open(self) -> int:
-        """How many are open."""
+        """Number of open connections."""
         return self._from[ALL]
 
     @contextmanager
     def entering(self, peer: str) -> Iterator[bool]:
-        """A connection from there, for as long as the block lasts; whether there is room for it."""
+        """Count a connection for the duration of the block; yield True if there is room for it."""
         where = network_of(peer)
         if self._has_room(peer, where):
             with counted(self._from, ALL), counted(self._from, where):
@@ -261,7 +261,7 @@ class ConnectionLimiter:
     def _has_room(self, peer: str, where: str) -> bool:
         settings = self._settings()
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        # However few files we may have open, there is always room for some connections.
+        # Even with few file descriptors there is room for some connections.
         files = math.inf if soft == resource.RLIM_INFINITY else max(soft, 2 * SPARE_FILES) - SPARE_FILES
         if self.open >= min(settings.limits.max_connections, files):
             return False

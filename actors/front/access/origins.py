@@ -1,9 +1,13 @@
-"""Which addresses we answer to, and which web pages may call us.
+"""Host and origin checks: accepted names of the server, and web pages that may call it.
 
-A browser lets any page send requests to any address, this machine's too; that is why there is a token at all. Two more
-things are checked before it is looked at. `Host` has to be a name that we go by: a page may have its own name point to
-127.0.0.1 once it is loaded (DNS rebinding), and would then be of our origin. `Origin`, which browsers send along and
-pages can't change, has to be our own, or one that the configuration allows.
+A browser lets any page send requests to any address, including this machine's, which is why tokens exist. Two further
+checks precede the token. `Host` must be a name of the server: a page may point its own name to 127.0.0.1 after it was
+loaded (DNS rebinding), and would then have the server's origin. `Origin`, which browsers send and pages can't change,
+must be the server's own, or an allowed one.
+
+An origin is scheme, host and port, and all three are compared. The server's own scheme is that of the last proxy
+(`X-Forwarded-Proto`), else http on this machine itself, where no proxy is needed. For other hosts a silent proxy may
+have terminated https, so any scheme is accepted.
 """
 
 from __future__ import annotations
@@ -24,11 +28,11 @@ _PORTS = {"http": 80, "https": 443}
 
 @final
 class Origins:
-    """What `Host` and `Origin` may be.
+    """Permitted `Host` and `Origin` headers.
 
     Args:
-        loopback: whether only this machine reaches us. Else we answer to any IP address too: DNS can't
-            point one here.
+        loopback: True if only this machine can connect. Otherwise any IP address is accepted as `Host` too: DNS can't
+            point an address to this server.
     """
 
     def __init__(self, settings: ApiSettings, *, loopback: bool) -> None:
@@ -37,10 +41,10 @@ class Origins:
         self._loopback = loopback
 
     def check(self, headers: Headers) -> None:
-        """Look at a request's `host` and `origin`.
+        """Check a request's `host` and `origin`.
 
         Raises:
-            Denied: its `Host` is not ours, or it comes from a page that is not allowed.
+            Denied: its `Host` is not the server's, or it comes from a page that is not allowed.
         """
         host = headers.get("host", "")
         if not self._is_ours(host_of(host)):
@@ -49,15 +53,15 @@ class Origins:
                 "use the address it listens on, or add the name to `api.allowed_hosts`"
             )
         origin = headers.get("origin")
-        if origin is not None and not self.admits(origin, host):
+        if origin is not None and not self.admits(origin, host, headers.get("x-forwarded-proto", "")):
             raise Denied(f"pages of '{origin[:100]}' may not call this server; see `api.cors.allowed_origins`")
 
-    def admits(self, origin: str, host: str) -> bool:
-        """Whether pages of this origin may call us at this address."""
-        return self.is_allowed(origin) or _same(origin, host)
+    def admits(self, origin: str, host: str, scheme: str = "") -> bool:
+        """Return True if pages of this origin may call the server at `host`, reached by `scheme` through a proxy."""
+        return self.is_allowed(origin) or _same(origin, host, scheme.strip().lower())
 
     def is_allowed(self, origin: str) -> bool:
-        """Whether the configuration allows this origin, for CORS."""
+        """Return True if the configuration allows this origin for CORS."""
         return "*" in self._allowed or origin.rstrip("/").lower() in self._allowed
 
     def _is_ours(self, host: str | None) -> bool:
@@ -69,17 +73,21 @@ class Origins:
 
 
 def host_of(netloc: str) -> str | None:
-    """The host of `host[:port]`, in lower case; None where it is none."""
+    """Return the host of `host[:port]`, in lower case; None if it is invalid."""
     if "/" in netloc or "@" in netloc or "," in netloc:
         return None
     try:
-        return (urlsplit(f"//{netloc}").hostname or "").rstrip(".") or None
+        parts = urlsplit(f"//{netloc}")
+        port = netloc.rpartition("]")[2].partition(":")[2]
+        if port and (not port.isascii() or not port.isdigit() or parts.port is None):
+            return None
+        return (parts.hostname or "").rstrip(".") or None
     except ValueError:
         return None
 
 
 def peer_of(headers: Headers, peer: str, trusted: tuple[str, ...]) -> str:
-    """Who is at the other end: behind proxies that are trusted, whom the last of them saw."""
+    """Return the client's address: behind trusted proxies, the last address that one of them reports."""
     if not trusted or not is_within(peer, trusted):
         return peer
     for hop in reversed(headers.get("x-forwarded-for", "").split(",")):
@@ -93,40 +101,44 @@ def peer_of(headers: Headers, peer: str, trusted: tuple[str, ...]) -> str:
 
 
 def is_loopback(peer: str) -> bool:
-    """Whether this address is the machine's own."""
+    """Return True for the machine's own addresses."""
     address = _address(peer)
     return address is not None and address.is_loopback
 
 
 def network_of(peer: str) -> str:
-    """What bad logins are counted for: an address, or the /64 that one IPv6 host has to itself."""
+    """Return the unit for counting bad logins: an address, or the /64 network of an IPv6 host."""
     address = _address(peer)
     if address is None:
         return peer[:64]
     return str(address) if address.version == 4 else str(ip_network((int(address), 64), strict=False))
 
 
-def _same(origin: str, host: str) -> bool:
-    """Whether an origin is the server's own: the same host and port, whatever a proxy made of the scheme."""
+def _same(origin: str, host: str, scheme: str) -> bool:
+    """Return True if an origin is the server's own: scheme (see the module's docstring), host and port."""
     try:
         page, here = urlsplit(origin), urlsplit(f"//{host}")
         if page.scheme not in _PORTS or not page.hostname or page.username is not None:
             return False
-        return page.hostname == here.hostname and (page.port or _PORTS[page.scheme]) == (
-            here.port or _PORTS[page.scheme]
+        if scheme not in _PORTS:
+            scheme = "http" if here.hostname in LOOPBACK else page.scheme
+        return (
+            page.scheme == scheme
+            and page.hostname == here.hostname
+            and (page.port or _PORTS[page.scheme]) == (here.port or _PORTS[page.scheme])
         )
     except ValueError:
         return False
 
 
 def is_within(peer: str, networks: tuple[str, ...]) -> bool:
-    """Whether the address is one of these, or of these networks."""
+    """Return True if the address is one of these addresses, or in one of these networks."""
     address = _address(peer)
     return address is not None and any(address in ip_network(network, strict=False) for network in networks)
 
 
 def _address(text: str) -> IPv4Address | IPv6Address | None:
-    """The address; one of IPv4 is one of IPv4 also in the clothes of IPv6 (`::ffff:192.0.2.1`)."""
+    """Parse an address; IPv4-mapped IPv6 (`::ffff:192.0.2.1`) becomes IPv4."""
     try:
         address = ip_address(text.partition("%")[0])
     except ValueError:

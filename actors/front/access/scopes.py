@@ -1,7 +1,7 @@
-"""Rules: what each route of HTTP and each method of the websocket needs, and what the audit log calls it.
+"""Access rules: required scopes and audit action of each HTTP route and websocket method.
 
-A route names its rule where it is declared (`http.routes`), a method has it here. A method without one can be used with
-the scope `*` only; a path without a route is not found by others.
+A route names its rule at its declaration (`http.routes`), rules of methods are here. A method without a rule needs the
+scope `*`; a path without a route is reported as not found to other callers.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from .audit import Action
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What one thing that can be asked for needs.
+    """Requirements of a route or method.
 
     Attributes:
-        scopes: all of them are needed.
-        action: what the audit log calls it; None where it is not worth a line.
-        open: it needs no caller at all.
-        costs: how many requests it counts as for the rate limit; over the websocket, where most messages are small.
+        scopes: required scopes, all of them.
+        action: action in the audit log; None for none.
+        open: True if no caller is required.
+        costs: number of requests it counts as for the rate limit; only over the websocket, where most messages are
+            small.
     """
 
     scopes: tuple[str, ...] = ()
@@ -31,12 +32,12 @@ class Rule:
 
 
 EVERYTHING = Rule(("*",))
-"""For what has no rule."""
+"""Rule of everything without a rule."""
 
 OPEN = Rule(open=True)
 ANYBODY = Rule()
 READ_RUNS = Rule(("read:runs",))
-LIST_RUNS = Rule(("read:runs",), costs=0.2)  # a page that shows them looks every other second
+LIST_RUNS = Rule(("read:runs",), costs=0.2)  # a page that shows runs polls every other second
 READ_USAGE = Rule(("read:runs",), costs=0.2)
 CONTROL = Rule(("write:runs",), "RunControl")
 RESUME = Rule(("write:runs",), "RunControl", costs=1)
@@ -73,7 +74,8 @@ METHODS: dict[str, Rule] = {
     "_target/list": READ_AGENTS,
     "_run/start": START,
     **dict.fromkeys(("_run/get", "_run/subscribe", "_run/unsubscribe", "_run/events", "_run/graph"), READ_RUNS),
-    **dict.fromkeys(("_run/calls", "_run/call", "_run/changes"), READ_RUNS),
+    **dict.fromkeys(("_run/calls", "_run/call", "_run/changes", "_run/output"), READ_RUNS),
+    "_result/part": ANYBODY,  # the method that produced the result has its own rule
     "_run/restore": RESTORE_FILES,
     "_run/list": LIST_RUNS,
     **dict.fromkeys(("_run/cancel", "_run/delete"), CONTROL),
@@ -105,11 +107,11 @@ METHODS: dict[str, Rule] = {
     "session/close": Rule(("write:sessions",)),
     "session/delete": END_SESSION,
 }
-"""By JSON-RPC method."""
+"""Rules by JSON-RPC method."""
 
 
 def need(caller: Caller, rule: Rule) -> None:
-    """Raise `Denied` if a scope is missing; the text names all that are."""
+    """Raise `Denied` if a scope is missing; the text names all missing ones."""
     missing = [scope for scope in rule.scopes if not caller.has(scope)]
     if missing:
         raise Denied(f"this needs the scope {' and '.join(missing)}, which {caller.subject} does not have")

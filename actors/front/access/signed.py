@@ -1,12 +1,12 @@
-"""Signed tokens (JWT) of an issuer that the configuration names, and the issuer's public keys (JWKS).
+"""Signed tokens (JWT) of a configured issuer, and the issuer's public keys (JWKS).
 
-The algorithm is never the token's choice: it has to be one of those configured, all of which are asymmetric, and the
-one that the named key is for. Times are checked here, against a clock that can be given, since a jump of the machine's
-clock decides about every token at once.
+The algorithm is never the token's choice: it must be a configured one, all of which are asymmetric, and the one of the
+named key. Times are checked here, against a given clock, because a jump of the machine's clock would affect every token
+at once.
 
-The keys are fetched at the start and then at an interval. An address that does not answer is tried again with growing
-pauses; until the first answer no signed token is accepted, and after a later failure the keys that we have stay valid.
-A token that names a key we don't have makes us look at once, but once a minute at most.
+The keys are fetched at the start and then at an interval. An address that does not answer is retried with growing
+pauses. Until the first answer no signed token is accepted; after a later failure the old keys remain valid. A token
+with an unknown key triggers a fetch at once, but at most once a minute.
 """
 
 from __future__ import annotations
@@ -36,34 +36,34 @@ TIMEOUT = 5.0
 MOST_BYTES = 1024 * 1024
 MOST_KEYS = 100
 NOT_SOONER = 60.0
-"""Seconds between two looks that tokens made us take."""
+"""Seconds between two fetches triggered by tokens."""
 
 _HEADERS = {"accept": "application/json", "accept-encoding": "identity"}
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 
 LONGEST = 16_384
-"""Characters of a token."""
+"""Maximum characters of a token."""
 
 MOST_SCOPES = 200
 
 
 class SignedCaller(Caller, frozen=True):
-    """Who comes with a signed token. `until`: when it expires, by the wall clock."""
+    """Caller with a signed token. `until`: its expiry by the wall clock."""
 
     until: float = 0.0
 
 
 def looks_signed(token: str) -> bool:
-    """Whether a token is of this kind, rather than a key."""
+    """Return True for a signed token, False for a key."""
     return token.count(".") == 2 and token.startswith("ey")
 
 
 @final
 class SignedTokens:
-    """Says who comes with a token.
+    """Verifier of signed tokens.
 
     Args:
-        now: the wall clock.
+        now: wall clock.
     """
 
     def __init__(self, settings: Jwt, keys: KeySet, now: Callable[[], float] = time.time) -> None:
@@ -72,15 +72,15 @@ class SignedTokens:
         self._now = now
 
     def knows_key_of(self, token: str) -> bool:
-        """Whether the key that a token names is here, so that it can be checked at once."""
+        """Return True if the token's key is known, so that it can be verified at once."""
         header = _header(token)
         return header is not None and self.keys.has(str(header.get("kid", "")))
 
     async def check(self, token: str) -> SignedCaller:
-        """Who comes with this token.
+        """Return the caller of a token.
 
         Raises:
-            Unauthorized: it is not valid; the text says why, as far as that helps its owner only.
+            Unauthorized: it is invalid; the text gives the reason as far as it helps only its owner.
         """
         header = _header(token)
         if header is None:
@@ -88,7 +88,7 @@ class SignedTokens:
         algorithm, kid = header.get("alg"), header.get("kid")
         if algorithm not in ALGORITHMS or algorithm not in self._settings.algorithms:
             raise Unauthorized(f"the token's algorithm must be one of {', '.join(self._settings.algorithms)}")
-        if "crit" in header:  # extensions that must be understood, and none is understood here
+        if "crit" in header:  # extensions that must be understood; none is supported
             raise Unauthorized("the token needs an extension (`crit`) that is not supported here")
         if not isinstance(kid, str) or not kid:
             raise Unauthorized("the token does not say which key it was signed with (`kid`)")
@@ -166,11 +166,11 @@ def _header(token: str) -> Mapping[str, Any] | None:
 
 @final
 class KeySet:
-    """The keys behind one address.
+    """Public keys of an issuer.
 
     Attributes:
-        ready: whether they were fetched at least once.
-        fetches: how often we asked.
+        ready: True once they were fetched.
+        fetches: number of fetches.
     """
 
     def __init__(self, url: str, interval: float, environ: Mapping[str, str] = os.environ) -> None:
@@ -184,11 +184,11 @@ class KeySet:
         self.fetches = 0
 
     def has(self, kid: str) -> bool:
-        """Whether the key of this id is here."""
+        """Return True if the key with this id is known."""
         return kid in self._keys
 
     def get(self, kid: str, algorithm: str) -> PyJWK | None:
-        """The key of this id, for this algorithm; None if there is none, or it is for something else."""
+        """Return the key with this id for this algorithm; None if there is none, or it is for another purpose."""
         from jwt import PyJWK
         from jwt.exceptions import PyJWTError
 
@@ -203,7 +203,7 @@ class KeySet:
             return None
 
     async def look_for(self, kid: str) -> None:
-        """Fetch the keys for the sake of this one, if they were not fetched so just now."""
+        """Fetch the keys for an unknown id, unless they were just fetched."""
         async with self._lock:
             now = trio.current_time()
             if kid in self._keys or now - self._looked < NOT_SOONER:
@@ -212,7 +212,7 @@ class KeySet:
             await self._fetch()
 
     async def keep_fresh(self, me: Actor) -> None:
-        """An actor's body: fetch now, and then again and again."""
+        """Fetch the keys now and then at intervals. Body of an actor."""
         me.started()
         pause = FIRST_PAUSE
         while True:
@@ -230,7 +230,7 @@ class KeySet:
         try:
             with trio.fail_after(TIMEOUT):
                 keys = _keys_in(await self._get())
-        except Exception as error:  # noqa: BLE001 - whatever a stranger's server does: we go on with what we have
+        except Exception as error:  # noqa: BLE001 - a foreign server may fail anyhow; the known keys remain
             kept = f"{len(self._keys)} keys are kept" if self.ready else "no signed token is accepted until it answers"
             log.warning("no keys from %s (%s); %s", self._url, str(error) or type(error).__name__, kept)
             return False
@@ -250,7 +250,7 @@ class KeySet:
             if response.status_code != 200:
                 raise ValueError(f"it answered with status {response.status_code}")
             body = bytearray()
-            async for piece in response.aiter_raw():  # as it comes: a small reply must not unpack to a huge one
+            async for piece in response.aiter_raw():  # undecoded: a small reply must not unpack to a huge one
                 body += piece
                 if len(body) > MOST_BYTES:
                     raise ValueError(f"it sent more than {MOST_BYTES} bytes")

@@ -1,6 +1,6 @@
-"""The Agent Client Protocol on a connection: editors talk with agents whose conversations are kept as sessions.
+"""Agent Client Protocol on a connection: editors talk to agents, and the conversations are stored as sessions.
 
-`agent` answers the methods, `session` is one with the client's settings, directories and servers, `prompting` plays one
-prompt as a run of the hub, `updates` maps the run's events and earlier messages to ACP's. Imports the hub and
-`sessions`; only what opens connections imports it.
+`agent` implements the methods. `session` is an open session with the client's settings, directories and servers.
+`prompting` executes one prompt as a run of the hub. `updates` maps the run's events and earlier messages to ACP's. The
+package imports the hub and `sessions`; only modules that open connections import it.
 """

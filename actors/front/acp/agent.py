@@ -1,4 +1,4 @@
-"""ACP's agent on one connection: its methods. Each session is one of the store, played by the hub."""
+"""Methods of an ACP agent on one connection. Sessions are in the store, and the hub runs their prompts."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ...io.stdio import over_pipes, private_stdio
 from ...runs.loading import durable_by
 from ...runs.root import Root, played
 from ..control.opening import open_hub
-from ..control.peer import Method, Peer
+from ..control.peer import ControlPeer, Method
 from ..control.requests import check_model
 from ..control.runs.live_run import HubOptions
 from .prompting import Prompting, Shows
-from .session import MODEL, MODES, AcpSession, workspace_of
+from .session import MODE, MODEL, MODES, AcpSession, workspace_of
 from .updates import replay
 
 if TYPE_CHECKING:
@@ -34,16 +34,16 @@ PAGE = 100
 
 
 class AcpAgent:
-    """See the module.
+    """ACP agent of a connection.
 
     Args:
-        agent: whose sessions `session/new` makes, where the client names no agent; None for a model without one.
+        agent: agent of new sessions if the client names none; None for a model without an agent.
 
     Attributes:
-        methods: what the connection answers, by name.
+        methods: handlers by method name.
     """
 
-    def __init__(self, peer: Peer, agent: str | None = None) -> None:
+    def __init__(self, peer: ControlPeer, agent: str | None = None) -> None:
         self._agent = agent
         self._peer = peer
         self._forms = False
@@ -68,7 +68,7 @@ class AcpAgent:
     def _method(params: Any, answer: Callable[[Any], Any], *, notification: bool = False) -> Method:
         return Method(params, Any, lambda _, given: answer(given), notification=notification)
 
-    # --- the beginning --------------------------------------------------------------------------------------
+    # --- initialisation -------------------------------------------------------------------------------------
 
     async def _initialize(self, params: acp.Initialize) -> Json:
         able = params.client_capabilities
@@ -162,11 +162,11 @@ class AcpAgent:
         self._open.pop(params.session_id, None)
         return {}
 
-    # --- what is said ---------------------------------------------------------------------------------------
+    # --- prompts --------------------------------------------------------------------------------------------
 
     def _prompt(self, params: acp.Prompt) -> Coroutine[Any, Any, Json]:
         session = self._open.get(params.session_id)
-        if session is not None:  # from now on it can be cancelled
+        if session is not None:  # it can be cancelled from now on
             session.arrived.append(params)
         return self._play(params)
 
@@ -194,13 +194,13 @@ class AcpAgent:
             yes=session.mode == "yes",
         )
         try:
-            reason = await prompting.play(wanted, images)
+            reason = await prompting.play(wanted, images, acp.typed(params.prompt))
         finally:
             session.prompting = None
-        await self._tell_title(params.session_id, session)
+        await self._send_title(params.session_id, session)
         return {"stopReason": reason}
 
-    async def _tell_title(self, id: str, session: AcpSession) -> None:
+    async def _send_title(self, id: str, session: AcpSession) -> None:
         try:
             found = await self._sessions.get(self._peer.caller, id)
         except CallboardError:
@@ -212,26 +212,35 @@ class AcpAgent:
 
     async def _set_mode(self, params: acp.SetMode) -> Json:
         session = self._of(params.session_id)
-        if params.mode_id not in MODES:
-            raise UsageError(f"there is no mode {params.mode_id!r}; there are {', '.join(MODES)}")
-        if params.mode_id == "yes":
-            self._peer.caller.need("answer:questions")
-        session.mode = params.mode_id
-        update = {"sessionUpdate": "current_mode_update", "currentModeId": session.mode}
+        await self._change_mode(params.session_id, session, params.mode_id)
+        update = {"sessionUpdate": "config_option_update", "configOptions": session.options(self._root)}
         await self._peer.notify("session/update", {"sessionId": params.session_id, "update": update})
         return {}
 
+    async def _change_mode(self, id: str, session: AcpSession, mode: str) -> None:
+        if mode not in MODES:
+            raise UsageError(f"there is no mode {mode!r}; there are {', '.join(MODES)}")
+        if mode == "yes":
+            self._peer.caller.need("answer:questions")
+        session.mode = mode
+        update = {"sessionUpdate": "current_mode_update", "currentModeId": mode}
+        await self._peer.notify("session/update", {"sessionId": id, "update": update})
+
     async def _set_option(self, params: acp.SetConfigOption) -> Json:
         session = self._of(params.session_id)
-        if params.config_id != MODEL:
-            raise UsageError(f"there is no option {params.config_id!r}; there is `{MODEL}`")
+        if params.config_id not in (MODEL, MODE):
+            raise UsageError(f"there is no option {params.config_id!r}; there are `{MODEL}` and `{MODE}`")
         if not isinstance(params.value, str):
-            raise UsageError("the value of `model` is the id of a model, client:model")
-        check_model(self._peer.caller, params.value, self._root)
-        session.model = self._root.gateway.check(params.value) if params.value else None
+            expected = "the id of a model, client:model" if params.config_id == MODEL else " or ".join(MODES)
+            raise UsageError(f"the value of `{params.config_id}` is {expected}")
+        if params.config_id == MODE:
+            await self._change_mode(params.session_id, session, params.value)
+        else:
+            check_model(self._peer.caller, params.value, self._root)
+            session.model = self._root.gateway.check(params.value) if params.value else None
         return {"configOptions": session.options(self._root)}
 
-    # --- inside ---------------------------------------------------------------------------------------------
+    # --- internal -------------------------------------------------------------------------------------------
 
     @property
     def _root(self) -> Root:
@@ -248,9 +257,9 @@ class AcpAgent:
         return session
 
     async def _checked(self, agent: str) -> tuple[str | None, str]:
-        """Whose sessions an agent's are, and why it can't be given servers.
+        """Return the agent name for its sessions, and the reason why it accepts no servers ("" if it does).
 
-        That it can be run is seen now, not with the first prompt.
+        Loads the agent, so that an error appears now and not with the first prompt.
         """
         from ...runs.in_session import agent_of
         from ...runs.loading import NO_HOOKS
@@ -272,17 +281,17 @@ def _checked_id(id: str) -> str:
 
 
 async def serve_acp(root: Root, agent: str | None = None, *, pipes: tuple[int, int] | None = None) -> None:
-    """Serve until the client closes our stdin, or the root stops. All runs are this client's, and end with it.
+    """Serve ACP until the client closes stdin, or the root stops. All runs belong to this client, and end with it.
 
     Args:
-        agent: whose sessions are made, where the client names no agent.
+        agent: agent of new sessions if the client names none.
         pipes: two descriptors in place of stdin and stdout, which are closed at the end.
     """
 
     async def body(me: Actor) -> None:
         options = HubOptions(keep_runs=root.settings.api.keep_runs, durable=durable_by(None, root.settings), by="chat")
         async with open_hub(root, options=options) as hub, over_pipes(me, source, sink) as (messages, outbox):
-            peer = Peer(me, hub, LOCAL, outbox.put, methods=lambda peer: AcpAgent(peer, agent).methods)
+            peer = ControlPeer(me, hub, LOCAL, outbox.put, methods=lambda peer: AcpAgent(peer, agent).methods)
             try:
                 async for line in messages:
                     await peer.receive(line)

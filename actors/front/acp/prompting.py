@@ -1,8 +1,8 @@
-"""Plays one prompt as a run of the hub, and sends its events and questions to the client.
+"""Execution of one prompt as a run of the hub, with its events and questions sent to the client.
 
 a permission, yes/no, a choice        session/request_permission with options; `always` is allow_always
-a text, several choices               elicitation/create, where the client can show forms
-nothing that the client can show      the question's default, or none
+a text, several choices               elicitation/create, if the client can show forms
+anything else                         the question's default, or none
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .updates import Updates, chunk
 
 if TYPE_CHECKING:
     from ....supervisors import Actor, Ref
-    from ..control.peer import Peer
+    from ..control.peer import ControlPeer
     from .session import AcpSession
 
 log = logging.getLogger("callboard.control")
@@ -39,31 +39,31 @@ _REASONS: dict[str, StopReason] = {
     "max_turns": "max_turn_requests",
     "budget": "max_tokens",
     "daily_budget": "max_tokens",
-    "refused": "refusal",
+    "reply_filtered": "refusal",
 }
 _KINDS = {"yes": "allow_once", "run": "allow_always", "always": "allow_always", "no": "reject_once"}
 _NAMES = {"yes": "Allow", "run": "Allow for this run", "always": "Always allow", "no": "Refuse"}
 
 
 class Shows(msgspec.Struct, frozen=True, kw_only=True):
-    """What the client can show beside what all can: `forms`, `notices`."""
+    """Optional display features of the client: `forms`, `notices`."""
 
     forms: bool = False
     notices: bool = False
 
 
 class Prompting:
-    """A prompt that is played.
+    """Prompt that is being executed.
 
     Args:
-        id: of the session.
-        shows: what the client can show.
+        id: session id.
+        shows: display features of the client.
 
     Attributes:
         run: id of its run, once it has begun.
     """
 
-    def __init__(self, peer: Peer, id: str, session: AcpSession, shows: Shows) -> None:
+    def __init__(self, peer: ControlPeer, id: str, session: AcpSession, shows: Shows) -> None:
         self.run: str | None = None
         self._peer = peer
         self._hub = peer.hub
@@ -75,18 +75,19 @@ class Prompting:
         self._asked: dict[str, Ref[Never, None]] = {}
 
     def cancel(self) -> None:
-        """The client cancels it. The prompt is answered all the same, with `cancelled`."""
+        """Cancel the prompt. It is still answered, with `cancelled`."""
         self._cancelled = True
         if self.run is None:
             self._waiting.cancel()
         else:
             self._hub.cancel(self._peer.caller, self.run)
 
-    async def play(self, wanted: StartRun, images: tuple[ImagePart, ...] = ()) -> StopReason:
-        """Why it stopped.
+    async def play(self, wanted: StartRun, images: tuple[ImagePart, ...] = (), typed: str | None = None) -> StopReason:
+        """Run the prompt and return its stop reason.
 
         Args:
-            images: what is shown beside the words.
+            images: images of the prompt.
+            typed: see `RunRequest`.
 
         Raises:
             Refused: the run failed.
@@ -94,36 +95,36 @@ class Prompting:
         """
         with self._waiting:
             request = await self._hub.request(self._peer.caller, wanted)
-            request = msgspec.structs.replace(self._session.workspace.applied_to(request), parts=images)
+            request = msgspec.structs.replace(self._session.workspace.applied_to(request), parts=images, typed=typed)
             info = await self._hub.sessions.start(self._peer.caller, self._id, request)
             self.run = info.run
         if self.run is None:
             return "cancelled"
-        if self._cancelled:  # in the very moment in which it began
+        if self._cancelled:  # cancelled in the moment of its start
             self.cancel()
         try:
             outcome = await self._follow(self.run)
-        except BaseException:  # cancelled: the reader is gone
+        except BaseException:  # cancelled: the client has disconnected
             self._hub.cancel(self._peer.caller, self.run)
             raise
-        return self._reason(outcome)
+        return await self._reason(outcome)
 
     async def _follow(self, run: str) -> Outcome:
         session = self._session
         updates = Updates(self._window, cwd=session.workspace.cwd, notices=self._shows.notices, spent=session.spent)
         asking = self._peer.me.spawn(self._questions, run, name="questions", link=False)
         try:
-            await self._tell(run, updates)
+            await self._send_update(run, updates)
         finally:
             session.spent = updates.cost
-            asking.cancel()  # and what it asks at the moment
+            asking.cancel()  # including its current question
         outcome = await self._hub.wait(self._peer.caller, run)
         if outcome.output and not updates.said:
             await self._update(chunk("agent_message_chunk", outcome.output))
         await self._hub.sessions.kept(run)
         return outcome
 
-    async def _tell(self, run: str, updates: Updates) -> None:
+    async def _send_update(self, run: str, updates: Updates) -> None:
         async def take(event: LoggedEvent) -> None:
             if (told := decode(event.data)) is not None:
                 for update in updates.of(told):
@@ -132,7 +133,7 @@ class Prompting:
         await self._hub.follow(self._peer.caller, run, take)
 
     async def _questions(self, me: Actor, run: str) -> None:
-        """Body of the actor whose children put questions to the client."""
+        """Start an actor for each question of the run. Body of an actor."""
         with self._hub.watch_questions(self._peer.caller) as feed:
             async for each in feed:
                 if isinstance(each, QuestionAsked):
@@ -143,7 +144,7 @@ class Prompting:
                     self._asked.pop(each.question).cancel()
 
     async def _ask(self, _: Actor, id: str, question: dict[str, Json]) -> None:
-        """Body of a question's actor; another front end's answer cancels it."""
+        """Ask the client. Body of a question's actor, which another front end's answer cancels."""
         answer: str | list[str] | None = None
         try:
             answer = await ask(self._peer, self._id, question, forms=self._shows.forms)
@@ -153,7 +154,7 @@ class Prompting:
         if answer is None:
             self.cancel()
         else:
-            with suppress(CallboardError):  # it counts, though it could not be kept
+            with suppress(CallboardError):  # the answer is used, though it could not be stored
                 await self._hub.answer(self._peer.caller, id, answer)
 
     def _window(self, model: str) -> int | None:
@@ -165,7 +166,7 @@ class Prompting:
     async def _update(self, update: dict[str, Json]) -> None:
         await self._peer.notify("session/update", {"sessionId": self._id, "update": update})
 
-    def _reason(self, outcome: Outcome) -> StopReason:
+    async def _reason(self, outcome: Outcome) -> StopReason:
         if outcome.status == "cancelled" or self._cancelled:
             return "cancelled"
         if outcome.error is None:
@@ -173,15 +174,17 @@ class Prompting:
         reason = _REASONS.get(outcome.error.code)
         if reason is None:
             raise Refused(outcome.error.message, number=RUN_FAILED, data={"code": outcome.error.code})
+        if reason == "refusal":  # clients show only the word, and the provider's reason says what to do
+            await self._update(chunk("agent_message_chunk", outcome.error.message))
         return reason
 
 
-async def ask(peer: Peer, session: str, question: Question, *, forms: bool) -> str | list[str] | None:
-    """The answer; None if the client wants none to be given.
+async def ask(peer: ControlPeer, session: str, question: Question, *, forms: bool) -> str | list[str] | None:
+    """Return the answer of the client; None if the client cancels the question.
 
     Args:
-        question: in its wire form.
-        forms: whether the client can show forms.
+        question: question in wire form.
+        forms: True if the client can show forms.
 
     Raises:
         NobodyToAsk: the client can't show it, and it has no default.
@@ -192,14 +195,14 @@ async def ask(peer: Peer, session: str, question: Question, *, forms: bool) -> s
             return await _permission(peer, session, question)
         if forms:
             return await _form(peer, session, question)
-    except Refused as refused:  # it can't show that after all, or it is gone
+    except Refused as refused:  # the client can't show it after all, or has disconnected
         log.debug("the client did not answer a question: %s", refused)
     if question.get("default") is None:
         raise NobodyToAsk(f"this client can't show a question: {question['text']}")
     return str(question["default"])
 
 
-async def _permission(peer: Peer, session: str, question: Question) -> str | None:
+async def _permission(peer: ControlPeer, session: str, question: Question) -> str | None:
     options = question.get("options") or ("yes", "no")
     tool = question.get("permission")
     text = str(question["text"])
@@ -228,7 +231,7 @@ def _named(option: str, tool: Json) -> str:
     return _NAMES.get(option, option) if tool else option
 
 
-async def _form(peer: Peer, session: str, question: Question) -> str | list[str] | None:
+async def _form(peer: ControlPeer, session: str, question: Question) -> str | list[str] | None:
     answer = await peer.request(
         "elicitation/create",
         {

@@ -1,7 +1,7 @@
-"""A session as a client has it open: its settings, and what the client brings: directories and MCP servers.
+"""Open session of a client: settings, directories and MCP servers.
 
-Paths and commands are of our machine, so only callers with the scope `run:files` can bring them. From others the
-session keeps `cwd` as a text only.
+Paths and commands belong to the server's machine, so only callers with the scope `run:files` may set them. For others
+the session stores `cwd` only as text.
 """
 
 from __future__ import annotations
@@ -26,30 +26,33 @@ if TYPE_CHECKING:
 Json = Any
 
 MODES = {"ask": "Ask first", "yes": "Allow all"}
-"""Whether tools ask before they change something. `ask` is what the user's settings say."""
+"""Permission modes of tools. `ask` follows the user's settings."""
 
 MODEL = "model"
+MODE = "mode"
 
 MOST_SERVERS = 50
-"""That one session may bring."""
+"""Maximum number of MCP servers of one session."""
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 class AcpSession:
-    """A session that a client has open: its agent, its directory, its settings.
+    """Session with its agent, directory and settings.
 
     Attributes:
-        agent, model: who answers; None for no agent, and for what it says itself.
-        workspace: what the client has brought.
-        title: as the client knows it.
+        agent, model: agent and model; None for no agent, and for the agent's own model.
+        workspace: directories and servers of the client.
+        title: title known to the client.
         mode: one of `MODES`.
-        prompting: the prompt that is played now.
-        arrived: prompts that came just now and have not begun.
-        spent: what its prompts have cost here, in USD; None once the price of one was not known.
+        prompting: current prompt.
+        arrived: prompts that have not begun yet.
+        spent: cost of its prompts in USD; None once a price was unknown.
     """
 
-    def __init__(self, agent: str | None, model: str | None, workspace: Workspace, title: str | None = None) -> None:
+    def __init__(
+        self, agent: str | None, model: str | None, workspace: SessionWorkspace, title: str | None = None
+    ) -> None:
         self.agent = agent
         self.model = model
         self.workspace = workspace
@@ -61,14 +64,15 @@ class AcpSession:
         self.spent: float | None = 0.0
 
     def cancel(self) -> None:
-        """Cancel the client's prompts, also those not begun yet."""
+        """Cancel the client's prompts, including those not begun yet."""
         self._cancelled += self.arrived
         self.arrived = []
         if self.prompting is not None:
             self.prompting.cancel()
 
     def was_cancelled(self, prompt: Prompt) -> bool:
-        """Whether this prompt, which begins now, was cancelled before."""
+        """Return True if this prompt, which begins now, was cancelled before."""
+        # Identity, because two prompts of a client may be equal.
         self.arrived = [each for each in self.arrived if each is not prompt]
         left = [each for each in self._cancelled if each is not prompt]
         cancelled = len(left) < len(self._cancelled)
@@ -76,12 +80,12 @@ class AcpSession:
         return cancelled
 
     def state(self, root: Root) -> dict[str, Json]:
-        """How it is set, and how it might be."""
+        """Return the current and possible settings."""
         modes = [{"id": id, "name": name} for id, name in MODES.items()]
         return {"modes": {"currentModeId": self.mode, "availableModes": modes}, "configOptions": self.options(root)}
 
     def options(self, root: Root) -> list[Json]:
-        """What may be chosen: the model."""
+        """Return the options for the user: the model, and the mode for clients that show only options."""
         settings = root.settings
         known = [
             f"{client.name or client.type}:{model.name}"
@@ -98,31 +102,39 @@ class AcpSession:
             "currentValue": self.model or "",
             "options": [{"value": "", "name": "As the agent says"}, *({"value": id, "name": id} for id in models)],
         }
-        return [option]
+        mode = {
+            "id": MODE,
+            "name": "Permissions",
+            "category": "mode",
+            "type": "select",
+            "currentValue": self.mode,
+            "options": [{"value": id, "name": name} for id, name in MODES.items()],
+        }
+        return [option, mode]
 
 
-class Workspace(msgspec.Struct, frozen=True, kw_only=True):
-    """Attributes: `cwd`, None for ours; `roots` beside it; `servers` that the agent has beside its own."""
+class SessionWorkspace(msgspec.Struct, frozen=True, kw_only=True):
+    """Directories and servers of a session: `cwd`, None for the process's; additional `roots`; additional `servers`."""
 
     cwd: Path | None = None
     roots: tuple[Path, ...] = ()
     servers: tuple[Server, ...] = ()
 
     def applied_to(self, request: RunRequest) -> RunRequest:
-        """The request as it is played in them."""
+        """Apply them to a run request."""
         cwd = None if self.cwd is None else str(self.cwd)
         return msgspec.structs.replace(request, cwd=cwd, roots=tuple(map(str, self.roots)), servers=self.servers)
 
 
-async def workspace_of(caller: Caller, place: Place, *, refused: str = "") -> Workspace:
-    """What is brought.
+async def workspace_of(caller: Caller, place: Place, *, refused: str = "") -> SessionWorkspace:
+    """Validate the directories and servers of a client.
 
     Args:
-        refused: why there can be no servers; "" if there can.
+        refused: reason why servers are not possible; "" if they are.
 
     Raises:
-        UsageError: a directory is not there, or a server can't be like this.
-        Denied: the caller may not bring servers or directories.
+        UsageError: a directory does not exist, or a server is invalid.
+        Denied: the caller may not set servers or directories.
     """
     directories = [
         ("cwd", place.cwd),
@@ -136,7 +148,7 @@ async def workspace_of(caller: Caller, place: Place, *, refused: str = "") -> Wo
     if place.mcp_servers and refused:
         raise UsageError(f"`mcpServers`: {refused}")
     if not caller.has("run:files"):
-        return Workspace()
+        return SessionWorkspace()
     for name, each in directories:
         if not await trio.to_thread.run_sync(Path(each).is_dir):
             raise UsageError(f"`{name}`: there is no directory {each[:1000]}")
@@ -144,7 +156,7 @@ async def workspace_of(caller: Caller, place: Place, *, refused: str = "") -> Wo
     if len(place.mcp_servers or ()) > MOST_SERVERS:
         raise UsageError(f"`mcpServers`: a session brings {MOST_SERVERS} servers at most")
     servers = tuple(_server(each, cwd) for each in place.mcp_servers or ())
-    return Workspace(cwd=cwd, roots=tuple(roots), servers=servers)
+    return SessionWorkspace(cwd=cwd, roots=tuple(roots), servers=servers)
 
 
 def _server(given: McpServer, cwd: Path) -> Server:

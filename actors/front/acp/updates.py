@@ -1,10 +1,10 @@
-"""A run's events as `session/update`s, and what was said in a session before, for a client that opens it again.
+"""Mapping of a run's events to `session/update`s, and replay of a session for a client that opens it again.
 
-llm.delta, llm.reasoning        agent_message_chunk, agent_thought_chunk (of the agent itself, not of its children)
-tool.call.*                     tool_call, tool_call_update; the todo family makes a `plan` as well
-node.entered, node.exited       tool_call of kind `other`, so that one sees where a graph is
-usage.update                    usage_update, where the window of the model is known
-run.warning                     notice, if the client shows those
+llm.delta, llm.reasoning        agent_message_chunk, agent_thought_chunk (of the root agent, not of its children)
+tool.call.*                     tool_call, tool_call_update; todo tools also create a `plan`
+node.entered, node.exited       tool_call of kind `other`, to show the position in a graph
+usage.update                    usage_update, if the model's window is known
+run.warning                     notice, if the client shows notices
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from ...views.run_view import RunView
 Json = Any
 Update = dict[str, Json]
 
+# The first matching prefix counts, so `fs_` follows the longer ones.
 _KINDS = (
     ("fs_rm", "delete"),
     ("fs_mv", "move"),
@@ -46,21 +47,21 @@ _KINDS = (
 
 
 def kind_of(tool: str) -> str:
-    """What ACP calls this sort of tool."""
+    """Return ACP's kind of a tool."""
     return next((kind for start, kind in _KINDS if tool.startswith(start)), "other")
 
 
 class Updates:
-    """Of one run.
+    """Update mapper of one run.
 
     Args:
-        window: tokens that a model takes, None if unknown.
-        cwd: where its tools work; None for our directory.
-        notices: whether the client shows warnings beside the conversation.
-        spent: what the prompts before it have cost; None if that is not known.
+        window: returns a model's context window in tokens, None if unknown.
+        cwd: working directory of its tools; None for the process's.
+        notices: True if the client shows warnings.
+        spent: cost of earlier prompts; None if unknown.
 
     Attributes:
-        said: whether the agent's text was told as it came.
+        said: True if the agent's text was sent as it arrived.
     """
 
     def __init__(
@@ -77,13 +78,13 @@ class Updates:
         self._notices = notices
         self._view = RunView()
         self._message = ""
-        self._plan = Plan()
+        self._plan = TodoPlan()
         self._spent = spent
         self._used = 0
         self._size: int | None = None
 
     def of(self, event: Event) -> Iterator[Update]:
-        """The updates for an event."""
+        """Yield the updates of an event."""
         about, speaks = self._view.see(event).about, self._view.speaks(event)
         match event.data:
             case ev.LlmDelta(text=text) if speaks:
@@ -92,6 +93,7 @@ class Updates:
             case ev.LlmReasoning(text=text) if speaks:
                 yield self._chunk("agent_thought_chunk", text, event)
             case ev.LlmRequest() | ev.LlmRetry() | ev.LlmFallback() if speaks:
+                # The next text begins a new message: chunks of a failed attempt cannot be withdrawn.
                 self._message = ""
             case ev.ToolStarted(tool=tool, arguments=arguments):
                 yield self._called(event.actor, tool, _decoded(arguments))
@@ -102,6 +104,7 @@ class Updates:
             case ev.NodeExited(error=error):
                 yield tool_call_update(event.actor, error or "", failed=bool(error))
             case ev.LlmResponse() as reply if speaks:
+                # The last request shows the use of the window; a sum over requests would count the history again.
                 self._used = reply.input_tokens + reply.output_tokens
                 self._size = self._window(reply.model)
             case ev.UsageUpdate():
@@ -112,7 +115,7 @@ class Updates:
                 yield {**notice, "description": rest} if rest else notice
 
     def _chunk(self, kind: str, text: str, event: Event) -> Update:
-        """A piece of what the agent says; all pieces of a message have its id."""
+        """Return a chunk of the agent's text; all chunks of a message share its id."""
         thought = kind == "agent_thought_chunk"
         if not self._message or self._message.endswith("-thought") is not thought:
             self._message = f"{event.run}-{event.seq}" + ("-thought" if thought else "")
@@ -134,7 +137,7 @@ class Updates:
 
     @property
     def cost(self) -> float | None:
-        """What the session has cost so far, in USD; None if that is not known."""
+        """Cost of the session so far in USD; None if unknown."""
         return self._spent + self._view.cost if self._spent is not None and self._view.priced else None
 
     def _usage(self) -> Iterator[Update]:
@@ -146,8 +149,8 @@ class Updates:
 
 
 def replay(session: Session) -> Iterator[Update]:
-    """What was said in a session, in order."""
-    plan = Plan()
+    """Yield the messages of a session in order."""
+    plan = TodoPlan()
     changed = False
     ids: dict[str, str] = {}
     for index, turn in enumerate(all_turns(session)):
@@ -161,7 +164,7 @@ def replay(session: Session) -> Iterator[Update]:
             if turn.text:
                 yield chunk("agent_message_chunk", turn.text)
             for call in turn.tool_calls:
-                ids[call.id] = f"{index}-{call.id}"  # ids of old calls may come again
+                ids[call.id] = f"{index}-{call.id}"  # ids of earlier calls may repeat
                 yield tool_call(ids[call.id], call.name, kind=kind_of(call.name), raw=call.arguments)
                 changed = plan.change(call.name, call.arguments) or changed
         elif isinstance(turn, ToolTurn):
@@ -170,14 +173,14 @@ def replay(session: Session) -> Iterator[Update]:
         yield {"sessionUpdate": "plan", "entries": plan.entries}
 
 
-class Plan:
-    """The todo list of the agent, from the calls that change it."""
+class TodoPlan:
+    """Todo list of the agent, reconstructed from its calls."""
 
     def __init__(self) -> None:
         self._items: dict[int, tuple[str, bool]] = {}
 
     def change(self, tool: str, arguments: Json) -> bool:
-        """A call was played; whether it has changed the list."""
+        """Apply a call; return True if it changed the list."""
         given = arguments if isinstance(arguments, dict) else {}
         if tool in ("todo__init", "todo__clear"):
             self._items = {}
@@ -197,7 +200,7 @@ class Plan:
 
     @property
     def entries(self) -> list[Update]:
-        """The items in ACP's words; the first open one is what the agent is at."""
+        """ACP's plan entries; the first open one is in progress."""
         at = next((id for id, (_, done) in self._items.items() if not done), None)
         return [
             {
@@ -210,18 +213,18 @@ class Plan:
 
 
 def chunk(kind: str, text: str) -> Update:
-    """A piece of a message."""
+    """Return an update with a message chunk."""
     return {"sessionUpdate": kind, "content": text_block(text)}
 
 
 def tool_call(id: str, title: str, *, kind: str, raw: Json = None) -> Update:
-    """A call begins."""
+    """Return an update for the start of a call."""
     update = {"sessionUpdate": "tool_call", "toolCallId": id, "title": title, "kind": kind, "status": "in_progress"}
     return update if raw is None else {**update, "rawInput": raw}
 
 
 def tool_call_update(id: str, text: str, *, failed: bool) -> Update:
-    """A call has ended."""
+    """Return an update for the end of a call."""
     update: Update = {
         "sessionUpdate": "tool_call_update",
         "toolCallId": id,
@@ -234,4 +237,4 @@ def _decoded(text: str) -> Json:
     try:
         return json.loads(text) if text else None
     except ValueError:
-        return text  # its middle was left out
+        return text  # truncated in the middle

@@ -1,12 +1,12 @@
-"""What was asked, so that it can be asked again."""
+"""Last prompt of a chat, stored so that it can be repeated."""
 
 from __future__ import annotations
 
 import msgspec
 
 
-class Prompt(msgspec.Struct, frozen=True):
-    """What was asked last: the words, and the files that came along."""
+class LastPrompt(msgspec.Struct, frozen=True):
+    """Text and attached files of a prompt."""
 
     text: str
     files: tuple[str, ...] = ()

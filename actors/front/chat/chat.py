@@ -1,17 +1,27 @@
-"""A chat: its state, and what is at work in it.
+"""Chat: state of a conversation, and the line that is being executed in it.
 
     chat = Chat(hub, LOCAL.subject)
     await chat.play("Hello", person)              # a prompt: a run of the hub answers it
     await chat.play(".set temperature 0.2", person)
 
-What becomes of a line is in `playing`; one is at work at a time (`taken`), and others wait for it (`come_to_rest`).
+`playing` executes lines. One line runs at a time (`taken`); later ones wait for it (`come_to_rest`). Commands that only
+read state run concurrently with it (`looking`).
 
-`interrupt` cancels what is under way: a run as if it were cancelled from outside, so that what was said by then is kept
-in a form that models take (`work.agent.history`); a command where it waits; a line that waits for another, before it
-has begun. Lines that come later wait until all of that has ended.
+`interrupt` cancels all unfinished lines:
 
-What `.set` sets has a scope, as in Loki: in a session it is the session's; in a role or an agent it goes with that;
-else it is the chat's, which agents, roles and sessions go before. `.model` as well.
+- A run is cancelled like any run of the hub. The messages up to then are stored in a form that models accept
+  (`work.agent.history`).
+- A command is cancelled at its next checkpoint.
+- A line that waits for another one never begins.
+
+Lines that arrive after the interrupt wait until these have ended.
+
+The line's task may end before its run: a client disconnects, but the chat was opened with `keep`. Then `outlive` takes
+over the run, and the chat counts as busy until the run is over. `_within` links a macro's own conversation to the chat
+that started it; state changes of runs propagate along that link.
+
+`.set` and `.model` change a scope, as in Loki: the session if there is one, else the role or the agent, else the chat.
+Values of session, role and agent override values of the chat.
 """
 
 from __future__ import annotations
@@ -33,13 +43,13 @@ from ...runs.in_session import agent_of
 from ...runs.sessions.roles import name_of, prompt_of
 from ...runs.target import LoopAgent
 from ..control.runs.summary import rfc3339
-from .asked import Prompt
+from .asked import LastPrompt
+from .backlog import NotificationBacklog
 from .order import Order
-from .place import Place
+from .place import ChatPlace
 from .playing import play, play_in_turn
 from .prompting import model_of, window_of
-from .setting import applied, shown
-from .told import ToldBefore
+from .setting import applied, current_values
 
 if TYPE_CHECKING:
     from ....protocol.control.caller import Caller
@@ -47,52 +57,54 @@ if TYPE_CHECKING:
     from ...runs.target import Loaded
     from ..control.hub import Hub
     from .chats import Chats
-    from .line import Line
-    from .order import Turn
-    from .person import Person
+    from .line import ChatLine
+    from .order import LineTurn
+    from .person import ChatPerson
 
 
 class Chat:
-    """See the module.
+    """Conversation of one owner.
 
     Args:
-        hub: where its runs are.
-        owner: the subject that has opened it.
-        among: the chats that it is one of, if it is.
+        hub: hub that executes its runs.
+        owner: subject that opened it.
+        among: registry of chats that contains it, if any.
 
     Attributes:
-        id: its own.
-        hub, owner, among: as given.
-        model: chosen with `.model` outside of session, role and agent.
-        agent: whose the prompts are; `loaded` is what its files said when it was begun with.
-        in_default_agent: whether nobody has named the agent; see `default_agent`.
-        variables: of the agent.
-        rag: the knowledge base that prompts are looked up in.
-        memory: what was said without a session.
-        session: the one that it is in.
-        own: what `.set` has set for the chat, by key.
-        asked: what was asked last.
-        reply: what was answered last.
-        run: the run under way; `last_run` the last one.
-        attached: the run of others that `.attach` shows, as if it answered here.
-        cost: of all its runs, USD; None once one has used a model whose price is not known.
-        shell: what `!` lines have written, for the next prompt.
-        brought: files that come with the next prompt.
-        title: what it is about, by what was asked first.
-        doing: work that goes on beside runs, in words for clients.
-        on_close: what to do when it is closed, for those who watch.
-        order: of the lines that come.
-        closed: whether it has ended; then it plays no line any more.
-        keep: whether it goes on, with its run, when the connection that has opened it closes.
-        started: when it was opened.
-        touched: when a client last asked something of it, or a run of it was over, by `time.monotonic`.
-        watchers: who is sent the frames that tell what happens, with who they are.
-        told: what was told before.
-        warned: the problems of files that the person was told of, which its runs do not tell again.
-        terms: of all its runs: their limits, and what is allowed without asking, as in `StartRun`.
-        remembers: whether it remembers what was said without a session. A macro's own conversation does not: there each
-            prompt stands alone, as in Loki.
-        stores: whether what is said without a session is stored, to be reopened; see `reopening`.
+        id: its id.
+        hub, owner, among: see the arguments.
+        model: model set by `.model` outside of session, role and agent.
+        agent: name of the agent that answers; `loaded` is its definition.
+        in_default_agent: whether the agent is the default one, not named by the user; see `default_agent`.
+        variables: variables of the agent.
+        rag: knowledge base that is searched for each prompt.
+        memory: messages of the conversation outside of sessions.
+        session: current session, if any.
+        own: values set by `.set` for the chat, by key.
+        asked: last prompt.
+        reply: last answer.
+        run: run under way.
+        last_run: last run that began.
+        attached: run of another caller that `.attach` shows as if it answered here.
+        cost: cost of all its runs in USD, as far as prices are known; `priced` is false once a price was missing.
+        shell: output of `!` lines for the next prompt.
+        brought: files attached to the next prompt.
+        steered: lines sent to the agent while it works on the current run.
+        title: subject of the conversation, from its first prompt.
+        doing: description for clients of work between runs.
+        on_close: callbacks for the end of the chat, by watcher.
+        order: queue of lines.
+        closed: whether it has ended; a closed chat executes no lines.
+        keep: whether the chat and its run outlive the connection that opened it.
+        started: time of opening.
+        touched: time of the last client request or end of a run, by `time.monotonic`.
+        watchers: functions that send frames to the clients that watch, by client.
+        told: backlog of events for late subscribers.
+        warned: file problems already reported to the user; runs do not report them again.
+        terms: limits and approvals for all its runs, as in `StartRun`.
+        remembers: whether the conversation outside of sessions has a memory. A macro's own conversation has none: each
+            of its prompts is independent, as in Loki.
+        stores: whether the conversation outside of sessions is stored for `reopening`.
     """
 
     def __init__(self, hub: Hub, owner: str, among: Chats | None = None) -> None:
@@ -106,22 +118,23 @@ class Chat:
         self.in_default_agent = False
         self.variables: dict[str, str] = {}
         self.rag: str | None = None
-        self.memory = Place.in_memory()
-        self.session: Place | None = None
+        self.memory = ChatPlace.in_memory()
+        self.session: ChatPlace | None = None
         self.own: dict[str, Any] = {}
-        self.asked: Prompt | None = None
+        self.asked: LastPrompt | None = None
         self.reply: str | None = None
         self.run: str | None = None
         self.last_run: str | None = None
         self.attached: str | None = None
-        self.cost: float | None = 0.0
+        self.cost = 0.0
+        self.priced = True
         self.shell: list[str] = []
         self.brought: tuple[str, ...] = ()
         self.steered: list[str] = []
         self.title: str | None = None
         self.doing: str | None = None
-        self.watchers: dict[Person, Callable[[bytes], None]] = {}
-        self.told = ToldBefore()
+        self.watchers: dict[ChatPerson, Callable[[bytes], None]] = {}
+        self.told = NotificationBacklog()
         self.warned: set[str] = set()
         self._scope: trio.CancelScope | None = None
         self._caller: Caller | None = None
@@ -140,60 +153,60 @@ class Chat:
         self.started = rfc3339(datetime.now(UTC))
         self._within: Chat | None = None
 
-    # --- what it is -------------------------------------------------------------------------------------------
+    # --- state ------------------------------------------------------------------------------------------------
 
     @property
-    def place(self) -> Place:
-        """Where what is said lies."""
+    def place(self) -> ChatPlace:
+        """Storage of the current conversation: the session, else the memory."""
         return self.session or self.memory
 
     @property
     def role(self) -> str | None:
-        """The role in which the model answers."""
+        """Name of the current role; None in an agent."""
         return name_of(self.place.session) if self.agent is None else None
 
     @property
     def role_prompt(self) -> str | None:
-        """The text that stands for a role."""
+        """Text of a role without a name; None in an agent."""
         return prompt_of(self.place.session) if self.agent is None else None
 
     @property
     def has_role(self) -> bool:
-        """Whether it is in a role."""
+        """True if a role is active."""
         return self.role is not None or self.role_prompt is not None
 
     @property
     def scoped(self) -> bool:
-        """Whether what is set now goes with a session, a role or an agent."""
+        """True if settings apply to a session, role or agent rather than to the chat."""
         return self.session is not None or self.agent is not None or self.has_role
 
     @property
     def settings(self) -> Settings:
-        """Those of the root, with what the chat has set."""
+        """Settings of the root with the chat's changes."""
         return applied(self.hub.root.settings, self.own)
 
     @property
     def busy(self) -> bool:
-        """Whether a line is at work."""
+        """True while a line is being executed."""
         return self._scope is not None
 
     @property
     def answering(self) -> str | None:
-        """The run that answers, to which prompts are told; none that was interrupted, also while it ends."""
+        """Run that receives further prompts; None for an interrupted run, even before its end."""
         return None if self._interrupted else self.run or self.attached
 
     @property
     def model_in_use(self) -> str:
-        """The model that answers the next prompt; "" if none is known."""
+        """Model for the next prompt; "" if none is known."""
         return model_of(self)
 
     @property
     def subject(self) -> str | None:
-        """What it is about: as its session is called, else as it began."""
+        """Title of the session, else of the chat."""
         return (self.session.session.title if self.session is not None else None) or self.title
 
     def info(self) -> frames.ChatInfo:
-        """As clients are told."""
+        """Return the state of the chat for clients."""
         model, place = self.model_in_use, self.place
         tokens, window = place.tokens if place.turns else None, window_of(self, model)
         return frames.ChatInfo(
@@ -210,7 +223,8 @@ class Chat:
             window=window,
             percent=round(100 * tokens / window) if tokens and window else None,
             cost=self.cost,
-            settings=shown(self),
+            priced=self.priced,
+            settings=current_values(self),
             run=self.run,
             title=self.subject,
             doing=self.doing,
@@ -218,10 +232,11 @@ class Chat:
         )
 
     def watched(self, method: str, told: Any, *, but: object = None, scopes: tuple[str, ...] = ()) -> None:
-        """Tell those who watch and have these scopes, except for the sender, whom the line itself tells.
+        """Send a notification to all watchers with these scopes, except to `but`, the sender, which gets it directly.
 
-        It is a frame, which is made once for all of them.
+        The frame is encoded once for all of them.
         """
+        # A copy: a watcher that falls behind removes itself while it is called.
         watchers = list(self.watchers.items())
         tells = [tell for who, tell in watchers if who is not but and all(map(who.caller.has, scopes))]
         if tells:
@@ -229,35 +244,35 @@ class Chat:
             for tell in tells:
                 tell(frame)
 
-    async def change(self, person: Person) -> None:
-        """Tell how it is now."""
+    async def change(self, person: ChatPerson) -> None:
+        """Send the current state to the sender and to all watchers."""
         told = frames.Changed(chat=self.info())
         await person.changed(told)
         self.watched("_chat/changed", told, but=person)
 
     # --- lines ------------------------------------------------------------------------------------------------
 
-    async def play_in_turn(self, text: str, person: Person, turn: Turn) -> frames.LineDone:
-        """As `play`, once the lines that came before have begun; who only looks waits for none that waits itself."""
+    async def play_in_turn(self, text: str, person: ChatPerson, turn: LineTurn) -> frames.LineDone:
+        """Execute a line in order of arrival; a command that only reads state may overtake a waiting line."""
         return await play_in_turn(self, text, person, turn)
 
-    async def play(self, text: str, person: Person, *, in_macro: bool = False) -> frames.LineDone:
-        """Play one line; returns when all that it has begun is over.
+    async def play(self, text: str, person: ChatPerson, *, in_macro: bool = False) -> frames.LineDone:
+        """Execute a line and return when all that it started has ended.
 
         Args:
-            in_macro: whether a macro plays it.
+            in_macro: whether the line is a step of a macro.
 
         Raises:
-            CallboardError: it can't be played. The chat goes on.
+            CallboardError: the line failed. The chat remains usable.
         """
         return await play(self, text, person, in_macro=in_macro)
 
     @contextmanager
-    def taken(self, line: Line) -> Iterator[trio.CancelScope]:
-        """This line is at work during the block, and no other beside it.
+    def taken(self, line: ChatLine) -> Iterator[trio.CancelScope]:
+        """Mark this line as the only one executed during the block.
 
         Raises:
-            Conflict: a run answers, or the chat was closed.
+            Conflict: a run is answering, or the chat was closed.
         """
         if self.answering is not None:
             raise Conflict(f"{self.answering} answers; wait for its end, or interrupt it")
@@ -270,13 +285,13 @@ class Chat:
                 yield scope
             finally:
                 self._scope = None
-                if self.run is None:  # else it goes on, see `outlive`
+                if self.run is None:  # a run that outlives the line still needs its caller for a cancellation
                     self._caller = None
                 self._moved.unpark_all()
 
     @contextmanager
-    def looking(self, line: Line) -> Iterator[None]:
-        """This line only looks during the block, and is interrupted beside what is at work."""
+    def looking(self, line: ChatLine) -> Iterator[None]:
+        """Execute a command that only reads state, concurrently with the current line; an interrupt cancels both."""
         line.begun()
         with trio.CancelScope() as scope:
             self._looking.add(scope)
@@ -288,9 +303,10 @@ class Chat:
             line.status = "cancelled"
 
     async def come_to_rest(self) -> None:
-        """Wait while a line is at work that no run answers: one that has its answer may still be kept or compressed.
+        """Wait while a line runs that no answering run belongs to.
 
-        So may one that was interrupted, and it may have left a run that ends.
+        A line whose answer is complete may still store or compress messages, and an interrupted one may have a run
+        that is ending.
         """
         while (self._scope is not None or self.run is not None) and self.answering is None:
             self._parked += 1
@@ -299,20 +315,21 @@ class Chat:
             finally:
                 self._parked -= 1
         self.check_open()
-        await trio.lowlevel.checkpoint_if_cancelled()  # it may have been withdrawn in this moment
+        await trio.lowlevel.checkpoint_if_cancelled()  # `withdraw` may cancel the scope just after the wake-up
 
     @property
     def waited_for(self) -> bool:
-        """Whether a line waits for the one that is at work."""
+        """True if a line waits for the current one."""
         return self._parked > 0
 
     def check_open(self) -> None:
-        """Raise `Conflict` if it was closed."""
+        """Raise `Conflict` if the chat was closed."""
         if self.closed:
             raise Conflict("this chat was closed")
 
     def close(self) -> None:
-        """End it, with what it has under way; lines that wait are refused."""
+        """Close the chat and cancel its work; waiting lines fail with `Conflict`."""
+        # Without `keep`, the run that is cancelled below does not outlive its line.
         self.closed, self.keep = True, False
         self._moved.unpark_all()
         for end in list(self.on_close.values()):
@@ -323,31 +340,32 @@ class Chat:
 
     @property
     def interrupted(self) -> bool:
-        """Whether the line at work was interrupted."""
+        """True if the current line was interrupted."""
         return self._interrupted or (self._within is not None and self._within.interrupted)
 
     def interrupt(self) -> bool:
-        """Cancel all lines that have come and not ended; False if there are none. What was said by then is kept."""
+        """Cancel all unfinished lines; returns False if there are none. Messages up to then are stored."""
+        # Both calls must run, so the result of the first is stored and `or` follows the second.
         begun = self._cancel()
         return self.order.withdraw() or begun
 
     def _cancel(self) -> bool:
-        """Cancel what has begun; False if nothing has."""
+        """Cancel the lines that have begun; returns False if there are none."""
         at_work = self._scope is not None or self.run is not None
         answers = self.run is not None and self._caller is not None and self.hub.cancel(self._caller, self.run)
         self._interrupted = self._interrupted or at_work
-        if self._scope is not None and not answers:  # its run may just have ended: what follows it is cancelled
+        if self._scope is not None and not answers:  # no run to cancel, or it has just ended: cancel the work after it
             self._scope.cancel()
         for scope in self._looking:
             scope.cancel()
         return at_work or bool(self._looking)
 
     def outlive(self, run: str, over: trio.Event, settle: Callable[[], Awaitable[None]]) -> None:
-        """Who has asked is gone, and the run goes on; it is the chat's until it is over, and is settled then."""
+        """Take over a run whose requester is gone; call `settle` when the run is over."""
 
         async def wait(_: Actor) -> None:
             await over.wait()
-            with suppress(CallboardError):  # its session is gone, say
+            with suppress(CallboardError):  # for example, its session was deleted
                 await settle()
             if self.run == run:
                 self.outlived()
@@ -356,7 +374,7 @@ class Chat:
         self.hub.root.kernel.spawn(wait, name="chat-run", link=False)
 
     def outlived(self) -> None:
-        """A run that has gone on without who has asked is over."""
+        """Clear a run that outlived its requester."""
         self.run = self._caller = None
         self._moved.unpark_all()
         if self._within is not None:
@@ -364,21 +382,21 @@ class Chat:
 
     @property
     def goes_on(self) -> bool:
-        """Whether its run goes on when who has asked is gone."""
+        """True if a run continues without its requester."""
         return self.keep or (self._within is not None and self._within.goes_on)
 
     def begun(self, run: str) -> None:
-        """A run of it has begun."""
+        """Record the start of a run."""
         self.last_run = run
         self.answered_by(run)
 
     def over(self) -> None:
-        """Its run is over."""
+        """Record the end of the run."""
         self.touched = time.monotonic()
         self.answered_by(None)
 
     def answered_by(self, run: str | None) -> None:
-        """This run answers now; None for none. Lines that wait look again."""
+        """Set the answering run, None for none, and wake the waiting lines."""
         self.run = run
         self._moved.unpark_all()
         if self._within is not None:
@@ -386,7 +404,7 @@ class Chat:
 
     @contextmanager
     def attached_to(self, run: str) -> Iterator[None]:
-        """This run reads what is said during the block."""
+        """Send prompts to this run during the block."""
         self.attached = run
         self._moved.unpark_all()
         try:
@@ -395,30 +413,32 @@ class Chat:
             self.attached = None
 
     def beside(self) -> Chat:
-        """A fresh conversation within this one, as a macro has it, with the model and what `.set` has set of this one.
+        """Return a new conversation within this chat for a macro, with the same model and settings.
 
-        Clients see it as this one; its runs are interrupted with this one's.
+        Clients see it as this chat, and an interrupt of this chat cancels its runs.
         """
         fresh = Chat(self.hub, self.owner)
         fresh.id, fresh.model, fresh.own = self.id, self.model, dict(self.own)
+        # Shared, not copied: limits, watchers and warnings of the chat apply to its macros.
         fresh.terms, fresh.remembers, fresh._within = self.terms, False, self
         fresh.watchers, fresh.told, fresh.started = self.watchers, self.told, self.started
         fresh.warned = self.warned
         return fresh
 
     def add_cost(self, cost: float, *, priced: bool) -> None:
-        """A run of it has cost this, in USD."""
-        self.cost = None if self.cost is None or not priced else self.cost + cost
+        """Add the cost of a run in USD."""
+        self.cost += cost
+        self.priced = self.priced and priced
         if self._within is not None:
             self._within.add_cost(cost, priced=priced)
 
     def new_memory(self) -> None:
-        """Forget what was said without a session, and what was set for the role or the agent that it went with."""
-        self.memory = Place.in_memory(self._scope_of_agent())
+        """Forget the conversation outside of sessions, with the settings of its role or agent."""
+        self.memory = ChatPlace.in_memory(self._scope_of_agent())
         self.asked = self.reply = None
 
     def leave_agent(self) -> None:
-        """Be in no agent any more, nor in a session of it; what was said without a session is forgotten."""
+        """Leave the agent and its session, and forget the conversation outside of sessions."""
         self.session = None
         self.agent, self.loaded, self.variables, self.in_default_agent = None, None, {}, False
         self.new_memory()
@@ -428,5 +448,5 @@ class Chat:
 
     @property
     def loop_agent(self) -> LoopAgent | None:
-        """The LLM agent that it is in; None for none, and for a graph or a workflow."""
+        """LLM agent in use; None without an agent, or for a graph or workflow."""
         return self.loaded if isinstance(self.loaded, LoopAgent) else None

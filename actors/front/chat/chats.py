@@ -1,4 +1,4 @@
-"""The chats of a hub: which are open, how many may be, and which are closed since their clients have left long ago."""
+"""Registry of a hub's chats: creation, limits, and removal of abandoned ones."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ if TYPE_CHECKING:
 
 MOST_CHATS = 1000
 MOST_OF_ONE = 100
-"""Chats of one subject."""
+"""Maximum number of chats of one subject."""
 
 KEPT_FOR = 24 * 3600.0
-"""Seconds: a kept chat that nothing was asked of for so long is closed when room is wanted."""
+"""Seconds without a request after which a kept chat may be closed to make room."""
 
 
 class Chats:
-    """The chats of a hub, by id."""
+    """Open chats of a hub, by id."""
 
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
         self.open: dict[str, Chat] = {}
 
     def new(self, owner: str) -> Chat:
-        """A chat.
+        """Return a new chat.
 
         Raises:
-            Saturated: there are too many, of the owner or at all.
+            Saturated: too many chats are open, of this owner or in total.
         """
-        self._close_left()
+        self._close_abandoned()
         own = sum(chat.owner == owner for chat in self.open.values())
         if own >= MOST_OF_ONE:
             raise Saturated(
@@ -47,17 +47,17 @@ class Chats:
         return chat
 
     def seen_by(self, caller: Caller) -> list[Chat]:
-        """Those that a caller may see, the oldest first; from any thread."""
+        """Return the chats that a caller may see, oldest first; callable from any thread."""
         return [chat for chat in list(self.open.values()) if sees(caller, chat.owner)]
 
-    def _close_left(self) -> None:
-        """Close the kept chats that their clients have left long ago."""
+    def _close_abandoned(self) -> None:
+        """Close kept chats whose clients have been gone for long."""
         last = time.monotonic() - KEPT_FOR
         for chat in [each for each in self.open.values() if each.keep and each.touched < last]:
             if not (chat.busy or chat.run is not None or chat.watchers):
                 self.close(chat)
 
     def close(self, chat: Chat) -> None:
-        """End a chat, with what it has under way."""
+        """Close a chat and cancel its work."""
         if self.open.pop(chat.id, None) is not None:
             chat.close()

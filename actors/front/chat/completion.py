@@ -1,6 +1,7 @@
-"""What may stand where the person is typing: commands, what their table says may stand behind them, `@file`.
+"""Completion of the line being typed: command names, their arguments, and `@file`.
 
-Lists come from directories that are read again only when they have changed (`names`), so that a key costs no wait.
+Names come from directories that are read again only after a change (`names`), so that completion is fast enough for
+each key.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ....protocol.control.chat import Completion
 from .names import files
-from .table import ALIASES, COMMANDS, Command
+from .table import ALIASES, COMMANDS, ChatCommand
 
 if TYPE_CHECKING:
     from ....protocol.control.caller import Caller
@@ -19,7 +20,7 @@ MOST = 200
 
 
 def completions(chat: Chat, caller: Caller, typed: str) -> list[Completion]:
-    """The best first. Reads directories, so it is called in a thread."""
+    """Return completions, best first. Blocking: reads directories."""
     if not typed:
         return []
     if typed[0] in "./" and "\n" not in typed:
@@ -45,23 +46,26 @@ def _of_commands(chat: Chat, caller: Caller, typed: str) -> list[Completion]:
         return found
     rest = line[len(command.name) :]
     behind = rest.lstrip(" ")
-    if not rest:  # `.role` is complete, and so is what may stand behind it
+    if not rest:  # a complete name: offer its arguments, too
         return [*found, *_named(command, chat, caller, "", len(typed), space=" ")]
     return [*found, *_named(command, chat, caller, behind, len(typed) - len(behind))]
 
 
-def _command(line: str, known: list[Command]) -> Command | None:
+def _command(line: str, known: list[ChatCommand]) -> ChatCommand | None:
     fitting = [each for each in known if line == each.name or line.startswith(f"{each.name} ")]
     return max(fitting, key=lambda each: len(each.name), default=None)
 
 
-def _named(command: Command, chat: Chat, caller: Caller, behind: str, start: int, space: str = "") -> list[Completion]:
-    """What stands behind a command's name; its last word is the one that is being typed."""
+def _named(
+    command: ChatCommand, chat: Chat, caller: Caller, behind: str, start: int, space: str = ""
+) -> list[Completion]:
+    """Return completions of a command's last argument."""
     assert command.completes is not None
     words = behind.split(" ")
     word = words[-1]
     start += len(behind) - len(word)
     low = word.lower()
     offered = [pair for pair in command.completes(chat, caller, words) if low in pair[0].lower()]
+    # Names that begin with the word precede names that only contain it; the sort is stable.
     offered.sort(key=lambda pair: not pair[0].lower().startswith(low))
     return [Completion(text=space + text, start=start, about=about) for text, about in offered]

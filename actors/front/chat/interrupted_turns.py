@@ -1,4 +1,4 @@
-"""Turns of a chat's session whose process was killed, and what the person is told of them."""
+"""Interrupted turns of a chat's session, whose process was killed, and the notice for the user."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from ..control.runs.running import sees
 
 if TYPE_CHECKING:
-    from ...runs.interrupted import Interrupted
-    from .line import Line
+    from ...runs.interrupted import InterruptedRun
+    from .line import ChatLine
 
 SHOWN = 60
-"""Characters of a prompt that a note has."""
+"""Characters of a prompt in the notice."""
 
 
-def interrupted_here(line: Line) -> list[Interrupted]:
-    """The turns of the chat's session that may go on, the oldest first."""
+def resumable_turns(line: ChatLine) -> list[InterruptedRun]:
+    """Return the interrupted turns of the chat's session that can be resumed, oldest first."""
     place = line.chat.place
     if not place.kept:
         return []
@@ -25,14 +25,15 @@ def interrupted_here(line: Line) -> list[Interrupted]:
         if run.about is not None
         and run.about.session == place.stored.id
         and not run.why_not
+        # Already resumed here, or about to be.
         and run.run not in line.hub.running.live
         and sees(line.caller, run.about.owner)
     ]
 
 
-def told_of_interrupted(line: Line) -> list[str]:
-    """What to say of them to who has opened the session."""
-    found = interrupted_here(line)
+def interrupted_notice(line: ChatLine) -> list[str]:
+    """Return the notice for a user who opens the session; empty without interrupted turns."""
+    found = resumable_turns(line)
     if not found:
         return []
     about = found[-1].about

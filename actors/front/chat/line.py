@@ -1,4 +1,4 @@
-"""A line that is being played, as its command sees it: the chat, who has sent it, what stands behind the name."""
+"""Line in execution, as its command sees it: chat, sender, and arguments."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ from ....protocol.control import chat as frames
 from ....protocol.errors import InvalidFile, UsageError
 from ....protocol.kernel.questions import understood
 from ...io.handed_out import hidden
-from .person import Given, Person
+from .person import ChatPerson, Given
 
 if TYPE_CHECKING:
     from ....protocol.control.caller import Caller
     from ...runs.root import Root
     from ..control.hub import Hub
     from .chat import Chat
-    from .order import Turn
-    from .table import Command
+    from .order import LineTurn
+    from .table import ChatCommand
 
 SaidKind = Literal["text", "markdown", "diff", "note", "warning", "error", "echo", "shell"]
 
 
-class Line:
-    """See the module.
+class ChatLine:
+    """Line of input with its output functions.
 
     Attributes:
-        chat: whose line it is.
-        person: who has sent it.
-        rest: what stands behind the name of its command; of a prompt all of it.
+        chat: the chat.
+        person: sender of the line.
+        rest: text after the command's name; the whole text of a prompt.
         command: None for a prompt.
-        in_macro: whether a macro plays it.
-        scopes: what it takes to play it, and to see what it says.
-        run, status: of the last run that it has begun.
-        leave: whether the chat is to end.
-        attach: the chat that its sender goes over to.
+        in_macro: whether the line is a step of a macro.
+        scopes: scopes required to execute the line, and to see its output.
+        run, status: last run that it started, and that run's status.
+        leave: whether the chat must end.
+        attach: id of the chat to which the sender changes.
     """
 
     def __init__(
         self,
         chat: Chat,
-        person: Person,
+        person: ChatPerson,
         rest: str,
-        command: Command | None = None,
+        command: ChatCommand | None = None,
         *,
-        turn: Turn | None = None,
+        turn: LineTurn | None = None,
         in_macro: bool = False,
     ) -> None:
         self.chat = chat
@@ -62,83 +62,84 @@ class Line:
         self.attach: str | None = None
 
     def begun(self) -> None:
-        """It is at work: the line after it may begin."""
+        """Let the next line begin."""
         if self._turn is not None:
             self._turn.leave()
 
     @property
     def caller(self) -> Caller:
-        """Who has sent it."""
+        """Sender's identity and scopes."""
         return self.person.caller
 
     @property
     def hub(self) -> Hub:
-        """The chat's hub."""
         return self.chat.hub
 
     @property
     def root(self) -> Root:
-        """The hub's root."""
         return self.chat.hub.root
 
     def need(self, scope: str) -> None:
-        """Check that the caller has a scope, which those who watch need, too, to see what the line says from now on.
+        """Require a scope of the caller; from here on, watchers need it too to see the output.
 
         Raises:
-            Denied: they don't.
+            Denied: the caller lacks the scope.
         """
         self.caller.need(scope)
         self.scopes = (*self.scopes, scope)
 
     def shows(self, scope: str) -> bool:
-        """Whether the caller has a scope; if so, those who watch need it, too, to see what the line says next."""
+        """Return True if the caller has a scope. Watchers then need it too to see the further output."""
         if self.caller.has(scope):
             self.need(scope)
             return True
         return False
 
     def misused(self) -> UsageError:
-        """What to raise where the words behind the command's name make no sense."""
+        """Return the usage error of the command."""
         assert self.command is not None
         return self.command.misused()
 
     async def say(self, text: str, kind: SaidKind = "text") -> None:
-        """Say something to the person, and to those who watch: without what the vault has handed out."""
-        told = frames.Said(chat=self.chat.id, kind=kind, text=hidden(text))
+        """Output a text to the user and to watchers, without secrets from the vault."""
+        # One frame for backlog, watchers and sender: `keep` sets its number, so it comes first.
+        told = frames.Said(chat=self.chat.id, kind=kind, text=hidden(text), after=self.run)
         self.chat.told.keep(told, self.scopes)
         self.chat.watched("_chat/said", told, but=self.person, scopes=self.scopes)
         await self.person.said(told)
 
     async def tell(self, text: str, kind: SaidKind = "text") -> None:
-        """Say something to the person alone, and as it is."""
+        """Output a text to the user alone, without redaction."""
         await self.person.said(frames.Said(chat=self.chat.id, kind=kind, text=text))
 
     async def note(self, text: str) -> None:
-        """Say what is not the answer to the command."""
+        """Output a remark that is not the command's result."""
         await self.say(text, "note")
 
     async def warn(self, text: str) -> None:
-        """Say what the person should look at."""
+        """Output a warning."""
         await self.say(text, "warning")
 
     async def confirm(self, text: str, *, default: bool = False) -> bool:
-        """Yes or no; the default where no answer is given."""
-        answer = await self._asked("confirm", text, default="yes" if default else "no")
-        return default if answer is None else answer == "yes"
+        """Return True if the user confirms; no answer counts as a no. `default` is the preselected answer."""
+        return await self._asked("confirm", text, default="yes" if default else "no") == "yes"
 
-    async def choose(self, text: str, options: list[str], about: list[str] | None = None) -> str | None:
-        """One of the options; None for none."""
-        answer = await self._asked("choice", text, options=options, about=about or [])
+    async def choose(
+        self, text: str, options: list[str], about: list[str] | None = None, *, default: str | None = None
+    ) -> str | None:
+        """Return the option that the user chooses, or None. `default` is preselected."""
+        answer = await self._asked("choice", text, options=options, about=about or [], default=default)
         return answer if isinstance(answer, str) and answer in options else None
 
     async def choose_several(self, text: str, options: list[str], about: list[str] | None = None) -> list[str]:
-        """Any of the options."""
+        """Return the options that the user chooses."""
         answer = await self._asked("checkbox", text, options=options, about=about or [])
         chosen = [answer] if isinstance(answer, str) else answer or []
+        # A client may answer anything: ignore values that were not offered.
         return [each for each in chosen if each in options]
 
     async def ask(self, text: str, *, default: str | None = None, secret: bool = False) -> str | None:
-        """A text; None for none."""
+        """Return a text from the user, or None."""
         answer = await self._asked("text", text, default=default, secret=secret)
         return answer if isinstance(answer, str) else None
 
@@ -165,26 +166,28 @@ class Line:
         return None if given is None else understood(asked.question(), given)
 
     async def edit(self, name: str, text: str, problem: str | None = None) -> str | None:
-        """What the person makes of a text in their editor; None for nothing new."""
+        """Open a text in the user's editor and return the result; None if it is unchanged."""
         edited = await self.person.edit(frames.EditText(chat=self.chat.id, name=name, text=text, problem=problem))
+        # After a problem, an unchanged text is still an answer: the user insists, and the check decides again.
         return None if edited is None or (edited == text and problem is None) else edited
 
     async def edit_until(self, name: str, text: str, keep: Callable[[str], object]) -> str | None:
-        """The text that `keep` takes, which the person edits until it does; None for nothing new.
+        """Open a text in the user's editor until `keep` accepts it; returns the text, or None if it is unchanged.
 
         Args:
-            keep: takes a text, in a thread; raises `InvalidFile` to have it edited again.
+            keep: stores the text, in a worker thread; raises `InvalidFile` to open the editor again with its message.
         """
         problem: str | None = None
         while (edited := await self.edit(name, text, problem)) is not None:
             try:
                 await trio.to_thread.run_sync(keep, edited)
             except InvalidFile as error:
+                # Reopen the editor with the user's text, so that an error does not cost the edit.
                 text, problem = edited, str(error)
                 continue
             break
         return edited
 
     async def copy(self, text: str) -> None:
-        """Put a text into the person's clipboard."""
+        """Copy a text to the user's clipboard."""
         await self.person.copy(frames.CopyText(chat=self.chat.id, text=text))

@@ -1,7 +1,7 @@
-"""Which command a line means. A name of two words goes before one of its first word; `/name` means `.name`.
+"""Command lookup for a line. Names of two words take precedence over names of one; `/name` is the same as `.name`.
 
-`.prompt last` shows something, and `.prompt last of them` is a prompt: of two that fit, the one that takes words has
-them.
+`.prompt last` is a command, and `.prompt last of them` is a prompt: if two commands fit, the one that accepts arguments
+gets them.
 """
 
 from __future__ import annotations
@@ -11,31 +11,31 @@ import re
 from ....protocol.errors import UsageError
 from ....protocol.problems import did_you_mean
 from .commands import load
-from .table import ALIASES, COMMANDS, Command
+from .table import ALIASES, COMMANDS, ChatCommand
 
 load()
 
 UNKNOWN = 'Unknown command. Type ".help" for additional help.'
 
 BARE = ("exit", "quit", "clear", "help")
-"""Words that are commands also without a dot, if they are the whole line: nobody means to pay for an answer to them."""
+"""Words that are commands even without a dot if they are the whole line. No user wants to pay for an answer to them."""
 
 _WORD = re.compile(r"[./][A-Za-z][A-Za-z0-9_-]*$")
 
 
-def bare(text: str) -> tuple[Command, str] | None:
-    """The command that a line of one of `BARE` means; None for any other line."""
+def bare(text: str) -> tuple[ChatCommand, str] | None:
+    """Return the command of a line that is one of `BARE`, else None."""
     word = text.strip().casefold()
     return matched(f".{word}") if word in BARE else None
 
 
-def matched(text: str) -> tuple[Command, str] | None:
-    """The command that a line means, and what stands behind its name; None for a line that is a prompt.
+def matched(text: str) -> tuple[ChatCommand, str] | None:
+    """Return the command of a line and its arguments; None for a prompt.
 
-    A path at the beginning of a line (`./run.sh fails`, `/etc/hosts is odd`) makes it a prompt.
+    A line that begins with a path is a prompt (`./run.sh fails`, `/etc/hosts is odd`).
 
     Raises:
-        UsageError: it looks like a command, and is none.
+        UsageError: the line looks like a command, but there is none of this name.
     """
     known = COMMANDS
     first, _, rest = text.strip().partition(" ")
@@ -54,7 +54,9 @@ def matched(text: str) -> tuple[Command, str] | None:
     if longer_ones:
         wanted = longer_ones[0] if len(longer_ones) == 1 else f"<{'|'.join(longer_ones)}>"
         raise UsageError(f"Usage: {name} {wanted}")
-    near = did_you_mean(name, list(known))
+    first_words = [each.partition(" ")[0] for each in known]
+    near = did_you_mean(name, list(dict.fromkeys([*known, *first_words, *ALIASES])))
+    # Several words without a similar command: more likely a prompt, such as `/etc is odd`, than a typing error.
     if rest and not near:
         return None
     raise UsageError(f"{UNKNOWN} ({name}: {near})" if near else UNKNOWN)

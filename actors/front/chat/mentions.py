@@ -1,4 +1,4 @@
-"""Files that a prompt mentions: `what does @src/main.py do?` comes with the file, if there is one of that name."""
+"""Files mentioned in a prompt: `what does @src/main.py do?` attaches the file, if it exists."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ _MENTION = re.compile(r"(?<![\w@])@(\"[^\"\n]+\"|[^\s\"'`]+)")
 _ENDS = ".,;:!?)]}>"
 MOST = 50
 MOST_TRIED = 200
-"""Names that are looked for; what stands behind that many is text."""
+"""Maximum number of names to look for; later ones are plain text."""
 
 
 def files_in(text: str) -> tuple[str, ...]:
-    """The files that are there; anything else behind an @ is text."""
+    """Return the mentioned files that exist; other words with an @ are plain text."""
     found: dict[str, None] = {}
     tried: set[str] = set()
     for match in _MENTION.finditer(text):
         name = match.group(1).strip('"')
+        # First literally, then without punctuation: `see @main.py.` mentions main.py, but a name may end in a dot.
         for each in (name, name.rstrip(_ENDS)):
             if not each or each in tried:
                 continue
@@ -33,5 +34,5 @@ def files_in(text: str) -> tuple[str, ...]:
 def _is_there(name: str) -> bool:
     try:
         return Path(name).expanduser().exists()
-    except (OSError, RuntimeError, ValueError):  # too long, no such home, a zero byte
+    except (OSError, RuntimeError, ValueError):  # name too long, unknown home directory, or a zero byte
         return False

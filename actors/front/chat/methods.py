@@ -1,10 +1,10 @@
-"""`_chat/*` on a connection: what it answers, and the client as the person of a chat.
+"""`_chat/*` methods of a connection, and its client as the sender of lines.
 
-    ChatMethods(peer, chats).methods      # as those of ACP are (`acp.agent`)
+    ChatMethods(peer, chats).methods      # like the methods of ACP (`acp.agent`)
 
-A chat ends with the connection that has opened it, unless it was opened with `keep`. Those who watch are told by an
-actor of their connection, which falls behind by so many bytes at most (`watcher`): then it watches no more.
-`_chat/closed` tells so, and that the chat has ended.
+A chat ends with the connection that opened it, unless it was opened with `keep`. An actor of each watching connection
+sends it the frames. A watcher that falls too many bytes behind (`watcher`) is removed. `_chat/closed` reports this, as
+well as the end of the chat.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from ....protocol.control.own import Done, Nothing
 from ....protocol.decoding import convert
 from ....protocol.errors import CallboardError, NotFound, ShuttingDown
 from ...io.handed_out import hidden
-from ...io.outbox import Gone
-from ..control.peer import Method, Peer
+from ...io.outbox import PeerClosed
+from ..control.peer import ControlPeer, Method
 from ..control.runs.running import check_owner
 from .chats import Chats
+from .commands.trusting import asks_for_trust
 from .completion import completions
 from .opening import opened, seen_again
 from .watcher import Watcher
@@ -34,56 +35,56 @@ from .watcher import Watcher
 if TYPE_CHECKING:
     from ....supervisors import Actor
     from .chat import Chat
-    from .order import Turn
+    from .order import LineTurn
     from .person import Given
 
 
 class ClientPerson:
-    """The client of a connection as the person of a chat: frames to it, requests of it."""
+    """Client of a connection as the sender of lines: sends frames to it, and requests."""
 
-    def __init__(self, peer: Peer) -> None:
+    def __init__(self, peer: ControlPeer) -> None:
         self.caller = peer.caller
         self._peer = peer
 
     async def began(self, told: frames.Began) -> None:
-        """See `Person`."""
         await self._peer.notify("_chat/began", told)
 
     async def said(self, told: frames.Said) -> None:
-        """See `Person`."""
         await self._peer.notify("_chat/said", told)
 
     async def changed(self, told: frames.Changed) -> None:
-        """See `Person`."""
         await self._peer.notify("_chat/changed", told)
 
     async def ask(self, asked: frames.AskPerson) -> Given | None:
-        """See `Person`. A client that can't ask gives no answer."""
+        """Ask the client; one that does not support the request counts as no answer."""
         answer = await self._requested("_chat/ask", asked, frames.PersonAnswered)
         return None if answer is None else answer.value
 
     async def edit(self, asked: frames.EditText) -> str | None:
-        """See `Person`."""
         answer = await self._requested("_chat/edit", asked, frames.Edited)
         return None if answer is None else answer.text
 
     async def copy(self, asked: frames.CopyText) -> None:
-        """See `Person`."""
         await self._peer.request("_chat/copy", asked)
 
     async def _requested(self, method: str, params: msgspec.Struct, kind: type[Any]) -> Any:
         try:
             return convert(await self._peer.request(method, params), kind)
         except (Refused, msgspec.ValidationError):
-            if self._peer.is_gone:  # nobody has said no: the line ends, and what it asked about stays as it was
-                raise Gone from None
+            # A refusal by the client and a closed connection raise the same error here.
+            if self._peer.is_gone:  # a lost connection is not a refusal: end the line without acting on an answer
+                raise PeerClosed from None
             return None
 
 
 class ChatMethods:
-    """See the module. Attributes: `methods`, what the connection answers, by name."""
+    """Methods of one connection.
 
-    def __init__(self, peer: Peer, chats: Chats) -> None:
+    Attributes:
+        methods: handlers by name.
+    """
+
+    def __init__(self, peer: ControlPeer, chats: Chats) -> None:
         self._peer = peer
         self._chats = chats
         self._person = ClientPerson(peer)
@@ -91,7 +92,7 @@ class ChatMethods:
         self._watching: dict[str, Watcher] = {}
         self._holding = contextlib.ExitStack()
         self._unread = self._holding.enter_context(peer.hub.unread.of(peer.caller.subject))
-        peer.me.on_end(lambda _: self._gone())
+        peer.me.on_end(lambda _: self._end_connection())
         handlers: dict[str, Callable[[Any], Any]] = {
             "_chat/open": self._open,
             "_chat/list": self._list,
@@ -115,6 +116,7 @@ class ChatMethods:
         is_known = chat is not None and (chat.owner == caller.subject or caller.has("read:runs"))
         if chat is None or not is_known:
             raise NotFound(f"there is no chat '{id[:60]}'; _chat/list has those that are open")
+        # `NotFound` above hides the chats of others; from here on the caller may know that it exists.
         check_owner(caller, chat.owner, chat.id)
         chat.touched = time.monotonic()
         return chat
@@ -123,14 +125,14 @@ class ChatMethods:
         chat = self._chats.new(self._peer.caller.subject)
         try:
             notes = await opened(chat, self._person, wanted)
-        except BaseException:  # cancelled, too: its client has not got the id, so only we can close it
+        except BaseException:  # cancellation included: the client lacks the id to close it
             self._chats.close(chat)
             raise
         chat.keep = wanted.keep
         if not wanted.keep:
             self._own.add(chat.id)
         said = [frames.Said(chat=chat.id, kind=kind, text=hidden(text)) for kind, text in seen_again(chat)]
-        return frames.Opened(chat=chat.info(), notes=notes, said=said)
+        return frames.Opened(chat=chat.info(), notes=notes, said=said, trust=asks_for_trust(self._peer.caller))
 
     def _list(self, _: Nothing) -> frames.ChatList:
         return frames.ChatList(chats=[chat.info() for chat in self._chats.seen_by(self._peer.caller)])
@@ -140,9 +142,10 @@ class ChatMethods:
 
     def _line(self, sent: frames.SendLine) -> Coroutine[Any, Any, frames.LineDone]:
         chat = self._of(sent.chat)
+        # `join` runs synchronously in the order of the frames; the coroutine may start in any order.
         return self._play(chat, sent.line, chat.order.join())
 
-    async def _play(self, chat: Chat, text: str, turn: Turn) -> frames.LineDone:
+    async def _play(self, chat: Chat, text: str, turn: LineTurn) -> frames.LineDone:
         person: Any = self._watcher(chat) or self._person
         done = await chat.play_in_turn(text, person, turn)
         if done.leave:
@@ -150,7 +153,7 @@ class ChatMethods:
         return done
 
     def _watcher(self, chat: Chat) -> ClientPerson | None:
-        """This connection, if it watches: it hears of its own lines directly, and must not hear of them twice."""
+        """Return this client if it watches. It gets the output of its own lines directly, and must not get it twice."""
         return self._person if self._person in chat.watchers else None
 
     def _interrupt(self, of: frames.OfChat) -> frames.Interrupted:
@@ -163,6 +166,7 @@ class ChatMethods:
 
     def _watch(self, wanted: frames.WatchChat) -> frames.WatchingChat:
         chat = self._of(wanted.chat)
+        # A second `_chat/watch` only reads the backlog again.
         if chat.id not in self._watching:
             watcher = self._watching[chat.id] = Watcher(self._unread)
 
@@ -170,20 +174,22 @@ class ChatMethods:
                 if not watcher.put(frame):
                     self._unwatch(chat.id)
 
+            # Before the backlog is read below, without a checkpoint between: no output is lost or sent twice.
             chat.watchers[self._person] = tell
             chat.on_close[self._person] = lambda: self._unwatch(chat.id)
             with contextlib.suppress(ShuttingDown):
-                self._peer.me.spawn(self._tell, chat.id, watcher, name=f"watch-{chat.id}", link=False)
+                self._peer.me.spawn(self._notify, chat.id, watcher, name=f"watch-{chat.id}", link=False)
         told = [] if wanted.after is None else chat.told.after(wanted.after, self._peer.caller.has)
         return frames.WatchingChat(chat=chat.info(), told=told)
 
-    async def _tell(self, _: Actor, id: str, watcher: Watcher) -> None:
+    async def _notify(self, _: Actor, id: str, watcher: Watcher) -> None:
         try:
-            with contextlib.suppress(Gone):
+            with contextlib.suppress(PeerClosed):
                 async for frame in watcher:
                     await self._peer.send(frame)
+                # A client that unsubscribed gets no `_chat/closed`.
                 if not watcher.left:
-                    await self._peer.notify("_chat/closed", frames.Closed(chat=id, lagged=watcher.lagged))
+                    await self._peer.notify("_chat/closed", frames.ChatClosed(chat=id, lagged=watcher.lagged))
         finally:
             watcher.drop()
 
@@ -212,8 +218,8 @@ class ChatMethods:
         self._unwatch(chat.id)
         self._chats.close(chat)
 
-    def _gone(self) -> None:
-        """The connection has ended."""
+    def _end_connection(self) -> None:
+        """Close the chats and watchers of a connection that has ended."""
         for id, watcher in list(self._watching.items()):
             watcher.drop()
             self._unwatch(id)

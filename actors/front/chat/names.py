@@ -1,6 +1,7 @@
-"""The names of what there is, with a word about each: roles, agents, sessions, bases, macros, models, files.
+"""Names for completion and lists: roles, agents, sessions, knowledge bases, macros, models, files.
 
-What is read of a directory is kept until the directory changes. Who lacks the scope to read of them finds none.
+Listings of a directory are cached until the directory changes. A caller without the scope for a kind gets an empty
+list.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from .chat import Chat
 
 Names = list[tuple[str, str]]
-"""Names, and what lists say of each."""
+"""Names, each with a short description."""
 
 MOST_FILES = 200
 MOST_LISTS = 500
@@ -40,8 +41,10 @@ def _lately(kind: str, directories: list[Path], read: Callable[[], Names]) -> Na
     key = (kind, str(directories[0]))
     now = tuple(_changed(each) for each in directories)
     kept = _kept.get(key)
+    # The modification time of a directory changes when an entry is added or removed, but not when a file is edited.
     if kept is None or kept[0] != now:
         if len(_kept) >= MOST_LISTS:
+            # Dropping everything is enough as a bound: the lists are cheap to read again.
             _kept.clear()
         kept = _kept[key] = now, read()
     return kept[1]
@@ -55,7 +58,7 @@ def _changed(directory: Path) -> float:
 
 
 def roles(chat: Chat, caller: Caller) -> Names:
-    """The roles of the user, and those that come with us."""
+    """Return the user's roles and the built-in ones."""
     if not caller.has("read:roles"):
         return []
     base = chat.hub.root.config_dir
@@ -63,7 +66,7 @@ def roles(chat: Chat, caller: Caller) -> Names:
 
 
 def _described(files: NamedFiles[Role] | NamedFiles[Macro], base: Path) -> Names:
-    """Files by their names, with what they say that they are for; one that can't be read is found all the same."""
+    """Return file names with the files' descriptions; an unreadable file has its error as the description."""
     found: Names = []
     for place in files.places(base):
         try:
@@ -75,7 +78,7 @@ def _described(files: NamedFiles[Role] | NamedFiles[Macro], base: Path) -> Names
 
 
 def macros(chat: Chat, caller: Caller) -> Names:
-    """The macros."""
+    """Return the macros."""
     if not caller.has("read:agents"):
         return []
     base = chat.hub.root.config_dir
@@ -83,7 +86,7 @@ def macros(chat: Chat, caller: Caller) -> Names:
 
 
 def agents(chat: Chat, caller: Caller) -> Names:
-    """The agents of the user, and those that come with us."""
+    """Return the user's agents and the built-in ones."""
     if not caller.has("read:agents"):
         return []
     base = chat.hub.root.config_dir
@@ -96,7 +99,7 @@ def agents(chat: Chat, caller: Caller) -> Names:
 
 
 def rags(chat: Chat, caller: Caller) -> Names:
-    """The knowledge bases."""
+    """Return the knowledge bases."""
     if not caller.has("read:agents"):
         return []
     base = chat.hub.root.config_dir
@@ -104,7 +107,7 @@ def rags(chat: Chat, caller: Caller) -> Names:
 
 
 def sessions(chat: Chat, caller: Caller) -> Names:
-    """The sessions of the agent that the chat is in, or of none; those that have a name."""
+    """Return the named sessions of the chat's agent, or those without an agent."""
     if not caller.has("read:sessions"):
         return []
     store, agent = chat.hub.root.sessions.store, chat.memory.stored.agent
@@ -117,14 +120,16 @@ def sessions(chat: Chat, caller: Caller) -> Names:
         return [(meta.alias, meta.title or "") for meta in found if meta.alias]
 
     home = scope_of(store.config_dir, agent).home
+    # Callers see different sessions, so each has a cache entry of its own.
     whose = f"{caller.subject} {caller.has('admin:sessions')}"
     return _lately(f"sessions of {whose}", [home / "by-name", home / "by-id"], read)
 
 
 def models(root: Root, type: str = "chat") -> Names:
-    """The models that can be named, with window and price. Blocks: the first time, the table of prices is read."""
+    """Return the models with window and price. Blocking: the first call reads the table of prices."""
     settings = root.settings
     kept = _models.get(type)
+    # Compared by identity: settings are replaced as a whole when they change.
     if kept is None or kept[0] is not settings:
         names = model_names(settings, os.environ) if type == "chat" else _listed(root, type)
         kept = _models[type] = settings, [(name, _about(root, name)) for name in names]
@@ -140,7 +145,7 @@ def _listed(root: Root, type: str) -> Iterator[str]:
 
 
 def _about(root: Root, name: str) -> str:
-    """Window and price, and what the settings say that it can't do."""
+    """Return window, price and missing capabilities of a model."""
     catalog = root.gateway.catalog
     try:
         client, model = catalog.named(name)
@@ -152,7 +157,7 @@ def _about(root: Root, name: str) -> str:
 
 
 def files(begun: str) -> Names:
-    """Files and directories whose path begins so."""
+    """Return files and directories whose path begins with this text."""
     head, slash, tail = begun.rpartition("/")
     directory = Path(head + slash or ".").expanduser()
     try:
@@ -161,6 +166,7 @@ def files(begun: str) -> Names:
         return []
     found: Names = []
     for entry in entries:
+        # Hidden files only after a typed dot, as in a shell.
         if entry.name.startswith(tail) and (tail.startswith(".") or not entry.name.startswith(".")):
             is_directory = entry.is_dir()
             found.append(

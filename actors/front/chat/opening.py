@@ -1,4 +1,9 @@
-"""How a chat begins: in an agent, a role, a session, as its client or the preludes of config.yaml say."""
+"""Opening of a chat: agent, role, session and settings, from the client's request or the preludes of config.yaml.
+
+The order of the steps matters. Preludes apply only if the request names none of agent, role and session. A stored chat
+or a named agent precedes the default agent. The model is set twice: first for the checks of the agent, then in the
+scope that the agent, role or session has created.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from ....protocol.control import chat as frames
-from ....protocol.control.errors import told_to
+from ....protocol.control.errors import error_for_client
 from ....protocol.errors import CallboardError, NotFound, UsageError
 from ....protocol.settings.prelude import prelude_of
 from ...runs.sessions.names import as_id
@@ -16,22 +21,22 @@ from .commands.role import use_prompt, use_role
 from .commands.session import enter
 from .commands.settings import set_model
 from .default_agent import begin_default
-from .interrupted_turns import told_of_interrupted
-from .line import Line, SaidKind
+from .interrupted_turns import interrupted_notice
+from .line import ChatLine, SaidKind
 from .reopening import last_exchange, reopen, stores
 
 if TYPE_CHECKING:
     from .chat import Chat
-    from .person import Person
+    from .person import ChatPerson
 
 
-async def opened(chat: Chat, person: Person, wanted: frames.OpenChat) -> list[str]:
-    """Bring a new chat into what is wanted of it; what the person should know first.
+async def opened(chat: Chat, person: ChatPerson, wanted: frames.OpenChat) -> list[str]:
+    """Prepare a new chat as requested; returns the notices for the user.
 
     Raises:
-        CallboardError: that can't be.
+        CallboardError: a part of the request cannot be satisfied.
     """
-    line = Line(chat, person, "")
+    line = ChatLine(chat, person, "")
     notes = [str(problem) for problem in chat.hub.root.problems]
     chat.warned.update(notes)
     role, session = wanted.role, wanted.session
@@ -57,12 +62,14 @@ async def opened(chat: Chat, person: Person, wanted: frames.OpenChat) -> list[st
         await use_role(line, role)
     if wanted.role_prompt is not None:
         await use_prompt(line, wanted.role_prompt)
+    # Again: the first call set the chat's model, which a session, role or agent overrides.
     if wanted.model is not None and chat.scoped:
         await set_model(line, wanted.model)
     if wanted.empty_session and chat.session is not None:
         await chat.session.empty(chat.hub, person.caller)
     if wanted.save_session is not None and chat.session is not None:
-        if wanted.save_session is False and chat.session.kept:  # which is for this chat; its file says nothing of it
+        # A choice for this chat only: the session's file keeps its own setting.
+        if wanted.save_session is False and chat.session.kept:
             chat.session = chat.session.apart()
         async with chat.session.change(chat.hub, person.caller) as changed:
             changed.save_session = wanted.save_session
@@ -75,22 +82,24 @@ async def opened(chat: Chat, person: Person, wanted: frames.OpenChat) -> list[st
         person.caller.need("write:runs")
         await chat.play(f".macro {shlex.join([wanted.macro, *wanted.macro_arguments])}", person)
     gateway = chat.hub.root.gateway
+    # Only for the automatic choice: a model that the user names has its own error.
     if chat.agent is None and chat.model_in_use == gateway.choice().model and (missing := gateway.lacks_model()):
         notes.append(missing)
-    return [*notes, *told_of_interrupted(line)]
+    return [*notes, *interrupted_notice(line)]
 
 
 def seen_again(chat: Chat) -> list[tuple[SaidKind, str]]:
-    """What the person sees of a session in which something was said, if the chat is one that is stored."""
+    """Return the output for a user who reopens a session with messages, if the chat is stored."""
     return last_exchange(chat) if chat.stores else []
 
 
-async def _by_default(line: Line, wanted: frames.OpenChat) -> list[str] | None:
-    """Begin in the default agent, if it is the chat's turn to have one: the first lines of the screen, else None."""
+async def _by_default(line: ChatLine, wanted: frames.OpenChat) -> list[str] | None:
+    """Begin in the default agent if it applies; returns the first lines of the screen, else None."""
     chat, session = line.chat, wanted.session
     named = wanted.role or wanted.role_prompt or wanted.macro or chat.has_role or chat.session is not None
     if not wanted.default_agent or named:
         return None
+    # A session given by its id, or one outside of agents, must not be opened within the default agent.
     if session and (as_id(session) is not None or await _is_agentless(line, session)):
         return None
     first = await begin_default(line, session, wanted.variables)
@@ -99,8 +108,8 @@ async def _by_default(line: Line, wanted: frames.OpenChat) -> list[str] | None:
     return first
 
 
-async def _is_agentless(line: Line, session: str) -> bool:
-    """Whether there is a session of this name that no agent has."""
+async def _is_agentless(line: ChatLine, session: str) -> bool:
+    """Return True if a session of this name exists outside of agents."""
     try:
         await line.root.sessions.get(line.caller, session, agent=None)
     except NotFound:
@@ -108,8 +117,8 @@ async def _is_agentless(line: Line, session: str) -> bool:
     return True
 
 
-async def _with_prelude(line: Line) -> list[str]:
-    """What `repl_prelude` says; what is wrong with it, or with what it names, keeps no chat from beginning."""
+async def _with_prelude(line: ChatLine) -> list[str]:
+    """Apply `repl_prelude`; an error in it is returned as a notice and does not prevent the chat."""
     chat = line.chat
     try:
         prelude = prelude_of(chat.hub.root.settings, "repl_prelude")
@@ -118,5 +127,5 @@ async def _with_prelude(line: Line) -> list[str]:
         if prelude.role is not None and (chat.session is None or chat.session.is_empty):
             await use_role(line, prelude.role)
     except CallboardError as error:
-        return [f"`repl_prelude`: {told_to(line.caller, error)}"]
+        return [f"`repl_prelude`: {error_for_client(line.caller, error)}"]
     return []

@@ -1,9 +1,9 @@
-"""The order in which lines are played: that in which they came, whichever of their tasks begins first.
+"""Input queue: lines are executed in the order of their arrival, whichever of their tasks runs first.
 
-turn = order.join()      # at once, when the line comes
-with turn.waiting:       # until the line has begun an interrupt cancels this
-    await turn.come()    # in its task: the lines before have begun
-    turn.leave()         # it has begun, too; or it never will
+turn = order.join()      # synchronously, when the line arrives
+with turn.waiting:       # an interrupt cancels this block until the line has begun
+    await turn.come()    # in the line's task: waits until all earlier lines have begun
+    turn.leave()         # lets the next line begin; also needed if this one never does
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ class _Place:
         self.scope = trio.CancelScope()
 
 
-class Turn:
-    """A line's place in the order. It is left with the last reference to it, too: a task may never have begun.
+class LineTurn:
+    """Place of a line in the queue.
+
+    `__del__` leaves it as well, because a line's task may be cancelled before its first step.
 
     Attributes:
-        waiting: the scope that is cancelled when the line is withdrawn before it has begun.
+        waiting: scope that is cancelled when the line is withdrawn before it has begun.
     """
 
     def __init__(self, places: deque[_Place]) -> None:
@@ -35,14 +37,14 @@ class Turn:
             self._place.next.set()
 
     async def come(self) -> None:
-        """Wait until it is this line's turn; a checkpoint only where it waits, or was withdrawn."""
+        """Wait until all earlier lines have begun. A checkpoint only if it has to wait or was withdrawn."""
         if self._place.next.is_set():
             await trio.lowlevel.checkpoint_if_cancelled()
         else:
             await self._place.next.wait()
 
     def leave(self) -> None:
-        """Let the next line have its turn; does nothing the second time."""
+        """Let the next line begin; idempotent."""
         if self._place in self._places:
             self._places.remove(self._place)
             if self._places:
@@ -53,17 +55,17 @@ class Turn:
 
 
 class Order:
-    """See the module."""
+    """Queue of lines that have not begun."""
 
     def __init__(self) -> None:
         self._places: deque[_Place] = deque()
 
-    def join(self) -> Turn:
-        """A place behind all that are there."""
-        return Turn(self._places)
+    def join(self) -> LineTurn:
+        """Return a place at the end of the queue."""
+        return LineTurn(self._places)
 
     def withdraw(self) -> bool:
-        """Cancel all that have come and not begun; whether there are any. Those that come later are not concerned."""
+        """Cancel all lines that have not begun; returns True if there were any. Later lines are not affected."""
         for place in self._places:
             place.scope.cancel()
         return bool(self._places)

@@ -1,4 +1,4 @@
-"""The person at the other end of a chat, as commands see it: reads what they say, answers, edits texts."""
+"""Client port of a chat: the interface through which commands output, ask and edit."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from ....protocol.control.caller import Caller
 Given = str | list[str]
 
 
-class Person(Protocol):
-    """Who has sent a line. The client of a connection is one (`methods.ClientPerson`), `callboard macro` another.
+class ChatPerson(Protocol):
+    """Sender of a line, for example a connection's client (`methods.ClientPerson`) or `callboard macro`.
 
     Attributes:
-        caller: what they may do.
+        caller: identity and scopes.
     """
 
     caller: Caller
 
     async def began(self, told: frames.Began) -> None:
-        """A run answers a prompt."""
+        """Report that a run has begun to answer a prompt."""
 
     async def said(self, told: frames.Said) -> None:
-        """A command says something."""
+        """Show the output of a command."""
 
     async def changed(self, told: frames.Changed) -> None:
-        """The chat is now another."""
+        """Report a changed state of the chat."""
 
     async def ask(self, asked: frames.AskPerson) -> Given | None:
-        """The answer; None if they want to give none, or can't be asked."""
+        """Ask a question and return the answer; None if the user declines or cannot be asked."""
 
     async def edit(self, asked: frames.EditText) -> str | None:
-        """What they have made of the text; None if they have changed nothing, or have no editor."""
+        """Open a text in an editor and return the result; None if it is unchanged or no editor is available."""
 
     async def copy(self, asked: frames.CopyText) -> None:
-        """Put a text into their clipboard.
+        """Copy a text to the clipboard.
 
         Raises:
-            CallboardError: it can't be done.
+            CallboardError: the client cannot do so.
         """

@@ -1,7 +1,10 @@
-"""Where a chat keeps what was said: in memory, or in a session of the store. Both are a `Session`.
+"""Storage of a chat's messages: in memory, or in a session of the store. Both use a `Session`.
 
-A chat remembers what was said also without a session; that memory goes with the chat, and with a change of role or
-agent. A temporary session is in memory, too, and asks at its end whether it is to be kept.
+The memory outside of sessions is lost with the chat, and when the role or agent changes. A temporary session is in
+memory too; when it ends, the user is asked whether to save it.
+
+Other processes may change a stored session at any time. So a position in the message list is not enough to identify an
+exchange: `PromptStart` also stores the message that it expects there, and `last` compares the two.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import trio
 from ....protocol.chat import AssistantTurn
 from ....protocol.session import Session
 from ....protocol.session_turns import turns_of
-from ...runs.loading import Hooks
+from ...runs.loading import RunCallbacks
 from ...runs.sessions.live import forget_all
 from ...runs.sessions.names import TEMP
 from ...runs.sessions.store import Stored
@@ -33,14 +36,14 @@ Message = dict[str, Any]
 
 
 @dataclass(eq=False)
-class Start:
-    """A prompt of the person's, and where what came of it lies among the messages.
+class PromptStart:
+    """Prompt of the user, with the range of its messages in the session.
 
     Attributes:
-        at: how many messages stood before it.
-        end: how many stood there when its run was over; `at` as long as it has brought nothing.
-        first: the message that it is.
-        run: the run that answered it.
+        at: index of its first message.
+        end: index after its last message once its run is over; `at` while the run has added nothing.
+        first: its first message.
+        run: id of the run that answered it.
     """
 
     at: int
@@ -50,44 +53,44 @@ class Start:
 
     @property
     def brought(self) -> bool:
-        """Whether anything came of it."""
+        """True if its run added messages."""
         return self.end > self.at
 
     def is_in(self, messages: list[Message]) -> bool:
-        """Whether it stands there still; others change a session, too."""
+        """Return True if its messages are still at their position; other processes may change the session."""
         return self.brought and self.end <= len(messages) and messages[self.at] == self.first
 
 
 def wish(session: Session, settings: Settings) -> bool | None:
-    """Whether the session is to be kept; None to ask."""
+    """Return the `save_session` setting of a session or of the configuration; None to ask the user."""
     found = session.save_session
     if found is None:
         found = settings.other.get("save_session")
     return found if isinstance(found, bool) else None
 
 
-Taken = tuple[Start, list[Message]]
-"""An exchange that was taken out."""
+Taken = tuple[PromptStart, list[Message]]
+"""An exchange that was removed, with its messages."""
 
 
-class Place:
-    """Where what is said lies.
+class ChatPlace:
+    """Session in use by a chat.
 
     Args:
-        stored: of a session of the store as it is at the moment; else one without a file.
-        kept: whether it is one of the store.
+        stored: current state of a session in the store, or of one without a file.
+        kept: whether the session is in the store.
         temporary: whether it is a session without a name.
 
     Attributes:
-        stored, kept, temporary: as given.
-        starts: where each prompt of the person's begins, as long as that is known, and its run.
+        stored, kept, temporary: see the arguments.
+        starts: prompts of the user with their positions, as far as known.
     """
 
     def __init__(self, stored: Stored, *, kept: bool = False, temporary: bool = False) -> None:
         self.stored = stored
         self.kept = kept
         self.temporary = temporary
-        self.starts: list[Start] = []
+        self.starts: list[PromptStart] = []
 
     @classmethod
     def in_memory(
@@ -97,70 +100,74 @@ class Place:
         *,
         temporary: bool = False,
         alias: str | None = None,
-    ) -> Place:
-        """One that has no file. `agent` is whose session it would be, `alias` its name."""
+    ) -> ChatPlace:
+        """Return a session without a file, for the given agent and alias."""
         alias = TEMP if temporary else alias
         stored = Stored(id=TEMP, alias=alias, agent=agent, session=session or Session())
         return cls(stored, temporary=temporary)
 
     @classmethod
-    def of(cls, stored: Stored, settings: Settings) -> Place:
-        """A session of the store, in memory if it is not to be kept."""
+    def of(cls, stored: Stored, settings: Settings) -> ChatPlace:
+        """Return a session of the store, held in memory if it must not be saved."""
         return cls(stored, kept=wish(stored.session, settings) is not False)
 
     @property
     def session(self) -> Session:
-        """What is known of it; to be changed only within `change`."""
+        """Content of the session; modify it only within `change`."""
         return self.stored.session
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Name for users."""
         return TEMP if self.temporary else self.stored.alias or self.stored.id
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was said."""
+        """True if the session has no messages."""
         return not (self.session.messages or self.session.compressed_messages)
 
     @property
     def turns(self) -> int:
-        """How many answers it remembers: those that the next request holds."""
+        """Number of answers that the next request includes."""
         answers = (turn for turn in turns_of(self.session) if isinstance(turn, AssistantTurn))
         return sum(not turn.tool_calls for turn in answers)
 
     @property
     def tokens(self) -> int:
-        """What it holds, estimated."""
+        """Estimated number of tokens of the conversation."""
         return estimate(turns_of(self.session))
 
     @property
     def last_reply(self) -> str | None:
-        """What the model has said last."""
+        """Last text of the model; None if there is none."""
         said = (turn.text for turn in reversed(turns_of(self.session)) if isinstance(turn, AssistantTurn))
         return next((text for text in said if text), None)
 
-    def apart(self) -> Place:
-        """The same in memory: what is said from now on does not get into the file."""
-        place = Place(self.stored)
+    def apart(self) -> ChatPlace:
+        """Return a copy in memory, so that later messages do not get into the file."""
+        place = ChatPlace(self.stored)
         place.starts = list(self.starts)
         return place
 
     async def store(self, hub: Hub, caller: Caller, about: Mapping[str, str]) -> None:
-        """Make a session of the store, without a name, of what is in memory; `about` are keys of its file."""
+        """Store the content as a session without a name.
+
+        Args:
+            about: additional keys of its file.
+        """
         session, agent, store = self.session, self.stored.agent, hub.root.sessions.store
         session.other = {**session.other, **about}
         self.stored = await trio.to_thread.run_sync(lambda: store.create(agent, None, session, caller=caller))
         self.kept = True
 
     async def discard(self, hub: Hub, caller: Caller) -> None:
-        """Remove its file; what it holds is in memory from now on."""
+        """Delete the file, and hold its content in memory."""
         stored, self.kept = self.stored, False
         self.stored = Stored(id=TEMP, alias=None, agent=stored.agent, session=stored.session)
         await hub.root.sessions.delete(caller, stored.id, agent=stored.agent)
 
     async def resume(self, hub: Hub, caller: Caller) -> bool:
-        """Go on in the session's file, which what was said meanwhile does not get into; false if there is none."""
+        """Continue with the session's file, without the messages since; returns False if there is none."""
         if self.kept or self.stored.id == TEMP:
             return False
         async with hub.root.sessions.change(caller, self.stored.id, None) as turn:
@@ -171,13 +178,14 @@ class Place:
         return True
 
     async def refresh(self, hub: Hub, caller: Caller) -> None:
-        """See what has become of it."""
+        """Read the session again from the store."""
         if self.kept:
             self.stored = await hub.root.sessions.get(caller, self.stored.id)
 
     async def prepare(self, hub: Hub, caller: Caller, settings: Settings) -> bool:
-        """See what has become of it before a prompt; false if it is not to be kept any more, and is in memory now."""
+        """Read the session again before a prompt; returns False if it must no longer be saved and is now in memory."""
         await self.refresh(hub, caller)
+        # The user disabled saving since the last prompt: continue in memory, and leave the file as it is.
         if self.kept and wish(self.session, settings) is False:
             self.kept = False
             return False
@@ -185,10 +193,10 @@ class Place:
 
     @asynccontextmanager
     async def change(self, hub: Hub, caller: Caller) -> AsyncIterator[Session]:
-        """The session, to be changed.
+        """Yield the session for modification, and store it afterwards.
 
         Raises:
-            Conflict: another process works with it.
+            Conflict: another process holds the session.
         """
         if not self.kept:
             yield self.session
@@ -198,60 +206,65 @@ class Place:
         await self.refresh(hub, caller)
 
     async def empty(self, hub: Hub, caller: Caller) -> None:
-        """Forget all that was said."""
+        """Delete all messages."""
         async with self.change(hub, caller) as session:
             forget_all(session)
         self.starts.clear()
 
-    async def begin(self, hub: Hub, caller: Caller, request: RunRequest, hooks: Hooks, *, title: str) -> SessionTurn:
-        """The prompt is the next that is said here; returns when its run has begun."""
+    async def begin(
+        self, hub: Hub, caller: Caller, request: RunRequest, hooks: RunCallbacks, *, title: str
+    ) -> SessionTurn:
+        """Start the next turn with this prompt; returns when its run has begun."""
         if self.kept:
             return await hub.sessions.begin(caller, self.stored.id, request, hooks, title=title, keep=True)
         return await hub.sessions.begin_in_memory(caller, self.stored, request, hooks, title=title)
 
-    def mark(self) -> Start:
-        """A prompt of the person's comes now."""
+    def mark(self) -> PromptStart:
+        """Record that a prompt starts at the end of the messages."""
         at = len(self.session.messages)
-        start = Start(at, at)
+        start = PromptStart(at, at)
         self.starts.append(start)
         return start
 
-    def brought(self, start: Start, at: int, count: int) -> None:
-        """A prompt has brought so many messages, from `at` on."""
+    def brought(self, start: PromptStart, at: int, count: int) -> None:
+        """Record that a prompt has added `count` messages from index `at`."""
         messages = self.session.messages
         if count and at + count <= len(messages):
             start.at, start.end, start.first = at, at + count, messages[at]
 
     def drop_vain(self) -> bool:
-        """Forget the last prompts, as far as nothing came of them; whether there were any."""
+        """Forget the latest prompts whose runs added nothing; returns True if there were any."""
         before = len(self.starts)
         while self.starts and not self.starts[-1].brought:
             self.starts.pop()
         return len(self.starts) < before
 
-    def last(self) -> Start | None:
-        """The last exchange of the chat's, or of the session's where that is not known; None if there is none."""
+    def last(self) -> PromptStart | None:
+        """Return the last exchange of the chat, or of the session if the chat's own is unknown; None without any."""
         messages = self.session.messages
+        # Prompts without any result have no messages, so the last exchange is an earlier one.
         start = next((each for each in reversed(self.starts) if each.brought), None)
         if start is not None and start.is_in(messages):
             return start
-        self.starts = [each for each in self.starts if not each.brought]  # the messages are others than they were
+        # Another process has changed the messages, so the recorded positions are wrong.
+        self.starts = [each for each in self.starts if not each.brought]
+        # `within` marks user messages inside an exchange, such as steering and summaries.
         begins = [each.get("role") == "user" and not each.get("within") for each in messages]
         users = [at for at, begin in enumerate(begins) if begin]
-        return Start(users[-1], len(messages), messages[users[-1]]) if users else None
+        return PromptStart(users[-1], len(messages), messages[users[-1]]) if users else None
 
     def last_exchange(self) -> list[Message]:
-        """What was said last: the person's words, and what came of them."""
+        """Return the messages of the last exchange."""
         start = self.last()
         return [] if start is None else self.session.messages[start.at : start.end]
 
     async def take_last(self, hub: Hub, caller: Caller) -> Taken | None:
-        """Take the last exchange out, and what it was; what others have said behind it stays. None if there is none."""
+        """Remove the last exchange and return it; None if there is none. Later messages of others stay."""
         await self.refresh(hub, caller)
         if self.last() is None:
             return None
         async with self.change(hub, caller) as session:
-            self.stored.session = session  # as it is now
+            self.stored.session = session  # the state under the lock may differ from the one just read
             start = self.last()
             if start is None:
                 return None
@@ -261,8 +274,8 @@ class Place:
             self.starts = self.starts[: self.starts.index(start)]
         return start, taken
 
-    async def put_back(self, hub: Hub, caller: Caller, start: Start, taken: list[Message]) -> None:
-        """Have an exchange that was taken out where it was."""
+    async def put_back(self, hub: Hub, caller: Caller, start: PromptStart, taken: list[Message]) -> None:
+        """Insert a removed exchange at its old position."""
         async with self.change(hub, caller) as session:
             at = min(start.at, len(session.messages))
             session.messages = [*session.messages[:at], *taken, *session.messages[at:]]

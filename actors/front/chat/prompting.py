@@ -1,4 +1,12 @@
-"""A prompt as a run of the hub, and what clients hear of it."""
+"""Prompts: execution as a run of the hub, and the events that clients get.
+
+`ask` starts a turn and waits for its answer. Both steps may be interrupted at any point, and each exit path must leave
+the session consistent:
+
+- An exchange that was removed for a retry is put back if the new one adds nothing (`instead`).
+- A session file that was created for the prompt is deleted if it is empty.
+- The cost of the run is counted once (`RunningPrompt.settle`).
+"""
 
 from __future__ import annotations
 
@@ -21,13 +29,13 @@ from ....protocol.requests import Overrides, RunRequest
 from ...io.handed_out import hidden
 from ...io.last_reply import keep_reply
 from ...io.messages_file import add_message
-from ...io.outbox import Gone
+from ...io.outbox import PeerClosed
 from ...runs.files import images_in
-from ...runs.loading import NO_HOOKS, Hooks
+from ...runs.loading import NO_HOOKS, RunCallbacks
 from ...runs.sessions.summary import compressed, first_words, too_long
 from ...runs.target import LoopAgent
-from .asked import Prompt
-from .place import Place, Start, Taken, wish
+from .asked import LastPrompt
+from .place import ChatPlace, PromptStart, Taken, wish
 
 if TYPE_CHECKING:
     from ....protocol.control.caller import Caller
@@ -36,20 +44,20 @@ if TYPE_CHECKING:
     from ....protocol.settings import Settings
     from ..control.sessions import SessionTurn
     from .chat import Chat
-    from .line import Line
+    from .line import ChatLine
 
 END_WITHIN = 0.4
-"""Seconds for a session to be written, when the wait for its turn is interrupted."""
+"""Seconds to write the session when the wait for its turn is interrupted."""
 
 PUT_BACK_WITHIN = 2.0
-"""Seconds for an answer to be put back, when none comes in its place."""
+"""Seconds to put back a removed exchange when no new answer replaces it."""
 
 NAME = "chat"
-"""What a model without an agent is called in a chat."""
+"""Agent name of a model without an agent."""
 
 
 def model_of(chat: Chat) -> str:
-    """The model that answers the next prompt."""
+    """Return the model for the next prompt; "" if none is configured."""
     found = chat.place.session.model or _model_of_files(chat) or chat.model or chat.hub.root.settings.model
     if found:
         return str(found)
@@ -60,7 +68,7 @@ def model_of(chat: Chat) -> str:
 
 
 def window_of(chat: Chat, model: str) -> int | None:
-    """How many tokens the model takes, where that is known."""
+    """Return the context window of a model in tokens; None if unknown."""
     try:
         return chat.hub.root.gateway.known_window(model) if model else None
     except CallboardError:
@@ -68,7 +76,7 @@ def window_of(chat: Chat, model: str) -> int | None:
 
 
 def _model_of_files(chat: Chat) -> str | None:
-    """The one that the file of the agent or of the role names, which goes before the chat's."""
+    """Return the model named in the file of the agent or role, which overrides the chat's."""
     from ...work.roles.files import find
 
     if chat.loop_agent is not None:
@@ -77,18 +85,33 @@ def _model_of_files(chat: Chat) -> str | None:
         return None
     try:
         return find(chat.role, chat.hub.root.config_dir).model
-    except CallboardError:  # a prompt that wants it says so
+    except CallboardError:  # the next prompt reports it
         return None
 
 
-def plain_agent(settings: Settings, session: Session, *, asks: bool, files: bool) -> Agent:
-    """A model without an agent: with the tools and servers that the settings name.
+def _role_has_tools(chat: Chat) -> bool:
+    from ...work.roles.files import find
+
+    if chat.role is None:
+        return False
+    try:
+        role = find(chat.role, chat.hub.root.config_dir)
+    except CallboardError:  # the next prompt reports it
+        return False
+    return bool(role.tools or role.servers)
+
+
+def plain_agent(
+    settings: Settings, session: Session, *, asks: bool, files: bool, role_has_tools: bool = False
+) -> Agent:
+    """Return an agent that is a bare model with the configured tools and servers.
 
     Args:
-        session: may name others.
-        asks: whether a model with tools may ask the person. One without is sent no tools at all: not every model takes
-            them.
-        files: whether the caller may use this machine's files; what the settings name is its user's own.
+        session: session whose own tools and servers count as well.
+        asks: whether a model with tools may ask the user. A model without tools gets no tool at all, because not every
+            model accepts tools.
+        files: whether the caller may access this machine's files. The configured tools belong to its user.
+        role_has_tools: whether the role names tools or servers of its own.
     """
     calls = settings.calls_functions
     tools = split(settings.enabled_tools) if calls and files else []
@@ -97,30 +120,32 @@ def plain_agent(settings: Settings, session: Session, *, asks: bool, files: bool
         name=NAME,
         global_tools=tuple(tools),
         mcp_servers=tuple(servers),
-        can_ask_user=calls and asks and bool(tools or servers or session.enabled_tools or session.enabled_mcp_servers),
+        can_ask_user=calls
+        and asks
+        and bool(tools or servers or session.enabled_tools or session.enabled_mcp_servers or role_has_tools),
         inject_user_instructions=False,
     )
 
 
 async def ask(
-    line: Line,
-    prompt: Prompt,
-    place: Place | None = None,
+    line: ChatLine,
+    prompt: LastPrompt,
+    place: ChatPlace | None = None,
     *,
     shown: str | None = None,
-    start: Start | None = None,
+    start: PromptStart | None = None,
     instead: Taken | None = None,
 ) -> Outcome:
-    """Ask, and wait for the answer.
+    """Execute a prompt and wait for the answer.
 
     Args:
-        place: where the question and its answer are kept, if not in the chat's own; then they are not its last, either.
-        shown: what the run is called, if not by the prompt, which is then none that could be asked again.
-        start: where it begins, if that is marked already.
-        instead: the exchange that was taken out for it; it is put back if nothing comes of this one.
+        place: storage of the exchange, if not the chat's; then it is not the chat's last exchange either.
+        shown: title of the run; such a prompt cannot be repeated. By default the prompt is the title.
+        start: position of the prompt, if already marked.
+        instead: exchange that was removed for this one; put back if this one adds nothing.
     """
     chat, where = line.chat, place or line.chat.place
-    before = chat.shell if shown is None else []  # what `!` has written goes with what the person says
+    before = chat.shell if shown is None else []  # shell output belongs to a prompt of the user only
     text = "\n\n".join([*before, prompt.text]) if before else prompt.text
     start = start or where.mark()
     if place is None and shown is None:
@@ -129,7 +154,7 @@ async def ask(
         await _store(line, where)
         request, hooks = await _request(line, text, prompt, where)
         turn = await where.begin(chat.hub, line.caller, request, hooks, title=shown or "")
-    except BaseException:  # interrupted, too: what was taken out for this answer must not be lost
+    except BaseException:  # cancellation included: a removed exchange must not be lost
         if instead is not None:
             with chat.hub.root.kernel.shield(PUT_BACK_WITHIN):
                 await where.put_back(chat.hub, line.caller, *instead)
@@ -138,12 +163,13 @@ async def ask(
         raise
     chat.shell = chat.shell[len(before) :]
     start.run = turn.info.run
+    # Compared after the turn: a different number means that messages were summarised and positions are invalid.
     stored = len(where.session.compressed_messages)
-    return await _followed(line, Asking(chat, line.caller, prompt, where, start, turn, stored, instead))
+    return await _followed(line, RunningPrompt(chat, line.caller, prompt, where, start, turn, stored, instead))
 
 
-async def _store(line: Line, where: Place) -> None:
-    """Store what is said without a session from now on, if the chat is one that is stored."""
+async def _store(line: ChatLine, where: ChatPlace) -> None:
+    """Create a session file for the conversation outside of sessions, if the chat is stored."""
     chat = line.chat
     if not chat.stores or where is not chat.memory or where.kept:
         return
@@ -153,19 +179,19 @@ async def _store(line: Line, where: Place) -> None:
 
 
 def about_chat(chat: Chat) -> dict[str, str]:
-    """What the file of a session says of the chat that it is from: its directory, and the agent as it was named."""
+    """Return the keys of a session file that describe its chat: working directory, and agent as named by the user."""
     return {"cwd": str(Path.cwd()), **({"target": chat.agent} if chat.agent is not None else {})}
 
 
-async def _discard_empty(chat: Chat, caller: Caller, where: Place) -> None:
-    """Remove the session that was made for a first prompt which has brought nothing."""
+async def _discard_empty(chat: Chat, caller: Caller, where: ChatPlace) -> None:
+    """Delete the session file that was created for a first prompt without any result."""
     if where.kept and where is chat.memory and where.is_empty:
-        with suppress(CallboardError):  # another process has it meanwhile
+        with suppress(CallboardError):  # another process holds the session
             await where.discard(chat.hub, caller)
 
 
-async def go_on(line: Line, run: str, prompt: Prompt) -> Outcome:
-    """Go on with a turn of the chat's session that another process has begun, and wait for the answer."""
+async def resume_turn(line: ChatLine, run: str, prompt: LastPrompt) -> Outcome:
+    """Resume a turn of the chat's session that a dead process began, and wait for the answer."""
     chat, where = line.chat, line.chat.place
     line.caller.need("write:runs")
     await where.refresh(chat.hub, line.caller)
@@ -175,31 +201,31 @@ async def go_on(line: Line, run: str, prompt: Prompt) -> Outcome:
     assert turn is not None, "it is a turn of a session"
     chat.asked = prompt
     start.run = run
-    return await _followed(line, Asking(chat, line.caller, prompt, where, start, turn, stored, None))
+    return await _followed(line, RunningPrompt(chat, line.caller, prompt, where, start, turn, stored, None))
 
 
 @dataclass(eq=False)
-class Asking:
-    """A prompt whose run has begun.
+class RunningPrompt:
+    """Prompt whose run has begun.
 
     Attributes:
-        compressed: how many messages its session had in store then.
+        compressed: number of summarised messages in the session at that time.
         instead: as in `ask`.
-        charged: whether the chat's cost has its cost.
+        charged: whether the chat's cost includes this run.
     """
 
     chat: Chat
     caller: Caller
-    prompt: Prompt
-    where: Place
-    start: Start
+    prompt: LastPrompt
+    where: ChatPlace
+    start: PromptStart
     turn: SessionTurn
     compressed: int
     instead: Taken | None
     charged: bool = False
 
     async def settle(self, answer: str | None = None) -> None:
-        """Take over what its run has brought; to be called when all of that is kept, and again if it was cancelled."""
+        """Update the chat with the results of the run once they are stored; call it again after a cancellation."""
         chat, where, turn = self.chat, self.where, self.turn
         if not self.charged:
             self.charged = True
@@ -217,7 +243,7 @@ class Asking:
         chat.title = chat.title or first_words(self.prompt.text) or None
 
 
-async def _followed(line: Line, asking: Asking) -> Outcome:
+async def _followed(line: ChatLine, asking: RunningPrompt) -> Outcome:
     chat, turn, prompt, where = asking.chat, asking.turn, asking.prompt, asking.where
     run = turn.info.run
     chat.begun(run)
@@ -226,11 +252,11 @@ async def _followed(line: Line, asking: Asking) -> Outcome:
     chat.told.keep(told, ())
     chat.watched("_chat/began", told, but=line.person)
     try:
-        if chat.interrupted:  # in the very moment in which it began
+        if chat.interrupted:  # the interrupt came between the decision to start and `begun`
             chat.hub.cancel(line.caller, run)
-        await _tell_began(line, told, turn.over)
+        await _notify_began(line, told, turn.over)
         outcome = await chat.hub.wait(line.caller, run)
-    except BaseException:  # who has asked is gone; or it was interrupted in the moment in which its run began or ended
+    except BaseException:  # the requester is gone, or an interrupt coincided with the begin or end of the run
         if chat.goes_on and not chat.interrupted:
             chat.outlive(run, turn.over, asking.settle)
             raise
@@ -238,9 +264,9 @@ async def _followed(line: Line, asking: Asking) -> Outcome:
         chat.over()
         if chat.interrupted or asking.instead is not None:
             turn.rounding.cancel()
-            with chat.hub.root.kernel.shield(PUT_BACK_WITHIN), suppress(Gone):
+            with chat.hub.root.kernel.shield(PUT_BACK_WITHIN), suppress(PeerClosed):
                 if line.run != run:
-                    await _tell_began(line, told, turn.over)
+                    await _notify_began(line, told, turn.over)
                 await turn.over.wait()
                 await asking.settle()
                 await _give_back(line, asking)
@@ -252,9 +278,9 @@ async def _followed(line: Line, asking: Asking) -> Outcome:
         await _over(line, turn)
         await asking.settle(outcome.output)
         await _give_back(line, asking)
-    except trio.Cancelled:  # what is done with the session after its turn is left out
+    except trio.Cancelled:  # skip the work on the session after the turn
         turn.rounding.cancel()
-        with chat.hub.root.kernel.shield(END_WITHIN), suppress(Gone):
+        with chat.hub.root.kernel.shield(END_WITHIN), suppress(PeerClosed):
             await turn.over.wait()
             await asking.settle(outcome.output)
             await _give_back(line, asking)
@@ -265,8 +291,8 @@ async def _followed(line: Line, asking: Asking) -> Outcome:
     return outcome
 
 
-async def _over(line: Line, turn: SessionTurn) -> None:
-    """Wait until all that the turn has brought is stored; while its session is shortened, the chat says so."""
+async def _over(line: ChatLine, turn: SessionTurn) -> None:
+    """Wait until the results of the turn are stored; announces a compression of the session."""
     await turn.shortening.wait()
     try:
         if not turn.over.is_set():
@@ -276,27 +302,27 @@ async def _over(line: Line, turn: SessionTurn) -> None:
         line.chat.doing = None
 
 
-async def announce_shortening(line: Line) -> None:
-    """Say that a model is asked for a summary now; `Chat.doing` shows it until it is set to None."""
+async def announce_shortening(line: ChatLine) -> None:
+    """Announce a compression; `Chat.doing` shows it until it is reset to None."""
     line.chat.doing = "shortening the conversation"
     await line.note("Compressing the session.")
     await line.chat.change(line.person)
 
 
 def shortened_by(tokens: int, now: int) -> str:
-    """What to say of a conversation that was shortened."""
+    """Return the message after a compression."""
     return f"Compressed: about {tokens:,} tokens became {now:,}; `.context` shows what is left."
 
 
-async def _tell_began(line: Line, told: frames.Began, over: trio.Event) -> None:
-    """Tell the person of the line's run; a client that takes nothing does not hold it up when that is over."""
-    failed: list[Gone] = []
+async def _notify_began(line: ChatLine, told: frames.Began, over: trio.Event) -> None:
+    """Notify the user of the run; a client that does not read blocks this no longer than the run."""
+    failed: list[PeerClosed] = []
     async with trio.open_nursery() as nursery:
 
         async def tell() -> None:
             try:
                 await line.person.began(told)
-            except Gone as error:  # and not as a group
+            except PeerClosed as error:  # collected: the nursery would wrap it into an exception group
                 failed.append(error)
             nursery.cancel_scope.cancel()
 
@@ -308,19 +334,19 @@ async def _tell_began(line: Line, told: frames.Began, over: trio.Event) -> None:
     line.run = told.run
 
 
-async def _give_back(line: Line, asking: Asking) -> None:
-    """Tell the person which of the lines told to the agent it has not read, since it was interrupted before."""
+async def _give_back(line: ChatLine, asking: RunningPrompt) -> None:
+    """Report the lines sent to the agent that it had not read before an interrupt."""
     steered, line.chat.steered = line.chat.steered, []
     if len(asking.where.session.compressed_messages) != asking.compressed:
-        return  # what it has read may stand in a summary
+        return  # messages were summarised, so read and unread lines cannot be distinguished
     read = [str(message.get("content")) for message in asking.turn.added if message.get("role") == "user"]
     unread = [text for text in map(hidden, steered) if not any(text in each for each in read)]
     if unread:
         await line.note("The agent has not read this; send it again if it still counts:\n" + "\n".join(unread))
 
 
-async def _keep(line: Line, prompt: str, reply: str) -> None:
-    """For `%%`, which means this machine's last reply, and in the file of messages, if `save` says so."""
+async def _keep(line: ChatLine, prompt: str, reply: str) -> None:
+    """Store the reply for `%%`, which is per machine, and append the exchange to the messages file if `save` is set."""
     chat = line.chat
     if line.caller.subject != LOCAL.subject or not reply:
         return
@@ -333,8 +359,8 @@ async def _keep(line: Line, prompt: str, reply: str) -> None:
         await line.warn(f"the answer could not be kept: {error}")
 
 
-async def _round_off(line: Line, turn: SessionTurn, where: Place) -> None:
-    """Tell what was done with a session after its turn; one that is in memory is compressed here."""
+async def _round_off(line: ChatLine, turn: SessionTurn, where: ChatPlace) -> None:
+    """Report the work on the session after the turn; compress a temporary session here."""
     if turn.error is not None:
         await line.warn(f"what was said could not be kept: {turn.error}")
     if turn.rounded.autonamed:
@@ -345,8 +371,8 @@ async def _round_off(line: Line, turn: SessionTurn, where: Place) -> None:
         await _compress(line, where)
 
 
-async def _compress(line: Line, where: Place) -> None:
-    """As the store's sessions are after their turns (`runs.in_session`), where it has become long."""
+async def _compress(line: ChatLine, where: ChatPlace) -> None:
+    """Compress a session in memory if it is too long, as `runs.in_session` does for stored ones."""
     chat, agent = line.chat, line.chat.loop_agent
     of_agent = None if agent is None else agent.agent.compression_threshold
     model, payer, before = chat.model_in_use or None, line.caller.subject, where.tokens
@@ -369,13 +395,14 @@ def _title(chat: Chat) -> str:
     return chat.agent or chat.role or chat.model_in_use
 
 
-async def _request(line: Line, text: str, prompt: Prompt, where: Place) -> tuple[RunRequest, Hooks]:
+async def _request(line: ChatLine, text: str, prompt: LastPrompt, where: ChatPlace) -> tuple[RunRequest, RunCallbacks]:
     chat, caller = line.chat, line.caller
     settings = chat.settings
     if not await where.prepare(chat.hub, caller, settings):
         await line.note("What is said from now on is not kept in the session's file.")
     session = where.session
-    agent = chat.agent if where is chat.place or where.stored.agent is not None else None  # `.role NAME TEXT`
+    # `.role NAME TEXT` asks in a session of its own, outside of the agent.
+    agent = chat.agent if where is chat.place or where.stored.agent is not None else None
     model = session.model or (None if _model_of_files(chat) else chat.model)
     files, images = await trio.to_thread.run_sync(images_in, prompt.files) if prompt.files else ((), ())
     if prompt.files:
@@ -394,12 +421,17 @@ async def _request(line: Line, text: str, prompt: Prompt, where: Place) -> tuple
     hooks = msgspec.structs.replace(NO_HOOKS, settings=settings, told=chat.warned)
     if agent is not None:
         return await _of_agent(chat, request, hooks, where)
-    target = plain_agent(settings, session, asks=chat.remembers, files=caller.has("run:files"))
+    files_too = caller.has("run:files")
+    target = plain_agent(
+        settings, session, asks=chat.remembers, files=files_too, role_has_tools=files_too and _role_has_tools(chat)
+    )
     return msgspec.structs.replace(request, target=target, default_tools=True), hooks
 
 
-async def _of_agent(chat: Chat, request: RunRequest, hooks: Hooks, where: Place) -> tuple[RunRequest, Hooks]:
-    """The run of an agent: what was set since it was begun with goes before its file."""
+async def _of_agent(
+    chat: Chat, request: RunRequest, hooks: RunCallbacks, where: ChatPlace
+) -> tuple[RunRequest, RunCallbacks]:
+    """Return the run of an agent; values set since its start override its file."""
     loaded = chat.loaded = await chat.hub.root.loader.load(request, hooks)
     session = where.session
     if not isinstance(loaded, LoopAgent):
@@ -414,8 +446,8 @@ async def _of_agent(chat: Chat, request: RunRequest, hooks: Hooks, where: Place)
     return request, hooks
 
 
-async def mentioned(line: Line) -> tuple[str, ...]:
-    """The files that a prompt mentions (`@path`); for a caller who may have none, a mention is text like any other."""
+async def mentioned(line: ChatLine) -> tuple[str, ...]:
+    """Return the files mentioned in a prompt (`@path`); none for a caller without access to files."""
     from .mentions import files_in
 
     if not line.caller.has("run:files"):
@@ -423,18 +455,31 @@ async def mentioned(line: Line) -> tuple[str, ...]:
     return await trio.to_thread.run_sync(files_in, line.rest, abandon_on_cancel=True)
 
 
-async def steer(line: Line) -> None:
-    """Tell the agent that answers what the person says meanwhile.
+LOOKS_EVERY = 0.02
+"""Seconds between two checks for the agent of a new run, which appears within some hundredths of a second."""
+
+
+async def steer(line: ChatLine) -> bool:
+    """Send a line to the agent that answers; returns False if the run ended before its agent existed.
+
+    A run that has just begun has no agent yet. Lines that are typed ahead wait for it, in order.
 
     Raises:
-        Conflict: no agent is at work that would read it.
+        Conflict: the run is of a graph or workflow and has no active agent that can read the line.
     """
     chat, run = line.chat, line.chat.answering
     assert run is not None
-    for actor in chat.hub.actors.tree(line.caller, run):
-        if actor.kind == "agent":
-            await chat.hub.actors.send(line.caller, actor.path, line.rest)
-            if chat.loaded is None or isinstance(chat.loaded, LoopAgent):  # what others read stands in no session
-                chat.steered.append(line.rest)
-            return
+    has_agent = chat.loaded is None or isinstance(chat.loaded, LoopAgent)
+    while chat.answering == run:
+        for actor in chat.hub.actors.tree(line.caller, run):
+            if actor.kind == "agent":
+                await chat.hub.actors.send(line.caller, actor.path, line.rest)
+                if has_agent:  # graphs do not store such lines in the session, so `_give_back` could not check them
+                    chat.steered.append(line.rest)
+                return True
+        if not has_agent:
+            break
+        await trio.sleep(LOOKS_EVERY)
+    else:
+        return False
     raise Conflict(f"no agent of {run} would read this now; wait for its end, or interrupt it")

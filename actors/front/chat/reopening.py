@@ -1,8 +1,8 @@
-"""Reopening of stored chats: the newest of a directory, one that the person chooses, or one by its id.
+"""Reopening of stored chats: the newest one of a directory, one chosen by the user, or one by its id.
 
-A chat that was opened with `store` makes a session of the store when its first prompt comes (`prompting`). It has no
-name, so commands treat the chat as one without a session; its file says in which directory it was, and which agent
-answered (`cwd`, `target`).
+A chat opened with `store` creates a session file at its first prompt (`prompting`). The session has no name, so
+commands treat the chat as one without a session. Its file records the working directory and the agent (`cwd`,
+`target`).
 """
 
 from __future__ import annotations
@@ -20,45 +20,45 @@ from ...views.money import usd
 from .commands.agent import begin_agent
 from .commands.session import leave
 from .default_agent import name_of
-from .place import Place
+from .place import ChatPlace
 from .prompting import window_of
 
 if TYPE_CHECKING:
     from ....protocol.control.caller import Caller
     from ...runs.sessions.store import SessionMeta
     from .chat import Chat
-    from .line import Line, SaidKind
+    from .line import ChatLine, SaidKind
 
 LAST, CHOOSE = "last", "choose"
-"""In the place of an id: the newest chat of this directory, or one that the person chooses."""
+"""Values in place of an id: the newest chat of this directory, and one chosen by the user."""
 
 MOST_LISTED = 200
 SHOWN_ROWS = 5
-"""Rows of the last prompt that a reopened chat shows; its answer is shown whole."""
+"""Rows of the last prompt shown by a reopened chat; its answer is shown completely."""
 
 _TITLE = 60
 
 
 def stores(chat: Chat, caller: Caller) -> bool:
-    """Whether a new chat is stored: Loki's is not, and neither is one whose caller may write no sessions."""
+    """Return True if a new chat is stored: not in Loki's mode, and not for a caller who may not write sessions."""
     return chat.settings.other.get("compat") != "loki" and caller.has("write:sessions")
 
 
-async def stored_chats(line: Line) -> list[SessionMeta]:
-    """The sessions that were chats, the newest first."""
+async def stored_chats(line: ChatLine) -> list[SessionMeta]:
+    """Return the sessions that were chats, newest first."""
     found = await line.root.sessions.list(line.caller)
     return [meta for meta in found if meta.cwd is not None][:MOST_LISTED]
 
 
-async def reopen(line: Line, which: str) -> bool:
-    """Continue a stored chat in the place of this one; False if the person has chosen none.
+async def reopen(line: ChatLine, which: str) -> bool:
+    """Replace the state of this chat by a stored one; returns False if the user has chosen none.
 
     Args:
         which: the session's id, or `LAST` or `CHOOSE`.
 
     Raises:
-        NotFound: there is none.
-        CallboardError: its agent cannot be begun.
+        NotFound: there is no such chat.
+        CallboardError: its agent cannot start.
     """
     if which == CHOOSE:
         id = await _chosen(line)
@@ -72,7 +72,7 @@ async def reopen(line: Line, which: str) -> bool:
     return True
 
 
-async def _newest(line: Line) -> str:
+async def _newest(line: ChatLine) -> str:
     here = str(Path.cwd())
     for meta in await stored_chats(line):
         if meta.cwd == here:
@@ -80,7 +80,7 @@ async def _newest(line: Line) -> str:
     raise NotFound(f"no chat of {here} is stored; `callboard --resume` lists those of other directories")
 
 
-async def _chosen(line: Line) -> str | None:
+async def _chosen(line: ChatLine) -> str | None:
     known = [meta for meta in await stored_chats(line) if meta.id != line.chat.place.stored.id]
     if not known:
         raise NotFound("no earlier chat is stored")
@@ -90,6 +90,7 @@ async def _chosen(line: Line) -> str | None:
         title = title if len(title) <= _TITLE else f"{title[: _TITLE - 3]}..."
         number = 2
         unique = title
+        # Options are texts, so equal titles need a number to be distinguishable.
         while unique in titles:
             unique, number = f"{title} ({number})", number + 1
         titles[unique] = meta.id
@@ -98,28 +99,31 @@ async def _chosen(line: Line) -> str | None:
 
 
 def _about(meta: SessionMeta) -> str:
-    """When and where it was, who answered, and what it has cost."""
+    """Return time, directory, agent or model, and cost of a stored chat."""
     where = Path(meta.cwd or "")
     home = Path.home()
     shown = f"~/{where.relative_to(home)}" if where.is_relative_to(home) and where != home else str(where)
-    parts = [f"{age(seconds_since(meta.last_modified))} ago", shown, meta.agent or meta.model or "", usd(meta.cost)]
+    parts = [f"{age(seconds_since(meta.last_modified))} ago", shown, meta.agent or meta.model or ""]
+    parts += [usd(meta.cost)] if meta.cost else []  # 0 may mean an unknown price
     return ", ".join(filter(None, parts))
 
 
-async def _enter(line: Line, id: str) -> None:
+async def _enter(line: ChatLine, id: str) -> None:
     chat = line.chat
     if chat.session is not None:
         await leave(line)
     stored = await line.root.sessions.get(line.caller, id)
     target = stored.session.other.get("target") if stored.agent is not None else None
+    # `target` is the agent as the user named it, which may be a path; `stored.agent` is only its name.
     agent = target if isinstance(target, str) else stored.agent
     if agent is not None:
         await begin_agent(line, agent, None, dict(stored.session.agent_variables), own_session=False)
         chat.in_default_agent = agent == name_of(chat.settings)
     else:
         chat.leave_agent()
-    place = Place.of(stored, chat.settings)
+    place = ChatPlace.of(stored, chat.settings)
     chat.asked, chat.reply, chat.title = None, place.last_reply, stored.session.title
+    # A named session becomes the chat's session; an unnamed one continues as the conversation outside of sessions.
     if stored.alias is not None and not is_automatic(stored.alias):
         chat.session = place
     else:
@@ -130,7 +134,7 @@ async def _enter(line: Line, id: str) -> None:
 
 
 def last_exchange(chat: Chat) -> list[tuple[SaidKind, str]]:
-    """What a person sees of a chat that was reopened: its counts, its last prompt and the answer to it."""
+    """Return the output for a reopened chat: its counts, its last prompt and the answer."""
     place = chat.place
     if place.is_empty:
         return []

@@ -1,9 +1,9 @@
-"""What `.set` can set: a table of keys, each with the kind of its value and where it has its effect.
+"""Keys of `.set`: the type of their values, and the scope that they change.
 
-    scope: session    in a session, a role or an agent it goes with that; else it is the chat's
-    scope: chat       it is always the chat's
+    scope: session    changes the session, role or agent if there is one, else the chat
+    scope: chat       always changes the chat
 
-A key of `Session` or of the settings is read where that is read: `runs.in_session`, `runs.begin` (`Hooks.settings`).
+`runs.in_session` and `runs.begin` (`RunCallbacks.settings`) read the values.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
 
 Value = str | int | float | bool | None
 MOST = 2**53 - 1
-"""The largest number, which every client can read."""
+"""Largest integer that every JSON client can represent."""
 
 LONGEST = 10_000
-"""Characters of a text, since each who watches is told all values whenever one changes."""
+"""Maximum characters of a text value, because every change sends all values to each watcher."""
 
 _FLAGS = {"true": True, "false": False}
 
 
-class Key(msgspec.Struct, frozen=True, kw_only=True):
-    """A key of `.set`.
+class SettingKey(msgspec.Struct, frozen=True, kw_only=True):
+    """Key of `.set`.
 
     Attributes:
-        read: makes a value of a text; raises ValueError.
-        wanted: what is expected, in words.
-        session: whether a session has a field of that name.
-        about: what it does.
-        suggests: values that completion shows.
-        default: what it is where nothing says it, if that is for every client to know.
+        read: parses a value; raises ValueError.
+        wanted: description of valid values.
+        session: whether `Session` has a field of that name.
+        about: description of the effect.
+        suggests: values offered by completion.
+        default: effective value if none is set; None if clients need not know it.
     """
 
     read: Callable[[str], Value]
@@ -84,22 +84,26 @@ def _text(text: str) -> str:
     return text
 
 
-def _number(about: str, read: Callable[[str], Value], wanted: str, *, session: bool = False, suggest: str = "") -> Key:
-    return Key(
+def _number(
+    about: str, read: Callable[[str], Value], wanted: str, *, session: bool = False, suggest: str = ""
+) -> SettingKey:
+    return SettingKey(
         read=read, wanted=wanted, about=about, session=session, suggests=(*([suggest] if suggest else []), "null")
     )
 
 
-def _switch(about: str, *, session: bool = False, default: bool | None = None) -> Key:
+def _switch(about: str, *, session: bool = False, default: bool | None = None) -> SettingKey:
     suggests = ("true", "false", "null")
-    return Key(read=_flag, wanted="true or false", about=about, session=session, suggests=suggests, default=default)
+    return SettingKey(
+        read=_flag, wanted="true or false", about=about, session=session, suggests=suggests, default=default
+    )
 
 
-def _words(about: str, wanted: str, *, session: bool = False) -> Key:
-    return Key(read=_text, wanted=f"{wanted}, {LONGEST:,} characters at most", about=about, session=session)
+def _words(about: str, wanted: str, *, session: bool = False) -> SettingKey:
+    return SettingKey(read=_text, wanted=f"{wanted}, {LONGEST:,} characters at most", about=about, session=session)
 
 
-KEYS: dict[str, Key] = {
+KEYS: dict[str, SettingKey] = {
     "temperature": _number(
         "how free the model is with words", _between(0, 2), "a number from 0 to 2", session=True, suggest="0.7"
     ),
@@ -145,10 +149,10 @@ _ONE_WORD = {"enabled_tools", "enabled_mcp_servers", "rag_reranker_model"}
 
 
 def read_value(key: str, text: str) -> Value:
-    """The value of a key; None for `null`.
+    """Return the value of a key; None for `null`.
 
     Raises:
-        UsageError: there is no such key, or it takes no such value.
+        UsageError: the key is unknown, or the value is invalid for it.
     """
     known = KEYS.get(key)
     if known is None:
@@ -168,36 +172,37 @@ _OF_SETTINGS = frozenset(Settings.__struct_fields__)
 
 
 def applied(settings: Settings, own: dict[str, Any]) -> Settings:
-    """The settings with what a chat has set. None is what a setting is by itself."""
+    """Return the settings with the chat's changes; None restores the default of a setting."""
     if not own:
         return settings
     fields = {
         key: _by_themselves()[key] if value is None else value for key, value in own.items() if key in _OF_SETTINGS
     }
     other = {key: value for key, value in own.items() if key not in _OF_SETTINGS}
-    if "function_calling_support" in other:  # which has two names in the file
+    if "function_calling_support" in other:  # the configuration file has two names for it
         other["function_calling"] = other["function_calling_support"]
     return msgspec.structs.replace(settings, **fields, other={**settings.other, **other})
 
 
 @cache
 def _by_themselves() -> dict[str, Any]:
-    """What settings are by themselves. msgspec compiles every annotation to find out, so once is enough."""
+    """Return the defaults of all settings. Cached, because msgspec compiles every annotation for this."""
     return {field.name: field.default for field in msgspec.structs.fields(Settings)}
 
 
 def value_of(chat: Chat, key: str) -> Value:
-    """What a key is at the moment, wherever that was said; None for nothing."""
+    """Return the effective value of a key, wherever it is set; None for none."""
     if KEYS[key].session:
         of_session: Session = chat.place.session
         value: Value = getattr(of_session, key)
         if value is not None:
             return value
     settings = chat.settings
+    # Keys without a field of `Settings` are among its other keys.
     found: Value = getattr(settings, key) if key in _OF_SETTINGS else settings.other.get(key)
     return KEYS[key].default if found in (None, "") else found
 
 
-def shown(chat: Chat) -> dict[str, Value]:
-    """Every key that has a value."""
+def current_values(chat: Chat) -> dict[str, Value]:
+    """Return every key that has a value."""
     return {key: value for key in KEYS if (value := value_of(chat, key)) is not None}

@@ -1,8 +1,8 @@
-"""`!command`: a line of the shell, run in the working directory because the person typed it.
+"""`!command`: a shell line of the user, executed in the working directory.
 
-The rules of the person's own permissions for `execute_command` count: what they deny is refused. What it writes is
-shown as it comes, and the next prompt brings the end of it along, up to `LONGEST` characters, for the model. Of a long
-output the first `SHOWN` characters are shown as they come, and what the tool keeps of the rest at its end.
+The user's permission rules for `execute_command` apply: a denied command is refused, but the user is not asked, because
+the user typed it. The output is shown as it arrives. Of a long output, the first `SHOWN` characters are shown at once,
+and the remainder that the tool retains at the end. The next prompt includes up to `LONGEST` characters of it.
 """
 
 from __future__ import annotations
@@ -22,31 +22,33 @@ from ...work.tools.tool import Tool, shortened
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
-    from .line import Line
+    from .line import ChatLine
 
 LONGEST = 8_000
-"""Characters of the output that go along with the next prompt."""
+"""Characters of the output that the next prompt includes."""
 
 SHOWN = 32 * 1024
-"""Characters of the output that are shown as they come; the tool keeps more of its beginning."""
+"""Characters of the output shown as they arrive; the tool retains more of the beginning."""
 
 _PIECE = 2 * 1024
-"""Characters; of a line that is much longer events tell pieces, so this one and what follows waits for the end."""
+"""Characters of a line from which on events contain pieces of it; the output from there on is shown at the end."""
 
 _GATHER = 0.1
-"""Seconds in which lines gather."""
+"""Seconds to collect lines before they are shown."""
 
 NEEDS = ("run:files", "admin:mcp")
-"""Scopes: with them a caller may have this machine run programs of their own anyway."""
+"""Required scopes; a caller with both can run programs on this machine anyway."""
 
 
-async def play(line: Line) -> None:
-    """Run it, and wait for its end. Interrupting ends the process and all that it has started.
+async def play(line: ChatLine) -> None:
+    """Run the command and wait for its end. An interrupt ends the process and all its children.
 
     Raises:
-        Denied: the permissions, or the caller's scopes, do not allow it.
-        ToolFailed: it could not be run.
+        Denied: the permission rules or the caller's scopes do not allow it.
+        ToolFailed: the command could not be run.
+        UsageError: the line has no command.
     """
+    # Watchers need the same scopes to see the output.
     line.scopes = NEEDS
     for scope in NEEDS:
         line.caller.need(scope)
@@ -54,6 +56,7 @@ async def play(line: Line) -> None:
         raise UsageError("Usage: !<command>")
     tool, arguments = _tool(line), {"command": line.rest}
     rules = line.root.registry.permissions(line.root.settings.permissions)
+    # "ask" counts as allowed: the user who would be asked has typed the command.
     if Permissions(rules, once=True).verdict(tool, arguments) == "deny":
         raise Denied(f"the permissions of {line.root.settings.file} deny this command")
 
@@ -72,24 +75,26 @@ async def play(line: Line) -> None:
         said = await result_of(line.root, run, name="shell")
     except (ToolFailed, ShuttingDown):
         raise
-    except Exception as error:  # whatever the tool crashed with, the person reads which line could not be run
+    except Exception as error:  # any crash of the tool: the message must name the line
         raise ToolFailed(f"`{line.rest[:200]}` could not be run: {error}") from error
     written = "" if said == "DONE" else said
+    # The result repeats the streamed lines, so show only the remainder.
     if (rest := written.removeprefix(coming.told)) or not coming.told:
         await line.say(hidden(rest), "shell")
     shown = shortened(hidden(written), LONGEST) or "(it wrote nothing)"
     line.chat.shell.append(f"I ran `{line.rest}` in the shell. It wrote:\n\n```\n{shown}\n```")
+    # Five commands at most, so that many shell lines do not fill the next prompt.
     del line.chat.shell[:-5]
 
 
 class _Coming:
-    """What the command writes, told a few times a second until `ended`.
+    """Output of the command, sent to the user several times a second until `ended`.
 
     Attributes:
-        told: what was told, which is the beginning of all.
+        told: text sent so far, which is the beginning of the output.
     """
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: ChatLine) -> None:
         self.told = ""
         self.ended = trio.Event()
         self._line = line
@@ -97,7 +102,7 @@ class _Coming:
         self._room = SHOWN
 
     def hear(self, event: Event, actor: str) -> None:
-        """Takes in an event that may be a line of this command."""
+        """Collect an event that may be a line of this command."""
         if not isinstance(event.data, ToolDelta) or event.actor != actor or self._room < 0:
             return
         text = event.data.text
@@ -106,13 +111,13 @@ class _Coming:
             self._lines.append(text)
 
     async def tell(self, _: Actor) -> None:
-        """Tells it as it comes."""
+        """Send the collected lines until the end."""
         while not self.ended.is_set():
             with trio.move_on_after(_GATHER):
                 await self.ended.wait()
             full = len(self._lines)
             while full and not self._lines[full - 1]:
-                full -= 1  # empty lines go with the next one
+                full -= 1  # hold empty lines back until a line with text follows
             if full and not self.ended.is_set():
                 text = "\n".join(self._lines[:full]) + "\n"
                 del self._lines[:full]
@@ -120,7 +125,7 @@ class _Coming:
                 self.told += text
 
 
-def _tool(line: Line) -> Tool:
+def _tool(line: ChatLine) -> Tool:
     home = line.root.registry.home(directory=None, agent=None, values={}, options=ToolOptions())
     found = line.root.registry.named(["execute_command"], home, ToolOptions(cwd=Path.cwd()))
     if not found:

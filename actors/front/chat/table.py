@@ -1,10 +1,10 @@
-"""The commands of a chat: what each is called, when it may be used, what it does.
+"""Command table of the chat: names, conditions, and handlers.
 
     @command(".info role", "Show the active role", needs=("role",), at_work=True)
-    async def _info_role(line: Line) -> None:
+    async def _info_role(line: ChatLine) -> None:
         await line.say(...)
 
-A module of `commands/` registers those of its family when it is imported; `commands.load` imports them all.
+Each module of `commands/` registers the commands of its family on import; `commands.load` imports them all.
 """
 
 from __future__ import annotations
@@ -18,38 +18,38 @@ from ....protocol.errors import Conflict, UsageError
 if TYPE_CHECKING:
     from ....protocol.control.caller import Caller
     from .chat import Chat
-    from .line import Line
+    from .line import ChatLine
 
 Need = Literal["role", "session", "empty session", "no session", "agent", "no agent", "rag"]
-"""What a chat has to be in, or not to be in."""
+"""Condition on the state of the chat."""
 
 Completes = Callable[["Chat", "Caller", Sequence[str]], "list[tuple[str, str]]"]
-"""What may stand in the place of the last of these words behind the name, with what lists say of each."""
+"""Function that returns completions for the last argument, each with a description."""
 
 
 AtWork = Callable[["Chat", "Caller", str], bool]
-"""Whether a command may be played while a run is under way, with these words behind its name."""
+"""Function that returns True if the command may run during a run, for these arguments."""
 
 
 @dataclass(frozen=True)
-class Command:
-    """A command.
+class ChatCommand:
+    """Command with its conditions.
 
     Attributes:
         name: with its dot: `.info role`.
-        about: what it does, in one line.
-        play: does it.
-        usage: what stands behind the name.
-        needs: what the chat has to be in.
-        scopes: what the caller needs.
-        at_work: whether it may be played while a run is under way, or what says so.
-        in_macros: whether a macro may play it.
-        completes: what may stand behind the name.
+        about: description in one line.
+        play: handler.
+        usage: syntax of its arguments.
+        needs: required state of the chat.
+        scopes: required scopes of the caller.
+        at_work: whether it may run during a run, or a function that decides.
+        in_macros: whether a macro may contain it.
+        completes: completions of its arguments.
     """
 
     name: str
     about: str
-    play: Callable[[Line], Awaitable[None]] = field(repr=False)
+    play: Callable[[ChatLine], Awaitable[None]] = field(repr=False)
     usage: str = ""
     needs: tuple[Need, ...] = ()
     scopes: tuple[str, ...] = ()
@@ -58,17 +58,17 @@ class Command:
     completes: Completes | None = None
 
     def plays_at_work(self, chat: Chat, caller: Caller, rest: str) -> bool:
-        """Whether it may be played while a run is under way, with these words behind its name."""
+        """Return True if the command may run during a run, for these arguments."""
         return self.at_work if isinstance(self.at_work, bool) else self.at_work(chat, caller, rest)
 
     @property
     def called(self) -> str:
-        """The name with what stands behind it: `.set <key> <value>`."""
+        """Name and syntax: `.set <key> <value>`."""
         return f"{self.name} {self.usage}".rstrip()
 
     @property
     def when(self) -> str:
-        """When it may be used, in words; "" for at any time but while a run answers."""
+        """Condition for its use, in words; "" for any time except during a run."""
         needs = [need if need.startswith(("no ", "empty ")) else f"in a {need}" for need in self.needs]
         needs = [need.replace("in a agent", "in an agent") for need in needs]
         needs += ["also while a run answers"] if self.at_work else []
@@ -76,14 +76,14 @@ class Command:
         return "; ".join(needs)
 
     def misused(self) -> UsageError:
-        """What to raise where the words behind the name make no sense."""
+        """Return the usage error."""
         return UsageError(f"Usage: {self.called}")
 
 
-COMMANDS: dict[str, Command] = {}
+COMMANDS: dict[str, ChatCommand] = {}
 
 ALIASES = {".quit": ".exit"}
-"""Names that commands have in other programs, where ours have others."""
+"""Command names of other programs."""
 
 
 def command(
@@ -96,11 +96,11 @@ def command(
     at_work: bool | AtWork = False,
     in_macros: bool = True,
     completes: Completes | None = None,
-) -> Callable[[Callable[[Line], Awaitable[None]]], Callable[[Line], Awaitable[None]]]:
-    """Register a function as a command; the arguments are those of `Command`."""
+) -> Callable[[Callable[[ChatLine], Awaitable[None]]], Callable[[ChatLine], Awaitable[None]]]:
+    """Return a decorator that registers a command; the arguments are the fields of `ChatCommand`."""
 
-    def register(play: Callable[[Line], Awaitable[None]]) -> Callable[[Line], Awaitable[None]]:
-        COMMANDS[name] = Command(name, about, play, usage, needs, scopes, at_work, in_macros, completes)
+    def register(play: Callable[[ChatLine], Awaitable[None]]) -> Callable[[ChatLine], Awaitable[None]]:
+        COMMANDS[name] = ChatCommand(name, about, play, usage, needs, scopes, at_work, in_macros, completes)
         return play
 
     return register
@@ -115,17 +115,18 @@ MISSING: dict[Need, str] = {
     "no agent": "Already in an agent, please run '.exit agent' first to exit the current agent.",
     "empty session": "Cannot perform this operation because the session has messages, please `.empty session` first.",
 }
-"""What to say where a chat is not in what is needed."""
+"""Error messages for unmet conditions."""
 
 
-def check(chat: Chat, wanted: Command) -> None:
-    """Raise `Conflict` where the chat is not in what the command needs."""
+def check(chat: Chat, wanted: ChatCommand) -> None:
+    """Raise `Conflict` if the chat does not meet the command's conditions."""
     holds: dict[Need, bool] = {
         "role": chat.has_role,
         "session": chat.session is not None,
         "agent": chat.agent is not None,
         "rag": chat.rag is not None,
         "no session": chat.session is None,
+        # The default agent does not count: it gives way to a role or another agent.
         "no agent": chat.agent is None or chat.in_default_agent,
         "empty session": chat.session is None or chat.session.is_empty,
     }

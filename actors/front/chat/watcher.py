@@ -1,9 +1,8 @@
-"""Frames of a chat for a connection that watches it, as far as it falls behind.
+"""Queue of frames for a connection that watches a chat.
 
-A chat waits for no watcher. What a watcher has not taken yet is counted in bytes: `MOST_BEHIND` of one, and together
-with all else that its key has not read `outbox.MOST_BYTES`. One frame more, and the watcher has fallen behind: what
-waits for it is dropped, and the watcher hears so. A frame that would not fit alone ends it as well. All watchers of a
-chat share the bytes of a frame, and each counts them.
+A chat never waits for a watcher. The unsent frames are counted in bytes: at most `MOST_BEHIND` per watcher, and
+`outbox.MOST_BYTES` for all unread output of an API key. A frame beyond either limit ends the watcher: its queue is
+dropped, and the client is notified. All watchers of a chat share the bytes of a frame, but each counts them.
 """
 
 from __future__ import annotations
@@ -16,23 +15,23 @@ import trio
 from ...io.outbox import MOST_BYTES, Unread
 
 MOST_BEHIND = 1024 * 1024
-"""Bytes that wait for one watcher."""
+"""Bytes queued for one watcher."""
 
 OF_FRAME = 64
-"""Bytes that a frame takes beside its own."""
+"""Overhead in bytes that a queued frame counts."""
 
 
 @final
 class Watcher:
-    """See the module: `put` frames, and `async for frame in watcher`.
+    """Bounded queue: `put` frames, and read them by `async for frame in watcher`.
 
     Args:
-        unread: what the connections of its key have not read.
+        unread: counter of the unread output of the API key.
 
     Attributes:
-        lagged: whether it fell behind, and gets nothing more.
-        left: whether its client wants nothing more, nor to hear that there is nothing more.
-        bytes: how many wait for it, the frame that it is being sent included.
+        lagged: whether it fell behind and was ended.
+        left: whether the client has unsubscribed and needs no final notification.
+        bytes: queued bytes, including the frame being sent.
     """
 
     def __init__(self, unread: Unread) -> None:
@@ -46,7 +45,7 @@ class Watcher:
         self._news = trio.lowlevel.ParkingLot()
 
     def put(self, frame: bytes) -> bool:
-        """Have it get a frame; never waits. False if it has fallen behind, and gets none any more."""
+        """Queue a frame without waiting; returns False if the watcher has ended or falls behind by this frame."""
         if self._ended:
             return False
         size = len(frame) + OF_FRAME
@@ -61,17 +60,17 @@ class Watcher:
         return True
 
     def end(self) -> None:
-        """No more frames: it gets what is left, then the end."""
+        """End the queue after the frames in it."""
         self._ended = True
         self._news.unpark_all()
 
     def leave(self) -> None:
-        """Its client has asked for no more."""
+        """End the queue because the client unsubscribed."""
         self.left = True
         self.drop()
 
     def drop(self) -> None:
-        """As `end`, and what is left is dropped."""
+        """End the queue and drop the frames in it."""
         self._frames.clear()
         self._unread.taken(self.bytes - self._sending)
         self.bytes = self._sending
@@ -89,5 +88,5 @@ class Watcher:
             await self._news.park()
         frame = self._frames.popleft()
         self._sending = len(frame) + OF_FRAME
-        self._unread.taken(self._sending)  # from here on the connection's outbox counts it
+        self._unread.taken(self._sending)  # from here on, the connection's outbox counts it
         return frame

@@ -1,4 +1,4 @@
-"""Questions of a worker's runs, told to the whole cluster: a front end of the desk at the root."""
+"""Relay of a worker's questions to the cluster: a front end of the root's question registry."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from ....supervisors.cluster.store import ASKED, CLOSED
 
 if TYPE_CHECKING:
     from ....protocol.kernel.questions import Question
-    from ...work.journal.of_run import OfRun
+    from ...work.journal.of_run import JournaledRun
 
 
-class Asking:
-    """See the module.
+class ClusterAsking:
+    """Writes opened and closed questions into the database, in the transaction of the run's rows.
 
     Args:
-        kept: the runs that this process plays, by id.
+        kept: durable runs of this process, by id.
     """
 
     name = "cluster"
 
-    def __init__(self, kept: Mapping[str, OfRun]) -> None:
+    def __init__(self, kept: Mapping[str, JournaledRun]) -> None:
         self._kept = kept
         self._runs: dict[str, str] = {}
 
     def asked(self, question: Question) -> None:
-        """The desk shows a question."""
+        """Store an opened question."""
         kept = self._kept.get(question.run)
         if kept is not None:
             self._runs[question.id] = question.run
@@ -36,7 +36,7 @@ class Asking:
             kept.rows.hurry()
 
     def closed(self, question_id: str, by: str) -> None:
-        """The desk closes one."""
+        """Store that a question is closed."""
         kept = self._kept.get(self._runs.pop(question_id, ""))
         if kept is not None:
             kept.rows.beside(CLOSED, question_id, by.encode())

@@ -1,8 +1,8 @@
-"""The files of an agent, carried to whoever plays it: a bundle is known by what is in it, and the same everywhere.
+"""Bundles: the files of an agent, identified by their content hash, which workers unpack.
 
-A gateway packs the agent's directory, or that of the file which was named; of an agent of the configuration directory
-all agents that lie there, as it may call them. Hidden files, and those that look like keys, stay where they are, and so
-do settings and tools, which are each machine's own. A worker unpacks a bundle once, below the cache directory, and
+A gateway packs the directory of the agent or of the named file. For an agent of the configuration directory, it packs
+all agents there, because agents may call each other. Hidden files and files that look like keys stay behind, as do
+settings and global tools, which belong to each machine. A worker unpacks a bundle once, below the cache directory, and
 never changes it.
 """
 
@@ -19,7 +19,7 @@ import trio
 
 from ....protocol.decoding import msgpack_decoder
 from ....protocol.errors import CallboardError, UsageError
-from ....supervisors.cluster.telling import put_blob
+from ....supervisors.cluster.queries import put_blob
 from ....supervisors.journal.row import hash_of
 from ...io import temporary
 from ...io.directories import cache_dir, private_directory
@@ -32,30 +32,31 @@ if TYPE_CHECKING:
     from ....protocol.agent import Agent
     from ....protocol.journal import Began
     from ....protocol.requests import RunRequest
-    from ...runs.durable import Taken
+    from ...runs.durable import TakenRun
 
 MOST = 8 * 1024 * 1024
-"""Bytes of a bundle."""
+"""Maximum bytes of a bundle."""
 
 LEFT_OUT = {"node_modules", "__pycache__", "venv"}
-"""Directories that are nobody's agent, beside hidden ones."""
+"""Directories that never contain agents; hidden ones are left out as well."""
 
 SECRET = (".env", ".pem", ".key", ".age")
-"""Endings of files that stay where they are, beside hidden ones."""
+"""Suffixes of files that stay behind; hidden files do as well."""
 
 
 class Packed(msgspec.Struct, frozen=True, array_like=True):
-    """A bundle: files by their path in it, each with whether it may be executed."""
+    """Content of a bundle: files by their path in it, each with its executable flag."""
 
     files: dict[str, tuple[bool, bytes]]
 
 
 class Bundled(msgspec.Struct, frozen=True):
-    """How who plays it finds an agent.
+    """Reference to an agent for the worker that executes it.
 
     Attributes:
-        target: a path in the bundle; without one, a name that all know.
-        hash: of the bundle, None for none; data: all of it, b"" if it is in the cluster already.
+        target: path in the bundle; without a bundle, the name of a built-in agent.
+        hash: hash of the bundle; None without one.
+        data: content of the bundle; b"" if the cluster already has it.
     """
 
     target: str
@@ -63,27 +64,28 @@ class Bundled(msgspec.Struct, frozen=True):
     data: bytes = b""
 
     def put(self, db: psycopg.Connection[Any]) -> None:
-        """See that the cluster has it."""
+        """Store the bundle in the database unless it is already there."""
         if self.hash is not None and self.data:
             put_blob(db, self.hash, self.data)
 
 
 class BundleLost(CallboardError):
-    """The files of a run are not in the cluster."""
+    """Error for a run whose files are not in the cluster."""
 
     code = "bundle_lost"
 
 
 def pack(target: Path, config_dir: Path) -> tuple[bytes, str]:
-    """The bundle of an agent's directory or file, and the path of its target in it. Blocks.
+    """Return the bundle of an agent's directory or file, and the path of its target in it. Blocking.
 
-    Of an agent of the configuration directory all agents there are in it, as it may call them.
+    For an agent of the configuration directory, the bundle contains all agents there.
 
     Raises:
-        UsageError: it is too large, can't be read, or lies in a directory that is not for agents.
+        UsageError: the bundle is too large or unreadable, or its directory is not meant for agents.
     """
     target = target.absolute()
     home = target if target.is_dir() else target.parent
+    # A file directly in the home directory would upload everything else in it.
     if home in (Path.home(), Path(home.anchor)):
         raise UsageError(
             f"all of {home} would be sent to a worker with {target.name}: put it into a directory of its own"
@@ -107,13 +109,14 @@ def pack(target: Path, config_dir: Path) -> tuple[bytes, str]:
     except OSError as error:
         raise UsageError(f"{home} can't be read: {error.strerror or error}") from error
     inner = PurePosixPath(home.name, target.relative_to(home))
+    # Sorted keys: equal files must have an equal hash on every machine.
     return msgspec.msgpack.Encoder(order="sorted").encode(Packed(files)), str(inner)
 
 
 def bundled(target: Path, config_dir: Path, environ: Mapping[str, str]) -> Bundled:
-    """What is to be sent of an agent's directory or file. Blocks. Raises as `pack` does.
+    """Return the bundle for an agent's directory or file. Blocking. Raises as `pack` does.
 
-    One that has come in a bundle goes on with all of it, as what it calls may be anywhere in there.
+    An agent that came in a bundle is sent with that whole bundle, because it may call any agent in it.
     """
     target = target.absolute()
     if target.is_relative_to(AGENTS):
@@ -142,14 +145,14 @@ def _files(home: Path) -> Iterator[Path]:
 async def unpacked(
     request: RunRequest, hash: bytes, read: Callable[[], Awaitable[bytes | None]], environ: Mapping[str, str]
 ) -> RunRequest:
-    """The request, with a target where this machine has it.
+    """Return the request with the target's path on this machine; unpacks the bundle if needed.
 
     Args:
         request: its target is a path in the bundle.
-        read: gets the bundle.
+        read: returns the bundle.
 
     Raises:
-        BundleLost: it is not there.
+        BundleLost: the cluster does not have the bundle.
     """
     place = _bundles(environ) / hash.hex()
     if not place.is_dir():
@@ -161,23 +164,24 @@ async def unpacked(
     return msgspec.structs.replace(request, target=str(place / request.target))
 
 
-def moved(past: Taken, asked: str | Agent, here: str | Agent) -> Taken:
-    """A run of another machine, with its files where this one has them.
+def moved(past: TakenRun, asked: str | Agent, here: str | Agent) -> TakenRun:
+    """Return a run of another machine with the file paths of this one.
 
     Args:
-        asked: its target in the bundle; here: where that is.
+        asked: path of its target in the bundle.
+        here: path of its target on this machine.
     """
     old, new = _homes(past.began, asked, here)
     return msgspec.structs.replace(past, past=relocated(past.past, old, new))
 
 
-def first_row_here(began: Began, asked: str | Agent, here: str | Agent) -> Began:
-    """The first row of a run of another machine, with its files where this one has them; see `moved`."""
+def localize_first_row(began: Began, asked: str | Agent, here: str | Agent) -> Began:
+    """Return the first row of a run of another machine with the file paths of this one; see `moved`."""
     return began_in(began, *_homes(began, asked, here))
 
 
 def _homes(began: Began, asked: str | Agent, here: str | Agent) -> tuple[str, str]:
-    """Where the bundle of a run lay when it began, and where it lies here."""
+    """Return the directory of the unpacked bundle on the first machine, and on this one."""
     there = began.request.target
     assert isinstance(asked, str)
     assert isinstance(here, str)
@@ -200,5 +204,5 @@ def _unpack(data: bytes, place: Path) -> None:
         try:
             new.rename(place)
         except OSError:
-            if not place.is_dir():  # if it is, another worker of this machine was faster
+            if not place.is_dir():  # otherwise another worker on this machine was faster
                 raise

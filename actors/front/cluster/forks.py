@@ -1,8 +1,7 @@
-"""Forks of runs of a cluster: another run is put into its queue with the first rows of one, and a worker goes on from
-there as if it had taken the run over.
+"""Forks of cluster runs: a new run enters the queue with the first rows of another, and a worker recovers from these.
 
-What a worker needs to play it is that of the run that it comes from: its files, its labels, whose it is. The rows say
-where these files lay on the machine where the run began; who goes on finds them in its own cache (`bundle.moved`).
+A fork has the files, labels and owner of its original. The rows contain the file paths of the machine on which the
+original began; the worker replaces them by paths in its own cache (`bundle.moved`).
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from ....protocol.decoding import decode_json
 from ....protocol.errors import Conflict, NotFound
 from ....protocol.journal import encode_about
 from ....protocol.requests import RunRequest
-from ....supervisors.cluster import forks, telling
+from ....supervisors.cluster import forks, queries
 from ....supervisors.cluster.queue import Wanted
 from ...io.imports import imported
 from ...runs.begin import new_id
@@ -28,32 +27,32 @@ from ...runs.durable import check_goes_on
 from ...work.journal.prefix import began
 from ..control.runs.running import no_run
 from ..control.runs.summary import LONGEST_PROMPT, rfc3339
-from .bundle import BundleLost, first_row_here, unpacked
+from .bundle import BundleLost, localize_first_row, unpacked
 
 if TYPE_CHECKING:
     from ....protocol.journal import Began
     from ....supervisors.cluster.forks import Origin
-    from ....supervisors.journal.row import Row
-    from ...runs.rerun.changes import Changes
+    from ....supervisors.journal.row import StoredRow
+    from ...runs.rerun.changes import ForkChanges
     from ...runs.rerun.fork import Fork, RunRead
     from ...runs.root import Root
     from ...work.journal.prefix import Placed
-    from .seat import Seat
+    from .membership import ClusterMembership
 
 
 class Forks:
-    """See the module.
+    """Reads runs for forks, and submits forks.
 
     Args:
-        root: finds agents; seat: of this process.
+        root: finds agents.
+        seat: membership of this process.
     """
 
-    def __init__(self, root: Root, seat: Seat) -> None:
+    def __init__(self, root: Root, seat: ClusterMembership) -> None:
         self._root = root
         self._seat = seat
 
     async def read(self, run: str, *, parts: bool) -> RunRead:
-        """See `control.cluster.Cluster`."""
         await imported(".actors.runs.rerun.fork")
         from ...runs.rerun.fork import RunRead, nodes_of, rows_in
 
@@ -66,15 +65,16 @@ class Forks:
         done = await self._done_by_parts(run) if parts else {}
         return RunRead(run=run, rows=rows, about=of.past.kept.about, nodes=nodes, parts=done)
 
-    async def fork(self, info: RunInfo, fork: Fork, changes: Changes) -> RunInfo:
-        """See `control.cluster.Cluster`."""
+    async def fork(self, info: RunInfo, fork: Fork, changes: ForkChanges) -> RunInfo:
         of = await self._origin(fork.run)
         request = decode_json(of.request, RunRequest)
         of_info = decode_json(of.info, RunInfo)
+        # A fork spends like a new run, so the daily limit applies.
         if self._root.days is not None:
             await self._root.days.check(info.owner)
         run = new_id()
         rows, past = await trio.to_thread.run_sync(fork.begins, run, changes)
+        # Checked here, so that the caller gets the error instead of a parked run later.
         check_goes_on(run, past)
         first = past.began.request
         request = msgspec.structs.replace(request, id=run, prompt=first.prompt, model=first.model, state=first.state)
@@ -107,7 +107,7 @@ class Forks:
         return of
 
     async def _done_by_parts(self, run: str) -> dict[str, list[str]]:
-        """What the parts of a run have done to the world, or were about to do, by the ids of those that are its own."""
+        """Return the external effects of remote children, begun or done, by the id of the run's direct child."""
         from ...runs.rerun.fork import done_behind, rows_in
 
         def words(part: Origin) -> list[str]:
@@ -122,18 +122,20 @@ class Forks:
         return done
 
     async def _first_row(self, of: Origin, rows: list[Placed]) -> Began | None:
-        """The first row, with the run's files where this machine has them, which are brought here; None if they can't
-        be: then the nodes of its graph have no names."""
+        """Return the first row with the file paths of this machine, after unpacking the bundle here.
+
+        Returns None if the files are not available; then the nodes of the graph have no names.
+        """
         if (hash := of.bundle) is None:
             return None
         request = decode_json(of.request, RunRequest)
         try:
-            here = await unpacked(request, hash, partial(self._seat.read, partial(telling.blob, hash=hash)), os.environ)
-        except (BundleLost, OSError):  # steps have numbers as well
+            here = await unpacked(request, hash, partial(self._seat.read, partial(queries.blob, hash=hash)), os.environ)
+        except (BundleLost, OSError):  # not fatal: steps can be identified by their numbers
             return None
-        return first_row_here(began(rows), request.target, here.target)
+        return localize_first_row(began(rows), request.target, here.target)
 
-    async def _submit(self, origin: str, wanted: Wanted, about: bytes, rows: list[Row]) -> None:
+    async def _submit(self, origin: str, wanted: Wanted, about: bytes, rows: list[StoredRow]) -> None:
         submit = partial(forks.submit, origin=origin, wanted=wanted, about=about, rows=rows)
         how = await self._seat.do(submit)
         if how == "gone":

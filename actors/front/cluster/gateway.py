@@ -1,8 +1,14 @@
-"""A gateway: what a hub knows of the runs of a cluster, and what it may do with them.
+"""Cluster gateway: the interface of a hub to runs that workers execute.
 
-Runs that are started here go into the queue, with the files of their agent. How runs stand is read from the database
-whenever it is told that one stands otherwise, and every second, since what is told may get lost; so are questions. An
-answer counts when the database has taken it, and the first one counts, whichever gateway it came to.
+New runs go into the queue, together with the files of their agent. The gateway reads states and questions from the
+database when it is notified of a change, and every second, because notifications may get lost. An answer counts once
+the database has accepted it; the first one wins, at whichever gateway it arrives.
+
+Changes are numbered before their transactions commit, so a lower number may become visible after a higher one. A poll
+that reads only numbers above the highest one seen would miss such a change forever. Therefore `_read_changes` starts
+from the poll before the last one. `_read_questions` starts from the newest number that is at least `LATE` seconds old,
+and reads all open questions every `ALL_EVERY` seconds. After a reconnect, both go back by `LOST` numbers: a crash or
+failover may have lost changes that were seen, and their numbers are assigned again.
 """
 
 from __future__ import annotations
@@ -23,14 +29,14 @@ from ....protocol.agent import Agent
 from ....protocol.decoding import decode_json
 from ....protocol.errors import CallboardError, Conflict, NotFound, Unsupported
 from ....protocol.kernel.questions import Answer, Question, understood
-from ....supervisors.cluster import queue, spending, telling, workers
+from ....supervisors.cluster import queries, queue, spending, workers
+from ....supervisors.cluster.queries import ClusterFigures, Standing
 from ....supervisors.cluster.queue import Wanted
-from ....supervisors.cluster.telling import Figures, Standing
-from ....supervisors.journal.row import Row
+from ....supervisors.journal.row import StoredRow
 from ...runs.begin import DIALECTS, check_fits, new_id
 from ...runs.finding import find
 from ...runs.loading import NO_HOOKS
-from ...work.journal.left import letter_of
+from ...work.journal.pending_answers import encode_answer
 from ...work.library import AGENTS
 from ..control.runs.running import no_run
 from ..control.runs.summary import LONGEST_PROMPT, rfc3339
@@ -39,7 +45,7 @@ from .forks import Forks
 from .gateway_logs import GatewayLogs
 from .provider_limits import ProviderLimits
 from .relay import KEY, ask, follow
-from .standing import info_of
+from .run_states import info_of
 from .trees import Take, tree
 from .trees import follow as follow_actors
 
@@ -48,45 +54,46 @@ if TYPE_CHECKING:
 
     from ....protocol.control.things import ActorInfo, RunInfo
     from ....protocol.requests import RunRequest
-    from ...runs.rerun.changes import Changes
+    from ...runs.rerun.changes import ForkChanges
     from ...runs.rerun.fork import Fork, RunRead
     from ...runs.root import Root
     from ..control.hub import Hub
     from ..control.runs.live_run import HubOptions
-    from .seat import Seat
+    from .membership import ClusterMembership
 
 LOST = 1_000
-"""Changes that a database may lose in a crash, at most: those of a fraction of a second."""
+"""Upper bound of the changes that a database loses in a crash: those of a fraction of a second."""
 
 LATE = 5.0
-"""Seconds in which a change can be seen after its number was given, unless its worker was stopped meanwhile."""
+"""Seconds until a numbered change is visible, unless its worker was paused meanwhile."""
 
 ALL_EVERY = 60.0
-"""Seconds between two looks at all open questions, those of workers that were stopped for long included."""
+"""Seconds between two reads of all open questions, which also find those of workers that were paused for long."""
 
 PRUNE_EVERY = 60.0
-"""Seconds between two looks at runs that need not be kept."""
+"""Seconds between two deletions of runs beyond the retention limit."""
 
 DAYS_EVERY = 5.0
-"""Seconds between two looks at how far daily limits are used, where there are any."""
+"""Seconds between two reads of the daily limits, if any are configured."""
 
 log = logging.getLogger("callboard.cluster")
 
 
-class Gateway:
-    """See the module, and `control.cluster.Cluster`.
+class ClusterGateway:
+    """Cluster interface of a hub in a gateway process; see `control.cluster.Cluster` for the operations.
 
     Args:
-        root: finds agents; seat: of this process.
+        root: finds agents.
+        seat: membership of this process.
 
     Attributes:
-        figures: how the cluster stood at the last look; None before the first.
+        figures: figures of the cluster from the last poll; None before the first.
     """
 
     plays = False
     failed = None
 
-    def __init__(self, root: Root, seat: Seat) -> None:
+    def __init__(self, root: Root, seat: ClusterMembership) -> None:
         self.seat = seat
         self._root = root
         self._limits = ProviderLimits(root.gateway.gates, seat)
@@ -97,45 +104,45 @@ class Gateway:
         self._all = self._asked = True
         self._news = trio.Event()
         self._seen = self._seen_before = 0
-        self._marks: deque[tuple[float, int]] = deque()  # when which change of questions was the newest
+        self._marks: deque[tuple[float, int]] = deque()  # (time, newest change of questions at that time)
         self._looks_at_all = -math.inf
-        self._answered: set[str] = set()  # here, which no look has seen yet
-        self.figures: Figures | None = None
+        self._answered: set[str] = set()  # answered here; the next poll may still read them as open
+        self.figures: ClusterFigures | None = None
 
     def logs(self, directory: Path, **options: object) -> GatewayLogs:
-        """See `Cluster`."""
+        """Return logs that read from the database."""
         return GatewayLogs(self.seat, directory, **options)
 
     def of_hub(self, options: HubOptions) -> HubOptions:
-        """The options of the hub."""
+        """Return the hub's options unchanged."""
         return options
 
     async def drain(self) -> None:
-        """The process ends."""
+        """Do nothing: a gateway has no claims."""
 
     async def leave(self) -> None:
-        """It is gone."""
+        """Close the connections."""
         self.seat.close()
 
     async def begin(
         self,
         hub: Hub,
         nursery: trio.Nursery,
-        url: str,  # noqa: ARG002 - no worker asks a gateway
-        token: str,  # noqa: ARG002 - the same
+        url: str,  # noqa: ARG002  - workers never connect to a gateway
+        token: str,  # noqa: ARG002  - as above
     ) -> None:
-        """Go on for as long as the nursery lives; returns when the runs of the cluster are known."""
+        """Load the runs of the cluster and start polling in the nursery; returns when the runs are known."""
         assert isinstance(hub.logs, GatewayLogs)
         self._hub, self._logs = hub, hub.logs
         self._logs.nursery, self._logs.follow = nursery, self._follow
         keep = hub.options.keep_runs or 10_000
-        self._take_in(await self.seat.do(lambda db: telling.newest(db, keep)))
-        await self._look_at_questions()
-        nursery.start_soon(self._look)
+        self._take_in(await self.seat.do(lambda db: queries.newest(db, keep)))
+        await self._read_questions()
+        nursery.start_soon(self._poll)
         nursery.start_soon(self._prune)
-        nursery.start_soon(self._look_at_days)
+        nursery.start_soon(self._read_daily_limits)
         nursery.start_soon(self._limits.work)
-        nursery.start_soon(self.seat.listen, self._hear, self._look_soon)
+        nursery.start_soon(self.seat.listen, self._hear, self._poll_soon)
 
     # --- news ---------------------------------------------------------------------------------------------------
 
@@ -150,15 +157,15 @@ class Gateway:
             return
         self._news.set()
 
-    def _look_soon(self, anew: bool) -> None:
-        if anew:  # after a crash or a failover numbers may be given again that were seen and have been lost
+    def _poll_soon(self, anew: bool) -> None:
+        if anew:  # a new connection may be one after a crash or failover: numbers may be assigned again
             self._seen = self._seen_before = max(0, self._seen_before - LOST)
             self._marks = deque([(-math.inf, max(0, self._marks[0][1] - LOST))]) if self._marks else deque()
         self._all = self._asked = True
         self._news.set()
 
-    async def _look(self) -> None:
-        """Read what is news, as it comes."""
+    async def _poll(self) -> None:
+        """Read changes upon each notification."""
         while True:
             await self._news.wait()
             self._news = trio.Event()
@@ -167,16 +174,16 @@ class Gateway:
             asked, self._asked = self._asked, False
             try:
                 if everything:
-                    await self._look_at_all()
+                    await self._read_changes()
                 if dirty:
-                    found = await self.seat.read(partial(telling.standing, runs=dirty))
+                    found = await self.seat.read(partial(queries.standing, runs=dirty))
                     self._take_in(found)
                     for run in dirty.difference(each.run for each in found):
                         self._logs.forget(run)
                 if asked:
-                    await self._look_at_questions()
+                    await self._read_questions()
                 if everything:
-                    self.figures = await self.seat.read(telling.figures)
+                    self.figures = await self.seat.read(queries.figures)
             except CallboardError as error:
                 log.warning("%s", error)
                 self._dirty |= dirty
@@ -184,12 +191,12 @@ class Gateway:
             for run in dirty:
                 self._logs.told(run)
             if everything:
-                self._logs.told_all()
+                self._logs.changed_all()
 
     async def _prune(self) -> None:
-        """Remove runs beyond what the settings keep."""
+        """Delete runs beyond the retention limits."""
         settings = self._root.settings
-        prune = partial(telling.prune, keep=settings.api.keep_runs, days=settings.durable.keep_days)
+        prune = partial(queries.prune, keep=settings.api.keep_runs, days=settings.durable.keep_days)
         while True:
             try:
                 while await self.seat.read(prune):
@@ -199,17 +206,17 @@ class Gateway:
                 log.warning("%s", error)
             await trio.sleep(PRUNE_EVERY)
 
-    async def _look_at_days(self) -> None:
-        """Know how far daily limits are used, for metrics: it is workers that spend of them."""
+    async def _read_daily_limits(self) -> None:
+        """Read the used amounts of daily limits for metrics; workers do the spending."""
         while self._root.days is not None:
             await self._root.days.look()
             await trio.sleep(DAYS_EVERY)
 
-    async def _look_at_all(self) -> None:
-        """All that has changed since the look before the last: numbers of changes are given before they can be seen."""
+    async def _read_changes(self) -> None:
+        """Read all changes since the poll before the last, because numbers are assigned before they become visible."""
         since, self._seen_before = self._seen_before, self._seen
         while True:
-            found = await self.seat.read(partial(telling.changed_since, changed=since))
+            found = await self.seat.read(partial(queries.changed_since, changed=since))
             self._take_in(found)
             if not found or found[-1].changed == since:
                 return
@@ -222,18 +229,18 @@ class Gateway:
             if info is not None:
                 self._logs.stands(info)
 
-    async def _look_at_questions(self) -> None:
+    async def _read_questions(self) -> None:
         open, now = self._hub.shown, trio.current_time()
         if now >= self._looks_at_all + ALL_EVERY:
-            found = await self.seat.read(telling.open_questions)
+            found = await self.seat.read(queries.open_questions)
             self._looks_at_all = now
         else:
             while len(self._marks) > 1 and self._marks[1][0] <= now - LATE:
                 self._marks.popleft()
             since = self._marks[0][1] if self._marks else 0
-            found = await self.seat.read(partial(telling.questions_since, changed=since))
+            found = await self.seat.read(partial(queries.questions_since, changed=since))
         newest = max((each.changed for each in found), default=0)
-        if not self._marks:  # without an open question, those of the past are not read for that
+        if not self._marks:  # first poll: start near the newest change instead of reading all past questions
             self._marks.append((now, max(LOST, newest, self._seen) - LOST))
         elif newest > self._marks[-1][1]:
             self._marks.append((now, newest))
@@ -249,14 +256,14 @@ class Gateway:
             if self._logs.in_cluster(question.run) and (await self._logs.is_over(question.run)):
                 open.release([id], "cancelled")
 
-    # --- what a hub asks ----------------------------------------------------------------------------------------
+    # --- operations ---------------------------------------------------------------------------------------------
 
     def takes(self, info: RunInfo, request: RunRequest) -> bool:
-        """See `Cluster`: turns of sessions stay here, with their session, unless their worker must have a label."""
+        """Return False for a turn of a session that needs no label: it runs here, where its session is."""
         return info.session is None or bool(request.needs)
 
     async def start(self, info: RunInfo, request: RunRequest) -> RunInfo:
-        """See `Cluster`. A day that is spent is found out here; its worker looks again when the run begins."""
+        """Put a run into the queue. Checks the owner's daily limit; the worker checks it again when the run begins."""
         if self._root.days is not None:
             await self._root.days.check(info.owner)
         request = msgspec.structs.replace(request, id=request.id or new_id())
@@ -299,19 +306,16 @@ class Gateway:
         return known or info
 
     def has(self, run: str) -> bool:
-        """See `Cluster`."""
         return self._logs.in_cluster(run)
 
     async def begun(self, run: str) -> RunInfo:
-        """See `Cluster`."""
         return await self._when(run, lambda info: info.over or info.seq > 0)
 
     async def over(self, run: str) -> RunInfo:
-        """See `Cluster`."""
         return await self._when(run, lambda info: info.over)
 
     async def _when(self, run: str, so: Callable[[RunInfo], bool]) -> RunInfo:
-        """How a run stands when it does so."""
+        """Wait until the summary of a run satisfies a condition, and return it."""
         while True:
             info = self._logs.past.get(run)
             if info is None:
@@ -321,7 +325,6 @@ class Gateway:
             await self._logs.news(run)
 
     async def cancel(self, run: str, by: str) -> None:
-        """See `Cluster`."""
         info = self._logs.past.get(run)
         if info is not None:
             gone = msgspec.structs.replace(info, status="cancelled", ended=rfc3339(datetime.now(UTC)), exit_code=130)
@@ -329,7 +332,6 @@ class Gateway:
             await self.seat.at_last(lambda db: queue.cancel(db, run, by, data))
 
     async def resume(self, run: str, *, with_changes: bool) -> None:
-        """See `Cluster`."""
         if with_changes:
             raise Unsupported(f"{run} goes on with the files that came with it: a cluster keeps those")
         how = await self.seat.do(lambda db: queue.unpark(db, run))
@@ -338,38 +340,34 @@ class Gateway:
         if how != "done":
             raise Conflict(f"{run} is {how}")
 
-    async def rows(self, run: str, after: int, most: int) -> list[Row] | None:
-        """See `Cluster`."""
-        return await self.seat.read(partial(telling.rows_after, run=run, after=after, most=most))
+    async def rows(self, run: str, after: int, most: int) -> list[StoredRow] | None:
+        return await self.seat.read(partial(queries.rows_after, run=run, after=after, most=most))
 
     async def read(self, run: str, *, parts: bool) -> RunRead:
-        """See `Cluster`."""
         return await self._forks.read(run, parts=parts)
 
-    async def fork(self, info: RunInfo, fork: Fork, changes: Changes) -> RunInfo:
-        """See `Cluster`."""
+    async def fork(self, info: RunInfo, fork: Fork, changes: ForkChanges) -> RunInfo:
         info = await self._forks.fork(info, fork, changes)
-        known = self._logs.past.get(info.run)  # a worker may have it by now
+        known = self._logs.past.get(info.run)  # a worker may have claimed it already, which is newer
         if known is None:
             self._logs.stands(info)
         return known or info
 
     async def delete(self, run: str) -> None:
-        """See `Cluster`."""
-        if not await self.seat.do(lambda db: telling.forget(db, run)):
+        if not await self.seat.do(lambda db: queries.forget(db, run)):
             raise Conflict(f"{run} is under way; cancel it first")
         self._logs.forget(run)
 
     async def _follow(self, run: str, after: int, take: Callable[[msgspec.Raw], None]) -> None:
-        """Hear the worker of a run."""
+        """Subscribe to a run's events at its worker."""
         worker = await self.seat.read(lambda db: workers.worker_of(db, run))
         if worker is not None:
             await follow(worker, os.environ.get(KEY, ""), run, after, take)
 
     async def ask(self, run: str, method: str, params: msgspec.Raw) -> msgspec.Raw:
-        """See `Cluster`."""
         info = self._logs.past.get(run)
-        last = "" if info is None or not info.over else info.worker or ""  # what it has left is there
+        # File changes and model calls of a finished run are on its last worker.
+        last = "" if info is None or not info.over else info.worker or ""
         worker = await self.seat.read(lambda db: workers.worker_of(db, run, last))
         if worker is None and last:
             raise Conflict(f"what {run} has left is with the worker {last!r}, which is not there now")
@@ -378,31 +376,28 @@ class Gateway:
         return await ask(worker, os.environ.get(KEY, ""), method, params)
 
     def shows_actors(self, run: str | None) -> bool:
-        """See `Cluster`."""
         return run is None or self.has(run)
 
     async def actors(self, run: str | None) -> list[ActorInfo]:
-        """See `Cluster`."""
         return await tree(self.seat, run)
 
     async def watch_actors(self, run: str | None, interval: float, take: Take) -> None:
-        """See `Cluster`."""
         await follow_actors(self.seat, run, interval, take)
 
     async def answer(self, question: str, value: str | list[str], by: str) -> bool:
-        """See `Cluster`."""
         asked = self._hub.shown.open.get(question)
         if asked is None:
             return False
-        if asked.secret:  # it must not be in the database
+        if asked.secret:  # send it to the worker directly: a secret must not be in the database
             params = msgspec.Raw(msgspec.json.encode({"question": question, "value": value}))
             told = decode_json(await self.ask(asked.run, "_question/answer", params), dict[str, bool])
             return told["answered"]
-        data = letter_of(Answer(question=question, value=understood(asked, value), by=by))
-        self._answered.add(question)  # a look that has read it as open comes to its end meanwhile, perhaps
+        data = encode_answer(Answer(question=question, value=understood(asked, value), by=by))
+        # A concurrent poll may have read the question as open already, and would show it again.
+        self._answered.add(question)
         try:
-            how = await self.seat.do(lambda db: telling.answer(db, question, data))
-        except BaseException:  # cancelled, too: then a look has to show it again
+            how = await self.seat.do(lambda db: queries.answer(db, question, data))
+        except BaseException:  # cancellation included: let the next poll decide whether it is open
             self._answered.discard(question)
             raise
         self._hub.shown.release([question], by)
@@ -414,7 +409,7 @@ class Gateway:
 
 
 def _check(request: RunRequest) -> None:
-    """Raise `Unsupported` for what only one machine has."""
+    """Raise `Unsupported` for options that refer to files of this machine."""
     here = [name for name in ("save", "files", "attach", "roots") if getattr(request, name)]
     if here:
         raise Unsupported(f"`{here[0]}` names files of this machine, which a worker of the cluster does not have")

@@ -1,18 +1,18 @@
-"""How a cluster stands, for who looks after it: its workers, its queue, its tables. Needs no server."""
+"""Cluster overview for operators: workers, queue, and tables. Needs no server."""
 
 from __future__ import annotations
 
 import msgspec
 
 from ....protocol.errors import ConfigError
-from ....supervisors.cluster import telling, workers
+from ....supervisors.cluster import queries, workers
 from ....supervisors.cluster.database import ClusterAway, connected, driver, passes
 from ....supervisors.cluster.tables import VERSION, check, migrate
-from .seat import LEASE, ClusterOptions, checked
+from .membership import LEASE, ClusterOptions, checked
 
 
-class WorkerShown(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker; `left` are the seconds of its lease, less than 0 for one that is taken for dead."""
+class WorkerOverview(msgspec.Struct, frozen=True, kw_only=True):
+    """State of a worker. `left` is the remaining time of its lease in seconds, negative if it was declared dead."""
 
     name: str
     has: tuple[str, ...]
@@ -25,16 +25,17 @@ class WorkerShown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
-    """See the module.
+    """State of a cluster.
 
     Attributes:
-        tables: the version of the tables; `known` is that of this callboard.
-        queued, oldest, takeovers, fenced: as `telling.Figures` has them.
+        tables: version of the tables.
+        known: version that this program uses.
+        queued, oldest, takeovers, fenced: as in `queries.Figures`.
     """
 
     tables: int
     known: int = VERSION
-    workers: list[WorkerShown]
+    workers: list[WorkerOverview]
     queued: int
     oldest: float
     takeovers: int
@@ -42,27 +43,28 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def overview(dsn: str, *, makes_tables: bool) -> Overview:
-    """Look at a cluster; with `makes_tables`, its tables are made, or made those of this version, first. Blocks.
+    """Return the state of a cluster; with `makes_tables`, first create its tables or migrate them. Blocking.
 
     Raises:
-        NoCluster, ClusterAway: the database can't be used, or not now.
+        NoCluster, ClusterAway: the database cannot be used, or not now.
         ConfigError: there are no tables.
-        WrongTables: they are of a version that does not let this one use them.
+        WrongTables: the tables have a version that this program cannot use.
     """
     options = checked(ClusterOptions(dsn=dsn))
     try:
         with connected(dsn, options.called, LEASE) as db:
             if makes_tables:
                 migrate(db)
+            # Reads the version only: an overview must not change the tables unless asked to.
             there = check(db)
             if not there:
                 raise ConfigError(
                     "this database has no tables of a cluster: the first worker or gateway makes them, or "
                     "callboard cluster --migrate"
                 )
-            figures = telling.figures(db)
+            figures = queries.figures(db)
             shown = [
-                WorkerShown(
+                WorkerOverview(
                     name=each.name,
                     has=each.has,
                     room=each.room,

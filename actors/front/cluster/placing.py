@@ -1,13 +1,16 @@
-"""Parts of a worker's runs that others play: each a run of its own, which the actor of the part waits for.
+"""Remote children: parts of a worker's run that other workers execute as runs of their own.
 
-    the id         follows from the path of that actor: who goes on with the run finds the part that it has begun
-    the queue      takes it only from who has the run, when all that leads to it is on the disk
-    how it stands  is looked at when the cluster is told of it, and every second
-    questions      are asked here, by the actor that waits, and their answers given to the part
-    what it uses   is charged here while it works, to all limits but that of the day, which its worker sees to
-    cancel         of the actor is that of the part; a worker that ends leaves both to the next
+Each part has an actor in this process, which submits the part to the queue and waits for its outcome.
 
-A run whose parts are elsewhere takes no room of its worker: else all workers might be full of those that wait.
+    id          Derived from the path of that actor, so a recovered run finds the part that it has already started.
+    queue       Accepts a part only from the owner of the run, after everything that led to it is on disk.
+    state       Read upon notification and every second.
+    questions   Asked here, by the waiting actor; answers are passed to the part.
+    usage       Charged here while the part runs, to all limits except the daily one, which the part's worker checks.
+    cancel      A cancellation of the actor cancels the part. A worker that ends leaves both to the next worker.
+
+A run that waits for parts takes no room of its worker. Otherwise all workers could be full of waiting runs, and no
+worker could execute the parts.
 """
 
 from __future__ import annotations
@@ -33,10 +36,10 @@ from ....protocol.kernel.questions import Answer, Question
 from ....protocol.outcome import Outcome
 from ....protocol.place import PartOf
 from ....protocol.requests import Limits, RunRequest
-from ....supervisors.cluster import queue, telling, workers
+from ....supervisors.cluster import queries, queue, workers
 from ....supervisors.cluster.queue import Parent, Wanted
-from ...work.journal.left import letter_of
 from ...work.journal.of_run import PART
+from ...work.journal.pending_answers import encode_answer
 from ...work.journal.scope import noted
 from ...work.labels.labels import Labels
 from ...work.sandbox.current import current as sandbox
@@ -46,30 +49,31 @@ from ..control.logs.reading import logged
 from ..control.runs.summary import LONGEST_PROMPT, outcome_of, rfc3339
 from .bundle import Bundled, bundled
 from .relay import KEY, ask
-from .standing import info_of
+from .run_states import info_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ....supervisors import Actor, Ref
-    from ....supervisors.cluster.telling import Standing
+    from ....supervisors.cluster.queries import Standing
     from ...runs.root import Root
-    from ...work.context import Part
-    from .seat import Seat
+    from ...work.context import SeparatePart
+    from .membership import ClusterMembership
 
 LOOK_EVERY = 1.0
+"""Seconds between two reads without a notification."""
 
 GATHER = 0.02
-"""Seconds in which news gather after a look."""
+"""Seconds to collect notifications after a read."""
 
 LATER = 1.0
-"""Seconds that a part has beyond the time of the one that waits for it, whose end tells people what was too slow."""
+"""Additional seconds of a part's time limit. The waiting actor times out first, and its message names the slow part."""
 
 log = logging.getLogger("callboard.cluster")
 
 
 class _Waited:
-    """A part that is waited for, as it was last seen."""
+    """Last known state of a part."""
 
     def __init__(self) -> None:
         self.info: RunInfo | None = None
@@ -79,15 +83,18 @@ class _Waited:
 
 
 class Placing:
-    """See the module.
+    """Starts parts and waits for them.
 
     Args:
-        root: plays the runs; seat: of this process.
-        lives: the runs that this worker has, with the number of its life of each.
-        lose: called with a run that turns out to be another's.
+        root: executes the runs.
+        seat: membership of this process.
+        lives: claimed runs, each with the number of its incarnation.
+        lose: called with a run that turns out to belong to another worker.
     """
 
-    def __init__(self, root: Root, seat: Seat, lives: Mapping[str, int], lose: Callable[[str], None]) -> None:
+    def __init__(
+        self, root: Root, seat: ClusterMembership, lives: Mapping[str, int], lose: Callable[[str], None]
+    ) -> None:
         self._root = root
         self._seat = seat
         self._lives = lives
@@ -99,20 +106,20 @@ class Placing:
 
     @property
     def waiting(self) -> int:
-        """Runs that wait for parts."""
+        """Number of runs that wait for parts."""
         return len(self._waiting)
 
     def hear(self, kind: str, about: list[str]) -> None:
-        """Something was told about these runs, or about questions."""
+        """Handle a notification about runs or questions."""
         if self._waited and (kind == "k" or (kind == "r" and not self._waited.keys().isdisjoint(about))):
             self._news.set()
 
     def over(self, run: str) -> None:
-        """A run is played here no more."""
+        """Forget the bundles of a run that has ended here."""
         self._sent = {key: sent for key, sent in self._sent.items() if key[0] != run}
 
     async def watch(self) -> None:
-        """See how parts stand, for as long as this lasts."""
+        """Read the state of all parts until cancelled."""
         while True:
             with trio.move_on_after(LOOK_EVERY):
                 await self._news.wait()
@@ -121,8 +128,8 @@ class Placing:
                 continue
             runs = list(self._waited)
             try:
-                found = await self._seat.read(partial(telling.standing, runs=runs))
-                asked = await self._seat.read(partial(telling.questions_of_parts, runs=runs))
+                found = await self._seat.read(partial(queries.standing, runs=runs))
+                asked = await self._seat.read(partial(queries.questions_of_parts, runs=runs))
             except CallboardError as error:
                 log.debug("how parts stand can't be read: %s", error)
                 continue
@@ -146,8 +153,11 @@ class Placing:
 
     # --- one part -----------------------------------------------------------------------------------------------
 
-    async def play(self, request: RunRequest, me: Actor, part: Part) -> Outcome:
-        """See `work.context.Elsewhere`; `request` is that of the run."""
+    async def play(self, request: RunRequest, me: Actor, part: SeparatePart) -> Outcome:
+        """Execute a part remotely and return its outcome; `request` is the request of the whole run.
+
+        See `work.context.RunsElsewhere`.
+        """
         run = me.stream.run
         kept = self._root.kept.get(run)
         if kept is not None:
@@ -155,15 +165,16 @@ class Placing:
         wanted = await self._wanted(request, me, part)
         if not await self._seat.at_last(partial(queue.submit, wanted=wanted)):
             self._lose(run)
+            # `_lose` interrupts this actor's run.
             await trio.sleep_forever()
         sent = self._sent.get((run, part.target))
-        if sent is not None:  # from now on the part keeps its files in the cluster
+        if sent is not None:  # the cluster has the bundle now, so its data need not stay in memory
             self._sent[run, part.target] = Bundled(sent.target, sent.hash)
         with self._waits(run, wanted.run) as waited:
             me.emit(RunPlaced(part=wanted.run, agent=part.name))
             try:
                 return await self._outcome(me, part, wanted.run, waited)
-            except BaseException:  # cancelled, too: a part that nobody waits for must not go on
+            except BaseException:  # cancellation included: a part without a waiting actor must not continue
                 if kept is None or not kept.is_left:
                     with me.cleanup():
                         await self._cancel(wanted, waited)
@@ -182,7 +193,7 @@ class Placing:
             if not self._waiting[run]:
                 del self._waiting[run]
 
-    async def _wanted(self, request: RunRequest, me: Actor, part: Part) -> Wanted:
+    async def _wanted(self, request: RunRequest, me: Actor, part: SeparatePart) -> Wanted:
         run = me.stream.run
         id = "run-" + hashlib.sha256(f"{me.path} {part.attempt}".encode()).hexdigest()[:20]
         sent = self._sent.get((run, part.target))
@@ -213,7 +224,7 @@ class Placing:
             parent=Parent(run=run, sign=self._seat.sign, life=self._lives.get(run, 0)),
         )
 
-    async def _outcome(self, me: Actor, part: Part, id: str, waited: _Waited) -> Outcome:
+    async def _outcome(self, me: Actor, part: SeparatePart, id: str, waited: _Waited) -> Outcome:
         relays: dict[str, Ref] = {}
         charged, warned = NOTHING, False
         while True:
@@ -237,13 +248,13 @@ class Placing:
                 break
         for relay in relays.values():
             await _ended(relay)
-        line = await self._seat.at_last(lambda db: telling.last_event(db, id))
+        line = await self._seat.at_last(lambda db: queries.last_event(db, id))
         outcome = outcome_of(info, None if line is None else logged(line))
         await self._count(me, part, id, outcome, charged)
         return outcome
 
-    async def _count(self, me: Actor, part: Part, id: str, outcome: Outcome, charged: Amount) -> None:
-        """What it has used is that of the run, from now on in all lives of it."""
+    async def _count(self, me: Actor, part: SeparatePart, id: str, outcome: Outcome, charged: Amount) -> None:
+        """Charge the usage of a part to the run, exactly once across all incarnations."""
         is_new = False
 
         async def used() -> PartUsage:
@@ -251,11 +262,12 @@ class Placing:
             is_new = True
             return PartUsage(models=outcome.usage, turns=outcome.turns, tool_calls=outcome.tool_calls)
 
+        # A recovered run gets the stored usage here without calling `used`, so `is_new` stays False.
         usage = await noted(me, PART + id, PartUsage, used)
         context = part.context
         if context.flow is not None and outcome.carries is not None:
             context.flow.add(Labels(untrusted=outcome.carries.untrusted, private=outcome.carries.private))
-        if not is_new:  # it was counted when the run went on
+        if not is_new:  # the recovery has already counted it
             return
         for total in context.meter.take_in(usage):
             me.emit(total)
@@ -270,27 +282,31 @@ class Placing:
         info.status, info.ended, info.exit_code = "cancelled", rfc3339(datetime.now(UTC)), 130
         by, data = wanted.parent.run, msgspec.json.encode(info)
         await self._seat.at_last(lambda db: queue.cancel(db, wanted.run, by, data))
+        # Wait for the end, so that no effect of the part follows the cancellation.
         while not (waited.is_gone or (waited.info is not None and waited.info.over)):
             waited.news = trio.Event()
             self._news.set()
             await waited.news.wait()
 
     async def _relay(self, me: Actor, part: str, question: Question) -> None:
-        """Ask here what a part asks, and tell it the answer. A secret goes to its worker itself, or is asked again."""
+        """Ask a part's question here and pass the answer on.
+
+        A secret goes directly to the part's worker; if that fails, the question is asked again.
+        """
         told = False
         while not told:
             try:
                 answer = await me.ask_person(msgspec.structs.replace(question, id="", actor="", run=""))
-            except (NobodyToAsk, TimedOut):  # the part finds that out by itself
+            except (NobodyToAsk, TimedOut):  # the part detects this by itself
                 return
             if question.secret:
-                told = await self._tell_secret(part, question.id, answer)
+                told = await self._send_secret(part, question.id, answer)
                 continue
-            data = letter_of(Answer(question=question.id, value=answer.value, by=answer.by))
-            await self._seat.at_last(partial(telling.answer, question=question.id, data=data))
+            data = encode_answer(Answer(question=question.id, value=answer.value, by=answer.by))
+            await self._seat.at_last(partial(queries.answer, question=question.id, data=data))
             told = True
 
-    async def _tell_secret(self, part: str, question: str, answer: Answer) -> bool:
+    async def _send_secret(self, part: str, question: str, answer: Answer) -> bool:
         params = msgspec.json.encode({"question": question, "value": answer.value})
         try:
             worker = await self._seat.at_last(lambda db: workers.worker_of(db, part))
@@ -307,17 +323,20 @@ async def _ended(relay: Ref) -> None:
     await relay.wait()
 
 
-def _charge(part: Part, before: Amount, now: Amount) -> Amount:
-    """Charge what it has used since; all of it. Raises if a limit is reached."""
+def _charge(part: SeparatePart, before: Amount, now: Amount) -> Amount:
+    """Charge the usage since the last call; raises if a limit is reached."""
     account = part.context.account
     if account is not None and now != before:
+        # Charged completely before the check: tokens that were used must count even beyond the limit.
         account.charge_all(Amount(max(0, now.tokens - before.tokens), max(0.0, now.cost - before.cost)), 0)
         account.check()
     return now
 
 
-def _request(request: RunRequest, id: str, run: str, target: str, part: Part, needs: tuple[str, ...]) -> RunRequest:
-    """That of the part: what the user of the run wants holds for it too."""
+def _request(
+    request: RunRequest, id: str, run: str, target: str, part: SeparatePart, needs: tuple[str, ...]
+) -> RunRequest:
+    """Return the request of a part, to which the limits and choices of the run apply."""
     context, held = part.context, sandbox.get()
     left = Limits() if context.account is None else context.account.left()
     seconds = trio.current_effective_deadline() - trio.current_time()

@@ -1,8 +1,9 @@
-"""What providers allow is shared by the processes of a cluster: those with the same key for the same model.
+"""Rate limits of providers, shared by the processes of a cluster that use the same API key for the same model.
 
-How long a provider wants one of them to wait (`Retry-After`) is told to the others at once. What the settings allow is
-divided among the workers that live, which is looked at every second by those whose settings limit anything. A gateway
-has as much as a worker, for turns of sessions. Nothing of it is kept: who was not told finds out from a refusal.
+A wait that a provider demands (`Retry-After`) is published to the other processes at once. Configured limits are
+divided by the number of live workers, which a process with such limits reads every second. A gateway gets the same
+share as a worker, for turns of sessions. Nothing is stored: a process that misses a notification learns from the next
+refusal.
 """
 
 from __future__ import annotations
@@ -20,35 +21,37 @@ if TYPE_CHECKING:
     import psycopg
 
     from ...work.models.limiter import Gates
-    from .seat import Seat
+    from .membership import ClusterMembership
 
 LOOK_EVERY = 1.0
+"""Seconds between two reads of the number of live workers."""
 
 log = logging.getLogger("callboard.cluster")
 
 
 class ProviderLimits:
-    """See the module.
+    """Exchange of provider limits.
 
     Args:
-        gates: the limiters of this process; seat: its own.
+        gates: limiters of this process.
+        seat: membership of this process.
     """
 
-    def __init__(self, gates: Gates, seat: Seat) -> None:
+    def __init__(self, gates: Gates, seat: ClusterMembership) -> None:
         self._gates = gates
         self._seat = seat
-        self._until: dict[str, float] = {}  # what has to be told
+        self._until: dict[str, float] = {}  # waits to be published
         self._news = trio.Event()
         gates.share(self._is_refused)
 
     def hear(self, about: list[str]) -> None:
-        """What another process has told, or this one."""
+        """Apply a wait published by any process."""
         if len(about) == 2:
             name, seconds = about
             self._gates.told(name, float(seconds))
 
     async def work(self) -> None:
-        """Tell what is news, and divide."""
+        """Publish new waits, and divide configured limits, until cancelled."""
         while True:
             with trio.move_on_after(LOOK_EVERY):
                 await self._news.wait()
@@ -56,10 +59,10 @@ class ProviderLimits:
             told, self._until = self._until, {}
             try:
                 for name, until in told.items():
-                    await self._seat.read(partial(_tell, name=name, seconds=until - trio.current_time()))
+                    await self._seat.read(partial(_publish, name=name, seconds=until - trio.current_time()))
                 if self._gates.limited:
                     self._gates.divide(max(1, await self._seat.read(workers.alive)))
-            except CallboardError as error:  # they find out by themselves
+            except CallboardError as error:  # harmless: the others learn from their own refusals
                 log.debug("limits of providers can't be shared: %s", error)
 
     def _is_refused(self, name: str, seconds: float) -> None:
@@ -67,5 +70,5 @@ class ProviderLimits:
         self._news.set()
 
 
-def _tell(db: psycopg.Connection[Any], name: str, seconds: float) -> None:
+def _publish(db: psycopg.Connection[Any], name: str, seconds: float) -> None:
     queue.tell(db, "l", name, f"{seconds:.3f}")

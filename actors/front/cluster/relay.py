@@ -1,9 +1,8 @@
-"""What only the process that plays a run can tell: its actors, who steers them, and texts while they come. A gateway
-asks it there.
+"""Requests of a gateway to a worker, for data that only the executing process has: actors, their control, live texts.
 
-Each question is a connection to the worker's control channel of its own: they are few, and workers come and go. The
-worker trusts a gateway of its machine by the token that it has left in the database, and others by a key of
-`api.auth.keys` of its config.yaml, which the gateway has in CALLBOARD_WORKER_KEY.
+Each request opens a connection of its own to the worker's control channel, because requests are rare and workers come
+and go. A worker trusts a gateway on its machine by the token that the worker stored in the database. Other gateways
+need a key of `api.auth.keys` of the worker's config.yaml, in CALLBOARD_WORKER_KEY.
 """
 
 from __future__ import annotations
@@ -32,15 +31,15 @@ WITHIN = 10.0
 """Seconds for an answer."""
 
 LONGEST = 64 * 1024 * 1024
-"""Bytes of it."""
+"""Maximum bytes of an answer."""
 
 
 async def ask(worker: Reached, key: str, method: str, params: msgspec.Raw) -> msgspec.Raw:
-    """What a worker answers.
+    """Call a method of a worker and return its result.
 
     Raises:
-        ClusterAway: it can't be reached, or does not let us in.
-        CallboardError: it refuses, by the code it gave.
+        ClusterAway: the worker cannot be reached or refuses access.
+        CallboardError: the worker refuses the request, with its error code.
     """
     answers: list[msgspec.Raw] = []
 
@@ -57,14 +56,17 @@ async def ask(worker: Reached, key: str, method: str, params: msgspec.Raw) -> ms
 
 
 async def follow(worker: Reached, key: str, run: str, after: int, take: Callable[[msgspec.Raw], None]) -> None:
-    """Give the events of a run behind a number to `take` as they happen, pieces of texts included: to its end, or until
-    the worker finds us too slow. Raises as `ask` does."""
+    """Pass the events of a run after a number to `take` as they happen, including deltas of text.
+
+    Returns at the end of the run, or when the worker reports that this reader is too slow. Raises as `ask` does.
+    """
 
     async def hear(message: jsonrpc.Result | jsonrpc.Notification) -> bool:
         if isinstance(message, jsonrpc.Result):
             return False
         if message.method == "_run/event":
             take(decode_json(message.params, _Told).event)
+        # `_run/ended` and `_run/lagged` end the subscription.
         return message.method != "_run/event"
 
     await _talk(worker, key, "_run/subscribe", msgspec.Raw(msgspec.json.encode({"run": run, "after": after})), hear)
@@ -81,8 +83,10 @@ async def watch(
     interval: float,
     take: Callable[[list[ActorInfo], list[str]], Awaitable[None]],
 ) -> None:
-    """Give the actors of a worker, or of a run, to `take`, and each change: who is otherwise, and the paths of who is
-    gone; until the worker ends. Raises as `ask` does."""
+    """Pass the actors of a worker or run, then each change, to `take`: changed actors and the paths of ended ones.
+
+    Returns when the worker ends. Raises as `ask` does.
+    """
 
     async def hear(message: jsonrpc.Result | jsonrpc.Notification) -> bool:
         if isinstance(message, jsonrpc.Result):
@@ -103,9 +107,10 @@ async def _talk(
     params: msgspec.Raw,
     hear: Callable[[jsonrpc.Result | jsonrpc.Notification], Awaitable[bool]],
 ) -> None:
-    """Ask, and listen to the answer and to what comes after it, until `hear` has heard enough."""
+    """Send a request and pass the answer and later notifications to `hear` until it returns True."""
     parts = urlsplit(worker.url)
-    url = f"{'wss' if parts.scheme == 'https' else 'ws'}://{parts.netloc}/ws"
+    # Without a frame limit: the gateway shortens frames itself, for its own client.
+    url = f"{'wss' if parts.scheme == 'https' else 'ws'}://{parts.netloc}/ws?max_frame=0"
     headers = [(b"Authorization", f"Bearer {worker.token or key}".encode())]
     try:
         async with open_websocket_url(url, extra_headers=headers, max_message_size=LONGEST) as socket:
@@ -113,12 +118,13 @@ async def _talk(
             while True:
                 frame = await socket.get_message()
                 message = jsonrpc.decode(frame.encode() if isinstance(frame, str) else frame)
-                if isinstance(message, jsonrpc.Failure):
+                if isinstance(message, jsonrpc.ErrorResponse):
                     raise error_of(message.error)
                 if not isinstance(message, jsonrpc.Request) and await hear(message):
                     return
     except (HandshakeError, ConnectionClosed, OSError, ValueError) as error:
         raise _away(worker, str(error) or type(error).__name__) from error
+    # `open_websocket_url` has a nursery, which may wrap errors into a group: unwrap the expected ones.
     except BaseExceptionGroup as group:
         known, other = group.split((HandshakeError, ConnectionClosed, OSError, ValueError))
         if other is not None or known is None:

@@ -1,7 +1,7 @@
-"""What is spent in a cluster is kept in its database: the ledger of daily limits, and the book, those of all processes.
+"""Spending of a cluster in its database: the ledger of daily limits, and the usage records of all processes.
 
-Each of the two has a connection of its own, opened when it is first needed. So a limit holds for all workers and
-gateways together, and each of them knows what was spent.
+Each of the two has its own connection, opened on first use. A limit applies to all workers and gateways together, and
+each of them knows the total.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ....protocol.errors import CallboardError
 from ....supervisors.cluster import spending, tables
 from ....supervisors.cluster.database import Database
 from ...work.spending.accounts import Amount
-from ...work.spending.book import Away, Book, Spent
+from ...work.spending.book import Away, SpendingBook, SpendingSums
 from ...work.spending.ledger import KEPT_DAYS, Others, with_sums, without
 
 if TYPE_CHECKING:
@@ -27,29 +27,29 @@ if TYPE_CHECKING:
     from ...work.spending.book import Sums, Unwritten
     from ...work.spending.ledger import Batch
     from ...work.spending.today import Today
-    from .seat import Seat
+    from .membership import ClusterMembership
 
 NAME = "the database of the cluster"
 
 T = TypeVar("T")
 
 
-async def keep_spending(root: Root, seat: Seat) -> ClusterLedger:
-    """Have the cluster keep the book of this process from now on; the ledger is for who makes its `days`.
+async def keep_spending(root: Root, seat: ClusterMembership) -> ClusterLedger:
+    """Store the usage records of this process in the cluster from now on; returns the ledger for its daily limits.
 
-    It is the first that a process wants of the database, so it is this that brings the tables up to date.
+    As the first use of the database in a process, this also migrates the tables.
 
     Raises:
-        ClusterAway, NoCluster: the database can't be used.
-        WrongTables: it is of another version.
+        ClusterAway, NoCluster: the database cannot be used.
+        WrongTables: the tables have an incompatible version.
     """
     await seat.do(tables.migrate)
-    root.book = Book(root.kernel, ClusterBook(seat), now=time.time)
+    root.book = SpendingBook(root.kernel, ClusterBook(seat), now=time.time)
     return ClusterLedger(seat)
 
 
 class _Connected:
-    """A connection to the database of the cluster, for threads, one at a time.
+    """Connection to the cluster's database for worker threads, one at a time.
 
     Attributes: see `LedgerStore`.
     """
@@ -57,11 +57,11 @@ class _Connected:
     elsewhere = True
     name = place = NAME
 
-    def __init__(self, seat: Seat) -> None:
+    def __init__(self, seat: ClusterMembership) -> None:
         self._database = Database(seat.options.dsn, seat.shown, seat.options.lease)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the connection."""
         self._database.close()
 
     def _do(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
@@ -73,17 +73,17 @@ class _Connected:
 
 @final
 class ClusterLedger(_Connected):
-    """See `work.spending.ledger.LedgerStore`."""
+    """Ledger of daily limits in the database; implements `work.spending.ledger.LedgerStore`."""
 
-    def __init__(self, seat: Seat) -> None:
+    def __init__(self, seat: ClusterMembership) -> None:
         super().__init__(seat)
         self._process = seat.sign
         self._day = ""
         self._own: dict[str, Amount] = {}
-        self._counted = 0  # the last number whose sums are in `_own`
+        self._counted = 0  # number of the last batch included in `_own`
 
     def written(self, now: Today, batch: Batch) -> dict[str, Others]:
-        """See `LedgerStore`."""
+        """Store a batch and return the amounts of other processes, by account."""
         keys = {*batch.looks, *(key for _, key, _, _ in batch.held)}
         spend = spending.Spend(
             process=self._process,
@@ -100,8 +100,8 @@ class ClusterLedger(_Connected):
             all=batch.looks_at_all,
         )
         found = self._do(lambda db: spending.spend(db, spend))
-        # Of a transaction that was given up as silent its thread may come here later than who tries that again: what
-        # counts in the database once must count here once.
+        # The thread of a transaction that was abandoned as silent may get here after its retry. The batch number keeps
+        # a batch that counts once in the database from counting twice here.
         before = self._own if now.day == self._day else {}
         self._own = with_sums(before, now.day, batch.sums, after=self._counted)
         self._day, self._counted = now.day, batch.number
@@ -117,25 +117,23 @@ _NOTHING = spending.Figures(0, 0.0, 0, 0.0)
 
 @final
 class ClusterBook(_Connected):
-    """See `work.spending.book.BookStore`."""
+    """Usage records in the database; implements `work.spending.book.BookStore`."""
 
-    def __init__(self, seat: Seat) -> None:
+    def __init__(self, seat: ClusterMembership) -> None:
         super().__init__(seat)
         self._process = f"{seat.sign} book"
 
     def add(self, number: int, sums: Unwritten) -> None:
-        """See `BookStore`."""
         rows = [
             (first, *map(_storable, entry), *msgspec.structs.astuple(spent)) for (first, entry), spent in sums.items()
         ]
         self._do(lambda db: spending.add_usage(db, self._process, number, rows))
 
     def read(self, since: str, by: Sequence[str], key: str | None) -> Sums:
-        """See `BookStore`."""
         found = self._do(lambda db: spending.usage(db, since, by, key))
-        return {row[: len(by)]: Spent(*row[len(by) :]) for row in found}
+        return {row[: len(by)]: SpendingSums(*row[len(by) :]) for row in found}
 
 
 def _storable(text: str) -> str:
-    """A name as PostgreSQL takes it: one that it refuses would keep all others from being written."""
+    """Return a name that PostgreSQL accepts. A refused name would block the records of the whole batch."""
     return text.encode(errors="replace").decode().replace("\0", "?")

@@ -1,8 +1,9 @@
-"""The run of a worker that may have ended workers before: one at a time, until it has written a row.
+"""Poison runs: a run that may have killed workers runs alone of its kind, until it has written a row.
 
-A worker that dies has many runs, of which one may have been to blame, or none: machines are replaced. So a run that two
-workers have died with, without a row of it in between, is played as the only one of its kind. If three more die, it
-waits for a person; and if it gets on, it was not to blame.
+When a worker dies, any of its many runs may be the cause, or none of them, because machines are replaced. So a run that
+was in two dead workers, without a new row in between, becomes a suspect. A worker executes one suspect at a time, so
+its next death identifies the cause. After three more deaths, the run is parked until a user resumes it. A suspect that
+writes a row is acquitted.
 """
 
 from __future__ import annotations
@@ -16,40 +17,47 @@ from ....supervisors.journal.journal import RunJournal
 
 if TYPE_CHECKING:
     from ....supervisors.cluster.queue import Taken
-    from ...work.journal.of_run import OfRun
+    from ...work.journal.of_run import JournaledRun
 
 SUSPICIOUS = 2
-"""Workers that have died with a run, from which on it is a suspect."""
+"""Number of dead workers without a new row from which on a run is a suspect."""
 
 MOST = 5
-"""And after which no worker takes it by itself."""
+"""Number of dead workers after which no worker claims the run automatically."""
 
 LOOK_EVERY = 0.01
+"""Seconds between two checks for a new row."""
 
 
 class Suspect:
-    """See the module."""
+    """Slot of a worker for its suspect."""
 
     def __init__(self) -> None:
         self._run = ""
 
     @property
     def room(self) -> int:
-        """How many more may be taken."""
+        """Number of suspects that the worker may claim."""
         return 0 if self._run else 1
 
     def take(self, taken: Taken) -> None:
-        """A run was taken."""
+        """Occupy the slot if the claimed run is a suspect."""
         if taken.suspect:
             self._run = taken.run
 
     def acquit(self, run: str) -> None:
-        """It has got on, or is here no more."""
+        """Free the slot, because the run has written a row or has left this worker."""
         if self._run == run:
             self._run = ""
 
-    async def see_it_get_on(self, taken: Taken, kept: Mapping[str, OfRun], on_row: Callable[[], None]) -> None:
-        """Wait for the next row of the suspect, or for its end; `kept` are the runs that are played, by their ids."""
+    async def see_it_get_on(self, taken: Taken, kept: Mapping[str, JournaledRun], on_row: Callable[[], None]) -> None:
+        """Wait until the suspect writes a row or ends.
+
+        Args:
+            taken: the claimed suspect.
+            kept: durable runs of this process, by id.
+            on_row: called when it has written a row.
+        """
         run, before = taken.run, taken.past.kept.rows
         while (own := kept.get(run)) is not None and isinstance(own.rows, RunJournal):
             if own.rows.written > before:

@@ -1,6 +1,6 @@
-"""The actors of all workers, or of the one that plays a run, as a gateway shows them.
+"""Actor tree of a cluster: the actors of all workers, or of the worker that executes a run.
 
-What workers have beside their runs is not among them: it is called the same at each of them, and seen there.
+Actors outside of runs are omitted: they have the same paths on each worker, and are visible there.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from .relay import KEY, ask, watch
 if TYPE_CHECKING:
     from ....protocol.control.things import ActorInfo
     from ....supervisors.cluster.workers import Reached
-    from .seat import Seat
+    from .membership import ClusterMembership
 
 LOOK_EVERY = 1.0
-"""Seconds between two looks at which workers there are."""
+"""Seconds between two reads of the list of workers."""
 
 Take = Callable[["list[ActorInfo]", "list[str]"], Awaitable[None]]
-"""Told which actors are otherwise, and the paths of those that are gone."""
+"""Function for changes: changed actors, and the paths of ended ones."""
 
 log = logging.getLogger("callboard.cluster")
 
 
-async def tree(seat: Seat, run: str | None) -> list[ActorInfo]:
-    """The actors of a run, or of all runs of workers that can be reached."""
+async def tree(seat: ClusterMembership, run: str | None) -> list[ActorInfo]:
+    """Return the actors of a run, or of all runs on workers that can be reached."""
     params = msgspec.Raw(msgspec.json.encode({} if run is None else {"run": run}))
     found: list[ActorInfo] = []
     for worker in (await _workers(seat, run)).values():
@@ -47,8 +47,8 @@ async def tree(seat: Seat, run: str | None) -> list[ActorInfo]:
     return found
 
 
-async def follow(seat: Seat, run: str | None, interval: float, take: Take) -> None:
-    """Give those actors to `take`, and what changes, for as long as this lasts; workers may come and go meanwhile."""
+async def follow(seat: ClusterMembership, run: str | None, interval: float, take: Take) -> None:
+    """Pass the actors, then each change, to `take` until cancelled; adapts to workers that come and go."""
     there: dict[str, trio.CancelScope] = {}
     async with trio.open_nursery() as nursery:
         while True:
@@ -57,6 +57,7 @@ async def follow(seat: Seat, run: str | None, interval: float, take: Take) -> No
             except CallboardError as error:
                 log.debug("%s", error)
             else:
+                # A worker that is not alive any more may still hold the connection open.
                 for sign in there.keys() - found.keys():
                     there[sign].cancel()
                 for sign in found.keys() - there.keys():
@@ -73,6 +74,7 @@ async def _follow(
     async def hear(changed: list[ActorInfo], gone: list[str]) -> None:
         shown = [actor for actor in changed if actor.run]
         known.update(actor.path for actor in shown)
+        # Paths outside of runs were never reported, so neither is their end.
         went = [path for path in gone if path in known]
         known.difference_update(went)
         if shown or went:
@@ -83,10 +85,11 @@ async def _follow(
             await watch(worker, os.environ.get(KEY, ""), run, interval, hear)
         except CallboardError as error:
             log.debug("%s", error)
+    # The connection to the worker has ended: report its actors as gone.
     if known:
         await take([], sorted(known))
     del there[sign]
 
 
-async def _workers(seat: Seat, run: str | None) -> dict[str, Reached]:
+async def _workers(seat: ClusterMembership, run: str | None) -> dict[str, Reached]:
     return await seat.read(workers.living if run is None else lambda db: workers.playing(db, run))

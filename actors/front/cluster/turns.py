@@ -1,8 +1,8 @@
-"""Turns of sessions that a worker plays, those of runs whose labels say that it has the session; and for whom it plays.
+"""Turns of sessions on a worker, for runs whose labels require the worker that has the session.
 
-The session is in this worker's configuration directory, which may be on a disk that others with the same labels have,
-too: its lock says who works with it. A worker that waits for that has room for one run less; the run is not over before
-what was said is in the session's file.
+The session is in this worker's configuration directory, which may be on a disk shared with other workers of the same
+label. The session's lock decides which process works with it. A worker that waits for the lock has room for one run
+less. The run is not over before its messages are in the session's file.
 """
 
 from __future__ import annotations
@@ -15,49 +15,50 @@ import trio
 
 from ....protocol.control.caller import LOCAL, Caller
 from ....protocol.errors import ActorCancelled
-from ...runs.loading import Hooks
+from ...runs.loading import RunCallbacks
 
 if TYPE_CHECKING:
     from ....protocol.control.things import RunInfo
     from ....protocol.requests import RunRequest
-    from ...runs.durable import Taken
+    from ...runs.durable import TakenRun
     from ..control.hub import Hub
     from ..control.sessions import SessionTurn
 
 SCOPES = frozenset({"read:runs", "write:runs", "run:agents", "read:sessions", "write:sessions"})
-"""What the owner of such a run may do here: the gateway has let them begin it."""
+"""Scopes of the owner of such a run here; the gateway has already authorised its start."""
 
 
 class Turns:
-    """See the module.
+    """Starts and resumes turns, with a wait for the session's lock that can be cancelled.
 
     Args:
-        hub: of the worker; holds: see `Hooks`.
+        hub: hub of the worker.
+        holds: see `RunCallbacks`.
     """
 
     def __init__(self, hub: Hub, holds: Callable[[str, Callable[[], None]], None]) -> None:
         self._hub = hub
-        self._hooks = Hooks(holds=holds)
+        self._hooks = RunCallbacks(holds=holds)
         self._waiting: dict[str, trio.CancelScope] = {}
 
-    def hooks(self, info: RunInfo) -> Hooks:
-        """Those of a run that this worker plays, whether or not it is a turn."""
+    def hooks(self, info: RunInfo) -> RunCallbacks:
+        """Return the callbacks of a run of this worker, whether or not it is a turn."""
         return self._hub.hooks(_owner(info), self._hooks)
 
-    async def begin(self, info: RunInfo, request: RunRequest, hooks: Hooks) -> SessionTurn:
-        """Begin a turn when its session is free. Raises as `HubSessions.begin`, and `ActorCancelled`."""
+    async def begin(self, info: RunInfo, request: RunRequest, hooks: RunCallbacks) -> SessionTurn:
+        """Start a turn once its session is free. Raises as `HubSessions.begin`, and `ActorCancelled`."""
         with self._until_free(info.run):
             return await self._hub.sessions.begin_queued(_owner(info), info, request, hooks)
         raise ActorCancelled(f"{info.run} was cancelled before it began")
 
-    async def go_on(self, info: RunInfo, taken: Taken, hooks: Hooks) -> SessionTurn:
-        """Go on with a turn of another worker. Raises as `HubSessions.go_on`, and `ActorCancelled`."""
+    async def go_on(self, info: RunInfo, taken: TakenRun, hooks: RunCallbacks) -> SessionTurn:
+        """Resume a turn of another worker. Raises as `HubSessions.go_on`, and `ActorCancelled`."""
         with self._until_free(info.run):
             return await self._hub.sessions.go_on(info, taken, hooks, wait=float("inf"))
         raise ActorCancelled(f"{info.run} was cancelled before it went on")
 
     def cancel(self, run: str) -> None:
-        """Wait no longer for the session of this run."""
+        """Stop waiting for the session of this run."""
         if run in self._waiting:
             self._waiting[run].cancel()
 

@@ -1,14 +1,23 @@
-"""A worker: takes runs from the queue, plays them with its hub, and says that it lives.
+"""Cluster worker: claims runs from the queue, executes them with its hub, and renews its lease.
 
-    lease     every quarter of it; who comes late finds out which runs others have by now, and ends those here
-    take      as many as there is room for, when something waits and every second. Of those that have ended two workers
-              without a row one at a time, so that none is blamed for what another does
-    sweep     runs of workers that are dead go back into the queue; only by one whose own lease has been good for a
-              whole one: when the database was away, all are over at once
-    answers   those that people have given to its runs' questions, and who wants which run cancelled
+Its duties:
 
-A run that was taken begins, or goes on from its rows as after a kill. One whose worker was taken for dead writes
-nothing any more, whatever it does (`supervisors.cluster.store`), and is interrupted when that turns out.
+    lease     Renewed every quarter of it. A late worker learns which of its runs others have claimed, and ends those.
+    take      Claims as many runs as there is room for, upon notification and every second. Runs that killed two workers
+              without a new row run one at a time, so that none is blamed for the fault of another.
+    sweep     Returns the runs of dead workers to the queue. Only a worker whose own lease was valid for one whole lease
+              may do so: after an outage of the database, all leases appear expired at once.
+    answers   Passes answers of users to the runs' questions, and cancellations.
+
+A claimed run begins, or recovers from its rows as after a kill. A worker that was declared dead may still be running,
+for example after a pause of its machine. The database rejects all its further rows (`supervisors.cluster.store`), so it
+cannot damage the run. The worker interrupts the run when it notices.
+
+Invariants:
+
+- At most one incarnation of a run can write rows: the store compares owner and incarnation in each transaction.
+- A run leaves the worker only through a recorded end, a return to the queue (`leave`, `sweep`), or `park`.
+- The lease has a connection of its own (`of_lease`), so slow queries do not delay it.
 """
 
 from __future__ import annotations
@@ -32,23 +41,23 @@ from ....protocol.kernel.errors import JournalUnread
 from ....protocol.outcome import ErrorReport
 from ....protocol.requests import RunRequest
 from ....protocol.version import VERSION
-from ....supervisors.cluster import queue, telling, workers
+from ....supervisors.cluster import queries, queue, workers
 from ....supervisors.cluster.store import ClusterStore
 from ....supervisors.cluster.workers import Worker as Registered
 from ....supervisors.journal.journal import Journal, RunJournal
 from ...runs.as_begun import without_cwd
-from ...runs.durable import Taken as Interrupted
+from ...runs.durable import TakenRun as Interrupted
 from ...runs.durable import check_goes_on, taken_of
-from ...work.journal.directory import keeps_elsewhere
-from ...work.journal.left import LeftAnswer, first_answers, run_of
-from ..control.cluster import NothingElsewhere
+from ...work.journal.directory import use_remote_journal
+from ...work.journal.pending_answers import PendingAnswer, first_answers, run_of
+from ..control.cluster import NoWorkers
 from ..control.runs.summary import rfc3339
 from ..control.sessions import SessionTurn
-from .asking import Asking
+from .asking import ClusterAsking
 from .bundle import moved, unpacked
+from .membership import RETRY_EVERY, ClusterMembership, as_ours, log_storage_trouble
 from .placing import Placing
 from .provider_limits import ProviderLimits
-from .seat import RETRY_EVERY, Seat, as_ours, tell_trouble
 from .suspects import MOST, SUSPICIOUS, Suspect
 from .turns import Turns
 from .worker_logs import WorkerLogs
@@ -62,29 +71,30 @@ if TYPE_CHECKING:
     from ..control.runs.live_run import HubOptions
 
 AT_ONCE = 8
-"""Runs that are taken at once at most, so that others get some."""
+"""Maximum number of runs claimed in one query, so that other workers get some."""
 
 LOOK_EVERY = 1.0
+"""Seconds between two attempts to claim runs without a notification."""
 
 log = logging.getLogger("callboard.cluster")
 
 
-class Worker(NothingElsewhere):
-    """See the module.
+class ClusterWorker(NoWorkers):
+    """Cluster interface of a hub in a worker process.
 
     Args:
-        root: plays runs; its journal is that of the cluster from now on.
-        seat: of this process.
+        root: executes runs; the constructor makes it write its journal into the cluster's database.
+        seat: membership of this process.
 
     Attributes:
-        runs: those that it has, with the number of its life of each.
-        failed: why it ends by itself, or None: nothing that it does can be kept any more.
+        runs: claimed runs, each with the number of its incarnation.
+        failed: error after which the journal can store nothing more, so that the worker must end; else None.
     """
 
     plays = True
     figures = None
 
-    def __init__(self, root: Root, seat: Seat) -> None:
+    def __init__(self, root: Root, seat: ClusterMembership) -> None:
         options = seat.options
         self.runs: dict[str, int] = {}
         self.failed: CallboardError | None = None
@@ -93,15 +103,16 @@ class Worker(NothingElsewhere):
         self._root = root
         self._limits = ProviderLimits(root.gateway.gates, seat)
         self._store = ClusterStore(options.dsn, seat.sign, seat.shown, options.lease)
-        self._journal = Journal(self._store, None, tell_trouble)
+        self._journal = Journal(self._store, None, log_storage_trouble)
         root.keep_in(self._journal)
-        keeps_elsewhere()
-        quiet = msgspec.structs.replace(root.settings.durable, dormant_after=None)  # others would not know of it
+        use_remote_journal()
+        # No dormant runs: other processes would not know of them.
+        quiet = msgspec.structs.replace(root.settings.durable, dormant_after=None)
         root.settings = msgspec.structs.replace(root.settings, durable=quiet)
         self._placing = Placing(root, seat, self.runs, self._lose)
-        root.elsewhere, root.questions.mark = self._placing.play, f"q{seat.sign}-"
+        root.elsewhere, root.kernel.questions.mark = self._placing.play, f"q{seat.sign}-"
         self._over: dict[str, trio.Event] = {}
-        self._given: dict[str, set[str]] = {}  # by run, the questions whose answers it has
+        self._given: dict[str, set[str]] = {}  # by run: questions that have their answer
         self._hub: Hub
         self._turns: Turns
         self._logs: WorkerLogs
@@ -112,24 +123,25 @@ class Worker(NothingElsewhere):
         self._draining = False
 
     def logs(self, directory: Path, **options: object) -> WorkerLogs:
-        """See `control.cluster.Cluster`."""
+        """Return logs that write into the database."""
         return WorkerLogs(self.seat, directory, **options)
 
     def of_hub(self, options: HubOptions) -> HubOptions:
-        """The options of the hub: whatever it plays is kept. That a run has begun need not be: it was in the queue."""
+        """Return the hub's options: all runs are durable. Their start need not be stored, as the queue has them."""
         return msgspec.structs.replace(options, durable=True, by=BY_WORKER)
 
     @property
     def room(self) -> int:
-        """How many more runs it may take."""
+        """Number of further runs that it may claim. Runs that only wait for remote children do not count."""
         return 0 if self._draining else self.seat.options.room - len(self.runs) + self._placing.waiting
 
     async def begin(self, hub: Hub, nursery: trio.Nursery, url: str, token: str) -> None:
-        """Work, for as long as the nursery lives; returns when the cluster knows of it.
+        """Register the worker and start its loops in the nursery; returns when the cluster knows it.
 
         Args:
-            hub: plays the runs; its logs are `WorkerLogs`.
-            url: of its control channel; token: what opens that to who is on this machine.
+            hub: executes the runs; its logs are `WorkerLogs`.
+            url: address of the control channel.
+            token: grants access to the control channel to processes on this machine.
         """
         self._hub, self._nursery = hub, nursery
         assert isinstance(hub.logs, WorkerLogs)
@@ -144,14 +156,14 @@ class Worker(NothingElsewhere):
         nursery.start_soon(self._deliver)
         nursery.start_soon(self._placing.watch)
         nursery.start_soon(self._limits.work)
-        nursery.start_soon(self.seat.listen, self._hear, self._look)
+        nursery.start_soon(self.seat.listen, self._hear, self._poll)
 
     async def _ask(self) -> None:
-        with self._root.questions.attach(Asking(self._root.kept)):
+        with self._root.kernel.questions.attach(ClusterAsking(self._root.kept)):
             await trio.sleep_forever()
 
     async def drain(self) -> None:
-        """Take no more."""
+        """Claim no more runs."""
         self._draining = True
         sign = self.seat.sign
         try:
@@ -160,7 +172,7 @@ class Worker(NothingElsewhere):
             log.warning("%s", error)
 
     async def leave(self) -> None:
-        """Hand back what is left, and be gone. After the journal has written all there is."""
+        """Return the remaining runs to the queue and unregister, after the journal has written all rows."""
         sign, name = self.seat.sign, self.seat.options.called
         try:
             await self._journal.barrier()
@@ -169,7 +181,7 @@ class Worker(NothingElsewhere):
             log.warning("the cluster finds out by itself that this worker is gone: %s", error)
         self.seat.close()
 
-    # --- its lease ----------------------------------------------------------------------------------------------
+    # --- lease --------------------------------------------------------------------------------------------------
 
     async def _register(self) -> None:
         options, sign = self.seat.options, self.seat.sign
@@ -189,6 +201,7 @@ class Worker(NothingElsewhere):
         lease, rounds = self.seat.options.lease, 0
         while True:
             await trio.sleep(lease / 8)
+            # Eighths of a lease: renew every second round, and read the list of claimed runs every eighth.
             rounds += 1
             if (broken := self._journal.broken) is not None and self.failed is None:
                 log.error("this worker ends, and leaves its runs to the others: %s", broken)
@@ -202,6 +215,7 @@ class Worker(NothingElsewhere):
             except CallboardError as error:
                 if self._good_since is not None:
                     log.warning("the lease can't be renewed: %s", error)
+                # An invalid lease forces a full renewal first, and blocks `_sweep` for a whole lease.
                 self._good_since = None
                 await trio.sleep(RETRY_EVERY)
 
@@ -225,10 +239,11 @@ class Worker(NothingElsewhere):
         for run in self.runs.keys() - held.runs.keys():
             self._lose(run)
         for run, rows in held.runs.items():
+            # The database lost commits in a crash, so memory is ahead of it; only a recovery from the rows is safe.
             if rows < written.get(run, 0):
                 self._lose(run, "the database has crashed and lost its last rows")
         unknown = held.runs.keys() - self.runs.keys()
-        if unknown:  # the answer to a take was lost
+        if unknown:  # the connection broke after the database had committed a claim
             await self.seat.do(lambda db: queue.give_back(db, sign, sorted(unknown)))
 
     async def _sweep(self) -> None:
@@ -240,15 +255,15 @@ class Worker(NothingElsewhere):
             log.error("%s has ended %d workers without getting on: callboard resume has it go on", run, MOST)
 
     def _lose(self, run: str, why: str = "this worker was silent for too long") -> None:
-        """Others have it, or it has to go on from what is there."""
+        """End a run here, because another worker has it or it must recover from its stored rows."""
         kept, actor = self._root.kept.get(run), self._root.kernel.actor.child(run)
         if kept is None or kept.left or actor is None or actor.end is not None:
-            return  # it is about to end
+            return  # it is already ending
         log.warning("%s goes on elsewhere, since %s: it ends here", run, why)
         kept.leave()
         actor.interrupt()
 
-    # --- what is told -------------------------------------------------------------------------------------------
+    # --- notifications --------------------------------------------------------------------------------------------
 
     def _hear(self, kind: str, about: list[str]) -> None:
         if kind == "q":
@@ -263,7 +278,7 @@ class Worker(NothingElsewhere):
         else:
             self._placing.hear(kind, about)
 
-    def _look(self, anew: bool) -> None:  # noqa: ARG002 - it looks at all, in any case
+    def _poll(self, anew: bool) -> None:  # noqa: ARG002  - it always checks everything
         self._news.set()
         self._answered.set()
 
@@ -275,7 +290,7 @@ class Worker(NothingElsewhere):
             self._turns.cancel(run)
 
     async def _deliver(self) -> None:
-        """Give answers to the runs that asked."""
+        """Pass answers to the runs that asked."""
         sign = self.seat.sign
         while True:
             await self._answered.wait()
@@ -283,16 +298,16 @@ class Worker(NothingElsewhere):
             if not self.runs:
                 continue
             try:
-                found = await self.seat.do(lambda db: telling.answers_for(db, sign))
+                found = await self.seat.do(lambda db: queries.answers_for(db, sign))
             except CallboardError:
                 continue
             for question, data in found:
                 given = self._given.get(run_of(question), set())
                 if question in given:
                     continue
-                answer = msgpack_decoder(LeftAnswer).decode(data).answer
+                answer = msgpack_decoder(PendingAnswer).decode(data).answer
                 try:
-                    if await self._root.questions.answer_for_good(question, answer.value, by=answer.by):
+                    if await self._root.kernel.questions.answer_for_good(question, answer.value, by=answer.by):
                         given.add(question)
                 except (CallboardError, ValueError) as error:
                     log.warning("question %s: %s", question, error)
@@ -331,16 +346,16 @@ class Worker(NothingElsewhere):
                     await self._news.wait()
 
     async def _play(self, taken: Taken, damaged: Exception | None, before: trio.Event | None) -> None:
-        """Play a run; `before` is set when what this worker has played of it in an earlier life has ended."""
+        """Execute a run. `before` is set when an earlier incarnation of it in this process has ended."""
         info, over = _info(taken, self.seat.options.called), self._over[taken.run]
         try:
-            if before is not None:  # it was taken for dead, and has the run again
+            if before is not None:  # this worker was declared dead, and has claimed the same run again
                 self._lose(taken.run)
                 await before.wait()
             if damaged is not None:
                 await self._park(taken, info, damaged)
             elif taken.past.rows:
-                await self._go_on(taken, info)
+                await self._resume(taken, info)
             elif taken.cancelled:
                 await self._finish_cancelled(taken, info)
             else:
@@ -361,10 +376,10 @@ class Worker(NothingElsewhere):
             start = self._hub.running.start if info.session is None else self._turns.begin
             await self._until_over(taken, lambda: start(info, request, self._turns.hooks(info)))
         except ShuttingDown:
-            return  # the next one begins it
+            return  # the run returns to the queue, and another worker begins it
         except ActorCancelled:
             await self._finish_cancelled(taken, info)
-        except Exception as error:  # one that can't begin must not end the worker
+        except Exception as error:  # one failed run must not end the worker
             if not isinstance(error, CallboardError):
                 log.exception("%s could not begin", taken.run)
             report = ErrorReport.of(as_ours(error))
@@ -372,12 +387,12 @@ class Worker(NothingElsewhere):
             await self._finish(taken, failed)
 
     async def _placed(self, taken: Taken, request: RunRequest) -> RunRequest:
-        """The request, with the files that came with it where this machine has them."""
+        """Return the request with the path of the unpacked bundle on this machine."""
         if (hash := taken.bundle) is None:
             return request
-        return await unpacked(request, hash, partial(self.seat.at_last, lambda db: telling.blob(db, hash)), os.environ)
+        return await unpacked(request, hash, partial(self.seat.at_last, lambda db: queries.blob(db, hash)), os.environ)
 
-    async def _go_on(self, taken: Taken, info: RunInfo) -> None:
+    async def _resume(self, taken: Taken, info: RunInfo) -> None:
         try:
             past = await trio.to_thread.run_sync(taken_of, await self._again(taken.run), taken.past)
             check_goes_on(taken.run, past.past)
@@ -388,13 +403,13 @@ class Worker(NothingElsewhere):
             return
         except ActorCancelled:
             await self._finish_cancelled(taken, info)
-        except Exception as error:  # one that can't go on must not keep the others from it
+        except Exception as error:  # one failed run must not end the worker
             if not isinstance(error, CallboardError):
                 log.exception("%s could not go on", taken.run)
             await self._park(taken, info, error)
 
     async def _again(self, run: str) -> RunJournal:
-        """Where its further rows go, as soon as the database can be asked."""
+        """Open the run's journal, and retry until the database can be reached."""
         while True:
             try:
                 return await self._journal.again(run)
@@ -403,16 +418,16 @@ class Worker(NothingElsewhere):
                 await trio.sleep(RETRY_EVERY)
 
     async def _moved(self, taken: Taken, past: Interrupted) -> Interrupted:
-        """The run, with its files where this machine has them: the one before had them elsewhere, perhaps."""
+        """Return the recovered run with the file paths of this machine, which may differ from the previous one's."""
         request = decode_json(taken.request, RunRequest)
         if taken.bundle is not None:
             past = moved(past, request.target, (await self._placed(taken, request)).target)
-        if request.cwd is None:  # then it works where its worker does
+        if request.cwd is None:  # without `cwd`, a run uses its worker's working directory
             past = msgspec.structs.replace(past, past=without_cwd(past.past))
         return past
 
     async def _until_over(self, taken: Taken, start: Callable[[], Awaitable[object]]) -> None:
-        """Play a run to its end, and until all of it is in the database."""
+        """Execute a run to its end, and wait until the database has all of it."""
         begun = await start()
         if taken.suspect:
             self._nursery.start_soon(self._suspect.see_it_get_on, taken, self._root.kept, self._news.set)
@@ -420,6 +435,7 @@ class Worker(NothingElsewhere):
             self._cancel(taken.run, taken.cancelled)
         if self._hub.running.plays(taken.run):
             await self._hub.running.over(taken.run).wait()
+        # The record stays live until its log is stored; only then may another incarnation start here.
         while (record := self._hub.running.live.get(taken.run)) is not None:
             await record.ended()
             await trio.sleep(0.01)
@@ -427,7 +443,7 @@ class Worker(NothingElsewhere):
             await begun.over.wait()
 
     async def _finish_cancelled(self, taken: Taken, info: RunInfo) -> None:
-        if not self._draining:  # else the next one does
+        if not self._draining:  # a draining worker leaves this to the next one
             await self._finish(taken, msgspec.structs.replace(info, status="cancelled", exit_code=130))
 
     async def _finish(self, taken: Taken, info: RunInfo) -> None:

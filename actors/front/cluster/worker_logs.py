@@ -1,8 +1,10 @@
-"""The logs of a worker: events of runs of the cluster go into its database, in the transaction that has their rows.
+"""Logs of a worker: events of its runs go into the database, in the transaction of their rows.
 
-So an event is there if and only if the rows before it are, and none of a run that was taken over. Pieces of a model's
-text are put together: one event, with the number of its first piece, stands before the next event of another kind, so
-that who has followed the pieces up to there does not hear it again. Pieces of what tools print stay out.
+So an event is stored if and only if the rows before it are, and never for a run that another worker has claimed.
+
+Deltas of model text are merged into one event with the number of the first delta. It is stored before the next event of
+another kind. A reader that followed the deltas up to that point does not receive the text again. Deltas of tool output
+are not stored.
 """
 
 from __future__ import annotations
@@ -26,42 +28,44 @@ from ..control.logs.writer import Done, RunLog
 from .logs import ClusterLogs
 
 if TYPE_CHECKING:
-    from ...work.journal.of_run import OfRun, RowsOut
+    from ...work.journal.of_run import JournaledRun, RowsOut
     from ..control.logs.reading import LoggedEvent
-    from .seat import Seat
+    from .membership import ClusterMembership
 
 PIECES = {LlmDelta.kind, ToolDelta.kind}
-"""Kinds of events that are not kept as they are."""
+"""Kinds of events that are merged or dropped."""
 
 
 class WorkerLogs(ClusterLogs):
-    """See the module.
+    """Logs of the runs that this worker executes.
 
     Attributes:
-        kept: the runs that this process plays, by id (`Root.kept`).
-        nursery: where is waited for the database.
-        redact: takes secrets out of JSON.
+        kept: durable runs of this process, by id (`Root.kept`).
+        nursery: nursery for waits on the database.
+        redact: removes secrets from JSON.
     """
 
-    kept: dict[str, OfRun]
+    kept: dict[str, JournaledRun]
     nursery: trio.Nursery
     redact: Callable[[bytes], bytes]
 
-    def __init__(self, seat: Seat, directory: Path, **options: Any) -> None:
+    def __init__(self, seat: ClusterMembership, directory: Path, **options: Any) -> None:
         super().__init__(seat, directory, **options)
         self._overs: dict[str, Callable[[], None]] = {}
         self._ended: dict[str, RowsOut | None] = {}
 
-    def in_cluster(self, run: str) -> bool:  # noqa: ARG002 - all are
-        """See `ClusterLogs`."""
+    def in_cluster(self, run: str) -> bool:  # noqa: ARG002  - all runs of a worker are
+        """Return True: a worker executes cluster runs only."""
         return True
 
     def begin(self, info: RunInfo, on_trouble: Done) -> RunLog:
-        """See `RunLogs`."""
         return ClusterLog(self, info.run, self.directory / info.run, on_trouble)
 
     def holds(self, run: str, over: Callable[[], None]) -> None:
-        """A run is over, which is to be said when its last event is on its way (`Hooks.holds`)."""
+        """Record the callback that stores the end of a run; it is called after its last event is queued.
+
+        See `RunCallbacks.holds`. The callback and the last event arrive in either order.
+        """
         if run not in self._ended:
             self._overs[run] = over
             return
@@ -71,25 +75,25 @@ class WorkerLogs(ClusterLogs):
             rows.hurry()
 
     def rows(self, run: str) -> RowsOut | None:
-        """Where what a run does is kept."""
+        """Return the journal of a run, or None."""
         kept = self.kept.get(run)
         return None if kept is None else kept.rows
 
     def says_over(self, run: str, rows: RowsOut | None) -> None:
-        """Its last event is on its way, with its rows."""
+        """Store the end of a run, whose last event is queued."""
         over = self._overs.pop(run, None)
         if over is not None:
             over()
         else:
-            self._ended[run] = rows  # of a turn of a session, which is over when that is written
+            self._ended[run] = rows  # a turn of a session, which ends once its messages are stored
 
     def forget_end(self, run: str) -> None:
-        """It is not this worker's any more."""
+        """Forget a run that has left this worker."""
         self._ended.pop(run, None)
 
 
 class ClusterLog(RunLog):
-    """The log of a run of the cluster."""
+    """Log of one cluster run."""
 
     def __init__(self, logs: WorkerLogs, run: str, directory: Path, on_trouble: Done) -> None:
         super().__init__(logs.writer, directory, on_trouble)
@@ -97,17 +101,17 @@ class ClusterLog(RunLog):
         self._run = run
         self._rows: RowsOut | None = None
         self._last: LoggedEvent | None = None
-        self._pieces: dict[tuple[str, str], tuple[bytes, list[str]]] = {}  # by who says it, and in which request
+        self._pieces: dict[tuple[str, str], tuple[bytes, list[str]]] = {}  # by actor and request
 
     @property
     def rows(self) -> RowsOut | None:
-        """Where it goes; None before that is known."""
+        """Journal of the run; None until it is known."""
         if self._rows is None:
             self._rows = self._logs.rows(self._run)
         return self._rows
 
     def append(self, line: bytes) -> None:
-        """See `RunLog`; the last one waits for `close`."""
+        """Queue an event; the terminal one waits for `close`."""
         event = logged(line)
         if event.kind in PIECES:
             if event.kind == LlmDelta.kind:
@@ -121,29 +125,32 @@ class ClusterLog(RunLog):
             rows.beside(EVENT, str(event.seq), line)
 
     def _append_texts(self) -> None:
-        """Keep what models have said since the last event that was kept."""
+        """Store the model texts since the last stored event."""
         pieces, self._pieces = self._pieces, {}
         if not pieces or (rows := self.rows) is None:
             return
         for first, texts in pieces.values():
             whole = decode_json(first, dict[str, Any])
             whole["data"] = {**whole["data"], "text": "".join(texts)}
-            line = self._logs.redact(msgspec.json.encode(whole))  # a secret may have come in two pieces
+            # Redact again: a secret may have been split between two deltas.
+            line = self._logs.redact(msgspec.json.encode(whole))
             rows.beside(EVENT, str(whole["seq"]), line)
 
     def summarise(self, info: RunInfo) -> None:
-        """See `RunLog`."""
         self.stands(info)
 
     def stands(self, info: RunInfo) -> None:
-        """See `RunLog`; of its end `close` tells."""
+        """Queue a changed summary; `close` stores the final one."""
         if not info.over and (rows := self.rows) is not None:
             rows.beside(INFO, "", msgspec.json.encode(info))
             rows.hurry()
 
     def close(self, info: RunInfo, done: Done) -> None:
-        """See `RunLog`. The last event and how it stands are written before that it is over, or with it, never behind:
-        its worker might die in between. Until it is over, `standing.info_of` takes no notice of them."""
+        """Queue the last event and the summary before or together with the end of the run, never after it.
+
+        Otherwise, a worker that dies in between would leave a finished run without them. Until the end is stored,
+        `run_states.info_of` ignores both.
+        """
         if (rows := self.rows) is not None:
             if self._last is not None:
                 rows.beside(EVENT, str(self._last.seq), self._last.data)
@@ -169,6 +176,6 @@ _PIECE = json_decoder(_Piece)
 
 async def _closed(rows: RowsOut | None, done: Done) -> None:
     if rows is not None:
-        with contextlib.suppress(JournalError, ShuttingDown):  # others have it, or it goes on later
+        with contextlib.suppress(JournalError, ShuttingDown):  # another worker has the run, or it will be resumed
             await rows.barrier()
     done()

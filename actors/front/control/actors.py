@@ -1,8 +1,8 @@
-"""The actors as callers see them, and what callers may do with them: list, write to, pause, cancel.
+"""Actor tree of the hub: list, inspect, message, pause and cancel actors.
 
-The kernel has the place of an actor in the tree, the views of runs its activity. The tree is one, the callers are many:
-each sees the actors of the runs that it may see, and steers those of its own. With `admin:runs` a caller also sees what
-runs share (servers, pools), but does not steer it.
+The kernel knows the position of an actor in the tree, and the views of runs know its activity. All callers share one
+tree. Each sees the actors of the runs that it may see, and controls the actors of its own runs. With `admin:runs`, a
+caller also sees shared actors (servers, pools), but cannot control them.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from ....protocol.control.things import ActorDetail, ActorInfo, ActorKind, TreeC
 from ....protocol.errors import Conflict, Denied, NotFound, UsageError
 from ....protocol.events import Event
 from ....protocol.messages import PersonSays
-from ....supervisors import census
-from ....supervisors.census import count_sent
+from ....supervisors import introspection
+from ....supervisors.introspection import count_sent
 from ....supervisors.memory import Memory
 from ...views.activity import ActorView
 from ...views.run_view import RunView
@@ -35,20 +35,20 @@ if TYPE_CHECKING:
     from ...runs.root import Root
 
 RECENT = 50
-"""Events that `inspect` shows of an actor."""
+"""Maximum number of events of an actor that `inspect` returns."""
 
 LONGEST_TEXT = 100_000
-"""Characters that may be written to an agent at work."""
+"""Maximum number of characters of a text for an agent."""
 
 TURN = 1000
-"""Actors that are looked at in a row, before others get a look in."""
+"""Actors handled in one go before other tasks get the event loop."""
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _MOVES = frozenset({ev.ActorSpawned, ev.ActorStopped, ev.ActorFailed})
 
 
-class Actors:
-    """The actors of a hub: `Hub.actors`. `check` raises where the caller may not see a run."""
+class HubActors:
+    """Actors of a hub, as `Hub.actors`. `check` raises if the caller may not see a run."""
 
     def __init__(self, root: Root, runs: Running, check: Callable[[Caller, str], object]) -> None:
         self._kernel = root.kernel
@@ -57,16 +57,16 @@ class Actors:
         self._check = check
         self._shared = RunView()
         self._memory = Memory(self._root)
-        self._watches: dict[TreeWatch, None] = {}
+        self._watches: dict[TreeWatcher, None] = {}
 
-    # --- looking --------------------------------------------------------------------------------------------
+    # --- queries --------------------------------------------------------------------------------------------
 
     def tree(self, caller: Caller, run: str | None = None) -> list[ActorInfo]:
-        """The actors of a run, or all that the caller may see; parents before their children."""
-        return [self._shown(actor) for actor in self._seen(caller, run)]
+        """Return the actors of a run, or all that the caller may see; parents precede their children."""
+        return [self._visible(actor) for actor in self._seen(caller, run)]
 
     async def measure(self, caller: Caller, run: str | None = None) -> None:
-        """Look what memory those of `tree` take, which shows it from then on."""
+        """Measure the memory of the actors in `tree`, which then reports it."""
         await self._memory.measure(self._seen(caller, run))
 
     def _seen(self, caller: Caller, run: str | None) -> list[Actor]:
@@ -77,10 +77,14 @@ class Actors:
             top = self._root.actor.child(run)
             if top is None:
                 return []
-        return [actor for actor in census.census(self._root, top) if self._may_see(caller, actor.stream.run)]
+        return [actor for actor in introspection.census(self._root, top) if self._may_see(caller, actor.stream.run)]
 
-    def watch_tree(self, caller: Caller, run: str | None = None, interval: float = 0.25) -> TreeWatch:
-        """Changes of the tree, at most one of them per interval."""
+    def watch_tree(self, caller: Caller, run: str | None = None, interval: float = 0.25) -> TreeWatcher:
+        """Return a watcher of the tree, with at most one change per `interval` seconds.
+
+        Raises:
+            UsageError: `interval` is not from 0.02 to 60.
+        """
         caller.need("read:runs")
         if run is not None:
             self._check(caller, run)
@@ -90,27 +94,27 @@ class Actors:
         def concerns(of: str) -> bool:
             return run in (None, of) and self._may_see(caller, of)
 
-        return TreeWatch(self._info, self._measure, interval, concerns, self._watches, count_sent(self._root))
+        return TreeWatcher(self._info, self._measure, interval, concerns, self._watches, count_sent(self._root))
 
     async def inspect(self, caller: Caller, path: str) -> ActorDetail:
-        """An actor, looked at closely."""
+        """Return an actor with its stack and its newest events."""
         caller.need("read:runs")
         actor = self._actor(caller, path)
         await self._memory.measure([actor])
-        shown = msgspec.structs.asdict(self._shown(actor))
+        shown = msgspec.structs.asdict(self._visible(actor))
         live = self._runs.live.get(actor.stream.run)
         recent = [event for event in live.ring if event.actor == path][-RECENT:] if live is not None else []
         stack = self._kernel.stack_of(actor)
         return ActorDetail(**shown, stack=stack, recent=[msgspec.Raw(event.data) for event in recent])
 
-    # --- steering -------------------------------------------------------------------------------------------
+    # --- control --------------------------------------------------------------------------------------------
 
     async def send(self, caller: Caller, path: str, text: str) -> None:
-        """Write to an LLM agent at work, which reads it before its next request to the model.
+        """Send a text to an LLM agent at work, which reads it before its next request to the model.
 
         Raises:
-            UsageError: the text is empty, or too long.
-            Conflict: it is no agent, or it is at its end.
+            UsageError: the text is empty or too long.
+            Conflict: the actor is not an LLM agent, or it is stopping.
         """
         caller.need("write:runs")
         actor = self._actor(caller, path)
@@ -122,15 +126,15 @@ class Actors:
         await actor.ref.tell(PersonSays(text=text, by=caller.called))
 
     def pause(self, caller: Caller, path: str) -> bool:
-        """Let an actor and all below it begin nothing new; False if it is paused already."""
-        return census.pause(self._steered(caller, path))
+        """Stop an actor and all below it from starting anything new; returns False if it is paused already."""
+        return introspection.pause(self._steered(caller, path))
 
     def resume(self, caller: Caller, path: str) -> bool:
-        """Let it go on; False if it was not paused itself."""
-        return census.resume(self._steered(caller, path))
+        """Resume a paused actor; returns False if this actor itself was not paused."""
+        return introspection.resume(self._steered(caller, path))
 
     def cancel_actor(self, caller: Caller, path: str) -> bool:
-        """Interrupt an actor of a run; False if it is at its end already."""
+        """Interrupt an actor of a run; returns False if it is stopping already."""
         actor = self._steered(caller, path)
         if actor.stopping:
             return False
@@ -138,7 +142,7 @@ class Actors:
         return True
 
     def _actor(self, caller: Caller, path: str) -> Actor:
-        actor = census.find(self._root, path)
+        actor = introspection.find(self._root, path)
         if actor is not None and path != "/":
             run = actor.stream.run
             if not run and caller.has("admin:runs"):
@@ -156,13 +160,16 @@ class Actors:
         return actor
 
     def _may_see(self, caller: Caller, run: str) -> bool:
-        """Whether actors of this run are shown to the caller; "" stands for what all runs share."""
+        """Return True if the caller may see actors of this run; "" is the run id of shared actors."""
         return sees(caller, self._runs.owner_of(run)) if run else caller.has("admin:runs")
 
-    # --- what is known of them ------------------------------------------------------------------------------
+    # --- actor information -----------------------------------------------------------------------------------
 
     def take(self, event: Event) -> None:
-        """An event has happened; that of a run, its view has seen. Pieces of text change nothing that is shown."""
+        """Mark the actors that an event changes for all watchers. The views of runs have seen the event before.
+
+        Deltas of text change nothing in the tree and are ignored.
+        """
         kind = type(event.data)
         if kind is ev.LlmDelta or kind is ev.LlmReasoning:
             return
@@ -171,7 +178,7 @@ class Actors:
         moved = kind in _MOVES
         began = kind is ev.ActorSpawned
         for watch in self._watches:
-            if kind is ev.LlmResponse or kind is ev.UsageUpdate:  # the run's row shows what all in it have used
+            if kind is ev.LlmResponse or kind is ev.UsageUpdate:  # usage adds up in the run's own row
                 watch.note(event.run, f"/{event.run}")
             watch.note(event.run, event.actor, began=began, ended=moved and not began)
             if moved:
@@ -182,25 +189,27 @@ class Actors:
         return view.actors.get(path) if view is not None else None
 
     def _info(self, path: str) -> ActorInfo | None:
-        actor = census.find(self._root, path)
-        return None if actor is None else self._shown(actor)
+        actor = introspection.find(self._root, path)
+        return None if actor is None else self._visible(actor)
 
     async def _measure(self, paths: Iterable[str]) -> None:
-        """Look what memory the living ones of these actors take."""
-        await self._memory.measure([actor for path in paths if (actor := census.find(self._root, path)) is not None])
+        """Measure the memory of those actors that still exist."""
+        await self._memory.measure(
+            [actor for path in paths if (actor := introspection.find(self._root, path)) is not None]
+        )
 
-    def _shown(self, actor: Actor) -> ActorInfo:
+    def _visible(self, actor: Actor) -> ActorInfo:
         parent = actor.parent
-        info = ActorInfo(  # one by one: a tree may have ten thousand
+        info = ActorInfo(  # built field by field for speed: a tree may have ten thousand actors
             path=actor.path,
             parent=parent.path if parent is not None and parent.parent is not None else "",
             name=actor.name,
             run=actor.stream.run,
             state=actor.state,
-            paused=census.is_paused(actor),
+            paused=introspection.is_paused(actor),
             mailbox=len(actor.mailbox),
             received=actor.mailbox.received,
-            sent=census.sent_by(actor),
+            sent=introspection.sent_by(actor),
             children=actor.child_count,
             memory=self._memory.of(actor),
         )
@@ -224,27 +233,27 @@ class Actors:
 
 
 @dataclass(eq=False)
-class TreeWatch:
-    """Changes of the tree as they come, at most one `TreeChange` per interval.
+class TreeWatcher:
+    """Iterator over changes of the tree, with at most one `TreeChange` per interval.
 
         with actors.watch_tree(caller) as changes:
             async for change in changes:
                 ...
 
     Attributes:
-        info: an actor by its path, as it is now; None if it is gone.
-        measure: measures what memory the actors take first.
+        info: returns the current state of the actor at a path; None if it has ended.
+        measure: measures the memory of actors before a change is built.
         interval: seconds.
-        concerns: whether the reader gets what happens in a run.
-        all: the watches there are.
-        counting: a block in which the kernel counts what actors send.
+        concerns: returns True if the reader receives changes of a run.
+        all: registry of current watchers.
+        counting: block in which the kernel counts the messages that actors send.
     """
 
     info: Callable[[str], ActorInfo | None]
     measure: Callable[[Iterable[str]], Awaitable[None]]
     interval: float
     concerns: Callable[[str], bool]
-    all: dict[TreeWatch, None]
+    all: dict[TreeWatcher, None]
     counting: AbstractContextManager[None]
     _touched: dict[str, bool] = field(default_factory=dict)
     _news: trio.lowlevel.ParkingLot = field(default_factory=trio.lowlevel.ParkingLot)
@@ -259,10 +268,10 @@ class TreeWatch:
             self.counting.__exit__(None, None, None)
 
     def note(self, run: str, path: str, *, began: bool = False, ended: bool = False) -> None:
-        """Something has happened to this actor.
+        """Mark an actor as changed.
 
-        One that began and ended since the last change is left out: so what waits for a reader who is slow grows no
-        further than the tree and what the reader knows of.
+        An actor that began and ended since the last change is left out. So the pending changes of a slow reader are
+        bounded by the tree plus the actors that the reader already knows.
         """
         if not self.concerns(run):
             return
@@ -272,7 +281,7 @@ class TreeWatch:
             self._news.unpark_all()
         self._touched.setdefault(path, began)
 
-    def __aiter__(self) -> TreeWatch:
+    def __aiter__(self) -> TreeWatcher:
         return self
 
     async def __anext__(self) -> TreeChange:
@@ -302,14 +311,14 @@ class TreeWatch:
 
 
 def _by_place(path: str) -> ActorKind:
-    """What an actor without events is, by where it stands."""
+    """Return the kind of an actor without events, derived from its path."""
     if path.startswith("/run-") and path.count("/") == 1:
         return "run"
     return "mcp" if path.startswith("/mcp/") else "actor"
 
 
 def memory_of_process() -> int:
-    """Bytes of this process that are resident now; 0 where the system does not tell: there is no /proc."""
+    """Return the resident bytes of this process; 0 on systems without /proc."""
     try:
         with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - a Path costs more than the reading
             return int(file.read().split()[1]) * _PAGE

@@ -1,4 +1,9 @@
-"""Answers to questions of runs: of those that are under way here, about to go on, or played by nobody."""
+"""Answers to questions of live, dormant, resuming and interrupted runs.
+
+The state of a run may change between the check and the answer, so each route has its own safeguard. A resuming run
+first asks again (`_settled`). A dormant run that is changing state is waited for. For an interrupted run, the answer is
+stored on disk and read when the run resumes.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,7 @@ import trio
 
 from ....protocol.control.caller import Caller
 from ...runs.parked import leave_for
-from ...work.journal.left import run_of
+from ...work.journal.pending_answers import run_of
 from .runs.running import check_owner
 
 if TYPE_CHECKING:
@@ -16,15 +21,16 @@ if TYPE_CHECKING:
     from .open_questions import OpenQuestions
 
 SETTLED_WITHIN = 10.0
+"""Seconds for a resuming run to ask its questions again."""
 LOOK_AGAIN = 0.5
-"""Seconds for a run that goes on to ask what it had asked, and between two looks whether it has."""
+"""Seconds between two checks whether it has asked."""
 
 
 async def answer(hub: Hub, open: OpenQuestions, caller: Caller, question: str, value: str | list[str]) -> bool:
-    """See `Hub.answer`."""
+    """Answer a question of any run that the caller may access; see `Hub.answer`."""
     caller.need("answer:questions")
     asked = open.open.get(question)
-    run = run_of(question) if asked is None else asked.run  # of some that nothing remembers the id tells no run
+    run = run_of(question) if asked is None else asked.run  # some ids do not contain a run
     if hub.cluster is not None and hub.cluster.has(run):
         check_owner(caller, hub.running.owner_of(run), run)
         return await hub.cluster.answer(question, value, caller.called)
@@ -37,11 +43,11 @@ async def answer(hub: Hub, open: OpenQuestions, caller: Caller, question: str, v
         await hub.dormant.settled(asked.run)
         if await hub.dormant.answer(asked, value, caller.called):
             return True
-    return await hub.root.questions.answer_for_good(question, value, by=caller.called)
+    return await hub.root.kernel.questions.answer_for_good(question, value, by=caller.called)
 
 
 async def _settled(hub: Hub, open: OpenQuestions, question: str) -> None:
-    """Wait while the run that has asked is about to ask again."""
+    """Wait while the asking run is about to ask again."""
     run = run_of(question)
     if not hub.resuming.settles(run) or question in open.open:
         return
@@ -52,7 +58,7 @@ async def _settled(hub: Hub, open: OpenQuestions, question: str) -> None:
 
 
 async def _leave(hub: Hub, caller: Caller, question: str, value: str | list[str]) -> bool:
-    """Leave an answer for a run that nobody plays; False if it is none, or does not wait for this."""
+    """Store an answer for an interrupted run; returns False if the run does not wait for one."""
     run = run_of(question)
     info = hub.logs.past.get(run)
     if info is None or info.status != "interrupted" or run in hub.running.live:

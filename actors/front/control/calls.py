@@ -1,4 +1,4 @@
-"""What the models of a run saw and said, for those who may read the run: a list of its calls, and one of them whole."""
+"""Recorded model calls of a run, for callers that may read the run: a list, and single calls with their texts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .hub import Hub
 
 MOST = 1000
-"""Calls of one page."""
+"""Calls on one page."""
 
 LONGEST_PAGE = 256 * 1024
 """Bytes of a page, unless a single call is longer."""
@@ -28,13 +28,14 @@ HOW_TO_KEEP = "`keep_requests: true` in config.yaml has them kept from the next 
 async def calls_of(
     hub: Hub, caller: Caller, run: str, *, after: int = 0, limit: int = 100, actor: str | None = None
 ) -> Calls:
-    """A page of the calls of a run that come after a number, oldest first.
+    """Return a page of the calls after a number, oldest first.
 
     Args:
-        actor: the path of an actor: only its calls, and those of all below it.
+        actor: path of an actor; only its calls and the calls of actors below it.
 
     Raises:
-        NotFound, Denied: as `Hub.get`; or nothing is kept of this run.
+        NotFound, Denied: as `Hub.get`; or no call of this run is recorded.
+        UsageError: `limit` is not from 1 to `MOST`.
     """
     if not 1 <= limit <= MOST:
         raise UsageError(f"`limit` is a number from 1 to {MOST}, not {limit}")
@@ -52,7 +53,7 @@ async def calls_of(
 
 
 async def call_of(hub: Hub, caller: Caller, run: str, number: int | None = None) -> ModelCallDetail:
-    """One call with its request and its reply; without a number the last one.
+    """Return one call with request and reply; by default the last one.
 
     Raises:
         NotFound, Denied: as `calls_of`; or there is no such call.
@@ -68,26 +69,26 @@ async def call_of(hub: Hub, caller: Caller, run: str, number: int | None = None)
 
 async def _read(hub: Hub, caller: Caller, run: str) -> list[ModelCall]:
     info = await hub.look(caller, run)
-    await hub.logs.flush()  # a run that is over may have lines that wait for the disk
+    await hub.logs.flush()  # even a finished run may have lines in the writer's queue
     directory = hub.logs.directory / info.run
     found = await trio.to_thread.run_sync(read_calls, directory)
     if not found and not await trio.to_thread.run_sync(has_calls, directory):
-        raise nothing_kept(run)
+        raise no_stored_call(run)
     return found
 
 
 def below(path: str, top: str) -> bool:
-    """Whether an actor is this one, or stands below it."""
+    """Return True if `path` is `top` or an actor below it."""
     return path == top or path.startswith(f"{top}/")
 
 
-def nothing_kept(run: str) -> NotFound:
-    """The error for a run of which no call is kept."""
+def no_stored_call(run: str) -> NotFound:
+    """Return the error for a run without recorded calls."""
     return NotFound(f"no request to a model is kept of {run}: it made none, or they were not to be kept; {HOW_TO_KEEP}")
 
 
 def no_call(run: str, number: int | None, calls: list[ModelCall]) -> NotFound:
-    """The error for a call that there is not."""
+    """Return the error for a missing call."""
     if not calls:
         return NotFound(f"no request to a model of {run} can be read")
     first, last = calls[0].number, calls[-1].number

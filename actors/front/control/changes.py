@@ -1,4 +1,4 @@
-"""What the file tools of a run have changed, for those who may read the run, and taken back for those who may that."""
+"""File changes of a run: the list for callers that may read the run, and their undo with further scopes."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from .hub import Hub
 
 MOST = 500
-"""Files of one answer."""
+"""Files in one answer."""
 
 
 async def changes_of_run(hub: Hub, caller: Caller, run: str, actor: str | None = None) -> Changes:
-    """What the run has changed, so far.
+    """Return the file changes of the run so far.
 
     Args:
-        actor: only what the actor with this path has changed, and those below it.
+        actor: path of an actor; only its changes and the changes of actors below it.
 
     Raises:
         NotFound, Denied: as `Hub.get`.
@@ -37,16 +37,17 @@ async def changes_of_run(hub: Hub, caller: Caller, run: str, actor: str | None =
     caller.need("read:runs")
     await hub.look(caller, run)
     root = hub.root
-    files = await trio.to_thread.run_sync(partial(shown_changes, run, root.settings, root.vault, actor))
+    files = await trio.to_thread.run_sync(partial(redacted_changes, run, root.settings, root.vault, actor))
     return Changes(files=files[:MOST], more=max(0, len(files) - MOST))
 
 
-def shown_changes(run: str, settings: Settings, vault: Vault | None, actor: str | None = None) -> list[ChangedFile]:
-    """What the run has changed, without what a log would not have, either: the keys of the providers, what the vault
-    has handed out. Blocks, and belongs into a thread of trio's.
+def redacted_changes(run: str, settings: Settings, vault: Vault | None, actor: str | None = None) -> list[ChangedFile]:
+    """Return the file changes of a run without the secrets that logs redact: provider keys and values from the vault.
+
+    Blocking: call it in a trio worker thread.
 
     Args:
-        vault: None where it can't be had.
+        vault: None if it is not available.
         actor: as for `changes_of_run`.
     """
     redactor = Redactor(secrets_of(settings, os.environ))
@@ -55,7 +56,7 @@ def shown_changes(run: str, settings: Settings, vault: Vault | None, actor: str 
 
 
 async def restore_run(hub: Hub, caller: Caller, run: str) -> Restored:
-    """Put the files back as they were before the run.
+    """Restore the files to their state before the run.
 
     Raises:
         NotFound, Denied: as `Hub.get`.

@@ -1,4 +1,4 @@
-"""What a hub may do with runs that other processes play: those of a cluster. `front.cluster` does it."""
+"""Interface between a hub and runs of a cluster that other processes execute; `front.cluster` implements it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
     from ....protocol.control.things import ActorInfo, RunInfo
     from ....protocol.requests import RunRequest
-    from ....supervisors.journal.row import Row
-    from ...runs.rerun.changes import Changes
+    from ....supervisors.journal.row import StoredRow
+    from ...runs.rerun.changes import ForkChanges
     from ...runs.rerun.fork import Fork, RunRead
     from .logs.runs import RunLogs
 
@@ -23,54 +23,59 @@ RELAYED = frozenset(
         *("_run/calls", "_run/call", "_run/changes", "_run/restore"),
     }
 )
-"""Methods that only the process which plays a run, or has played it, can answer."""
+"""Methods that only the process that executes a run, or executed it, can answer."""
 
 
 class Cluster(Protocol):
-    """Runs of a cluster, as a hub sees them."""
+    """Operations of a hub on the runs of a cluster."""
 
     @property
     def logs(self) -> Callable[..., RunLogs]:
-        """Makes the logs of the hub, from what `RunLogs` takes."""
+        """Factory for the hub's logs; it takes the arguments of `RunLogs`."""
 
     def takes(self, info: RunInfo, request: RunRequest) -> bool:
-        """Whether a new run is for the cluster."""
+        """Return True if the cluster must execute this new run."""
 
     async def start(self, info: RunInfo, request: RunRequest) -> RunInfo:
         """Put a run into the queue. Raises as `Hub.start` does."""
 
     def has(self, run: str) -> bool:
-        """Whether it is a run of the cluster that this process does not play."""
+        """Return True if the run belongs to the cluster and this process does not execute it."""
 
     async def begun(self, run: str) -> RunInfo:
-        """How it stands when it has begun, or is over without that."""
+        """Wait until the run has begun, or has ended without beginning, and return its summary."""
 
     async def over(self, run: str) -> RunInfo:
-        """How it stands when it is over."""
+        """Wait until the run has ended and return its summary."""
 
     async def cancel(self, run: str, by: str) -> None:
-        """Have it cancelled."""
+        """Request cancellation of the run."""
 
     async def resume(self, run: str, *, with_changes: bool) -> None:
-        """Have it go on that no worker takes by itself. Raises `Conflict`, and `Unsupported` for changes."""
+        """Request a resume of a run that no worker resumes by itself.
 
-    async def rows(self, run: str, after: int, most: int) -> list[Row] | None:
-        """So many rows of it behind a number; None if nothing is kept of it."""
+        Raises:
+            Conflict: the run cannot be resumed now.
+            Unsupported: `with_changes` is set, and the cluster does not support it.
+        """
+
+    async def rows(self, run: str, after: int, most: int) -> list[StoredRow] | None:
+        """Return at most `most` journal rows after number `after`; None if the run has no stored rows."""
 
     async def read(self, run: str, *, parts: bool) -> RunRead:
-        """All of its rows, for steps and forks.
+        """Return all rows of a run, as input for steps and forks.
 
         Args:
-            parts: with what its parts have done.
+            parts: include the results of remote children.
 
         Raises:
             NotFound: there is no such run.
-            Conflict: it has not begun.
-            Damaged, CannotGoOn: it is not as it was written, or of another version.
+            Conflict: the run has not begun.
+            Damaged, CannotGoOn: the rows are corrupt, or were written by an incompatible version.
         """
 
-    async def fork(self, info: RunInfo, fork: Fork, changes: Changes) -> RunInfo:
-        """Put a fork of a run of the cluster into the queue, with the rows that it begins with; `info` has its title.
+    async def fork(self, info: RunInfo, fork: Fork, changes: ForkChanges) -> RunInfo:
+        """Put a fork of a run into the queue, together with its initial rows; `info` has the fork's title.
 
         Raises:
             UsageError, CannotGoOn: see `Fork.play`.
@@ -78,91 +83,81 @@ class Cluster(Protocol):
         """
 
     async def delete(self, run: str) -> None:
-        """Remove it. Raises `Conflict`."""
+        """Delete the run. Raises `Conflict`."""
 
     async def answer(self, question: str, value: str | list[str], by: str) -> bool:
         """Answer a question of such a run. Raises as `Hub.answer` does."""
 
     def shows_actors(self, run: str | None) -> bool:
-        """Whether actors of this run, or of all, are elsewhere."""
+        """Return True if other processes have actors of this run; with None, of any run."""
 
     async def actors(self, run: str | None) -> list[ActorInfo]:
-        """Those, as far as they can be reached."""
+        """Return the actors of other processes, as far as those processes can be reached."""
 
     async def watch_actors(
         self, run: str | None, interval: float, take: Callable[[list[ActorInfo], list[str]], Awaitable[None]]
     ) -> None:
-        """Give them to `take`, and each change: who is otherwise, and the paths of those that are gone. Never ends."""
+        """Pass all actors, then each change, to `take`: changed actors and the paths of ended ones. Never returns."""
 
     async def ask(self, run: str, method: str, params: msgspec.Raw) -> msgspec.Raw:
-        """What the process that plays such a run answers to one of `RELAYED`. Raises what it refuses with."""
+        """Forward one of the `RELAYED` methods to the process that executes the run and return its answer.
+
+        Raises the error with which that process refuses.
+        """
 
 
-class NothingElsewhere:
-    """A cluster of which this process knows its own runs alone."""
+class NoWorkers:
+    """Base for a cluster in which this process sees only its own runs, such as a worker's.
 
-    def takes(self, info: RunInfo, request: RunRequest) -> bool:  # noqa: ARG002 - whatever it is
-        """See `Cluster`."""
+    `takes`, `has` and `shows_actors` return False, so a hub never calls the methods that raise.
+    """
+
+    def takes(self, info: RunInfo, request: RunRequest) -> bool:  # noqa: ARG002 - same for every run
         return False
 
-    def has(self, run: str) -> bool:  # noqa: ARG002 - whatever it is
-        """See `Cluster`."""
+    def has(self, run: str) -> bool:  # noqa: ARG002 - same for every run
         return False
 
-    def shows_actors(self, run: str | None) -> bool:  # noqa: ARG002 - whatever it is
-        """See `Cluster`."""
+    def shows_actors(self, run: str | None) -> bool:  # noqa: ARG002 - same for every run
         return False
 
     async def actors(self, run: str | None) -> list[ActorInfo]:
-        """See `start`."""
         raise NotImplementedError
 
     async def watch_actors(
         self, run: str | None, interval: float, take: Callable[[list[ActorInfo], list[str]], Awaitable[None]]
     ) -> None:
-        """See `start`."""
         raise NotImplementedError
 
     async def start(self, info: RunInfo, request: RunRequest) -> RunInfo:
-        """Never called, nor are those below: `takes` and `has` say no."""
         raise NotImplementedError
 
     async def begun(self, run: str) -> RunInfo:
-        """See `start`."""
         raise NotImplementedError
 
     async def over(self, run: str) -> RunInfo:
-        """See `start`."""
         raise NotImplementedError
 
     async def cancel(self, run: str, by: str) -> None:
-        """See `start`."""
         raise NotImplementedError
 
     async def resume(self, run: str, *, with_changes: bool) -> None:
-        """See `start`."""
         raise NotImplementedError
 
-    async def rows(self, run: str, after: int, most: int) -> list[Row] | None:
-        """See `start`."""
+    async def rows(self, run: str, after: int, most: int) -> list[StoredRow] | None:
         raise NotImplementedError
 
     async def read(self, run: str, *, parts: bool) -> RunRead:
-        """See `start`."""
         raise NotImplementedError
 
-    async def fork(self, info: RunInfo, fork: Fork, changes: Changes) -> RunInfo:
-        """See `start`."""
+    async def fork(self, info: RunInfo, fork: Fork, changes: ForkChanges) -> RunInfo:
         raise NotImplementedError
 
     async def delete(self, run: str) -> None:
-        """See `start`."""
         raise NotImplementedError
 
     async def answer(self, question: str, value: str | list[str], by: str) -> bool:
-        """See `start`."""
         raise NotImplementedError
 
     async def ask(self, run: str, method: str, params: msgspec.Raw) -> msgspec.Raw:
-        """See `start`."""
         raise NotImplementedError

@@ -1,6 +1,6 @@
-"""The steps of a durable run as people know them, and runs that go on from one of them otherwise (forks).
+"""Steps of a durable run, and forks: new runs that repeat its steps up to one and continue with changes.
 
-Both are for those who may steer the run. A fork belongs to whom the run does.
+Both need the permission to control the run. A fork has the owner of its original.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 async def steps_of_run(hub: Hub, caller: Caller, run: str, after: int, limit: int) -> durable.Steps:
-    """Those behind the one of number `after`, without secrets; long texts are cut.
+    """Return the steps after number `after`, without secrets; long texts are cut.
 
     Raises:
-        NotFound, Denied: as `Hub.get`; or nothing is kept of this run.
-        Damaged, CannotGoOn: it is not as it was written, or of another version.
+        NotFound, Denied: as `Hub.get`; or the run has no journal.
+        Damaged, CannotGoOn: the journal is corrupt, or was written by an incompatible version.
     """
     caller.need("write:runs")
     if after < 0:
@@ -52,17 +52,19 @@ def _page(hub: Hub, read: RunRead, after: int, limit: int) -> durable.Steps:
 
 
 async def fork_run(hub: Hub, caller: Caller, wanted: durable.ForkRun) -> durable.Forked:
-    """Begin another run with the first steps of one, or say what it would do to the world again.
+    """Start a fork of a run, or with `dry_run` list the side effects that it would repeat.
 
     Raises:
-        NotFound, Denied: as `Hub.get`; nothing is kept of this run; there is no such place in it.
-        UsageError: there is nothing that could be changed so.
-        CannotGoOn, Damaged: it can't go on from there.
-        Conflict, Unsupported: of a run of a cluster that has not begun; or of which there are no forks.
-        Saturated, ShuttingDown: nothing may begin now.
+        NotFound, Denied: as `Hub.get`; the run has no journal; the step does not exist.
+        UsageError: a change does not fit the run.
+        CannotGoOn, Damaged: the run cannot continue from that step.
+        Conflict, Unsupported: the cluster's run has not begun; the cluster does not support this fork.
+        Saturated, ShuttingDown: no run may start now.
     """
     caller.need("write:runs")
     caller.need("run:agents")
+    if wanted.answers:
+        caller.need("answer:questions")
     if wanted.model is not None:
         check_model(caller, wanted.model, hub.root)
     info = await hub.look(caller, wanted.run)
@@ -72,13 +74,14 @@ async def fork_run(hub: Hub, caller: Caller, wanted: durable.ForkRun) -> durable
     fork = await trio.to_thread.run_sync(read.fork, wanted.at)
     if wanted.dry_run:
         return durable.Forked(run=None, at=fork.at, again=list(fork.again))
+    # Only here: a dry run starts nothing, so limits do not apply to it.
     hub.check_open()
     hub.running.check_room()
     return durable.Forked(run=await _begun(hub, caller, info, fork, wanted), at=fork.at, again=list(fork.again))
 
 
 def _check_in_cluster(info: RunInfo, wanted: durable.ForkRun) -> None:
-    """Raise `Unsupported` for what a cluster does not do."""
+    """Raise `Unsupported` for forks that a cluster does not support."""
     if info.parent is not None:
         raise Unsupported(f"{info.run} is a part of {info.parent}, which can be forked instead")
     if info.session is not None:
@@ -89,9 +92,9 @@ def _check_in_cluster(info: RunInfo, wanted: durable.ForkRun) -> None:
 
 
 async def _begun(hub: Hub, caller: Caller, info: RunInfo, fork: Fork, wanted: durable.ForkRun) -> RunInfo:
-    from ...runs.rerun.changes import Changes
+    from ...runs.rerun.changes import ForkChanges
 
-    changes = Changes(
+    changes = ForkChanges(
         model=wanted.model,
         prompt=wanted.prompt,
         state=dict(wanted.state),
@@ -106,10 +109,10 @@ async def _begun(hub: Hub, caller: Caller, info: RunInfo, fork: Fork, wanted: du
 
 
 async def _read(hub: Hub, run: str, *, parts: bool = False) -> RunRead:
-    """All that a run has done, wherever it is kept: in a cluster, or by this process or another one on the disk.
+    """Return the recorded steps of a run, from the cluster's database or from the journal on this machine's disk.
 
     Args:
-        parts: with what those have done that other workers of a cluster have played.
+        parts: include the steps of remote children.
     """
     await imported(".supervisors.journal.reading", ".actors.runs.rerun.fork")
     if hub.cluster is not None and hub.cluster.has(run):
@@ -117,5 +120,6 @@ async def _read(hub: Hub, run: str, *, parts: bool = False) -> RunRead:
     from ...runs.rerun.fork import read_run
 
     if hub.root.journal_in_use is not None:
+        # The journal writes in the background; a live run's newest rows may not be on disk yet.
         await hub.root.journal_in_use.barrier()
     return await hub.root.loader.threaded(partial(read_run, journal_dir(os.environ), run, hub.root.config_dir))

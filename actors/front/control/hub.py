@@ -1,4 +1,4 @@
-"""The hub: what all front ends of a process share, however they are reached.
+"""The hub: runs, questions and actors of a process, shared by all its front ends.
 
     async with open_hub(root) as hub:
         info = await hub.start(caller, StartRun(target="researcher", prompt="..."))
@@ -6,9 +6,10 @@
             async for event in events:
                 ...
 
-Every method takes the caller, and decides by it what may be done and seen. A run belongs to the subject that has
-started it. Other callers get it with the scope `admin:runs`, `Denied` with `read:runs`, and else `NotFound`. A caller
-that goes away changes nothing: the hub owns the runs.
+Every method takes the caller, whose subject and scopes decide its permissions. A run belongs to the subject that
+started it. Another caller needs the scope `admin:runs` to get the run. Without that scope, the hub raises `Denied` if
+the caller has `read:runs`, else `NotFound`, which does not reveal that the run exists. The hub owns the runs: a caller
+that disconnects does not affect them.
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ from ....protocol.outcome import Outcome
 from ....protocol.requests import RunRequest
 from ...io.outbox import UnreadOfAll
 from ...runs.execution import NUMBERS
-from ...runs.keeping import remove_kept
-from ...runs.loading import NO_HOOKS, Hooks
-from .actors import Actors
+from ...runs.keeping import remove_stored_run
+from ...runs.loading import NO_HOOKS, RunCallbacks
+from .actors import HubActors
 from .answering import answer
 from .listing import first_page
 from .logs.reading import LoggedEvent
-from .logs.runs import RunLogs, is_settled, order
+from .logs.runs import RunLogs, order
 from .open_questions import OpenQuestions, QuestionFeed
 from .requests import check_model, request_of
 from .resuming import Resuming
 from .runs.dormant import Dormant
 from .runs.live_run import HubOptions
-from .runs.running import Running, check_owner, elsewhere, no_run, sees
+from .runs.running import Running, check_owner, no_run, owned_by_other_process, sees
 from .runs.summary import outcome_of
 from .subscription import Lagged, Subscription
 
@@ -58,31 +59,33 @@ if TYPE_CHECKING:
 log = logging.getLogger("callboard.control")
 
 PRUNE_AFTER = 1.0
-"""Seconds in which runs that end gather before the oldest ones are removed, all at once."""
+"""Seconds to collect runs that end, before `_prune` removes the oldest ones in one pass."""
 
 LOOK_EVERY = 2.0
-"""Seconds between two looks at what other processes have begun and ended."""
+"""Seconds between two scans for runs that other processes began and ended."""
 
 END_WITHIN = 6.0
-"""Seconds for the logs to be written at the end."""
+"""Seconds to write the remaining log lines at shutdown."""
 
 
 class Hub:
-    """See the module, and `opening.open_hub`.
+    """Entry point for all operations on runs; create it with `opening.open_hub`.
 
     Attributes:
-        root: what the runs share.
-        logs: what is kept of runs.
-        options, cluster: see there.
-        running: its runs that are under way; dormant: those of them that wait for people alone.
-        sessions: starts runs that belong to a session.
-        resuming: goes on with runs whose process was killed.
-        actors: what can be seen of the actors of runs, and done with them.
-        methods: what a peer may be asked, by name.
-        unread: what the connections of each key have not read yet.
-        shown: the questions that are open.
-        since: when it was opened, in trio's time.
-        closing: set before the process ends: nothing new begins.
+        root: services that the runs share.
+        logs: stored logs and summaries of runs.
+        options: memory and disk limits, see `HubOptions`.
+        cluster: runs that other processes execute, see `Cluster`; None outside a cluster.
+        running: runs under way in this process.
+        dormant: runs unloaded from memory until a user answers their questions.
+        sessions: starts runs that are turns of a session.
+        resuming: resumes runs whose process was killed.
+        actors: lists and controls the actors of runs.
+        methods: methods that a peer can call, by name.
+        unread: unread output of the connections of each API key.
+        shown: the open questions.
+        since: time of opening, by trio's clock.
+        closing: set before the process ends; from then on no run starts.
     """
 
     def __init__(
@@ -107,22 +110,25 @@ class Hub:
         self._pictures: dict[str, GraphPicture] = {}
         self.running = Running(root, logs, self.options, redact)
         self.dormant = Dormant(root, self.running, self.shown, root.settings.durable.dormant_after)
-        self.actors = Actors(root, self.running, self.get)
+        self.actors = HubActors(root, self.running, self.get)
 
     def complete(self, sessions: HubSessions) -> None:
-        """Take what plays turns of sessions."""
+        """Set the services that need a finished hub: sessions and resumption."""
         self.sessions = sessions
         self.resuming = Resuming(self.root, self.logs, self.running, sessions, self.dormant)
 
     @contextlib.asynccontextmanager
     async def open(self) -> AsyncIterator[trio.Nursery]:
-        """Listen, and let runs go on, while the block lasts; what goes on beside them is put into the nursery."""
+        """Listen for events and execute runs while the block lasts; yields a nursery for other background tasks.
+
+        The hub cancels the nursery at the end of the block.
+        """
         try:
-            with self.root.bus.listen(self._hear), self.root.questions.attach(self.shown):
+            with self.root.bus.listen(self._hear), self.root.kernel.questions.attach(self.shown):
                 async with trio.open_nursery() as nursery:
                     self.running.nursery = nursery
                     nursery.start_soon(self._prune)
-                    nursery.start_soon(self._look_around)
+                    nursery.start_soon(self._discover_runs)
                     nursery.start_soon(self.dormant.work)
                     yield nursery
                     nursery.cancel_scope.cancel()
@@ -135,20 +141,20 @@ class Hub:
 
     @property
     def under_way(self) -> int:
-        """How many runs have no end yet."""
+        """Number of runs that have not ended."""
         return self.running.under_way
 
     @property
-    def being_told(self) -> int:
-        """How many follow a run that is over and have not heard all of it."""
+    def followers_behind(self) -> int:
+        """Number of subscriptions to a finished run whose reader has not received all its events."""
         followed = [self.running.known(reader.run) for reader in self.logs.readers]
         return sum(info is not None and info.over for info in followed)
 
     async def start(self, caller: Caller, wanted: StartRun) -> RunInfo:
-        """Start a run; returns when it has begun.
+        """Start a run and return when it has begun.
 
         Raises:
-            Denied, Saturated: the caller may not do this; too much is under way.
+            Denied, Saturated: the caller lacks a permission; too many runs are under way.
             UsageError, InvalidFile, Unsupported, ConfigError: the run could not start.
         """
         request = await self.request(caller, wanted)
@@ -159,7 +165,7 @@ class Hub:
         return await self.begin(caller, request, title=wanted.title, session=wanted.session)
 
     async def request(self, caller: Caller, wanted: StartRun) -> RunRequest:
-        """What the caller wants, as far as it may want it. Raises as `start` does."""
+        """Return the run request for `wanted`, checked against the caller's scopes. Raises as `start` does."""
         self.check_open()
         return await trio.to_thread.run_sync(self._request, caller, wanted)
 
@@ -168,12 +174,12 @@ class Hub:
         check_model(caller, wanted.model, self.root)
         return request
 
-    def hooks(self, caller: Caller, hooks: Hooks = NO_HOOKS) -> Hooks:
-        """The hooks of what the caller has played in a role, whose file may name a model, too."""
+    def hooks(self, caller: Caller, hooks: RunCallbacks = NO_HOOKS) -> RunCallbacks:
+        """Return hooks that also check the model named in a role's file."""
         return msgspec.structs.replace(hooks, check_model=lambda model: check_model(caller, model, self.root))
 
     def check_open(self) -> None:
-        """Raise `ShuttingDown` once nothing new begins here."""
+        """Raise `ShuttingDown` once the server starts no new runs."""
         if self.closing:
             raise ShuttingDown("the server is about to end and begins nothing new")
 
@@ -181,18 +187,18 @@ class Hub:
         self,
         caller: Caller,
         request: RunRequest,
-        hooks: Hooks = NO_HOOKS,
+        hooks: RunCallbacks = NO_HOOKS,
         *,
         title: str = "",
         session: str | None = None,
         durable: bool = True,
     ) -> RunInfo:
-        """Start a run whose request was checked (`request`). Raises as `start` does.
+        """Start a run whose request `request` has checked. Raises as `start` does.
 
         Args:
-            title: what lists call it.
-            session: the id of the session that it is a turn of.
-            durable: false: nobody would want it to go on after a kill, as it goes with who asked for it.
+            title: title of the run in lists.
+            session: id of the session that the run is a turn of.
+            durable: false for a run that must not outlive its requester, so a resume after a kill is useless.
         """
         self.check_open()
         self.running.check_room()
@@ -204,7 +210,7 @@ class Hub:
         return self.get(caller, await self.running.start(info, request, hooks, durable=durable))
 
     async def resume(self, caller: Caller, run: str, *, with_changes: bool = False) -> RunInfo:
-        """Go on with a run whose process was killed; see `Resuming.resume`. Returns when it has begun."""
+        """Resume a run whose process was killed; returns when it has begun. Raises as `Resuming.resume` does."""
         caller.need("write:runs")
         self.check_open()
         info = await self.look(caller, run)
@@ -217,7 +223,7 @@ class Hub:
     def list(
         self, caller: Caller, *, status: str | None = None, limit: int = 100, before: str | None = None
     ) -> builtins.list[RunInfo]:
-        """Runs, newest first, past ones included; `before` is the id of the last one of the page before."""
+        """Return runs, newest first, with finished ones; `before` is the id of the last run of the previous page."""
         caller.need("read:runs")
         last = None if before is None else order(self.get(caller, before))
         live = self.running.live
@@ -230,14 +236,14 @@ class Hub:
     def page(
         self, caller: Caller, *, status: str | None = None, limit: int = 100, before: str | None = None
     ) -> tuple[builtins.list[RunInfo], str | None]:
-        """As `list`, but no more than can be sent at once; and the `before` of the next page, if there is one."""
+        """Return one page of `list`, limited in bytes, and the `before` of the next page or None."""
         return first_page(self.list(caller, status=status, limit=limit + 1, before=before), limit)
 
     def get(self, caller: Caller, run: str) -> RunInfo:
-        """One run.
+        """Return a run.
 
         Raises:
-            NotFound, Denied: see the module.
+            NotFound, Denied: the run does not exist or belongs to another subject (see the module docstring).
         """
         record = self.running.live.get(run)
         info = record.info if record is not None else self.logs.get(run)
@@ -247,17 +253,17 @@ class Hub:
         return info
 
     async def look(self, caller: Caller, run: str) -> RunInfo:
-        """As `get`; what another process may have changed is read in a thread."""
+        """Return a run like `get`, but read state that another process may have changed in a worker thread."""
         past = self.logs.past.get(run)
         if run in self.running.live or (past is not None and past.over):
             return self.get(caller, run)
         return await trio.to_thread.run_sync(self.get, caller, run)
 
     async def wait(self, caller: Caller, run: str) -> Outcome:
-        """How the run ends, or ended. Who waits may be cancelled: the run goes on.
+        """Wait for the end of a run and return its outcome. Cancelling the wait does not cancel the run.
 
         Raises:
-            Conflict: it goes on in another process.
+            Conflict: another process executes the run.
         """
         self.get(caller, run)
         await self.dormant.woken(run)
@@ -266,16 +272,16 @@ class Hub:
             if self.cluster is not None and self.cluster.has(run):
                 info = await self.cluster.over(run)
             elif not info.over:
-                raise elsewhere(run)
+                raise owned_by_other_process(run)
             return outcome_of(info, await self.logs.last(run))
         await record.ended()
         return outcome_of(record.info, record.ring[-1])
 
     def cancel(self, caller: Caller, run: str) -> bool:
-        """Cancel a run; False if it has ended already.
+        """Cancel a run; returns False if it has already ended.
 
         Raises:
-            Conflict: it goes on in another process.
+            Conflict: another process executes the run.
         """
         caller.need("write:runs")
         info = self.get(caller, run)
@@ -284,7 +290,7 @@ class Hub:
             return True
         if not info.over and run not in self.running.live:
             if self.cluster is None or not self.cluster.has(run):
-                raise elsewhere(run)
+                raise owned_by_other_process(run)
             self.running.nursery.start_soon(self.cluster.cancel, run, caller.called)
             return True
         actor = self.root.kernel.actor.child(run)
@@ -294,11 +300,11 @@ class Hub:
         return True
 
     async def delete(self, caller: Caller, run: str) -> None:
-        """Remove a run that is over or was interrupted, with all that is kept of it.
+        """Delete a finished or interrupted run with its log, journal and other stored data.
 
         Raises:
-            Conflict: it is under way.
-            Damaged: what is kept of it to go on with can't be read.
+            Conflict: the run is under way.
+            Damaged: the journal of the run cannot be read.
         """
         caller.need("write:runs")
         info = self.get(caller, run)
@@ -307,24 +313,26 @@ class Hub:
         if self.cluster is not None and self.cluster.has(run):
             await self.cluster.delete(run)
             return
-        if run in self.running.live:  # its log is about to be closed
+        if run in self.running.live:  # the flush closes the log, which removes the record
             await self.logs.flush()
         record = self.running.live.pop(run, None)
-        if record is not None:  # its log can't be written now
+        if record is not None:  # still live after a flush: the disk refuses writes, so drop the unwritten lines
             record.log.forget()
             await self.logs.flush()
-        await trio.to_thread.run_sync(remove_kept, run)
+        await trio.to_thread.run_sync(remove_stored_run, run)
         await self.logs.remove(run)
 
     def subscribe(self, caller: Caller, run: str, after: int = 0) -> Subscription:
-        """Every event after number `after`: those of the past, then each as it happens, to the run's last.
+        """Return every event after number `after`: stored events first, then new ones until the run ends.
 
         Raises:
-            UsageError: `after` is negative, or beyond the newest event.
+            UsageError: `after` is negative, or greater than the number of the newest event.
         """
         info = self.get(caller, run)
         record = self.running.live.get(run)
-        unknown = record is None and not is_settled(info)  # of another process, or one that was killed
+        # A killed process may have sent events that it had not yet written. A client that saw them must not get
+        # UsageError for its `after`: it gets the end of the run, or the events of the next incarnation.
+        unknown = record is None and info.status not in ("done", "failed", "cancelled")
         newest = max(after if unknown else info.seq, info.life * NUMBERS if info.life > 1 else 0)
         if not 0 <= after <= newest:
             raise UsageError(f"`after` is a number from 0 to {newest}, that of the newest event, not {after}")
@@ -333,7 +341,7 @@ class Hub:
     async def follow(
         self, caller: Caller, run: str, take: Callable[[LoggedEvent], Awaitable[None]], after: int = 0
     ) -> None:
-        """Give every event after number `after` to `take`, up to the run's last; a slow reader goes on from the log."""
+        """Pass every event after number `after` to `take` until the run ends; a slow reader continues from the log."""
         while True:
             with self.subscribe(caller, run, after) as events:
                 try:
@@ -345,7 +353,7 @@ class Hub:
             return
 
     async def events(self, caller: Caller, run: str, after: int = 0, limit: int = 1000) -> builtins.list[LoggedEvent]:
-        """A page of what has happened after number `after`: at least one event if there is any, and `limit` at most."""
+        """Return a page of events after number `after`: at most `limit`, and at least one if any exists."""
         self.get(caller, run)
         record = self.running.live.get(run)
         if record is not None:
@@ -353,34 +361,35 @@ class Hub:
                 return record.after(after)[:limit]
             await self.logs.flush()
         found = await self.logs.several(run, after, limit)
-        if not found and record is not None:  # they could not be written down; what is in memory comes after them
+        if not found and record is not None:  # the log could not be written, so only the events of the ring remain
             found = record.after(max(after, record.first - 1))[:limit]
         return found
 
     def graph_of(self, caller: Caller, run: str) -> GraphPicture:
-        """What runs there, as a drawing.
+        """Return the graph of a run as a drawing. Blocking: reads the target's files.
 
         Raises:
-            NotFound: its file is not there any more.
+            NotFound: the target's file no longer exists or cannot be loaded.
         """
         info = self.get(caller, run)
         if (found := self._pictures.get(run)) is None:
             from .targets import picture_of
 
             found = picture_of(info.target, self.root.config_dir)
+            # Cache only live runs: `_hear` drops the picture with the run's terminal event.
             if run in self.running.live and not info.over:
                 self._pictures[run] = found
         return found
 
     async def targets(self, caller: Caller) -> builtins.list[TargetInfo]:
-        """What can be started by its name."""
+        """Return the agents that a run can start by name."""
         from .targets import targets
 
         caller.need("read:agents")
         return await targets(self.root)
 
     async def target(self, caller: Caller, name: str) -> TargetInfo | None:
-        """What a name starts; None for nothing."""
+        """Return the agent with this name, or None."""
         from .targets import target
 
         caller.need("read:agents")
@@ -389,62 +398,61 @@ class Hub:
     # --- questions ----------------------------------------------------------------------------------------
 
     def questions(self, caller: Caller, run: str | None = None) -> builtins.list[Question]:
-        """Those that wait for an answer, oldest first."""
+        """Return the open questions that the caller may see, oldest first."""
         if run is not None:
             self.get(caller, run)
         asked = self.shown.open.values()
         return [each for each in asked if run in (None, each.run) and sees(caller, self.running.owner_of(each.run))]
 
     async def answer(self, caller: Caller, question: str, value: str | builtins.list[str]) -> bool:
-        """Answer a question; False if it is not open any more.
+        """Answer a question; returns False if it is no longer open.
 
-        That of a durable run has its answer when that is on the disk. One whose run was interrupted gets it when the
-        run goes on.
+        The answer to a durable run is on disk before this returns. An interrupted run gets its answer when it resumes.
 
         Raises:
-            JournalError, ShuttingDown: the answer can't be kept, so it counts for this process alone, or for none.
-            Conflict: an answer was left for it before, or must not be left.
+            JournalError, ShuttingDown: the answer could not be stored, so at most this process has it.
+            Conflict: an answer is already stored for it, or an answer must not be stored.
         """
         return await answer(self, self.shown, caller, question, value)
 
     def watch_questions(self, caller: Caller) -> contextlib.AbstractContextManager[QuestionFeed]:
-        """The open ones, then each as it is asked or closed."""
+        """Watch questions: the open ones first, then each change."""
         return self.shown.watch(lambda question: sees(caller, self.running.owner_of(question.run)))
 
     # --- what runs share ----------------------------------------------------------------------------------
 
     def mcp_status(self, caller: Caller) -> builtins.list[ServerStatus]:
-        """The MCP servers of `mcp.json`, running or not."""
+        """Return the status of every MCP server of `mcp.json`, whether it runs or not."""
         caller.need("admin:mcp")
         return self.root.mcp.status()
 
     async def mcp_reload(self, caller: Caller, server: str | None = None) -> builtins.list[str]:
-        """Read `mcp.json` again and start what runs anew: one server, or all; their names."""
+        """Read `mcp.json` again and restart one running server, or all; returns their names."""
         caller.need("admin:mcp")
         return await self.root.mcp.reload(server)
 
     # --- inside -------------------------------------------------------------------------------------------
 
     def _hear(self, event: Event) -> None:
-        """Everything that happens under this root, at once, in the task in which it happens."""
+        """Receive every event under this root, synchronously in the task that emits it."""
         try:
             if event.run:
                 self.running.hear(event)
             self.actors.take(event)
             if event.kind in TERMINAL:
                 self._pictures.pop(event.run, None)
-        except Exception:  # reported; a listener that raises is dropped, and that would end every run's log
+        except Exception:  # logged, not raised: the bus drops a listener that raises, and every run's log would end
             log.exception("the hub could not take event %d of %s (%s)", event.seq, event.run, event.kind)
 
     async def _prune(self) -> None:
-        """Remove what is beyond the number of runs that are kept, soon after it is."""
+        """Delete runs beyond the retention limit shortly after they exceed it."""
         while True:
             await self.logs.prune()
             await self.logs.grown()
             await trio.sleep(PRUNE_AFTER)
 
-    async def _look_around(self) -> None:
-        """Notice the runs of other processes that write into the same directory."""
+    async def _discover_runs(self) -> None:
+        """Pick up changes by other processes that write into the same directory."""
         while True:
             await trio.sleep(LOOK_EVERY)
             await self.logs.look_again(self.running.live.keys() | self.resuming.held | self.dormant.runs.keys())

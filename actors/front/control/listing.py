@@ -1,4 +1,4 @@
-"""Pages of runs, no longer than can be sent at once."""
+"""Pages of run summaries, limited in bytes."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ LONGEST_PAGE = 256 * 1024
 """Bytes of a page of runs, unless a single one is longer."""
 
 LONGEST_LISTED = 2_000
-"""Characters of each run's output in a page; a request for one run gets more of it."""
+"""Characters of each run's output on a page; a request for a single run returns more of it."""
 
 
 def first_page(runs: Sequence[RunInfo], limit: int) -> tuple[list[RunInfo], str | None]:
-    """The first of these, `limit` at most; and the id of the last of them, if there are more."""
+    """Return the first `limit` runs at most, and the id of the last one if more follow."""
     page: list[RunInfo] = []
     size = 0
     for info in runs[:limit]:
-        shown = msgspec.structs.replace(info, output=info.output[:LONGEST_LISTED])
+        shown = info
+        if len(info.output) > LONGEST_LISTED:
+            cut = {"output": len(info.output), **info.cut}
+            shown = msgspec.structs.replace(info, output=info.output[:LONGEST_LISTED], cut=cut)
         size += len(msgspec.json.encode(shown))
         if page and size > LONGEST_PAGE:
             break

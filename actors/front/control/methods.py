@@ -1,6 +1,7 @@
-"""What a client may call: our own methods, by name, with the structs of their parameters.
+"""Table of the JSON-RPC methods that a client can call, with their parameter and result structs.
 
-docs/control.md has each of them with an example.
+docs/control.md describes each method with an example. A handler in `_CALLS` may return a result struct, the bare value
+of the only field of that struct, or a coroutine of either. A `Follow` starts a subscription after the answer.
 """
 
 from __future__ import annotations
@@ -10,44 +11,46 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import trio
 
-from ....protocol.control import durable, own, schema
-from ....protocol.control.bounds import Name
-from ....protocol.control.own import Done, Params
+from ....protocol.control import durable, own, schema, session_methods
+from ....protocol.control.own import Done
 from ....protocol.control.things import QuestionAsked
 from ....protocol.errors import Denied, NotFound, UsageError
 from ....protocol.version import VERSION
 from ...runs.sessions.live import Sessions
-from ...runs.sessions.store import SessionMeta
 from .actors import memory_of_process
 from .calls import call_of, calls_of
 from .changes import changes_of_run, restore_run
 from .forking import fork_run, steps_of_run
 from .open_questions import FeedLagged
 from .pages import page_of_events
-from .peer import Follow, Method, Peer
+from .peer import ControlPeer, Follow, Method
 from .requests import check_role
 from .rows import rows_of
+from .runs.summary import outcome_of
 from .subscription import Lagged, Subscription
 from .usage import usage_of
 
 if TYPE_CHECKING:
     from ....protocol.control.things import ActorInfo
-    from .actors import TreeWatch
+    from .actors import TreeWatcher
     from .cluster import Cluster
 
+LONGEST_PORTION = 512 * 1024
+"""Bytes of actors in one frame."""
+
 MOST_EVENTS = MOST_RUNS = 1000
-"""Of one page."""
+"""Events, or runs, on one page."""
 
 SETTLES_WITHIN = 2.0
-"""Seconds in which actors elsewhere are heard of again that were there when a client began to watch."""
+"""Seconds for other workers to report again the actors that existed when a client began to watch."""
 
 AGAIN_AFTER = 1.0
-"""The retry time, in seconds, for a reader of an unreadable log."""
+"""Seconds before a reader of an unreadable log may retry."""
 
 log = logging.getLogger("callboard.control")
 
@@ -55,11 +58,11 @@ log = logging.getLogger("callboard.control")
 # --- runs --------------------------------------------------------------------------------------------------
 
 
-async def _start(peer: Peer, params: own.StartRun) -> Any:
+async def _start(peer: ControlPeer, params: own.StartRun) -> Any:
     return await peer.hub.start(peer.caller, await peer.hub.sessions.placed(peer.caller, params))
 
 
-def _list(peer: Peer, params: own.ListRuns) -> own.Runs:
+def _list(peer: ControlPeer, params: own.ListRuns) -> own.Runs:
     _check_limit(params.limit, MOST_RUNS)
     runs, next = peer.hub.page(peer.caller, status=params.status, limit=params.limit, before=params.before)
     return own.Runs(runs=runs, next=next)
@@ -70,19 +73,32 @@ def _check_limit(limit: int, most: int) -> None:
         raise UsageError(f"`limit` is a number from 1 to {most}, not {limit}")
 
 
-def _subscribe(peer: Peer, params: own.Subscribe) -> Follow:
+async def _output(peer: ControlPeer, params: own.ReadOutput) -> own.Output:
+    info = peer.hub.get(peer.caller, params.run)
+    found = await peer.hub.events(peer.caller, params.run, info.seq - 1, 1) if info.over and info.seq else []
+    text = str(outcome_of(info, found[0] if found else None).output or "")
+    end = params.start + params.limit
+    return own.Output(text=text[params.start : end], next=end if end < len(text) else None, length=len(text))
+
+
+def _subscribe(peer: ControlPeer, params: own.Subscribe) -> Follow:
     events = peer.hub.subscribe(peer.caller, params.run, params.after)
     seq = peer.hub.get(peer.caller, params.run).seq
     id = peer.new_subscription()
-    return Follow(own.Subscribed(subscription=id, seq=seq), partial(_tell_events, peer, id, events), id)
+    return Follow(own.Subscribed(subscription=id, seq=seq), partial(_send_events, peer, id, events), id)
 
 
-async def _tell_events(peer: Peer, id: str, events: Subscription) -> None:
+async def _send_events(peer: ControlPeer, id: str, events: Subscription) -> None:
+    """Send the events of a run as `_run/event` frames until it ends, the reader lags or the log is unreadable.
+
+    The JSON around an event is encoded once per subscription: each frame only adds the stored bytes of the event.
+    """
     head = {"jsonrpc": "2.0", "method": "_run/event", "params": {"subscription": id, "run": events.run}}
     opening = msgspec.json.encode(head)[:-2] + b',"event":'
     told: tuple[int, int] | None = None
     try:
         while True:
+            # Only events read from this process's log occupy memory of their own, so only those take the key's turn.
             async with peer.turn if events.reads_log else contextlib.nullcontext():
                 several = await events.batch()
                 if events.lost != told and events.lost is not None:
@@ -93,7 +109,7 @@ async def _tell_events(peer: Peer, id: str, events: Subscription) -> None:
                     break
                 for event in several:
                     await peer.room()
-                    await peer.send(opening + event.data + b"}}")
+                    await peer.send(_event_frame(peer, head, opening, event.data))
                     events.seq = event.seq
     except (Lagged, OSError) as error:
         if isinstance(error, OSError):  # too many open files, perhaps: the client may try again, but not at once
@@ -105,19 +121,26 @@ async def _tell_events(peer: Peer, id: str, events: Subscription) -> None:
     await peer.notify("_run/ended", own.RunEnded(subscription=id, run=events.run, status=events.info.status))
 
 
-async def _events(peer: Peer, params: own.ReadEvents) -> own.Events:
+def _event_frame(peer: ControlPeer, head: dict[str, Any], opening: bytes, event: bytes) -> bytes:
+    frame = opening + event + b"}}"
+    if not peer.max_frame or len(frame) <= peer.max_frame:
+        return frame
+    return peer.encoded_notification(head["method"], {**head["params"], "event": msgspec.Raw(event)})
+
+
+async def _events(peer: ControlPeer, params: own.ReadEvents) -> own.Events:
     _check_limit(params.limit, MOST_EVENTS)
     if params.after < 0:
         raise UsageError(f"`after` is the number of an event, 0 for before the first, not {params.after}")
     return await page_of_events(peer.hub, peer.caller, params.run, params.after, params.limit)
 
 
-async def _rows(peer: Peer, params: durable.ReadRows) -> durable.Rows:
+async def _rows(peer: ControlPeer, params: durable.ReadRows) -> durable.Rows:
     _check_limit(params.limit, MOST_EVENTS)
     return await rows_of(peer.hub, peer.caller, params.run, params.after, params.limit)
 
 
-async def _steps(peer: Peer, params: durable.ReadSteps) -> durable.Steps:
+async def _steps(peer: ControlPeer, params: durable.ReadSteps) -> durable.Steps:
     _check_limit(params.limit, MOST_EVENTS)
     return await steps_of_run(peer.hub, peer.caller, params.run, params.after, params.limit)
 
@@ -125,22 +148,22 @@ async def _steps(peer: Peer, params: durable.ReadSteps) -> durable.Steps:
 # --- actors ------------------------------------------------------------------------------------------------
 
 
-async def _tree(peer: Peer, params: own.TreeOf) -> own.Actors:
+async def _tree(peer: ControlPeer, params: own.TreeOf) -> own.Actors:
     await peer.hub.actors.measure(peer.caller, params.run)
     actors = peer.hub.actors.tree(peer.caller, params.run)
-    if (cluster := _elsewhere(peer, params.run)) is not None:
-        actors += _shown(peer, await cluster.actors(params.run))
+    if (cluster := _cluster_with_actors(peer, params.run)) is not None:
+        actors += _visible_actors(peer, await cluster.actors(params.run))
     return own.Actors(actors=actors, memory=memory_of_process())
 
 
-def _elsewhere(peer: Peer, run: str | None) -> Cluster | None:
-    """The cluster, if it has actors of the run, or of all, that this process does not play."""
+def _cluster_with_actors(peer: ControlPeer, run: str | None) -> Cluster | None:
+    """Return the cluster if other processes may have actors of the run (None: of any run)."""
     cluster = peer.hub.cluster
     return cluster if cluster is not None and cluster.shows_actors(run) else None
 
 
-def _shown(peer: Peer, actors: list[ActorInfo]) -> list[ActorInfo]:
-    """Those of runs that the caller may see."""
+def _visible_actors(peer: ControlPeer, actors: list[ActorInfo]) -> list[ActorInfo]:
+    """Return the actors of runs that the caller may see."""
     known: dict[str, bool] = {}
     for run in {actor.run for actor in actors}:
         try:
@@ -150,64 +173,94 @@ def _shown(peer: Peer, actors: list[ActorInfo]) -> list[ActorInfo]:
     return [actor for actor in actors if known[actor.run]]
 
 
-async def _watch_tree(peer: Peer, params: own.WatchTree) -> Follow:
+async def _watch_tree(peer: ControlPeer, params: own.WatchTree) -> Follow:
     watch = peer.hub.actors.watch_tree(peer.caller, params.run, params.interval)
     await peer.hub.actors.measure(peer.caller, params.run)
-    cluster = _elsewhere(peer, params.run)
-    others = [] if cluster is None else _shown(peer, await cluster.actors(params.run))
+    cluster = _cluster_with_actors(peer, params.run)
+    others = [] if cluster is None else _visible_actors(peer, await cluster.actors(params.run))
     id = peer.new_subscription()
-    watch.__enter__()  # from here on nothing is missed
+    watch.__enter__()  # before the tree is read, so no change falls between the result and the watch
     actors = peer.hub.actors.tree(peer.caller, params.run)
-    result = own.WatchingTree(subscription=id, actors=actors + others, memory=memory_of_process())
-    body = partial(_tell_changes, peer, id, watch)
+    # Many actors exceed one frame: the answer has the first portion, notifications have the rest.
+    first, *rest = in_portions(actors + others) or [[]]
+    result = own.WatchingTree(subscription=id, actors=first, memory=memory_of_process())
+    body = partial(_send_changes, peer, id, watch)
     if cluster is not None:
-        body = partial(_tell_all_changes, peer, id, watch, cluster, params, others)
-    return Follow(result, body, id, watch.__exit__)
+        body = partial(_send_cluster_changes, peer, id, watch, cluster, params, others)
+
+    async def all_then_changes() -> None:
+        for portion in rest:
+            await _send_change(peer, id, portion, [])
+        await body()
+
+    return Follow(result, all_then_changes, id, watch.__exit__)
 
 
-async def _tell_all_changes(
-    peer: Peer,
+def in_portions(actors: list[ActorInfo]) -> list[list[ActorInfo]]:
+    """Split actors into lists that each fit into one frame of `LONGEST_PORTION` bytes."""
+    portions: list[list[ActorInfo]] = []
+    size = 0
+    for actor in actors:
+        mine = len(msgspec.json.encode(actor)) + 1
+        if not portions or size + mine > LONGEST_PORTION:
+            portions.append([])
+            size = 0
+        portions[-1].append(actor)
+        size += mine
+    return portions
+
+
+async def _send_change(peer: ControlPeer, id: str, changed: list[ActorInfo], gone: list[str]) -> None:
+    """Send a change of the tree, in several frames if it is large."""
+    first, *rest = in_portions(changed) or [[]]
+    memory = memory_of_process()
+    for number, portion in enumerate((first, *rest)):
+        told = own.ActorsChanged(subscription=id, changed=portion, gone=[] if number else gone, memory=memory)
+        await peer.notify("_actor/changed", told)
+        await peer.room()  # wait before the next portion is encoded, so a slow client costs no memory
+
+
+async def _send_cluster_changes(
+    peer: ControlPeer,
     id: str,
-    watch: TreeWatch,
+    watch: TreeWatcher,
     cluster: Cluster,
     params: own.WatchTree,
     before: list[ActorInfo],
 ) -> None:
-    """As `_tell_changes`, those of others as well; of the ones from `before` it is told if they are there no more."""
+    """Send changes of this process and of other workers.
+
+    Actors in `before` that no worker reports within `SETTLES_WITHIN` are sent as gone.
+    """
     stale = {actor.path for actor in before}
 
     async def take(changed: list[ActorInfo], gone: list[str]) -> None:
-        shown = _shown(peer, changed)
+        shown = _visible_actors(peer, changed)
         stale.difference_update(actor.path for actor in shown)
-        told = own.ActorsChanged(subscription=id, changed=shown, gone=gone, memory=memory_of_process())
-        await peer.notify("_actor/changed", told)
-        await peer.room()
+        await _send_change(peer, id, shown, gone)
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_tell_changes, peer, id, watch)
+        nursery.start_soon(_send_changes, peer, id, watch)
         nursery.start_soon(cluster.watch_actors, params.run, params.interval, take)
         await trio.sleep(SETTLES_WITHIN)
         if stale:
             await take([], sorted(stale))
 
 
-async def _tell_changes(peer: Peer, id: str, watch: TreeWatch) -> None:
+async def _send_changes(peer: ControlPeer, id: str, watch: TreeWatcher) -> None:
     async for change in watch:
-        memory = memory_of_process()
-        told = own.ActorsChanged(subscription=id, changed=change.changed, gone=change.gone, memory=memory)
-        await peer.notify("_actor/changed", told)
-        await peer.room()  # before the next change is made
+        await _send_change(peer, id, change.changed, change.gone)
 
 
 # --- questions ---------------------------------------------------------------------------------------------
 
 
-def _watch_questions(peer: Peer, _: own.Nothing) -> Follow:
+def _watch_questions(peer: ControlPeer, _: own.Nothing) -> Follow:
     id = peer.new_subscription()
-    return Follow(own.Watching(subscription=id), partial(_tell_questions, peer, id), id)
+    return Follow(own.Watching(subscription=id), partial(_send_questions, peer, id), id)
 
 
-async def _tell_questions(peer: Peer, id: str) -> None:
+async def _send_questions(peer: ControlPeer, id: str) -> None:
     try:
         with peer.hub.watch_questions(peer.caller) as feed:
             async for news in feed:
@@ -224,7 +277,7 @@ async def _tell_questions(peer: Peer, id: str) -> None:
 # --- the server --------------------------------------------------------------------------------------------
 
 
-def _server_info(peer: Peer, _: own.Nothing) -> own.ServerInfo:
+def _server_info(peer: ControlPeer, _: own.Nothing) -> own.ServerInfo:
     return own.ServerInfo(
         name="callboard",
         version=VERSION,
@@ -236,7 +289,7 @@ def _server_info(peer: Peer, _: own.Nothing) -> own.ServerInfo:
     )
 
 
-_CALLS: dict[str, Callable[[Peer, Any], Any]] = {
+_CALLS: dict[str, Callable[[ControlPeer, Any], Any]] = {
     "_run/start": _start,
     "_run/list": _list,
     "_run/get": lambda peer, params: peer.hub.look(peer.caller, params.run),
@@ -249,6 +302,8 @@ _CALLS: dict[str, Callable[[Peer, Any], Any]] = {
     "_run/subscribe": _subscribe,
     "_run/unsubscribe": lambda peer, params: peer.unsubscribe(params.subscription),
     "_run/events": _events,
+    "_run/output": _output,
+    "_result/part": lambda peer, given: peer.part(given.method, given.params, given.start, given.etag),
     "_run/graph": lambda peer, params: trio.to_thread.run_sync(peer.hub.graph_of, peer.caller, params.run),
     "_run/calls": lambda peer, given: calls_of(
         peer.hub, peer.caller, given.run, after=given.after, limit=given.limit, actor=given.actor
@@ -275,11 +330,12 @@ _CALLS: dict[str, Callable[[Peer, Any], Any]] = {
     "_server/info": _server_info,
 }
 
+# Methods with `Method.long`: their results may be large, so they wait for room and for the key's turn.
 _LONG = frozenset(
     {
         *("_run/list", "_run/get", "_run/events", "_run/graph", "_target/list", "_mcp/status", "_usage/read"),
         *("_run/calls", "_run/call", "_run/changes", "_run/restore", "_run/resume", "_run/rows"),
-        *("_run/steps", "_run/fork"),
+        *("_run/steps", "_run/fork", "_run/output", "_result/part"),
         *("_actor/tree", "_actor/subscribe", "_actor/inspect", "_question/list"),
     }
 )
@@ -288,90 +344,35 @@ _LONG = frozenset(
 # --- sessions ----------------------------------------------------------------------------------------------
 
 
-class ListSessions(Params, frozen=True):
-    """`_session/list`: of one agent, or all."""
-
-    agent: Name | None = None
-
-
-class OfSession(Params, frozen=True):
-    """`_session/get`, `_session/delete`, `_session/empty`, `_session/compress`: an id, or an alias of `agent`'s."""
-
-    session: Name
-    agent: Name | None = None
-
-
-class RenameSession(OfSession, frozen=True, kw_only=True):
-    """`_session/rename`."""
-
-    alias: Name
-
-
-class SetRole(OfSession, frozen=True, kw_only=True):
-    """`_session/set_role`: the role in which the model answers from now on, where no agent does; null for none."""
-
-    role: Name | None = None
-
-
-class ExportSession(OfSession, frozen=True, kw_only=True):
-    """`_session/export`."""
-
-    form: Literal["markdown", "json"] = "markdown"
-
-
-class SessionList(msgspec.Struct, kw_only=True):
-    """Result of `_session/list`, newest first."""
-
-    sessions: list[SessionMeta]
-
-
-class OneSession(msgspec.Struct, kw_only=True):
-    """Result of `_session/get`, `_session/rename` and `_session/set_role`; `messages` as in the session's file."""
-
-    session: SessionMeta
-    messages: list[dict[str, Any]] = []
-
-
-class Compressed(msgspec.Struct, kw_only=True):
-    """Result of `_session/compress`: False if there was too little to shorten."""
-
-    compressed: bool
-
-
-class Exported(msgspec.Struct, kw_only=True):
-    """Result of `_session/export`."""
-
-    text: str
-
-
-def _sessions(peer: Peer) -> Sessions:
+def _sessions(peer: ControlPeer) -> Sessions:
     return peer.hub.root.sessions
 
 
-async def _get_session(peer: Peer, params: OfSession) -> OneSession:
+async def _get_session(peer: ControlPeer, params: session_methods.OfSession) -> session_methods.OneSession:
     stored = await _sessions(peer).get(peer.caller, params.session, agent=params.agent)
     meta = await trio.to_thread.run_sync(_sessions(peer).store.meta, stored)
-    return OneSession(session=meta, messages=stored.session.messages)
+    return session_methods.OneSession(session=meta, messages=stored.session.messages)
 
 
-async def _rename(peer: Peer, params: RenameSession) -> OneSession:
+async def _rename(peer: ControlPeer, params: session_methods.RenameSession) -> session_methods.OneSession:
     meta = await _sessions(peer).rename(peer.caller, params.session, params.alias, agent=params.agent)
-    return OneSession(session=meta)
+    return session_methods.OneSession(session=meta)
 
 
-async def _set_role(peer: Peer, params: SetRole) -> OneSession:
-    await _sessions(peer).get(peer.caller, params.session, agent=params.agent)  # before anything is said of roles
+async def _set_role(peer: ControlPeer, params: session_methods.SetRole) -> session_methods.OneSession:
+    # First: a caller without access to the session must not learn from an error which roles exist.
+    await _sessions(peer).get(peer.caller, params.session, agent=params.agent)
     if params.role is not None:
         await trio.to_thread.run_sync(check_role, peer.caller, params.role, peer.hub.root)
     meta = await _sessions(peer).set_role(peer.caller, params.session, params.role, agent=params.agent)
-    return OneSession(session=meta)
+    return session_methods.OneSession(session=meta)
 
 
 # --- all of them -------------------------------------------------------------------------------------------
 
 
-def _method(params: Any, result: Any, call: Callable[[Peer, Any], Any], *, long: bool = False) -> Method:
-    """A method whose `call` may return the value of the result's one field, and nothing for an empty one."""
+def _method(params: Any, result: Any, call: Callable[[ControlPeer, Any], Any], *, long: bool = False) -> Method:
+    """Return a method whose `call` may return the value of the result's only field, or anything for an empty result."""
 
     def filled(value: Any) -> Any:
         if isinstance(value, result | Follow):
@@ -381,7 +382,7 @@ def _method(params: Any, result: Any, call: Callable[[Peer, Any], Any], *, long:
     async def later(value: Awaitable[Any]) -> Any:
         return filled(await value)
 
-    def answer(peer: Peer, given: Any) -> Any:
+    def answer(peer: ControlPeer, given: Any) -> Any:
         value = call(peer, given)
         return later(value) if inspect.iscoroutine(value) else filled(value)
 
@@ -390,7 +391,7 @@ def _method(params: Any, result: Any, call: Callable[[Peer, Any], Any], *, long:
 
 def _of_session(does: Callable[..., Awaitable[Any]], result: Any = Done) -> Method:
     return _method(
-        OfSession,
+        session_methods.OfSession,
         result,
         lambda peer, params: does(_sessions(peer), peer.caller, params.session, agent=params.agent),
     )
@@ -402,19 +403,22 @@ METHODS = {
         for name, (params, result) in schema.METHODS.items()
     },
     "_session/list": _method(
-        ListSessions, SessionList, lambda peer, params: _sessions(peer).list(peer.caller, agent=params.agent), long=True
+        session_methods.ListSessions,
+        session_methods.SessionList,
+        lambda peer, params: _sessions(peer).list(peer.caller, agent=params.agent),
+        long=True,
     ),
-    "_session/get": _method(OfSession, OneSession, _get_session, long=True),
-    "_session/rename": _method(RenameSession, OneSession, _rename),
-    "_session/set_role": _method(SetRole, OneSession, _set_role),
+    "_session/get": _method(session_methods.OfSession, session_methods.OneSession, _get_session, long=True),
+    "_session/rename": _method(session_methods.RenameSession, session_methods.OneSession, _rename),
+    "_session/set_role": _method(session_methods.SetRole, session_methods.OneSession, _set_role),
     "_session/delete": _of_session(Sessions.delete),
     "_session/empty": _of_session(Sessions.empty),
-    "_session/compress": _of_session(Sessions.compress, Compressed),
+    "_session/compress": _of_session(Sessions.compress, session_methods.Compressed),
     "_session/export": _method(
-        ExportSession,
-        Exported,
+        session_methods.ExportSession,
+        session_methods.Exported,
         lambda peer, params: _sessions(peer).export(peer.caller, params.session, agent=params.agent, form=params.form),
         long=True,
     ),
 }
-"""Our own methods; those of ACP are in `acp.agent`."""
+"""Callboard's own methods; `acp.agent` has those of ACP."""

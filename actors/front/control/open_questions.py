@@ -1,4 +1,8 @@
-"""The open questions, and who watches them: a front end of the desk at the root (`supervisors.escalation`)."""
+"""Open questions and their watchers: the front end of the root's question registry (`supervisors.escalation`).
+
+Questions of dormant runs are held: their actors have ended, but clients must still see them as open. A question leaves
+the held set when its run asks it again, or when `release` closes it.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +23,17 @@ Change: TypeAlias = QuestionAsked | QuestionClosed
 
 
 class FeedLagged(CallboardError):
-    """The reader was too slow, and the feed has ended; a new one begins with what there is then."""
+    """Error for a reader that was too slow, which ends its feed. A new feed begins with the questions open by then."""
 
     code = "lagged"
 
 
 @final
 class QuestionFeed:
-    """`async for change in feed`; a reader more than `bound` changes behind gets `FeedLagged`.
+    """Asynchronous iterator over question changes; a reader more than `bound` changes behind gets `FeedLagged`.
 
     Args:
-        first: the initial changes, which the bound ignores, so that a subscription can begin anew.
+        first: initial changes, not counted by `bound`, so that a reader can always subscribe again.
     """
 
     def __init__(self, bound: int, first: Iterable[Change] = ()) -> None:
@@ -39,8 +43,9 @@ class QuestionFeed:
         self._lot = trio.lowlevel.ParkingLot()
 
     def put(self, item: Change) -> None:
-        """Never waits."""
+        """Add a change without waiting; beyond the bound, drop all and end the feed."""
         if len(self._items) >= self._bound:
+            # The reader cannot catch up without a gap, so its queued changes are useless: free them now.
             self._cut = True
             self._items.clear()
         if not self._cut:
@@ -59,9 +64,12 @@ class QuestionFeed:
 
 
 class OpenQuestions:
-    """Attributes:
-    open: the questions on the desk, by id, oldest first, and those of runs that are dormant.
-    held: the ids of the latter: they stay, whatever the desk says, until their run asks them again.
+    """Open questions of all runs.
+
+    Attributes:
+        open: open questions by id, oldest first, including the questions of dormant runs.
+        held: ids of dormant runs' questions. These stay open, whatever the registry reports, until their run asks
+            them again.
     """
 
     name = "control"
@@ -75,7 +83,7 @@ class OpenQuestions:
 
     @contextlib.contextmanager
     def watch(self, concerns: Concerns) -> Iterator[QuestionFeed]:
-        """The open ones that concern the reader, then each as it is asked or closed."""
+        """Yield a feed of the open questions of interest, then each change."""
         asked = [_asked(question) for question in self.open.values() if concerns(question)]
         feed = QuestionFeed(self._bound, asked)
         self._feeds[feed] = concerns
@@ -85,29 +93,30 @@ class OpenQuestions:
             del self._feeds[feed]
 
     def asked(self, question: Question) -> None:
-        """The desk shows a question."""
+        """Add a question that the registry shows; a held one is not announced again."""
+        # The run of a held question has woken and asks again with the same id.
         known, self.open[question.id] = question.id in self.held, question
         if known:
             self._lets_go(question.id)
         if self._feeds and not known:
-            self._tell(question, _asked(question))
+            self._notify(question, _asked(question))
 
     def closed(self, question_id: str, by: str) -> None:
-        """The desk closes one."""
+        """Remove a question that the registry closes, unless it is held."""
         question = None if question_id in self.held else self.open.pop(question_id, None)
         if question is not None:
-            self._tell(question, QuestionClosed(question_id, by))
+            self._notify(question, QuestionClosed(question_id, by))
 
     def hold(self, questions: Iterable[Question]) -> None:
-        """The run of these is dormant, or about to be."""
+        """Hold the questions of a run that is dormant or becoming so."""
         for question in questions:
             self.held.add(question.id)
             if question.id not in self.open:
                 self.open[question.id] = question
-                self._tell(question, _asked(question))
+                self._notify(question, _asked(question))
 
     def release(self, questions: Iterable[str], by: str) -> None:
-        """Close those of these that are held still."""
+        """Close the given questions if they are still held."""
         for id in questions:
             if id in self.held:
                 self._lets_go(id)
@@ -122,7 +131,7 @@ class OpenQuestions:
         self.held.discard(id)
         self._let_go.unpark_all()
 
-    def _tell(self, question: Question, change: Change) -> None:
+    def _notify(self, question: Question, change: Change) -> None:
         for feed, concerns in self._feeds.items():
             if concerns(question):
                 feed.put(change)

@@ -1,4 +1,4 @@
-"""The hub of a process with all that a peer may ask of it: runs and sessions."""
+"""Construction of the hub with its logs, sessions and methods."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ async def open_hub(
     redact: Callable[[bytes], bytes] | None = None,
     cluster: Cluster | None = None,
 ) -> AsyncIterator[Hub]:
-    """The hub of a process, for as long as the block lasts; runs that are under way at its end are interrupted.
+    """Open the hub of a process for the length of the block; runs under way at its end are interrupted.
 
     Args:
-        directory: where the logs lie; by default `runs` of the state directory.
-        redact: takes secrets out of an encoded event, before a reader gets it.
-        cluster: has runs that other processes play, or has this one play runs of others.
+        directory: directory of the logs; by default `runs` in the state directory.
+        redact: removes secrets from an encoded event before any reader gets it.
+        cluster: executes runs in other processes, or lets this process execute runs of others.
 
     Raises:
-        ConfigError: the logs can't be kept there.
+        ConfigError: the logs cannot be stored in the directory.
     """
     options = options or HubOptions(keep_runs=root.settings.api.keep_runs)
     logs = (RunLogs if cluster is None else cluster.logs)(

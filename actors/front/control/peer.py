@@ -1,12 +1,17 @@
-"""One connection of the control channel: a JSON-RPC peer (`io.peer`) that answers the hub's methods, and ACP's.
+"""Control channel connection: a JSON-RPC peer (`io.peer`) that serves the methods of the hub and of ACP.
 
-Subscriptions are actors, which end with the connection. A client that reads slowly slows down its own subscriptions
-only, which then fall behind and send `lagged`.
+Each subscription is an actor below the connection's actor, and ends with the connection. A client that reads slowly
+delays only its own subscriptions, which fall behind and send `lagged`.
+
+Three limits bound the memory that a client can cause. `room` delays long answers until the client reads. `turn` allows
+one API key only a few long answers at a time. `max_frame` bounds each frame.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -14,15 +19,17 @@ from typing import TYPE_CHECKING, Any, Never
 
 import msgspec
 
+from ....protocol.control import own
 from ....protocol.control.caller import Caller
-from ....protocol.control.errors import told_to
+from ....protocol.control.errors import error_for_client
 from ....protocol.decoding import decode_json
-from ....protocol.errors import CallboardError, Saturated, ShuttingDown
-from ....protocol.jsonrpc import METHOD_NOT_FOUND, UNREADABLE, ErrorData, Notification, Request
+from ....protocol.errors import CallboardError, Conflict, Saturated, ShuttingDown, UsageError
+from ....protocol.jsonrpc import METHOD_NOT_FOUND, UNREADABLE, ErrorData, Id, Notification, Request, encode_failure
 from ....protocol.problems import did_you_mean
 from ...io import peer
-from ...io.outbox import Gone
+from ...io.outbox import PeerClosed
 from .cluster import RELAYED
+from .frame_limit import shortened
 
 if TYPE_CHECKING:
     from ....supervisors import Actor, Ref
@@ -31,19 +38,56 @@ if TYPE_CHECKING:
 
 MOST_SUBSCRIPTIONS = 1024
 
+PARTED = frozenset(
+    {
+        *(
+            "_run/list",
+            "_run/get",
+            "_run/events",
+            "_run/output",
+            "_run/graph",
+            "_run/calls",
+            "_run/call",
+            "_run/changes",
+        ),
+        *(
+            "_run/rows",
+            "_run/steps",
+            "_actor/tree",
+            "_actor/inspect",
+            "_question/list",
+            "_session/list",
+            "_session/get",
+        ),
+        *("_session/export", "_chat/get", "_chat/list", "_target/list", "_mcp/status", "_usage/read"),
+    }
+)
+"""Methods whose result `_result/part` returns in parts. They have no side effects, so each part may call them again."""
+
+PART_LENGTH = 100_000
+"""Characters of a part. JSON escapes take at most six bytes each."""
+
+LONGEST_ERROR = 20_000
+"""Characters of a message that remain when an error does not fit into a frame."""
+
+HEAD = 1024
+"""Upper bound, in bytes, of the id and the rest of an error frame."""
+
 log = logging.getLogger("callboard.control")
 
 
 async def _always() -> None:
-    """Of a transport that has a single client, which is its own."""
+    """Report room at once: the default for a transport with a single client."""
 
 
 class Follow(msgspec.Struct, frozen=True):
-    """What a method returns that goes on after its answer: the answer, and what to do then, as an actor.
+    """Result of a method that continues after its answer: the answer, and the body of a subscription actor.
 
     Attributes:
-        id: of the subscription.
-        after: called once when it is over, whether or not it ever came to `body`.
+        result: the answer.
+        body: runs in the subscription's actor after the answer was sent.
+        id: id of the subscription.
+        after: called once at the end, even if `body` never started.
     """
 
     result: Any
@@ -53,16 +97,16 @@ class Follow(msgspec.Struct, frozen=True):
 
 
 class Method(msgspec.Struct, frozen=True):
-    """A method.
+    """JSON-RPC method with its structs and its handler.
 
     Attributes:
         params: struct of its parameters.
         result: struct of its result.
-        call: called with the connection and the parameters; returns the result, something to await for
-            it, or `Follow`.
-        long: the result may be long: it is made when there is room for it, and of those that are awaited only a few are
-            made for one key at a time.
-        notification: it has no answer.
+        call: called with the connection and the parameters; returns the result, an awaitable of the result, or
+            `Follow`.
+        long: true if the result may be long. The call then waits for room in the transport, and one API key runs only
+            a few such awaitables at a time.
+        notification: true if the method has no answer.
     """
 
     params: Any
@@ -72,22 +116,23 @@ class Method(msgspec.Struct, frozen=True):
     notification: bool = False
 
 
-class Peer(peer.Peer):
-    """See the module.
+class ControlPeer(peer.Peer):
+    """Peer of one client.
 
     Args:
-        me: the connection's actor; all that goes on for it is below it.
-        hub: what it is a front end of.
-        caller: the other side.
-        send: sends one frame, and returns when the transport has taken it; raises `Gone`.
-        methods: makes those that this connection answers beside the hub's (ACP).
-        access: authorises each method, and audits it.
-        room: waits until the transport has room for a frame, and raises `Gone`. It is waited for before long answers
-            are made, so that a client that does not read keeps us from making them, not only from sending them.
-        turn: a block for making a long answer and sending it.
+        me: the connection's actor; all its tasks and subscriptions are below it.
+        hub: the hub to serve.
+        caller: the authenticated client.
+        send: sends one frame and returns when the transport has accepted it; raises `PeerClosed`.
+        methods: returns the methods that this connection serves in addition to the hub's (ACP).
+        access: authorises and audits each method.
+        room: waits until the transport has room for a frame; raises `PeerClosed`. The peer waits before it computes a
+            long answer, so a client that does not read also stops the computation, not only the sending.
+        turn: block that bounds the number of concurrent long answers.
+        max_frame: limit in bytes of a frame to the client; longer ones are shortened (see `frame_limit`). 0: no limit.
 
     Attributes:
-        me, hub, caller, room, turn: as given.
+        me, hub, caller, room, turn, max_frame: see the arguments.
     """
 
     def __init__(
@@ -97,24 +142,25 @@ class Peer(peer.Peer):
         caller: Caller,
         send: Callable[[bytes], Awaitable[None]],
         *,
-        methods: Callable[[Peer], Mapping[str, Method]] | None = None,
+        methods: Callable[[ControlPeer], Mapping[str, Method]] | None = None,
         access: AccessControl | None = None,
         room: Callable[[], Awaitable[None]] = _always,
         turn: AbstractAsyncContextManager[None] | None = None,
+        max_frame: int = 0,
     ) -> None:
         super().__init__(me, send)
         self.room = room
         self.turn = turn or contextlib.nullcontext()
         self.hub = hub
+        self.max_frame = max_frame
         self.caller = caller
         self._access = access
         self._subscriptions: dict[str, Ref[Never, None]] = {}
         self._methods = {} if methods is None else methods(self)
 
-    # --- what comes ---------------------------------------------------------------------------------------
+    # --- received -----------------------------------------------------------------------------------------
 
-    async def begin(self, request: Request, send: peer.Send) -> Any:  # noqa: ARG002 - all goes one way here
-        """See `io.peer.Peer`."""
+    async def begin(self, request: Request, send: peer.Send) -> Any:  # noqa: ARG002 - one transport for all answers
         name = request.method
         method = self._method(name)
         if method is None or method.notification:
@@ -126,16 +172,61 @@ class Peer(peer.Peer):
         cluster = self.hub.cluster
         if cluster is not None and name in RELAYED and cluster.has(run := _run_of(request)):
             info = self.hub.get(self.caller, run)
-            if info.status in ("running", "waiting") or not name.startswith("_actor/"):  # else it has no actors
+            # A finished run has no actors, so this process can answer for it.
+            if info.status in ("running", "waiting") or not name.startswith("_actor/"):
                 return await cluster.ask(run, name, request.params)
         return method.call(self, decode_json(request.params, method.params))
 
     def block(self, request: Request) -> AbstractAsyncContextManager[None]:
-        """See `io.peer.Peer`: few long answers are made for a key at a time."""
+        """Return the block that limits concurrent long answers of one API key."""
         method = self._method(request.method)
         return self.turn if method is not None and method.long else contextlib.nullcontext()
 
+    def encoded_result(self, id: Id, result: Any) -> bytes:
+        frame = super().encoded_result(id, result)
+        if not self.max_frame or len(frame) <= self.max_frame:
+            return frame
+        return super().encoded_result(id, shortened(msgspec.json.decode(frame)["result"], self.max_frame))
+
+    def encoded_notification(self, method: str, params: Any) -> bytes:
+        frame = super().encoded_notification(method, params)
+        if not self.max_frame or len(frame) <= self.max_frame:
+            return frame
+        return super().encoded_notification(method, shortened(msgspec.json.decode(frame)["params"], self.max_frame))
+
+    def encoded_request(self, id: Id, method: str, params: Any) -> bytes:
+        frame = super().encoded_request(id, method, params)
+        if not self.max_frame or len(frame) <= self.max_frame:
+            return frame
+        return super().encoded_request(id, method, shortened(msgspec.json.decode(frame)["params"], self.max_frame))
+
+    async def part(self, method: str, params: dict[str, Any], start: int, etag: str | None) -> own.Part:
+        """Return one part of a method's result. Each call computes the whole result again.
+
+        Raises:
+            UsageError: the method's result is never split, or `start` is beyond its end.
+            Conflict: the result differs from the one that `etag` identifies.
+        """
+        if method not in PARTED:
+            raise UsageError(f"`method` is {method[:100]!r}, which has no result that may be shortened")
+        result = await self.begin(Request(0, method, msgspec.Raw(msgspec.json.encode(params))), self.send)
+        if inspect.iscoroutine(result):
+            result = await result
+        data = bytes(decode_json(super().encoded_result(0, result), _Whole).result)
+        if self._access is not None:
+            # On the whole result: a part could end within a path, which would then stay unmasked.
+            data = self._access.paths.for_caller(self.caller, data)
+        text = data.decode()
+        whole = hashlib.sha256(text.encode()).hexdigest()[:32]
+        if etag is not None and etag != whole:
+            raise Conflict(f"the result of {method} has changed since its first part was read; begin again at 0")
+        if start > len(text):
+            raise UsageError(f"`from` is {start}, and the result has {len(text)} characters")
+        end = start + PART_LENGTH
+        return own.Part(part=text[start:end], next=end if end < len(text) else None, length=len(text), etag=whole)
+
     def _method(self, name: str) -> Method | None:
+        # The connection's own methods take precedence over the hub's.
         return self._methods.get(name) or self.hub.methods.get(name)
 
     def _unknown(self, name: str) -> str:
@@ -143,7 +234,7 @@ class Peer(peer.Peer):
         return f"there is no method {name[:100]!r}" + (f"; {near}" if near else "")
 
     def notified(self, message: Notification) -> None:
-        """See `io.peer.Peer`."""
+        """Handle a notification; one that cannot be decoded is ignored, as JSON-RPC forbids an answer."""
         method = self._method(message.method)
         if method is not None and method.notification:
             try:
@@ -153,15 +244,21 @@ class Peer(peer.Peer):
             method.call(self, params)
 
     def told(self, request: Request, error: Exception) -> ErrorData:
-        """See `io.peer.Peer`."""
+        """Return the error data for a failed request, audited and limited to the caller's scopes and `max_frame`."""
         if self._access is not None and isinstance(error, CallboardError):
             self._access.audit_method(self.caller, request.method, _target_of(request), error)
         if isinstance(error, CallboardError):
-            error = told_to(self.caller, error)
-        return super().told(request, error)
+            error = error_for_client(self.caller, error)
+        told = super().told(request, error)
+        if self.max_frame and len(encode_failure(0, told.code, told.message, told.data)) + HEAD > self.max_frame:
+            message, more = told.message[:LONGEST_ERROR], len(told.message) - LONGEST_ERROR
+            code = told.data.get("code") if isinstance(told.data, dict) else None
+            text = f"{message}... ({more} more characters)" if more > 0 else message
+            told = ErrorData(told.code, text, {"code": code} if code else None)
+        return told
 
     async def succeeded(self, request: Request, result: Any, send: peer.Send) -> None:
-        """See `io.peer.Peer`; what goes on after its answer begins."""
+        """Send the result and, for `Follow`, start its subscription."""
         if self._access is not None:
             self._access.audit_method(self.caller, request.method, _target_of(request))
         if not isinstance(result, Follow):
@@ -169,7 +266,7 @@ class Peer(peer.Peer):
             return
         try:
             await super().succeeded(request, result.result, send)
-        except BaseException:  # the client is gone, or we are: none will follow
+        except BaseException:  # the client has disconnected or the server ends: `body` never starts
             if result.after is not None:
                 result.after()
             raise
@@ -178,10 +275,10 @@ class Peer(peer.Peer):
     # --- subscriptions ------------------------------------------------------------------------------------
 
     def new_subscription(self) -> str:
-        """An id for a subscription.
+        """Return a new subscription id.
 
         Raises:
-            Saturated: there are too many.
+            Saturated: the connection has `MOST_SUBSCRIPTIONS` already.
         """
         if len(self._subscriptions) >= MOST_SUBSCRIPTIONS:
             raise Saturated(f"this connection has {MOST_SUBSCRIPTIONS} subscriptions, and that is as many as may be")
@@ -189,7 +286,7 @@ class Peer(peer.Peer):
         return f"s{self._count}"
 
     def unsubscribe(self, id: str) -> bool:
-        """End a subscription; False if there is none of this id."""
+        """End a subscription; returns False if the id is unknown."""
         ref = self._subscriptions.pop(id, None)
         if ref is None:
             return False
@@ -204,6 +301,7 @@ class Peer(peer.Peer):
             if after is not None:
                 after()
             return
+        # Registered before the first checkpoint, so that `unsubscribe` and `close` find it.
         self._subscriptions[follow.id] = ref
         if after is not None:
             ref.on_end(lambda _: after())
@@ -211,21 +309,25 @@ class Peer(peer.Peer):
     async def _followed(self, me: Actor, follow: Follow) -> None:
         try:
             await follow.body()
-        except Gone:
+        except PeerClosed:
             pass
-        except Exception:  # reported; the client sees that nothing comes any more, and asks again
+        except Exception:  # logged: a bug in one subscription must not end the connection
             log.exception("%s crashed", me.path)
         finally:
             self._subscriptions.pop(follow.id, None)
 
     def close(self) -> None:
-        """See `io.peer.Peer`."""
+        """Close the peer and cancel its subscriptions."""
         if self._closed:
             return
         super().close()
         for ref in self._subscriptions.values():
             ref.cancel()
         self._subscriptions.clear()
+
+
+class _Whole(msgspec.Struct):
+    result: msgspec.Raw
 
 
 class _Target(msgspec.Struct):
@@ -238,7 +340,7 @@ class _Target(msgspec.Struct):
 
 
 def _run_of(request: Request) -> str:
-    """The run that it is about; "" for none, or all."""
+    """Return the id of the run that a request concerns; "" for none or all."""
     about = decode_json(request.params, _Target)
     path = about.path.strip("/").partition("/")[0] if isinstance(about.path, str) else ""
     return about.run if isinstance(about.run, str) else path

@@ -1,8 +1,9 @@
-"""Files that say that a process lives, or a run of it: it holds a lock on one, which the kernel lets go of at its end.
+"""Lock files that prove that a process, or one of its runs, is alive.
 
-A pid would not do: it is given out again. `Alive` says which of the processes live that keep logs of runs. `present`
-announces a run of a program that is no server, such as `callboard run`: it writes no log that others could follow, yet
-`callboard ps` shows it, by the file `present/<run>.json` of the state directory.
+The process holds `flock` on the file; the kernel releases the lock when the process ends, however it ends. A pid file
+is not enough, because pids are reused. `Alive` tells which processes with run logs are alive. `present` announces a run
+of a program that is not a server, such as `callboard run`. Other processes cannot follow such a run, but `callboard ps`
+lists it from the file `present/<run>.json` in the state directory.
 """
 
 from __future__ import annotations
@@ -21,14 +22,16 @@ from ...io.directories import state_dir
 from .logs.files import make_private
 
 LOCK_ATTEMPTS = 3
-"""Times that a file is made and locked: a command that removes unlocked files may come in between."""
+"""Attempts to create and lock a file: a cleanup command may remove the file before it is locked."""
 
 
 def hold(path: Path, data: bytes = b"") -> int:
-    """Make this file and lock it; its descriptor. It is locked and written before it has its name.
+    """Create a locked file with this content and return its descriptor.
+
+    The file is locked and written under a temporary name and then renamed, so no reader sees it unlocked or empty.
 
     Raises:
-        OSError: it can't be made there.
+        OSError: the file cannot be created.
     """
     make_private(path.parent)
     for _ in range(LOCK_ATTEMPTS - 1):
@@ -41,7 +44,7 @@ def _hold(path: Path, data: bytes) -> int:
     new = path.with_name(f".{path.name}.{os.getpid()}")
     file = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        # A command that sweeps (`actors.io.temporary`) may find the file before it is locked: it is removed, or locked.
+        # A cleanup (`actors.io.temporary`) may find the file before it is locked, and then locks or removes it.
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.write(file, data)
         new.rename(path)
@@ -52,22 +55,26 @@ def _hold(path: Path, data: bytes) -> int:
 
 
 def release(path: Path, file: int) -> None:
-    """Remove a file that is held."""
+    """Remove a locked file and close its descriptor."""
     with contextlib.suppress(OSError):
         path.unlink()
     os.close(file)
 
 
 def is_held(path: Path) -> bool:
-    """Whether the process lives that has made this file. That of one that does not is removed."""
+    """Return True if the process that created this file is alive, or if that cannot be determined.
+
+    Removes the file of a dead process.
+    """
     try:
         file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
-    except OSError:  # too many open files, perhaps: who can't look must not say that the process is gone
+    except OSError:  # for example, too many open files: a live process must not be declared dead
         return True
     try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: two who look must not take each other for it
+        # LOCK_SH: two concurrent checks must not mistake each other's probe for the owner's lock.
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
         os.close(file)
         return True
@@ -76,10 +83,10 @@ def is_held(path: Path) -> bool:
 
 
 class Alive:
-    """The sign that this process lives, and a look at those of others.
+    """Liveness lock of this process, and checks of the locks of others.
 
     Args:
-        directory: where the signs are.
+        directory: directory of the lock files.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -88,28 +95,35 @@ class Alive:
         self._file: int | None = None
 
     def begin(self) -> None:
-        """Put up our sign.
+        """Create the lock file of this process.
 
         Raises:
-            OSError: it can't be put there.
+            OSError: the file cannot be created.
         """
         self._file = hold(self._directory / self.token)
 
     def end(self) -> None:
-        """Take it down."""
+        """Remove the lock file. Other processes now see this one as dead."""
         file, self._file = self._file, None
         if file is not None:
             release(self._directory / self.token, file)
 
     def lives(self, token: str) -> bool:
-        """Whether the process with this sign lives. The sign of one that does not is removed."""
+        """Return True if the process with this token is alive. Removes the file of a dead process."""
         if token == self.token:
             return self._file is not None
         return bool(token) and "/" not in token and not token.startswith(".") and is_held(self._directory / token)
 
 
 class Present(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that goes on: what was started and how that calls itself, when (RFC 3339), and in which process."""
+    """Run of a program that is not a server.
+
+    Attributes:
+        run: id of the run.
+        target, name: the started target, and the name in its definition.
+        started: time of its start (RFC 3339).
+        pid: id of its process.
+    """
 
     run: str
     target: str
@@ -120,7 +134,7 @@ class Present(msgspec.Struct, frozen=True, kw_only=True):
 
 @contextlib.contextmanager
 def present(run: Present, environ: Mapping[str, str]) -> Iterator[None]:
-    """The run can be seen by others for the length of the block; where nothing can be written, it can't."""
+    """Announce the run to other processes while the block lasts; does nothing if the file cannot be written."""
     path = _folder(environ) / f"{run.run}.json"
     try:
         file = hold(path, msgspec.json.encode(run))
@@ -134,7 +148,7 @@ def present(run: Present, environ: Mapping[str, str]) -> Iterator[None]:
 
 
 def read_present(environ: Mapping[str, str]) -> list[Present]:
-    """The runs of this user's programs that are there now, the newest first."""
+    """Return the announced runs of this user, newest first."""
     found = []
     for path in filter(is_held, _folder(environ).glob("run-*.json")):
         with contextlib.suppress(OSError, msgspec.MsgspecError):

@@ -1,4 +1,4 @@
-"""What callers may start: their `StartRun` as the request of its run, and which files they may name as models."""
+"""Conversion of `StartRun` into a run request, with checks of targets, files and models against the caller's scopes."""
 
 from __future__ import annotations
 
@@ -24,26 +24,28 @@ if TYPE_CHECKING:
 
 
 def request_of(caller: Caller, wanted: StartRun, config_dir: Path) -> RunRequest:
-    """The request. Looks for files.
+    """Return the run request for `wanted`. Blocking: reads the file system.
 
     Args:
-        config_dir: where agents have names.
+        config_dir: configuration directory, in which agents are found by name.
 
     Raises:
-        Denied: the caller may not start this, or not like this.
-        UsageError: a limit that is no number of at least 0.
+        Denied: the caller lacks a scope for this target or option.
+        UsageError: the target does not exist, or a limit is not a number of at least 0.
     """
     caller.need("run:agents")
     if not caller.has("run:files"):
         _refuse_paths(wanted, config_dir)
     if (wanted.yes or wanted.allow) and not caller.has("answer:questions"):
         raise Denied("`yes` and `allow` need the scope 'answer:questions': they answer for a person")
+    if wanted.answers and not caller.has("answer:questions"):
+        raise Denied("`answers` need the scope 'answer:questions': they answer for a person")
     limits = convert(wanted, Limits, from_attributes=True)
     return msgspec.structs.replace(convert(wanted, RunRequest, from_attributes=True), limits=limits)
 
 
 def _refuse_paths(wanted: StartRun, config_dir: Path) -> None:
-    """A name means what is installed, and nothing that happens to lie in the directory in which we were started."""
+    """Raise unless the target is an installed agent; a file in the server's working directory must not match a name."""
     target = wanted.target
     if os.sep in target or "\0" in target or target in (".", "..") or target.endswith((".yaml", ".yml")):
         raise Denied("a target that is a path needs the scope 'run:files'; give the name of an agent")
@@ -56,12 +58,12 @@ def _refuse_paths(wanted: StartRun, config_dir: Path) -> None:
 
 
 def check_model(caller: Caller, model: str | None, root: Root) -> None:
-    """Raise `Denied` if this names a file (`local:/path/to/model.gguf`) that the caller may not have loaded.
+    """Raise `Denied` if the model is a file (`local:/path/to/model.gguf`) that the caller may not load.
 
-    The server's operator may name any file, in `config.yaml`, in agents, on the command line. From outside, a path
-    would tell what lies on the machine, and hand any file to a loader that is no parser for strangers. So it needs the
-    scope for files and has to lie in a directory that the settings name, and the refusal is the same whether or not it
-    is there.
+    The operator may name any file, in `config.yaml`, in agents, or on the command line. For a remote caller, a path
+    would reveal which files exist. It would also pass any file to a loader that is not hardened against hostile input.
+    So the caller needs the scope for files, and the file must be in a directory that the settings allow. The error is
+    the same whether or not the file exists.
     """
     files = root.gateway.catalog.files_of(model) if model and model != root.settings.model else []
     if not files:
@@ -78,13 +80,13 @@ def check_model(caller: Caller, model: str | None, root: Root) -> None:
 
 
 def check_role(caller: Caller, name: str, root: Root, *, model: str | None = None) -> Role:
-    """The role, for who may have it and its model. Reads its file.
+    """Return the role if the caller may use its model. Blocking: reads the role's file.
 
     Args:
-        model: what goes before the role's.
+        model: model that overrides the role's.
 
     Raises:
-        NotFound, InvalidFile, UsageError: there is no such role; its file has errors; its arguments don't fit.
+        NotFound, InvalidFile, UsageError: there is no such role; its file has errors; its arguments do not fit.
         Denied: see `check_model`.
     """
     role = find(name, root.config_dir)

@@ -1,9 +1,11 @@
-"""Goes on with durable runs whose process was killed: by itself when a server starts, or as a caller wants it.
+"""Resumption of durable runs whose process was killed, at the start of a server or on request.
 
-At its start a server goes on with what servers of its configuration directory had under way (`durable.resume: auto`);
-with the runs of terminals a person goes on. Followers find such a run under way before the server listens. Then they
-are taken `AT_ONCE` at a time, since each has its rows read and folded. One that can't go on stays as it is, and says
-why; so does one that is stuck: processes that went on with it have died without a new row of it, again and again.
+At its start, a server resumes the runs of earlier servers with the same configuration directory (`durable.resume:
+auto`). Users resume runs of terminals themselves. Before the server listens, `expect` marks these runs as under way,
+so followers wait for them. Then `work` resumes at most `AT_ONCE` at a time, because each must read and fold its rows.
+
+A run that cannot be resumed stays interrupted, and the log has the reason. The same holds for a stuck run: its
+processes died repeatedly before any of them stored a new row of it.
 """
 
 from __future__ import annotations
@@ -18,39 +20,39 @@ import trio
 from ....protocol.control.things import RunInfo
 from ....protocol.errors import CallboardError, Conflict, ShuttingDown
 from ....protocol.journal import BY_SERVER
-from ...runs.durable import Taken, take, take_several
+from ...runs.durable import TakenRun, take, take_several
 from ...runs.loading import NO_HOOKS
 from .runs.running import Running
 
 if TYPE_CHECKING:
-    from ...runs.interrupted import Interrupted
+    from ...runs.interrupted import InterruptedRun
     from ...runs.root import Root
     from .logs.runs import RunLogs
     from .runs.dormant import Dormant
     from .sessions import HubSessions, SessionTurn
 
 AT_ONCE = 20
-"""Runs whose rows are read and folded side by side."""
+"""Runs whose rows are read and folded concurrently."""
 
 SEVERAL = 50
-"""Runs of one process that are claimed together."""
+"""Runs of one dead process that are claimed in one step."""
 
 ASKS_WITHIN = 5.0
-"""Seconds in which a run that goes on has asked what it had asked before."""
+"""Seconds for a resumed run to ask its questions again."""
 
 WELL_AFTER = 300.0
-"""Seconds after which a process that goes on with runs is not one that they end at once."""
+"""Seconds after which a process is considered to have survived its resumed runs."""
 
 log = logging.getLogger("callboard.control")
 
 
 class Resuming:
-    """See the module.
+    """Resumes the runs of dead processes.
 
     Args:
-        root, logs, running: of the hub.
-        sessions: plays runs that are turns of a session.
-        dormant: has those that wait for people alone.
+        root, logs, running: services of the hub.
+        sessions: resumes turns of sessions.
+        dormant: adopts runs that only wait for users.
     """
 
     def __init__(self, root: Root, logs: RunLogs, running: Running, sessions: HubSessions, dormant: Dormant) -> None:
@@ -59,22 +61,22 @@ class Resuming:
         self._running = running
         self._sessions = sessions
         self._dormant = dormant
-        self._waiting: list[Interrupted] = []
-        self._kept: dict[str, Taken] = {}
-        self._begun: dict[str, float] = {}  # when each has begun to go on; -1 before
+        self._waiting: list[InterruptedRun] = []
+        self._kept: dict[str, TakenRun] = {}
+        self._begun: dict[str, float] = {}  # time at which each resumed; -1 before that
 
     def settles(self, run: str) -> bool:
-        """Whether a run is about to go on here, and may not have asked yet what it had asked before."""
+        """Return True while a run is about to resume, or may not yet have asked its questions again."""
         begun = self._begun.get(run)
         return begun is not None and (begun < 0 or trio.current_time() - begun < ASKS_WITHIN)
 
     @property
     def held(self) -> set[str]:
-        """The runs that are this process's, and that it could not go on with."""
+        """Ids of runs that this process has claimed but could not resume."""
         return set(self._kept)
 
     def expect(self) -> None:
-        """Find the runs that go on by themselves; from now on they can be followed."""
+        """Find the runs to resume automatically, and mark them as under way for followers."""
         home = str(self._root.config_dir)
         for run in list(self._logs.interrupted.values()):
             about, info = run.about, self._logs.past.get(run.run)
@@ -92,7 +94,7 @@ class Resuming:
                 self._running.expect(info)
 
     async def work(self) -> None:
-        """Have them go on; returns when each has begun."""
+        """Resume the expected runs, wait `WELL_AFTER`, and record that this process has survived them."""
         began = trio.current_time()
         limiter = trio.CapacityLimiter(AT_ONCE)
         waiting = sorted(self._waiting, key=lambda run: (run.sign, run.began))
@@ -105,7 +107,7 @@ class Resuming:
                             self._sleeps_on(taken)
                             continue
                         await limiter.acquire_on_behalf_of(taken)
-                        nursery.start_soon(self._go_on, taken, limiter)
+                        nursery.start_soon(self._resume, taken, limiter)
         if waiting:
             seconds = trio.current_time() - began
             log.info("%d runs of servers that were killed go on (%.1f s)", len(waiting), seconds)
@@ -115,10 +117,10 @@ class Resuming:
                 if kept is not None:
                     kept.is_well()
 
-    async def _taken(self, runs: Sequence[Interrupted]) -> list[Taken]:
+    async def _taken(self, runs: Sequence[InterruptedRun]) -> list[TakenRun]:
         try:
             taken, failed = await take_several(self._root, runs)
-        except CallboardError as error:  # the disk, or another server was faster
+        except CallboardError as error:  # a disk error, or another server has claimed them
             taken, failed = [], {run.run: error for run in runs}
         there = {each.id for each in taken}
         for run in runs:
@@ -127,18 +129,18 @@ class Resuming:
                 self._stays(run.run, why)
         return taken
 
-    def _sleeps_on(self, taken: Taken) -> None:
+    def _sleeps_on(self, taken: TakenRun) -> None:
         self._dormant.adopt(self._running.live[taken.id].info, taken)
         self._begun.pop(taken.id, None)
         self._waiting = [run for run in self._waiting if run.run != taken.id]
 
-    async def _go_on(self, taken: Taken, limiter: trio.CapacityLimiter) -> None:
+    async def _resume(self, taken: TakenRun, limiter: trio.CapacityLimiter) -> None:
         info = self._running.live[taken.id].info
         try:
             await self._played(info, taken)
         except ShuttingDown:
             self._running.stays(taken.id)
-        except Exception as error:  # one that can't go on must not keep the others from it
+        except Exception as error:  # one failed run must not prevent the others
             if not isinstance(error, CallboardError):
                 log.exception("%s could not go on", taken.id)
             self._kept[taken.id] = taken
@@ -152,7 +154,7 @@ class Resuming:
         log.warning("%s does not go on: %s", run, why)
         self._running.stays(run, why)
 
-    async def _played(self, info: RunInfo, taken: Taken, *, with_changes: bool = False) -> SessionTurn | None:
+    async def _played(self, info: RunInfo, taken: TakenRun, *, with_changes: bool = False) -> SessionTurn | None:
         turn: SessionTurn | None = None
         self._begun[taken.id] = -1.0
         if taken.began.session is None:
@@ -163,11 +165,11 @@ class Resuming:
         return turn
 
     async def resume(self, info: RunInfo, *, with_changes: bool = False) -> SessionTurn | None:
-        """Go on with a run, as a caller wants it; returns when it has begun: its turn, if it is of a session.
+        """Resume a run on request and return when it has begun; for a run of a session, returns its turn.
 
         Raises:
-            NotFound, Conflict: there is none such, or it is under way, or over.
-            CannotGoOn, Damaged: it can't go on.
+            NotFound, Conflict: the run does not exist; it is under way or over.
+            CannotGoOn, Damaged: the run cannot be resumed.
         """
         if self._dormant.has(info.run):
             await self._dormant.resume(info.run)
@@ -178,7 +180,7 @@ class Resuming:
         taken = kept or await take(self._root, info.run)
         try:
             return await self._played(info, taken, with_changes=with_changes)
-        except BaseException:  # whatever it was, this process still has it, and may try again
+        except BaseException:  # on any failure, this process keeps its claim and may try again
             self._begun.pop(info.run, None)
             self._kept[info.run] = taken
             raise

@@ -1,4 +1,4 @@
-"""What is kept of a durable run to go on with, row by row, for those who may steer the run."""
+"""Journal rows of a durable run, for callers that may control the run."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ....protocol.control.durable import Rows
 from ....protocol.control.things import Row
 from ....protocol.errors import NotFound, UsageError
 from ....protocol.journal import decode
-from ....protocol.journal_shown import shown
+from ....protocol.journal_as_json import row_as_json
 from ...io.directories import journal_dir
 from ...io.imports import imported
 
 if TYPE_CHECKING:
-    from ....supervisors.journal.row import Row as Kept
+    from ....supervisors.journal.row import StoredRow as Kept
     from .hub import Hub
 
 LONGEST_PAGE = 256 * 1024
@@ -27,11 +27,12 @@ LONGEST_PAGE = 256 * 1024
 
 
 async def rows_of(hub: Hub, caller: Caller, run: str, after: int, limit: int) -> Rows:
-    """A page of its rows that come after a number, without secrets; long texts are cut.
+    """Return a page of the rows after a number, without secrets; long texts are cut.
 
     Raises:
-        NotFound, Denied: as `Hub.get`; or nothing is kept of this run.
-        Damaged: it is not as it was written.
+        NotFound, Denied: as `Hub.get`; or the run has no journal.
+        UsageError: `after` is negative.
+        Damaged: the journal is corrupt.
     """
     caller.need("write:runs")
     if after < 0:
@@ -64,9 +65,9 @@ def _page(hub: Hub, run: str, found: list[Kept] | None, limit: int) -> Rows:
 def _row(hub: Hub, kept: Kept) -> tuple[Row, bytes]:
     try:
         row = decode(kept.data)
-    except (msgspec.MsgspecError, ValueError):  # of a later version
+    except (msgspec.MsgspecError, ValueError):  # written by a later version
         return Row(seq=kept.seq, path=kept.actor, at=0, kind="unknown"), b""
-    told = shown(row)
+    told = row_as_json(row)
     value = hub.running.without_secrets(msgspec.json.encode(told.value))
     made = Row(
         seq=kept.seq, path=kept.actor, at=row.at, kind=told.kind, name=told.name, value=msgspec.Raw(value), cut=told.cut

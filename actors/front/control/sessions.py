@@ -1,4 +1,9 @@
-"""Runs that are turns of a session."""
+"""Runs that are turns of a session.
+
+A turn holds the session's lock from before its run until the messages are stored. So turns of one session follow one
+another, and each sees the messages of the previous one. The turn's task belongs to the hub: `begin` returns when the
+run has begun, and the rest of the turn continues in the background.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +24,9 @@ from ....protocol.control.own import StartRun
 from ....protocol.control.things import RunInfo
 from ....protocol.errors import CallboardError
 from ....protocol.requests import RunRequest
-from ...runs.durable import Taken, on_stage_again
-from ...runs.in_session import Act, RoundedOff, agent_of, in_memory, on_stage, round_off, session_of_agent
-from ...runs.loading import NO_HOOKS, Hooks
+from ...runs.durable import TakenRun, resumed_turn
+from ...runs.in_session import Act, RoundedOff, agent_of, in_memory, round_off, turn_in_session
+from ...runs.loading import NO_HOOKS, RunCallbacks, session_of_agent
 from ...runs.sessions.names import TEMP
 
 if TYPE_CHECKING:
@@ -30,24 +35,24 @@ if TYPE_CHECKING:
     from .hub import Hub
 
 WAIT = 30.0
-"""Seconds to wait for another process that works with a session whose turn goes on."""
+"""Seconds that a resumed turn waits for another process that holds the session's lock."""
 
 log = logging.getLogger("callboard.control")
 
 
 @dataclass(eq=False)
 class SessionTurn:
-    """A turn whose run has begun.
+    """Turn whose run has begun.
 
     Attributes:
-        info: its run.
-        at: how many messages the session had when it began.
-        added: the messages that it has brought so far.
-        over: set when all that it has brought is on disk.
-        rounding: cancel it to leave out what is done with the session after it, if that takes too long.
-        shortening: set when a model is asked for a summary that takes the place of what was said, or else with `over`.
-        rounded: what was done with the session after it.
-        error: what went wrong after its run.
+        info: summary of its run.
+        at: number of messages in the session when the turn began.
+        added: messages that the turn has added so far.
+        over: set when all its messages are on disk.
+        rounding: cancel it to skip the work on the session after the turn, if that takes too long.
+        shortening: set when a model starts to summarise old messages, or else together with `over`.
+        rounded: result of the work on the session after the turn.
+        error: error after the end of the run.
     """
 
     info: RunInfo
@@ -61,7 +66,7 @@ class SessionTurn:
 
 
 class HubSessions:
-    """Starts runs that are turns of a session; each waits for those that were asked for before."""
+    """Starts and resumes runs that are turns of a session, one after another per session."""
 
     def __init__(self, hub: Hub, nursery: trio.Nursery) -> None:
         self._hub = hub
@@ -69,7 +74,7 @@ class HubSessions:
         self._turns: dict[str, SessionTurn] = {}
 
     async def start(self, caller: Caller, session: str, request: RunRequest, *, title: str = "") -> RunInfo:
-        """As `begin`; the run."""
+        """Start a turn like `begin` and return its run."""
         return (await self.begin(caller, session, request, title=title)).info
 
     async def begin(
@@ -77,18 +82,18 @@ class HubSessions:
         caller: Caller,
         session: str,
         request: RunRequest,
-        hooks: Hooks = NO_HOOKS,
+        hooks: RunCallbacks = NO_HOOKS,
         *,
         title: str = "",
         keep: bool | None = None,
     ) -> SessionTurn:
-        """The prompt is the session's next; returns when the run that comes of it has begun.
+        """Start a turn with the request's prompt; returns when its run has begun.
 
         Args:
-            session: its id, or its alias among those of the request's agent.
-            request: as the hub has checked it; its target is "" for the agent whose session it is.
-            hooks: what goes beside it.
-            keep: as for `on_stage`.
+            session: id of the session, or its alias among the sessions of the request's agent.
+            request: request checked by the hub; its target is "" for the session's own agent.
+            hooks: callbacks of the run.
+            keep: as for `turn_in_session`.
         """
         caller.need("write:sessions")
 
@@ -98,18 +103,23 @@ class HubSessions:
         return await self._begun(partial(self._play, caller, session, request, hooks, started, keep=keep))
 
     async def begin_in_memory(
-        self, caller: Caller, stored: Stored, request: RunRequest, hooks: Hooks = NO_HOOKS, *, title: str = ""
+        self, caller: Caller, stored: Stored, request: RunRequest, hooks: RunCallbacks = NO_HOOKS, *, title: str = ""
     ) -> SessionTurn:
-        """As `begin`, in a session that has no file: what is said is in `stored.session` when the turn is over."""
+        """Start a turn like `begin`, in a session without a file: at its end, `stored.session` has the messages."""
 
         async def started(act: Act, playing: RunRequest) -> RunInfo:
             return await self._hub.begin(caller, playing, act.hooks, title=title)
 
         return await self._begun(partial(self._play, caller, stored, request, hooks, started))
 
-    async def begin_queued(self, caller: Caller, info: RunInfo, request: RunRequest, hooks: Hooks) -> SessionTurn:
-        """As `begin`, of a run that was in a queue, as `info` has it. Other processes that work with its session are
-        waited for, since that is what a session is there for: one turn after another, in whichever process."""
+    async def begin_queued(
+        self, caller: Caller, info: RunInfo, request: RunRequest, hooks: RunCallbacks
+    ) -> SessionTurn:
+        """Start the turn of a run from a queue, described by `info`.
+
+        Waits without limit while another process works with the session: a session's turns are sequential across all
+        processes.
+        """
         running, session = self._hub.running, info.session
         assert session is not None
 
@@ -124,33 +134,35 @@ class HubSessions:
         return await self._begun(partial(self._play, caller, session, request, hooks, started, wait=math.inf))
 
     async def placed(self, caller: Caller, wanted: StartRun) -> StartRun:
-        """What `caller` wants, in the session that the agent is always run in, if there is one.
+        """Return `wanted` with the session that its agent always runs in, if the agent names one.
 
-        That is for the person at this machine alone, as with `callboard run`: others would get a session
-        that belongs to the first of them. A session of "" is none.
+        This applies only to the user of this machine, as with `callboard run`. Other callers would share a session
+        that belongs to the first of them. A session of "" means none.
         """
         if wanted.session is not None:
             return wanted if wanted.session else msgspec.structs.replace(wanted, session=None)
         if caller.subject != LOCAL.subject or not wanted.target or not caller.has("write:sessions"):
             return wanted
-        name = await session_of_agent(self._hub.root, await self._hub.request(caller, wanted))
+        name = await session_of_agent(
+            self._hub.root.loader, self._hub.root.settings, await self._hub.request(caller, wanted)
+        )
         return wanted if name in (None, TEMP) else msgspec.structs.replace(wanted, session=name)
 
     async def kept(self, run: str) -> None:
-        """Wait until what a run of a session has brought is on disk."""
+        """Wait until the messages of a run's turn are on disk."""
         if run in self._turns:
             await self._turns[run].over.wait()
 
     async def go_on(
         self,
         info: RunInfo,
-        taken: Taken,
-        hooks: Hooks = NO_HOOKS,
+        taken: TakenRun,
+        hooks: RunCallbacks = NO_HOOKS,
         *,
         with_changes: bool = False,
         wait: float = WAIT,
     ) -> SessionTurn:
-        """Go on with a turn that another process has begun; returns when its run has begun. Raises as `durable`."""
+        """Resume a turn of an earlier process; returns when its run has begun. Raises as `durable`."""
         return await self._begun(partial(self._play_again, info, taken, hooks, with_changes=with_changes, wait=wait))
 
     async def _begun(self, play: Callable[..., Awaitable[None]]) -> SessionTurn:
@@ -162,7 +174,7 @@ class HubSessions:
         caller: Caller,
         session: str | Stored,
         request: RunRequest,
-        hooks: Hooks,
+        hooks: RunCallbacks,
         started: Callable[[Act, RunRequest], Awaitable[RunInfo]],
         *,
         keep: bool | None = None,
@@ -183,8 +195,10 @@ class HubSessions:
             loaded = await root.loader.load(request, hooks)
             hooks, agent = msgspec.structs.replace(hooks, loaded=loaded), agent_of(loaded)
         if isinstance(session, str):
-            told = partial(_tell_wait, session)
-            acting = on_stage(root, caller, session, request, hooks, agent=agent, keep=keep, wait=wait, on_wait=told)
+            told = partial(_log_wait, session)
+            acting = turn_in_session(
+                root, caller, session, request, hooks, agent=agent, keep=keep, wait=wait, on_wait=told
+            )
             await self._turn(acting, caller, begin, task_status, session)
         else:
             acting = in_memory(root, session, request, hooks)
@@ -193,8 +207,8 @@ class HubSessions:
     async def _play_again(
         self,
         info: RunInfo,
-        taken: Taken,
-        hooks: Hooks,
+        taken: TakenRun,
+        hooks: RunCallbacks,
         *,
         with_changes: bool,
         wait: float,
@@ -205,7 +219,7 @@ class HubSessions:
             await running.go_on(info, taken, act.hooks, history, with_changes=with_changes)
             return running.live[info.run].info
 
-        acting = on_stage_again(self._hub.root, taken, hooks, wait=wait, on_wait=partial(_tell_wait, str(info.session)))
+        acting = resumed_turn(self._hub.root, taken, hooks, wait=wait, on_wait=partial(_log_wait, str(info.session)))
         await self._turn(acting, LOCAL, begin, task_status, str(info.session))
 
     async def _turn(
@@ -227,13 +241,13 @@ class HubSessions:
                 try:
                     await hub.wait(caller, info.run)
                 except trio.Cancelled:
-                    await self._ended(info.run)  # what it has said by then is kept
+                    await self._ended(info.run)  # wait for the end: the messages up to the cancellation are stored
                     raise
                 act.turn.spend(turn.info.cost)
                 with turn.rounding:
                     turn.rounded = await round_off(root, act, before_shortening=turn.shortening.set)
-        except Exception as error:  # a turn that ends badly must not end the hub
-            if turn is None:  # for the client that asked for the turn
+        except Exception as error:  # a failed turn must not end the hub
+            if turn is None:  # the caller of `begin` gets the error
                 raise
             if not isinstance(error, CallboardError):  # the store has logged those
                 log.exception("a turn of session %s ended badly", session)
@@ -253,5 +267,5 @@ class HubSessions:
                 await actor.wait_over()
 
 
-def _tell_wait(session: str, error: CallboardError) -> None:
+def _log_wait(session: str, error: CallboardError) -> None:
     log.info("a turn of session %s waits: %s", session, error)

@@ -1,11 +1,13 @@
-"""Subscriptions: every event of a run after a number, first those in the log, then each as it happens.
+"""Subscriptions to the events of a run: stored events first, then each new one.
 
-A reader has no queue of its own. It keeps the number of its last event, and takes the next ones from the run's ring in
-memory, or from the log if they have left that: so any number of readers cost next to nothing, and none of them can
-make the run wait. A live reader that is too slow for the ring gets `Lagged`; when it has time again, it subscribes
-anew after its last event, and reads from the log what it has missed.
+A reader has no queue of its own. It stores the number of its last event, and fetches the next ones from the run's ring
+in memory. Events that have left the ring come from the log. So readers cost almost no memory, and no reader can block
+the run.
 
-Of a run in another process there is only the log, which is polled (`logs.elsewhere`).
+A live reader that is too slow for the ring gets `Lagged`. It then subscribes again after its last event and reads the
+missed ones from the log.
+
+The events of a run in another process are only in its log, which `logs.remote_log` polls.
 """
 
 from __future__ import annotations
@@ -21,11 +23,11 @@ from .runs.live_run import LiveRun
 
 
 class Lagged(CallboardError):
-    """The reader was too slow. Subscribe again with `after`; nothing is lost.
+    """Error for a reader that was too slow. Subscribe again with `after`; no event is lost.
 
     Attributes:
-        after: number of the event it was given last.
-        seq: number of the newest one.
+        after: number of the last event that the reader received.
+        seq: number of the newest event.
     """
 
     code = "lagged"
@@ -37,7 +39,7 @@ class Lagged(CallboardError):
 
 
 class Subscription:
-    """See the module.
+    """Iterator over the events of a run.
 
         with hub.subscribe(caller, run, after=0) as events:
             async for event in events:
@@ -45,8 +47,8 @@ class Subscription:
 
     Attributes:
         run: id of the run.
-        seq: number of the event that was given last.
-        lost: first and last number of events that can't be had any more, if the log could not be written.
+        seq: number of the last event returned.
+        lost: first and last number of events that are gone because the log could not be written.
     """
 
     def __init__(self, logs: RunLogs, info: RunInfo, record: LiveRun | None, after: int) -> None:
@@ -81,10 +83,10 @@ class Subscription:
         return event
 
     async def batch(self) -> list[LoggedEvent]:
-        """As iterating, but all that are at hand; none at the end. The caller moves `seq` on.
+        """Return all events at hand, or wait for the next; an empty list at the end. The caller must update `seq`.
 
         Raises:
-            Lagged: see the module.
+            Lagged: a live reader fell behind the ring.
         """
         record = self._record
         if record is None:
@@ -94,12 +96,13 @@ class Subscription:
             await record.more_than(self.seq)
         if record.has(self.seq):
             return record.after(self.seq)
+        # Only a reader that has been live is too slow. One that still reads the log continues there.
         if self._live:
             raise Lagged(self.seq, record.seq)
         return await self._from_log(record)
 
     async def _written(self) -> list[LoggedEvent]:
-        """The next events of a run that is not under way here; what another process still writes is waited for."""
+        """Return the next events of a run without a live record here; waits for another process to write them."""
         if self._elsewhere is not None:
             page = await self._elsewhere.page(self._offset, self.seq)
         else:
@@ -111,26 +114,27 @@ class Subscription:
 
     @property
     def info(self) -> RunInfo:
-        """The run, as far as it is known; also when all that was kept of it has been removed."""
+        """Summary of the run, as far as known, even after all its stored data was removed."""
         return self._info if self._record is not None else self._logs.past.get(self.run, self._info)
 
     @property
     def reads_log(self) -> bool:
-        """Whether the next events come from the log of this process, so that they are ours alone and take room."""
+        """True if the next events come from this process's log, so they are not shared and need memory of their own."""
         if self._record is None:
             return self._elsewhere is None
         return not self._live and not self._record.has(self.seq)
 
     def _miss(self, last: int) -> None:
-        """What comes up to this number can't be had any more."""
+        """Record the events up to `last` as lost."""
         if self.seq < last:
             self.lost = (self.seq + 1, last)
             self.seq = last
 
     async def _from_log(self, record: LiveRun) -> list[LoggedEvent]:
-        """The next events that have left the ring. What is not in the log is lost, and the ring goes on after it."""
+        """Return the next events that have left the ring; events missing in the log are lost, and the ring follows."""
         page = await self._logs.page(self.run, self._offset, self.seq)
         if not page.events:
+            # The writer may still hold them in its queue.
             await self._logs.flush()
             page = await self._logs.page(self.run, self._offset, self.seq)
         self._offset = page.offset

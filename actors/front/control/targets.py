@@ -1,4 +1,4 @@
-"""Lists the targets that can be started by name, and draws their graphs."""
+"""Agents that can be started by name, and pictures of their graphs."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 
 async def targets(root: Root) -> list[TargetInfo]:
-    """The agents of a configuration directory, then those of the library that it has none of the same name as.
+    """Return the agents of the configuration directory, then the library's agents whose names it does not define.
 
-    Each is read in a thread by itself, so that runs which start meanwhile need not wait for all of them.
+    Each agent is read in a thread call of its own, so that a run that starts meanwhile waits for one at most.
     """
     names = await trio.to_thread.run_sync(_names, root.config_dir)
     return [await root.loader.threaded(partial(_described, name, root)) for name in names]
 
 
 async def target(root: Root, name: str) -> TargetInfo | None:
-    """The one of this name."""
+    """Return the agent of this name, or None."""
     if not await trio.to_thread.run_sync(is_installed, name, root.config_dir):
         return None
     return await root.loader.threaded(partial(_described, name, root))
@@ -52,6 +52,7 @@ def _described(name: str, root: Root) -> TargetInfo:
     except CallboardError as error:
         home = source if source.is_dir() else AGENTS / name
         info.dialect = "graph" if (home / "graph.yaml").is_file() else "agent"
+        # A broken agent stays in the list, with its error.
         info.problem = str(error).splitlines()[0]
         return info
     if isinstance(loaded, GraphAgent):
@@ -77,10 +78,10 @@ def _variables(declared: Iterable[Variable]) -> list[TargetVariable]:
 
 
 def picture_of(target: str, config_dir: Path) -> GraphPicture:
-    """What is found there, as a drawing.
+    """Load a target and return its picture. Blocking.
 
     Raises:
-        NotFound: there is nothing any more that could be drawn.
+        NotFound: the target cannot be loaded any more.
     """
     try:
         return picture(load(target, config_dir=config_dir))
@@ -89,7 +90,7 @@ def picture_of(target: str, config_dir: Path) -> GraphPicture:
 
 
 def picture(loaded: Loaded) -> GraphPicture:
-    """What it looks like: nodes and lines, or one node for an LLM agent."""
+    """Return the picture of a target: nodes and edges, or a single node for an LLM agent."""
     if not isinstance(loaded, GraphAgent | WorkflowAgent):
         node = GraphNode(id=loaded.name, type="agent", title=loaded.agent.description.strip())
         return GraphPicture(name=loaded.name, nodes=[node], edges=[], starts=[loaded.name])

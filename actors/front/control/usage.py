@@ -1,4 +1,4 @@
-"""What models have cost, for a caller: all of it, or that of the caller's own subject."""
+"""Usage report: cost and tokens of models, for all subjects or only the caller's."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from ...work.spending.days import Days
 
 MOST_ROWS = 10_000
-"""Of one report."""
+"""Maximum number of rows of a report."""
 
 log = logging.getLogger("callboard.control")
 
 
 async def usage_of(root: Root, caller: Caller, by: Sequence[UsageGroup], days: int) -> UsageReport:
-    """The sums of the last days, and how far daily limits are used.
+    """Return the sums of the last days, and the used share of daily limits.
 
-    What this process has counted is in it, also what is not in the file yet.
+    The sums include counts of this process that are not yet in the database.
 
     Raises:
-        UsageError: there are too many rows.
-        NotKept: the book can't be read.
+        UsageError: the report has too many rows.
+        NotKept: the usage database cannot be read.
     """
     caller.need("read:runs")
     by, today = list(dict.fromkeys(by)), datetime.now(UTC).date()
@@ -57,10 +57,10 @@ async def usage_of(root: Root, caller: Caller, by: Sequence[UsageGroup], days: i
 
 
 async def _daily(days: Days | None, key: str | None) -> list[DayReading]:
-    """How far daily limits are used: all of them, or the one of this key."""
+    """Return the readings of daily limits: all, or only that of one key."""
     if days is None:
         return []
     if key is not None:
-        days.account(key)  # one that has asked nothing today has a limit as well
+        days.account(key)  # a key without requests today has a limit, too
     await days.look()
     return [reading for reading in days.readings() if key in (None, reading.subject)]

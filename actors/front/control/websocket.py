@@ -1,9 +1,23 @@
-"""Frames over a websocket: one accepted connection, from its handshake to its end.
+"""WebSocket transport of the control channel: one connection, from handshake to close.
 
-    GET /ws or /acp        both speak the same; `Authorization: Bearer T`, or the subprotocol `bearer.<base64url of T>`
+    GET /ws or /acp     same protocol on both; `Authorization: Bearer T`, or the subprotocol `bearer.<base64url of T>`
 
-An unanswered ping reveals a client that has vanished, and one that has stopped reading. A
-frame that is too large closes the connection (1009), as do binary ones (1003); a frame that is no JSON is answered.
+The query parameter `max_frame=BYTES` limits frames to the client (0: no limit); see `frame_limit`.
+
+Close codes:
+
+- 1001: the server stops.
+- 1003: the client sent a binary frame.
+- 1008: the API key was revoked or has expired.
+- 1009: the client sent a frame that is too large.
+- 4408: a ping was not answered, because the client vanished or stopped reading. The code differs from 1001 and 1008, so
+  a client can react to each.
+
+A frame that is not JSON gets an error as its answer and leaves the connection open.
+
+Frames bypass wsproto: `WebSocketOutbox` writes its own, which is ten times as fast. It shares wsproto's stream lock,
+because pings and close frames still come from wsproto. A frame cut off by a cancellation makes the rest of the stream
+unreadable; `torn` records this, and no close frame follows.
 """
 
 from __future__ import annotations
@@ -13,6 +27,7 @@ import logging
 import struct
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
+from urllib.parse import parse_qsl
 
 import msgspec
 import trio
@@ -22,11 +37,12 @@ from trio_websocket import wrap_server_stream as wrap
 from wsproto.connection import ConnectionState
 
 from ....protocol.control.caller import Caller
-from ....protocol.errors import CallboardError, Denied, NotFound, Saturated, Unauthorized
+from ....protocol.errors import CallboardError, Denied, NotFound, Saturated, Unauthorized, UsageError
 from ...io.handed_out import hidden
 from ...io.http.headers import joined
-from ...io.outbox import Gone, Outbox, Unread
-from .peer import Method, Peer
+from ...io.outbox import Outbox, PeerClosed, Unread
+from .frame_limit import LARGEST, MAX_FRAME, SMALLEST
+from .peer import ControlPeer, Method
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
@@ -37,7 +53,10 @@ PATHS = ("/ws", "/acp")
 SUBPROTOCOL = "callboard.v1"
 
 CLOSE_WITHIN = 0.3
-"""Seconds for the closing words; then the connection is cut."""
+"""Seconds for the close handshake before the connection is cut."""
+
+NO_PONG = 4408
+"""Close code for a client that does not answer pings; RFC 6455 (7.4.2) leaves codes from 4000 to applications."""
 
 _STATUS: tuple[tuple[type[CallboardError], int], ...] = (
     (Unauthorized, 401),
@@ -46,7 +65,7 @@ _STATUS: tuple[tuple[type[CallboardError], int], ...] = (
     (Saturated, 503),
 )
 
-Methods: TypeAlias = Callable[[Peer], Mapping[str, Method]]
+Methods: TypeAlias = Callable[[ControlPeer], Mapping[str, Method]]
 
 _BROKEN = (trio.BrokenResourceError, trio.ClosedResourceError)
 
@@ -54,15 +73,17 @@ log = logging.getLogger("callboard.control")
 
 
 class WebSocketOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a connection is treated.
+    """Limits and timeouts of a connection.
 
     Attributes:
-        max_frame: bytes of a frame from the client.
-        ping_every, pong_within: seconds.
-        handshake_within: seconds.
+        max_frame: limit in bytes of a frame from the client.
+        max_frame_out: limit in bytes of a frame to the client, unless the client sets its own; 0: no limit.
+        ping_every, pong_within: seconds between pings, and for each pong.
+        handshake_within: seconds for the handshake.
     """
 
     max_frame: int = 1024 * 1024
+    max_frame_out: int = MAX_FRAME
     ping_every: float = 20.0
     pong_within: float = 20.0
     handshake_within: float = 10.0
@@ -78,22 +99,25 @@ async def serve_websocket(
     methods: Methods | None = None,
     options: WebSocketOptions | None = None,
 ) -> None:
-    """Serve one connection, to its end.
+    """Serve one connection until it closes.
 
     Args:
         me: the connection's actor.
-        stream: its first bytes are the request to upgrade.
+        stream: the byte stream; its first bytes are the upgrade request.
         peer: the client's address, for `access`.
-        methods: see `Peer`.
+        methods: see `ControlPeer`.
     """
     options = options or WebSocketOptions()
+    # Counts of this connection and its unread bytes end with the stack, whichever step fails.
     stack = contextlib.ExitStack()
     try:
         async with trio.open_nursery() as nursery:
             connection = await _shake_hands(nursery, stream, access, stack, peer, options)
             if connection is not None:
-                websocket, caller = connection
-                nursery.start_soon(_ping, websocket, options, nursery.cancel_scope)
+                websocket, caller, max_frame = connection
+                silent = trio.Event()
+                # The ping task also ends the connection of a client that stays connected but reads nothing.
+                nursery.start_soon(_ping, websocket, options, silent, nursery.cancel_scope)
                 unread = stack.enter_context(hub.unread.of(caller.subject))
                 outbox = WebSocketOutbox(websocket, unread)
                 stack.callback(outbox.close)
@@ -104,11 +128,20 @@ async def serve_websocket(
                     await outbox.put(frame)
 
                 with access.connection(caller) as lasting:
-                    ours = Peer(
-                        me, hub, caller, send, methods=methods, access=access, room=outbox.room, turn=unread.turn
+                    ours = ControlPeer(
+                        me,
+                        hub,
+                        caller,
+                        access.paths.over_websocket(caller, send),
+                        methods=methods,
+                        access=access,
+                        room=outbox.room,
+                        turn=unread.turn,
+                        max_frame=max_frame,
                     )
-                    await _talk(ours, websocket, outbox, access, lasting)
+                    await _talk(ours, websocket, outbox, access, lasting, silent)
                 await _hang_up(websocket, stream)
+            # The writer and the ping task never end by themselves.
             nursery.cancel_scope.cancel()
     except* (ConnectionClosed, trio.BrokenResourceError, trio.ClosedResourceError, wsproto.utilities.ProtocolError):
         log.debug("%s: the connection broke", me.path)
@@ -124,28 +157,48 @@ async def _shake_hands(
     stack: contextlib.ExitStack,
     peer: str,
     options: WebSocketOptions,
-) -> tuple[WebSocketConnection, Caller] | None:
-    """Answer the request to upgrade; None if it was refused, or never came. `stack` counts the websocket."""
+) -> tuple[WebSocketConnection, Caller, int] | None:
+    """Answer the upgrade request and return the websocket, the caller and the limit of frames to the client.
+
+    Returns None if the request was refused or did not arrive in time. `stack` holds the connection's slot in `access`.
+    """
     with trio.move_on_after(options.handshake_within):
         request = await wrap(nursery, stream, max_message_size=options.max_frame)
         headers = _headers(request)
         try:
             if request.path.partition("?")[0] not in PATHS:
                 raise NotFound(f"the websocket is at {' and '.join(PATHS)}")
+            max_frame = _limit_in(request.path, options.max_frame_out)
+            # Checked before `accept`, so a refusal is an HTTP status instead of a close code.
             caller = await access.authenticate(headers, peer)
             stack.enter_context(access.websocket(caller))
         except CallboardError as error:
             await _refuse(request, error)
             return None
+        # Accept only this name: an echo of `bearer.<token>` would put the key into a response header.
         offered = [name for name in request.proposed_subprotocols if name == SUBPROTOCOL]
-        return await request.accept(subprotocol=offered[0] if offered else None), caller
+        return await request.accept(subprotocol=offered[0] if offered else None), caller, max_frame
     return None
 
 
+def _limit_in(path: str, usual: int) -> int:
+    """Return the frame limit from the query, or `usual`.
+
+    Raises:
+        UsageError: `max_frame` is not a valid limit.
+    """
+    given = dict(parse_qsl(path.partition("?")[2])).get("max_frame")
+    if given is None:
+        return usual
+    if given == "0" or (given.isascii() and given.isdigit() and SMALLEST <= int(given) <= LARGEST):
+        return int(given)
+    raise UsageError(f"`max_frame` is {given[:40]!r}; it is a number of bytes from {SMALLEST} to {LARGEST}, or 0")
+
+
 def _headers(request: WebSocketRequest) -> dict[str, str]:
-    """All of them; wsproto keeps those it understands apart."""
+    """Return all headers; wsproto keeps the ones it parses apart from the others."""
     headers = joined(request.headers)
-    headers.setdefault("host", request._event.host)  # noqa: SLF001 - there is no other way to it
+    headers.setdefault("host", request._event.host)  # noqa: SLF001 - it has no public accessor
     headers.setdefault("sec-websocket-protocol", ", ".join(request.proposed_subprotocols))
     return headers
 
@@ -160,29 +213,34 @@ async def _refuse(request: WebSocketRequest, error: CallboardError) -> None:
 
 
 async def _talk(
-    peer: Peer,
+    peer: ControlPeer,
     websocket: WebSocketConnection,
     outbox: WebSocketOutbox,
     access: AccessControl,
     scope: trio.CancelScope,
+    silent: trio.Event,
 ) -> None:
     try:
         while True:
             message = await websocket.get_message()
             access.frame("in")
+            # 1003 is the code of RFC 6455 (7.4.1) for a type of data that the endpoint cannot accept.
             if isinstance(message, bytes):
                 await _close(websocket, 1003, "frames are text")
                 return
             await peer.receive(message.encode())
-    except (ConnectionClosed, Gone):
+    except (ConnectionClosed, PeerClosed):
         return
     except trio.Cancelled:
+        # A cancellation has three causes, checked in this order: revoked key, missing pong, server stop.
         with peer.me.cleanup():
             if scope.cancel_called:
-                peer.close()  # nothing new is said to a stranger
+                peer.close()  # first: a client without a valid key gets no further answers
                 with trio.move_on_after(CLOSE_WITHIN):
                     await outbox.between()
                 await _say_goodbye(websocket, outbox, 1008, "the key was revoked or has expired")
+            elif silent.is_set():
+                await _say_goodbye(websocket, outbox, NO_PONG, "a ping was not answered in time")
             else:
                 with trio.move_on_after(CLOSE_WITHIN), contextlib.suppress(*_BROKEN):
                     await outbox.finish()
@@ -193,13 +251,13 @@ async def _talk(
 
 
 class WebSocketOutbox(Outbox):
-    """Writes frames of its own making: wsproto takes one text at a time, at a tenth of the speed.
+    """Outbox that writes its own frames: wsproto accepts one text at a time, at a tenth of the speed.
 
     Args:
-        websocket: to whom; its own frames (pings, closing words) take turns with ours.
+        websocket: the connection; its lock orders these frames with wsproto's own (pings, close frames).
 
     Attributes:
-        torn: whether the writer was interrupted in the middle of a frame: nothing that follows could be read.
+        torn: whether the writer was interrupted within a frame; the client could not parse any later bytes.
     """
 
     def __init__(self, websocket: WebSocketConnection, unread: Unread) -> None:
@@ -209,28 +267,29 @@ class WebSocketOutbox(Outbox):
         self._lock = websocket._stream_lock  # noqa: SLF001 - as above
 
     async def write_all(self) -> bool:
-        """See `Outbox`."""
+        """Write the waiting frames; returns False if the connection is no longer open."""
         async with self._lock:
             if self._websocket._wsproto.state is not ConnectionState.OPEN:  # noqa: SLF001 - as above
                 return False
+            # Set before the write: a cancellation within `send_all` leaves a partial frame on the wire.
             self.torn = True
             await super().write_all()
             self.torn = False
         return True
 
     async def finish(self) -> None:
-        """After the writer has ended: write what is left, unless half a frame is out already."""
+        """Write the remaining frames after the writer has ended, unless it was interrupted within a frame."""
         if self._waiting and not self.torn:
             await self.write_all()
 
     async def between(self) -> None:
-        """Wait until no frame is half out; if the writer was interrupted in one, `torn` says so."""
+        """Wait until no frame is partly written; `torn` is set if the writer was interrupted within one."""
         async with self._lock:
             pass
 
 
 _TEXT = 0x81
-"""A text frame that is whole; what a server sends is not masked."""
+"""First byte of an unfragmented text frame; frames from a server are not masked (RFC 6455, 5.1)."""
 
 
 def _head(size: int) -> bytes:
@@ -242,7 +301,7 @@ def _head(size: int) -> bytes:
 
 
 async def _say_goodbye(websocket: WebSocketConnection, outbox: WebSocketOutbox, code: int, reason: str) -> None:
-    """The closing words, unless they would come in the middle of a frame."""
+    """Send a close frame, unless the stream ends within another frame."""
     if not outbox.torn:
         await _close(websocket, code, reason)
 
@@ -253,7 +312,10 @@ async def _close(websocket: WebSocketConnection, code: int, reason: str) -> None
 
 
 async def _hang_up(websocket: WebSocketConnection, stream: trio.abc.Stream) -> None:
-    """After a frame that was too large: take what still comes, or the client would never see why we close."""
+    """Drain the stream after a frame that was too large.
+
+    Closing a socket with unread input resets the connection, and the client could miss the close frame.
+    """
     closed = websocket.closed
     if closed is None or closed.code != 1009:
         return
@@ -264,13 +326,16 @@ async def _hang_up(websocket: WebSocketConnection, stream: trio.abc.Stream) -> N
             pass
 
 
-async def _ping(websocket: WebSocketConnection, options: WebSocketOptions, connection: trio.CancelScope) -> None:
-    """Cut the connection when the client is not there any more."""
+async def _ping(
+    websocket: WebSocketConnection, options: WebSocketOptions, silent: trio.Event, connection: trio.CancelScope
+) -> None:
+    """Cancel the connection when a ping is not answered in time."""
     with contextlib.suppress(ConnectionClosed, wsproto.utilities.LocalProtocolError):
         while True:
             await trio.sleep(options.ping_every)
             with trio.move_on_after(options.pong_within) as limit:
                 await websocket.ping()
             if limit.cancelled_caught:
+                silent.set()
                 connection.cancel()
                 return

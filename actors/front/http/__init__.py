@@ -1,5 +1,5 @@
-"""The HTTP API: an application of starlette's, for any ASGI server.
+"""HTTP API: a starlette application, for any ASGI server.
 
-`routes` lists the routes, each a handler with what it takes and gives; `app` makes the application of that list and
-`openapi` its description. `shapes/` are the bodies and events on the wire.
+`routes` lists the routes, each a handler with its input and output types; `app` builds the application from the list
+and `openapi` its description. `shapes/` are the bodies and events on the wire.
 """

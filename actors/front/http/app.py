@@ -1,4 +1,4 @@
-"""The application: `routes` behind starlette's router, and one mapping of all errors."""
+"""Application: `routes` behind starlette's router, and one mapping of all errors."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from starlette.responses import Response
 from starlette.routing import Route as Path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ....protocol.control.errors import told_to
+from ....protocol.control.errors import error_for_client
 from ....protocol.decoding import convert, decode_json
 from ....protocol.errors import CallboardError, UsageError
 from ...runs.trace_context import continue_trace
-from .call import Api, Call, Route
-from .errors import CODES, BodyTooSlow, Watched, WrongMedia, refusal, told
+from .call import Api, HttpCall, HttpRoute
+from .errors import CODES, BodyTooSlow, Watched, WrongMedia, error_reply, refusal
 from .routes import routes
 
 log = logging.getLogger("callboard.http")
 
 JSON_TYPES = ("", "application/json", "application/x-www-form-urlencoded")
-"""Kinds of bodies that are read as JSON: the last is what curl calls everything."""
+"""Body types that are parsed as JSON; the last is curl's default for everything."""
 
 BODY_WITHIN = 30.0
 """Seconds that a client has to send a body."""
 
 GONE = 499
-"""The status when the client has left (nginx's)."""
+"""Status for a client that has disconnected (nginx's)."""
 
 
 def make_app(api: Api) -> ASGIApp:
-    """The application, without checks of callers (see `middleware`)."""
-    by_path: dict[str, dict[str, Route]] = {}
+    """Return the application, without checks of callers (see `middleware`)."""
+    by_path: dict[str, dict[str, HttpRoute]] = {}
     for route in routes():
         by_path.setdefault(route.path, {})[route.method] = route
     paths = [Path(path, endpoint=_Endpoint(api, by_method)) for path, by_method in by_path.items()]
@@ -47,42 +47,42 @@ def make_app(api: Api) -> ASGIApp:
 
 
 class _Endpoint:
-    """All that can be done with one path."""
+    """Endpoint of one path with all its methods."""
 
-    def __init__(self, api: Api, by_method: dict[str, Route]) -> None:
+    def __init__(self, api: Api, by_method: dict[str, HttpRoute]) -> None:
         self._api = api
         self._by_method = by_method
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
         continue_trace(request.headers)
-        call = Call(self._api, request)
+        call = HttpCall(self._api, request)
         watched = Watched(send)
         try:
             answer = await self._answer(call)
             await answer(scope, receive, watched)
         except CallboardError as error:
             caller = scope["state"].get("caller")  # public routes have none
-            shown = error if caller is None else told_to(caller, error)
-            await self._tell(watched, refusal(shown, call.id), scope, receive)
+            shown = error if caller is None else error_for_client(caller, error)
+            await self._send_error(watched, refusal(shown, call.id), scope, receive)
         except ClientDisconnect:
-            await self._tell(watched, Response(status_code=GONE), scope, receive)
-        except Exception:  # the last stop: clients must not see our internals
+            await self._send_error(watched, Response(status_code=GONE), scope, receive)
+        except Exception:  # clients must not see internals
             log.exception("%s %s crashed (request %s)", request.method, request.url.path, call.id)
             text = f"something went wrong here; the log says more of request {call.id}"
-            await self._tell(watched, told(500, "internal", text, call.id), scope, receive)
+            await self._send_error(watched, error_reply(500, "internal", text, call.id), scope, receive)
 
-    async def _tell(self, watched: Watched, response: Response, scope: Scope, receive: Receive) -> None:
+    async def _send_error(self, watched: Watched, response: Response, scope: Scope, receive: Receive) -> None:
         if watched.status is None:
             await response(scope, receive, watched)
 
-    async def _answer(self, call: Call) -> ASGIApp:
+    async def _answer(self, call: HttpCall) -> ASGIApp:
         method = call.request.method
         route = self._by_method.get("GET" if method == "HEAD" else method)
         if route is None:
             allowed = ", ".join(_allowed(self._by_method))
             text = f"{method} is not what can be done here; {allowed} is"
-            return told(405, CODES[405], text, call.id, {"allow": allowed})
+            return error_reply(405, CODES[405], text, call.id, {"allow": allowed})
         given = []
         if route.query is not None:
             given.append(_query(call.request, route.query))
@@ -104,15 +104,15 @@ def _query(request: Request, kind: type) -> object:
     values = {}
     for name, text in given.items():
         try:
-            values[name] = convert(text, _said_types(kind)[name], strict=False)
+            values[name] = convert(text, _query_types(kind)[name], strict=False)
         except msgspec.ValidationError as error:
             raise UsageError(f"the query's {name}: {error}") from None
     return kind(**values)
 
 
 @cache
-def _said_types(kind: type) -> dict[str, Any]:
-    """The types of a query's fields without None, which no query can say: `null` is a word like others."""
+def _query_types(kind: type) -> dict[str, Any]:
+    """Return the types of a query's fields without None, which a query can't express: `null` is an ordinary word."""
     hints = get_type_hints(kind, include_extras=True)
     return {
         name: Union[tuple(each for each in get_args(hint) if each is not NoneType)]  # noqa: UP007 - of a variable
@@ -122,7 +122,7 @@ def _said_types(kind: type) -> dict[str, Any]:
     }
 
 
-async def _body(request: Request, route: Route) -> object:
+async def _body(request: Request, route: HttpRoute) -> object:
     assert route.body is not None
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media not in JSON_TYPES:
@@ -147,4 +147,4 @@ async def _refused_by_starlette(request: Request, error: Exception) -> Response:
     code = CODES.get(error.status_code, "http")
     text = f"there is nothing at {request.url.path}" if error.status_code == 404 else error.detail
     id = getattr(request.state, "request_id", "")
-    return told(error.status_code, code, text, id, dict(error.headers or {}))
+    return error_reply(error.status_code, code, text, id, dict(error.headers or {}))

@@ -1,10 +1,11 @@
-"""One request as its handler sees it, what all handlers share, and the description of a route."""
+"""HTTP request for handlers, the state that handlers share, and the description of a route."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, get_type_hints
+from weakref import WeakValueDictionary
 
 import msgspec
 from starlette.requests import Request
@@ -15,12 +16,14 @@ from ....protocol.control.caller import Caller
 from ....protocol.errors import UsageError
 from ..access.scopes import Rule
 from .shapes.conversation import Remembered
+from .shapes.responses import StoredResponses
 
 if TYPE_CHECKING:
     from ...runs.root import Root
     from ..control.hub import Hub
     from ..metrics import Metrics
     from .health import Health
+    from .routes.chat import ClientCalls
 
 
 SSE = "text/event-stream"
@@ -28,14 +31,16 @@ SSE = "text/event-stream"
 
 @dataclass(frozen=True)
 class Api:
-    """What all handlers share.
+    """Shared state of all handlers.
 
     Attributes:
-        hub: runs and questions, of all front ends.
-        health: the state of the process.
-        metrics: its figures; None where they are not kept.
-        started: when we began to serve, by trio's clock.
+        hub: runs and questions of all front ends.
+        health: state of the process.
+        metrics: metrics; None if they are disabled.
+        started: start of serving, by trio's clock.
         remembered: runs that wait for tools of their clients.
+        responses: responses that others may continue.
+        client_calls: calls of client tools, by run, for active runs with such tools.
     """
 
     hub: Hub
@@ -44,10 +49,12 @@ class Api:
     metrics: Metrics | None = None
     started: float = 0.0
     remembered: Remembered = field(default_factory=Remembered)
+    responses: StoredResponses = field(default_factory=StoredResponses)
+    client_calls: WeakValueDictionary[str, ClientCalls] = field(default_factory=WeakValueDictionary)
 
 
-class Call:
-    """A request whose caller is known."""
+class HttpCall:
+    """Request with a known caller."""
 
     def __init__(self, api: Api, request: Request) -> None:
         self.api = api
@@ -56,29 +63,29 @@ class Call:
 
     @property
     def caller(self) -> Caller:
-        """The caller; public routes have none and must not read it."""
+        """Caller; public routes have none and must not read it."""
         caller = self.request.state.caller
         assert isinstance(caller, Caller)
         return caller
 
     @property
     def id(self) -> str:
-        """What the reply calls this request, and the logs too."""
+        """Id of the request in replies and logs."""
         return getattr(self.request.state, "request_id", "")
 
     def path(self, name: str) -> str:
-        """A part of the path."""
+        """Return a parameter of the path."""
         return str(self.request.path_params[name])
 
     def accepts(self, media: str) -> bool:
-        """Whether the client asks for this kind of reply."""
+        """Return True if the client accepts this media type."""
         return media in self.request.headers.get("accept", "")
 
     def last_seen(self) -> int | None:
-        """The number of the last event that a client has, which comes back for the rest.
+        """Return the number of the last event that a reconnecting client has.
 
         Raises:
-            UsageError: `Last-Event-ID` is none of ours.
+            UsageError: `Last-Event-ID` is invalid.
         """
         given = self.request.headers.get("last-event-id")
         if given is None or not given.strip():
@@ -89,30 +96,30 @@ class Call:
 
 
 def reply(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """A reply in JSON."""
+    """Return a JSON reply."""
     return Response(msgspec.json.encode(value), status, headers, "application/json")
 
 
 Handler = Callable[..., Awaitable[ASGIApp]]
-"""Gets the `Call`, then what was decoded of the query and of the body, where the route has them."""
+"""Function of an `HttpCall`, and of the decoded query and body if the route has them."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Route:
-    """One thing that can be asked for.
+class HttpRoute:
+    """HTTP route.
 
     Attributes:
-        method, path: parts of the path in braces.
-        rule: what a caller needs for it.
+        method, path: method, and path with parameters in braces.
+        rule: access rule.
         handler: see `Handler`.
-        summary: one line for the document.
-        tag: under which the document lists it.
-        query, body: structs that are decoded and checked before the handler is called; `optional_body` may be missing.
-        gives: type of the JSON reply; None for another kind, or none at all.
-        status: of a success; `made`: of one that has made something new, where that is another.
-        media: kinds of reply beside JSON.
-        errors: statuses of its own; those that any route may have are added to them.
-        resumes: whether `Last-Event-ID` is heeded.
+        summary: one line for the OpenAPI document.
+        tag: tag in the OpenAPI document.
+        query, body: structs for decoding and validation before the call; `optional_body` may be missing.
+        gives: type of the JSON reply; None for other replies.
+        status: status of a success; `made`: status if a resource was created, if different.
+        media: media types of replies other than JSON.
+        errors: statuses of its errors, in addition to the common ones.
+        resumes: True if `Last-Event-ID` is supported.
     """
 
     method: str
@@ -132,18 +139,20 @@ class Route:
     resumes: bool = False
 
 
-def route(method: str, path: str, rule: Rule, summary: str = "", **more: Any) -> Callable[[Handler], Route]:
-    """Makes a route of its handler. What the handler is called with, its parameters `query` and `body` say.
+def route(method: str, path: str, rule: Rule, summary: str = "", **more: Any) -> Callable[[Handler], HttpRoute]:
+    """Create a route from its handler. The handler's parameters `query` and `body` define their types.
 
     Args:
         summary: by default the handler's docstring.
-        more: other attributes of `Route`.
+        more: other attributes of `HttpRoute`.
     """
 
-    def of(handler: Handler) -> Route:
+    def of(handler: Handler) -> HttpRoute:
         taken = get_type_hints(handler)
         text = summary or (handler.__doc__ or "").removesuffix(".")
         query, body = taken.get("query"), taken.get("body")
-        return Route(method=method, path=path, rule=rule, handler=handler, summary=text, query=query, body=body, **more)
+        return HttpRoute(
+            method=method, path=path, rule=rule, handler=handler, summary=text, query=query, body=body, **more
+        )
 
     return of

@@ -1,8 +1,13 @@
-"""Maps errors to HTTP replies: a status, and `{"error": {"code", "message", "request_id"}}`."""
+"""Mapping of errors to HTTP replies: a status, and `{"error": {"code", "message", "type", "param", "request_id"}}`.
+
+`type` and `param` are OpenAI's, for clients that were written for it: `type` depends on the status, `param` is the
+invalid field of the body.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 import time
 
 import msgspec
@@ -35,35 +40,42 @@ STATUS = {
     "daily_budget": 429,
     "ledger": 503,
 }
-"""By the code of an error; what is not in here is 500."""
+"""Status by error code; 500 for others."""
 
 AGAIN = {"saturated": 1.0, "shutting_down": 5.0, "ledger": 5.0}
-"""Seconds after which to try again, where the error itself does not know it."""
+"""Retry time in seconds for errors without their own."""
 
 DAY = 86_400
 
 CODES = {404: "not_found", 405: "method_not_allowed", 406: "not_acceptable", 413: "too_large", 415: "unsupported_media"}
-"""Codes of what HTTP itself refuses."""
+"""Codes of refusals by HTTP itself."""
 
 
 class BodyTooSlow(CallboardError):
-    """The body did not come to its end."""
+    """The body was not received in time."""
 
     code = "request_timeout"
 
 
 class WrongMedia(CallboardError):
-    """The body is of a kind that the route does not take."""
+    """The route does not accept this type of body."""
 
     code = "unsupported_media"
 
 
 class ErrorShape(msgspec.Struct, frozen=True, kw_only=True):
-    """`code` is stable, `message` is for people, `request_id` is in the server's logs too."""
+    """`code` is stable, `message` is for people, `request_id` is in the server's logs too.
+
+    Attributes:
+        type: as OpenAI names the class of an error.
+        param: the field of the body that is wrong, where that is known.
+    """
 
     code: str
     message: str
     request_id: str
+    type: str = "server_error"
+    param: str | None = None
 
 
 class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +85,7 @@ class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Watched:
-    """`send`, and the status of the reply once it has begun."""
+    """Wrapper of `send` that records the status of the reply."""
 
     def __init__(self, send: Send) -> None:
         self.status: int | None = None
@@ -86,7 +98,7 @@ class Watched:
 
 
 def refusal(error: CallboardError, request_id: str, *, close: bool = False) -> Response:
-    """The reply for an error; with `close` the connection is closed after it."""
+    """Return the reply for an error; `close` closes the connection afterwards."""
     headers = {"connection": "close"} if close or isinstance(error, BodyTooSlow) else {}
     if isinstance(error, Unauthorized):
         headers["www-authenticate"] = "Bearer"
@@ -96,10 +108,31 @@ def refusal(error: CallboardError, request_id: str, *, close: bool = False) -> R
     if after is not None:
         headers["retry-after"] = str(max(1, math.ceil(after)))
     status = 415 if isinstance(error, WrongMedia) else STATUS.get(error.code, 500)
-    return told(status, error.code, str(error), request_id, headers)
+    return error_reply(status, error.code, str(error), request_id, headers)
 
 
-def told(status: int, code: str, message: str, request_id: str, headers: dict[str, str] | None = None) -> Response:
-    """A reply that says what went wrong, without what the vault has handed out."""
-    body = ErrorBody(error=ErrorShape(code=code, message=hidden(message), request_id=request_id))
+def error_reply(
+    status: int, code: str, message: str, request_id: str, headers: dict[str, str] | None = None
+) -> Response:
+    """Return an error reply, with secrets redacted."""
+    text = hidden(message)
+    shape = ErrorShape(code=code, message=text, request_id=request_id, type=type_of(status), param=_param(status, text))
+    body = ErrorBody(error=shape)
     return Response(msgspec.json.encode(body), status, headers, "application/json")
+
+
+TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
+"""OpenAI's `type` by status; other refusals are `invalid_request_error`, failures `server_error`."""
+
+_PLACE = re.compile(r"at `\$\.?([^`]{1,200})`$|^([a-z_]{1,40}(?:\[\d+\])?(?:\.[a-z_]{1,40})*): ")
+"""Matches the field of the body in a message: at the end as a path, or before a colon."""
+
+
+def type_of(status: int) -> str:
+    """Return OpenAI's error type for a status."""
+    return TYPES.get(status) or ("server_error" if status >= 500 else "invalid_request_error")
+
+
+def _param(status: int, message: str) -> str | None:
+    found = _PLACE.search(message) if status == 400 else None
+    return None if found is None else found[1] or found[2]

@@ -1,8 +1,7 @@
-"""Whether the process lives, and whether it should be given work: for load balancers and the like.
+"""Liveness and readiness of the process, for load balancers.
 
-`live` is about the process alone: it is not fine only when it is ending. `ready` is about work: the directories that
-runs and sessions are kept in can be written to, and there is room for more requests. Both are asked for often, so
-what was found is good for a second.
+`live` concerns only the process: it fails only during shutdown. `ready` concerns work: the directories of runs and
+sessions are writable, and there is room for more requests. Both are queried often, so results are cached for a second.
 """
 
 from __future__ import annotations
@@ -23,24 +22,24 @@ if TYPE_CHECKING:
     from ..access.limits import ConcurrencyLimiter
 
 ENOUGH = 0.1
-"""The part of `max_concurrent_requests` that has to be free."""
+"""Share of `max_concurrent_requests` that has to be free."""
 
 FRESH = 1.0
-"""Seconds for which a look at the directories counts."""
+"""Seconds for which a check of the directories is cached."""
 
 PROBE_WITHIN = 2.0
-"""Seconds that writing a file may take."""
+"""Timeout for writing a file, in seconds."""
 
 Told = tuple[int, dict[str, Any]]
-"""HTTP's status, and the body."""
+"""HTTP status, and body."""
 
 
 @final
 class Health:
-    """See the module.
+    """Health checks.
 
     Args:
-        stores: directories that have to be writable.
+        stores: directories that must be writable.
     """
 
     def __init__(self, root: Root, requests: ConcurrencyLimiter, stores: Sequence[Path]) -> None:
@@ -53,13 +52,13 @@ class Health:
         self.draining = False
 
     def live(self) -> Told:
-        """200 as long as we are not ending."""
+        """Return 200 unless the process is shutting down."""
         if self._ending():
             return 503, {"status": "stopping"}
         return 200, {"status": "ok"}
 
     async def ready(self) -> Told:
-        """200 if there may be more work, else 503 and why not."""
+        """Return 200 if the server accepts work, else 503 and the reasons."""
         if self._ending():
             return 503, {"status": "stopping", "problems": ["the server is stopping"]}
         problems = list(await self._probed())

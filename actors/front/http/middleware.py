@@ -1,7 +1,7 @@
-"""ASGI middleware: three layers, each a class around the next.
+"""ASGI middleware: three nested layers.
 
-`Frame` gives every request an id and every reply its headers, and counts both; `Admission` admits callers; `Bounds`
-limits bodies and time. An endpoint finds `request.state.caller` and `request.state.request_id`.
+`Frame` gives every request an id and every reply its headers, and counts both; `Admission` admits callers;
+`RequestBounds` limits bodies and time. An endpoint reads `request.state.caller` and `request.state.request_id`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from ....protocol.errors import CallboardError, NotFound, Unauthorized
 from ...io.http.headers import joined
 from ...io.server_log import about
 from ..access.access_control import AccessControl
-from .errors import Watched, refusal, told
-from .routes import Found, find_route, templates_at
+from .errors import Watched, error_reply, refusal
+from .routes import RouteMatch, find_route, templates_at
 
 if TYPE_CHECKING:
     from ..metrics import Metrics
@@ -34,28 +34,28 @@ SECURITY = (
     (b"referrer-policy", b"strict-origin-when-cross-origin"),
     (b"cache-control", b"no-store"),
 )
-"""Headers that every reply has, unless it says something else itself."""
+"""Headers of every reply, unless it sets them itself."""
 
 HSTS = (b"strict-transport-security", b"max-age=31536000; includeSubDomains")
 QUIET = ("/healthz/live", "/healthz/ready", "/metrics")
-"""Routes that are asked for all the time, and not worth a line."""
+"""Frequently polled routes, which are not logged."""
 
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 GONE = 499
-"""Nginx's status for a client that left before it had a reply."""
+"""Nginx's status for a client that disconnected before a reply."""
 
 CORS_METHODS = "GET, POST, PUT, DELETE, OPTIONS"
 CORS_HEADERS = "authorization, content-type, last-event-id, x-request-id"
 CORS_EXPOSED = b"x-request-id, retry-after"
 PREFLIGHT_FOR = "600"
-"""Seconds for which browsers remember what a preflight said."""
+"""Seconds for which browsers cache a preflight reply."""
 
 
 def guarded(app: ASGIApp, access: AccessControl, *, metrics: Metrics | None = None) -> ASGIApp:
-    """The application with everything before it."""
+    """Return the application with all its layers."""
     settings = access.settings
-    bounded = Bounds(app, max_body=settings.limits.max_body_bytes, timeout=settings.request_timeout_seconds)
+    bounded = RequestBounds(app, max_body=settings.limits.max_body_bytes, timeout=settings.request_timeout_seconds)
     framed = Frame(Admission(bounded, access), force_https=settings.force_https, metrics=metrics)
 
     async def layers(scope: Scope, receive: Receive, send: Send) -> None:
@@ -66,10 +66,10 @@ def guarded(app: ASGIApp, access: AccessControl, *, metrics: Metrics | None = No
 
 @final
 class Frame:
-    """The outermost layer: ids, headers, numbers, and one line in the log per request.
+    """Outermost layer: ids, headers, metrics, and one log line per request.
 
     Args:
-        force_https: tell browsers to use https only.
+        force_https: True tells browsers to use only https.
     """
 
     def __init__(self, app: ASGIApp, *, force_https: bool = False, metrics: Metrics | None = None) -> None:
@@ -78,7 +78,7 @@ class Frame:
         self._headers = (*SECURITY, HSTS) if force_https else SECURITY
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """As an ASGI application."""
+        """Serve a request as an ASGI application."""
         id = _request_id(scope)
         scope = {**scope, "state": {**scope.get("state", {}), "request_id": id}}
         status = GONE
@@ -99,15 +99,16 @@ class Frame:
                 try:
                     await self._app(scope, receive, framed)
                 finally:
-                    self._tell(scope, status, trio.current_time() - began)
+                    self._log_request(scope, status, trio.current_time() - began)
         finally:
             if self._metrics is not None:
+                # Clients choose methods and paths freely: unknown ones share a label, which bounds the time series.
                 method = scope["method"] if scope["method"] in _METHODS else "other"
                 found = find_route(scope["method"], scope["path"])
                 template = "other" if found is None else found.template
                 self._metrics.request_ended(method, template, status, trio.current_time() - began)
 
-    def _tell(self, scope: Scope, status: int, seconds: float) -> None:
+    def _log_request(self, scope: Scope, status: int, seconds: float) -> None:
         if log.isEnabledFor(logging.INFO) and scope["path"] not in QUIET:
             caller = scope["state"].get("caller")
             fields = {"status": status, "seconds": round(seconds, 4), "method": scope["method"]}
@@ -117,7 +118,7 @@ class Frame:
 
 
 def _request_id(scope: Scope) -> str:
-    """The client's own id, if it is a sane one, else a new one."""
+    """Return the client's own id, if it is valid, or else a new one."""
     for name, value in scope["headers"]:
         if name.lower() == b"x-request-id" and _ID.fullmatch(given := value.decode("latin-1")):
             return str(given)
@@ -125,7 +126,7 @@ def _request_id(scope: Scope) -> str:
 
 
 def _completed(given: object, id: str, headers: tuple[tuple[bytes, bytes], ...]) -> list[tuple[bytes, bytes]]:
-    """A reply's headers with those that each has, and without what tells of our insides."""
+    """Return a reply's headers with the common ones, and without headers that reveal internals."""
     assert isinstance(given, list | tuple)
     kept = [(bytes(name).lower(), bytes(value)) for name, value in given]
     kept = [(name, value) for name, value in kept if name not in (b"server", b"x-request-id")]
@@ -135,9 +136,9 @@ def _completed(given: object, id: str, headers: tuple[tuple[bytes, bytes], ...])
 
 @final
 class Admission:
-    """Admits callers: host and origin, key, scopes, limits; and CORS, for pages of other origins.
+    """Admission of callers: host and origin, key, scopes, limits; and CORS, for pages of other origins.
 
-    A caller is refused before a byte of the body is read.
+    A caller is refused before the body is read.
     """
 
     def __init__(self, app: ASGIApp, access: AccessControl) -> None:
@@ -145,7 +146,7 @@ class Admission:
         self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """As an ASGI application."""
+        """Serve a request as an ASGI application."""
         headers = joined(scope["headers"])
         origin = headers.get("origin")
         if origin is not None and self._access.origins.is_allowed(origin):
@@ -159,8 +160,9 @@ class Admission:
 
     async def _enter(self, scope: Scope, headers: dict[str, str], peer: str, receive: Receive, send: Send) -> None:
         method, path = scope["method"], scope["path"]
+        # Health checks come before the check of `Host`: probes address the server by IP address.
         found = find_route(method, path)
-        if found is not None and path.startswith("/healthz/"):  # asked for by address, without a name of ours
+        if found is not None and path.startswith("/healthz/"):
             await self._app(scope, receive, send)
             return
         if method == "OPTIONS" and "origin" in headers and "access-control-request-method" in headers:
@@ -180,15 +182,17 @@ class Admission:
             async with self._access.slot(caller):
                 await self._served(scope, caller, found, receive, send)
 
-    def _may(self, caller: Caller, found: Found | None, path: str) -> None:
+    def _may(self, caller: Caller, found: RouteMatch | None, path: str) -> None:
         if found is not None:
             self._access.authorize(caller, found.rule)
         elif not caller.has("*") and next(templates_at(path), None) is None:
             raise NotFound(f"there is nothing at {path}")
 
-    async def _served(self, scope: Scope, caller: Caller, found: Found | None, receive: Receive, send: Send) -> None:
-        """Have it answered, unless the caller's key is revoked before that: then it ends where it is."""
-        watched = Watched(send)
+    async def _served(
+        self, scope: Scope, caller: Caller, found: RouteMatch | None, receive: Receive, send: Send
+    ) -> None:
+        """Serve the request. If the caller's key is revoked before a reply, the request is cancelled."""
+        watched = Watched(self._access.paths.over_http(caller, send))
         with self._access.request(caller) as lasting:
             try:
                 await self._app(scope, receive, watched)
@@ -208,7 +212,7 @@ class Admission:
 
 
 def _shared(send: Send, origin: str, *, credentials: bool) -> Send:
-    """`send` that tells browsers that pages of this origin may read the reply."""
+    """Wrap `send` with headers that allow pages of this origin to read the reply."""
     more = [
         (b"access-control-allow-origin", origin.encode("latin-1")),
         (b"access-control-expose-headers", CORS_EXPOSED),
@@ -226,12 +230,12 @@ def _shared(send: Send, origin: str, *, credentials: bool) -> Send:
 
 
 @final
-class Bounds:
-    """Limits a request's body and its time; a stream of events has the limit for its beginning only.
+class RequestBounds:
+    """Limits of a request's body and time; for an event stream the time until its beginning.
 
     Args:
         max_body: bytes.
-        timeout: seconds until the reply is complete, or until a stream of events has begun.
+        timeout: seconds until the reply is complete, or until an event stream has begun.
     """
 
     def __init__(self, app: ASGIApp, *, max_body: int, timeout: float) -> None:
@@ -240,7 +244,7 @@ class Bounds:
         self._timeout = timeout
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """As an ASGI application."""
+        """Serve a request as an ASGI application."""
         bounded = _Bounded(self._max, receive, send)
         if not bounded.announced_too_much(scope):
             with trio.move_on_after(self._timeout) as bounded.scope:
@@ -249,18 +253,18 @@ class Bounds:
         headers = {"connection": "close"}
         if bounded.too_much and not bounded.begun:
             text = f"a body has at most {self._max} bytes here"
-            await told(413, "too_large", text, id, headers)(scope, receive, send)
+            await error_reply(413, "too_large", text, id, headers)(scope, receive, send)
         elif bounded.scope.cancelled_caught and not bounded.begun:
             text = f"the request took more than {self._timeout:g} s and was cancelled"
-            await told(504, "timeout", text, id, headers)(scope, receive, send)
+            await error_reply(504, "timeout", text, id, headers)(scope, receive, send)
 
 
 class _Bounded:
-    """One request's channels.
+    """Channels of one request.
 
     Attributes:
-        begun: whether a reply has begun.
-        too_much: whether the body has passed the limit; from then on the application's words go nowhere.
+        begun: True if a reply has begun.
+        too_much: True if the body exceeds the limit; the application's output is then discarded.
     """
 
     def __init__(self, most: int, receive: Receive, send: Send) -> None:
@@ -274,6 +278,7 @@ class _Bounded:
     def announced_too_much(self, scope: Scope) -> bool:
         for name, value in scope["headers"]:
             if name.lower() == b"content-length":
+                # Python refuses to parse integers of more than 4300 digits: bound the length before `int`.
                 self.too_much = not value.isdigit() or len(value) > 18 or int(value) > self._left
         return self.too_much
 
@@ -296,5 +301,5 @@ class _Bounded:
                 bytes(name).lower() == b"content-type" and bytes(value).startswith(b"text/event-stream")
                 for name, value in message.get("headers", ())
             ):
-                self.scope.deadline = float("inf")
+                self.scope.deadline = float("inf")  # an event stream lasts as long as its run
         await self._send(message)

@@ -1,4 +1,4 @@
-"""The OpenAPI document, made of the table of routes and of the structs they name."""
+"""OpenAPI document, generated from the table of routes and their structs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from ....protocol.version import VERSION
-from .call import SSE, Route
+from .call import SSE, HttpRoute
 from .errors import ErrorBody
 
 Json = Any
@@ -41,8 +41,8 @@ SAID = {
 }
 
 
-def document_of(routes: Sequence[Route]) -> Json:
-    """All of it."""
+def document_of(routes: Sequence[HttpRoute]) -> Json:
+    """Return the complete document."""
     described = [route for route in routes if route.tag != "page"]
     types = [kind for route in described for kind in (route.body, route.gives) if kind not in (None, dict)]
     schemas, components = msgspec.json.schema_components(
@@ -65,7 +65,7 @@ def document_of(routes: Sequence[Route]) -> Json:
     }
 
 
-def _operation(route: Route, by_type: dict[Any, Json], error: Json) -> Json:
+def _operation(route: HttpRoute, by_type: dict[Any, Json], error: Json) -> Json:
     operation: dict[str, Json] = {
         "operationId": _operation_id(route),
         "summary": route.summary,
@@ -87,24 +87,24 @@ def _operation(route: Route, by_type: dict[Any, Json], error: Json) -> Json:
     return operation
 
 
-def _operation_id(route: Route) -> str:
+def _operation_id(route: HttpRoute) -> str:
     words = re.sub(r"[^a-z0-9]+", "_", re.sub(r"[{}]", "", route.path.removeprefix("/v1")).lower()).strip("_")
     return f"{route.method.lower()}_{words or 'page'}"
 
 
-def _responses(route: Route, by_type: dict[Any, Json], error: Json) -> Json:
+def _responses(route: HttpRoute, by_type: dict[Any, Json], error: Json) -> Json:
     told = {"application/json": {"schema": error}}
     statuses = set(route.errors) | (set() if route.rule.open else set(ANYWHERE))
     statuses |= set(WITH_BODY) if route.body is not None else set()
     answers: dict[str, Json] = {
         str(status): {"description": SAID[status], "content": told} for status in sorted(statuses)
     }
-    if route.status in SAID:  # a route that is not there yet
+    if route.status in SAID:  # a route that is not implemented
         return answers | {str(route.status): {"description": SAID[route.status], "content": told}}
     content: dict[str, Json] = {media: {"schema": EVENTS if media == SSE else TEXT} for media in route.media}
     if route.gives is not None:
         content["application/json"] = {"schema": by_type.get(route.gives, {"type": "object"})}
-    if route.gives is dict:  # health tells its state whatever the status
+    if route.gives is dict:  # health replies have a body whatever the status
         for answer in answers.values():
             answer["content"] = {"application/json": {"schema": {"type": "object"}}}
     success: dict[str, Json] = {"description": "Done"}
@@ -114,13 +114,13 @@ def _responses(route: Route, by_type: dict[Any, Json], error: Json) -> Json:
     return {str(route.status): success, **made, **answers}
 
 
-def _path_parameters(route: Route) -> list[Json]:
+def _path_parameters(route: HttpRoute) -> list[Json]:
     names = re.findall(r"\{(\w+)(?::path)?\}", route.path)
     schema = {"type": "string", "minLength": 1}
     return [{"name": name, "in": "path", "required": True, "schema": schema} for name in names]
 
 
-def _query_parameters(route: Route) -> list[Json]:
+def _query_parameters(route: HttpRoute) -> list[Json]:
     if route.query is None:
         return []
     schema = msgspec.json.schema(route.query)
@@ -128,7 +128,7 @@ def _query_parameters(route: Route) -> list[Json]:
     found = []
     for name, kind in properties.items():
         given = {key: value for key, value in kind.items() if key != "default"}
-        if "anyOf" in given:  # a query can't say null
+        if "anyOf" in given:  # a query can't express null
             (given,) = [each for each in given["anyOf"] if each != {"type": "null"}]
         found.append({"name": name, "in": "query", "required": False, "schema": given})
     return found

@@ -1,4 +1,4 @@
-"""Replies that are made while the client waits, such as streams of events, and runs that end with their request."""
+"""Replies produced while the client waits, such as event streams, and runs that end with their request."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ....protocol.control.caller import LOCAL
 from ....protocol.control.things import RunInfo
 from ....protocol.errors import CallboardError
 from ...io.http.sse import HEADERS, PING, PING_EVERY, event
-from .call import Call, reply
+from .call import HttpCall, reply
 
 END_WITHIN = 2.0
-"""Seconds that a run has to end in whose client has left."""
+"""Seconds that a run gets to end after its client has disconnected."""
 
 T = TypeVar("T")
 Say = Callable[[bytes], Awaitable[None]]
@@ -28,17 +28,17 @@ _HEADERS = [
 
 
 async def while_there(receive: Receive, work: Callable[[], Awaitable[T]]) -> T | None:
-    """Do the work; None if the client left before it was done, and the work was cancelled.
+    """Do the work and return its result; None if the client disconnected first, and the work was cancelled.
 
-    The request's body must have been read before. What the work raises is raised as it is.
+    The request's body must have been read before. Exceptions of the work are raised unchanged.
     """
     error: Exception | None = None
     value: T | None = None
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_cancel_when_gone, receive, nursery.cancel_scope)
+        nursery.start_soon(_cancel_on_disconnect, receive, nursery.cancel_scope)
         try:
             value = await work()
-        except Exception as raised:  # noqa: BLE001 - raised again outside of the nursery, which would wrap it
+        except Exception as raised:  # noqa: BLE001 - re-raised outside the nursery, which would wrap it
             error = raised
         nursery.cancel_scope.cancel()
     if error is not None:
@@ -46,35 +46,35 @@ async def while_there(receive: Receive, work: Callable[[], Awaitable[T]]) -> T |
     return value
 
 
-async def _cancel_when_gone(receive: Receive, scope: trio.CancelScope) -> None:
+async def _cancel_on_disconnect(receive: Receive, scope: trio.CancelScope) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     scope.cancel()
 
 
 class Performed:
-    """A reply that is made by doing something, as long as the client is there to get it."""
+    """Reply that is produced by some work, which a disconnect cancels."""
 
     def __init__(self, perform: Callable[[Send], Awaitable[None]]) -> None:
         self._perform = perform
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
-        """As an ASGI application."""
+        """Serve a request as an ASGI application."""
         await while_there(receive, lambda: self._perform(send))
 
 
 class EventStream:
-    """A reply that is a stream of events.
+    """Reply with an event stream.
 
     Args:
-        tell: says all there is to say; it is cancelled when the client leaves.
+        tell: sends all events; it is cancelled when the client disconnects.
     """
 
     def __init__(self, tell: Callable[[Say], Awaitable[object]]) -> None:
         self._tell = tell
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """As an ASGI application; a HEAD does not wait for what there would be to tell."""
+        """Serve a request as an ASGI application; a HEAD does not wait for events."""
         if scope["method"] == "HEAD":
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -82,7 +82,7 @@ class EventStream:
         await while_there(receive, lambda: self.run(send))
 
     async def run(self, send: Send) -> None:
-        """Begin the reply, stream it, end it. The caller handles a client that leaves."""
+        """Send the whole reply. The caller handles a disconnect."""
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
         line = _Line(send)
         async with trio.open_nursery() as nursery:
@@ -93,7 +93,7 @@ class EventStream:
 
 
 class _Line:
-    """What was said last, and when."""
+    """Sender that pings after silence."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -113,20 +113,20 @@ class _Line:
                 await self.say(PING)
 
 
-def check_after(call: Call, run: str, after: int) -> None:
-    """Raise what `Hub.follow` would raise, as long as there is no reply yet that it could break off."""
+def check_after(call: HttpCall, run: str, after: int) -> None:
+    """Raise the errors of `Hub.follow` before the reply begins."""
     call.hub.subscribe(call.caller, run, after)
 
 
-class Running:
-    """A block for a run, which is over when the block is.
+class RunBlock:
+    """Context manager of a run that ends with the block.
 
     Attributes:
         info: the run.
-        kept: set it, and the run outlives the block.
+        kept: set it to let the run outlive the block.
     """
 
-    def __init__(self, call: Call, start: Callable[[], Awaitable[RunInfo]]) -> None:
+    def __init__(self, call: HttpCall, start: Callable[[], Awaitable[RunInfo]]) -> None:
         self.info: RunInfo
         self.kept = False
         self._call = call
@@ -136,40 +136,40 @@ class Running:
         self.info = await self._start()
         try:
             await self._begin()
-        except BaseException:  # cancelled, too: the client has gone, and its run goes with it
+        except BaseException:  # cancelled too: the client has disconnected, and its run ends
             await self.__aexit__()
             raise
         return self
 
     async def _begin(self) -> None:
-        """Wait for a worker of a cluster to begin it. One that can't fails the request, as if it could not start."""
+        """Wait until a worker of the cluster starts the run. A failure there fails the request."""
         cluster = self._call.hub.cluster
         if cluster is None or not cluster.has(self.info.run):
             return
         self.info = info = await cluster.begun(self.info.run)
         if info.seq == 0 and info.error is not None:
-            raise Failed(info.error.code, info.error.message)
+            raise StartedRunFailed(info.error.code, info.error.message)
         if info.seq == 0:
-            raise Failed("cancelled", f"{info.run} was over before it began")
+            raise StartedRunFailed("cancelled", f"{info.run} was over before it began")
 
     async def __aexit__(self, *_: object) -> None:
         if self.kept:
             return
         with self._call.api.root.kernel.shield(END_WITHIN):
-            self._call.hub.cancel(LOCAL, self.info.run)  # whatever its caller may do to runs
+            self._call.hub.cancel(LOCAL, self.info.run)  # LOCAL, whatever the caller may do to runs
             await self._call.hub.wait(LOCAL, self.info.run)
 
 
-class Failed(CallboardError):
-    """A run that a request has started has failed: the request fails with its code."""
+class StartedRunFailed(CallboardError):
+    """A run of the request has failed: the request fails with its code."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
 
 
-class Told(Protocol):
-    """What has become of a run: the reply, or what it failed with, `code` and `message`."""
+class RunEnding(Protocol):
+    """Result of a run: the reply, or the code and message of its error."""
 
     error: tuple[str, str] | None
 
@@ -178,32 +178,32 @@ class Told(Protocol):
 
 
 def run_and_reply(
-    call: Call,
+    call: HttpCall,
     start: Callable[[], Awaitable[RunInfo]],
-    tell: Callable[[RunInfo, Say], Awaitable[Told]],
+    tell: Callable[[RunInfo, Say], Awaitable[RunEnding]],
     *,
     streams: bool,
 ) -> Performed:
-    """A reply that is a run: as a stream of what `tell` says of it, or as the reply that this comes to."""
+    """Return a reply for a run: as the stream of `tell`, or as its final reply."""
 
     async def unsaid(_: bytes) -> None:
         pass
 
     async def perform(send: Send) -> None:
-        async with Running(call, start) as running:
+        async with RunBlock(call, start) as running:
             if streams:
                 await EventStream(lambda say: tell(running.info, say)).run(send)
                 return
             told = await tell(running.info, unsaid)
         if told.error is not None:
-            raise Failed(*told.error)
+            raise StartedRunFailed(*told.error)
         await reply(told.reply)(call.request.scope, call.request.receive, send)
 
     return Performed(perform)
 
 
 async def say_all(say: Say, seq: int, told: Sequence[tuple[str, Any] | dict[str, Any]]) -> None:
-    """What there is to tell of one event, some of it by a name; the last has the event's number."""
+    """Send the events for one run event, some of them named; the last has the run event's number."""
     for number, each in enumerate(told, 1):
         name, data = each if isinstance(each, tuple) else ("", each)
         await say(event(msgspec.json.encode(data), name=name, id=seq if number == len(told) else None))

@@ -1,14 +1,14 @@
-"""The HTTP side of the protocol (Streamable HTTP) as an ASGI application.
+"""HTTP side of the protocol (Streamable HTTP) as an ASGI application.
 
-One message is one POST to `/mcp`. A request's answer is JSON where it comes at once, and else a stream of events that
-ends with it. In the newer era that is all, and headers repeat what the body says, so that proxies can route by them. In
+One message is one POST to `/mcp`. The answer is JSON if it is available at once, and otherwise an event stream that
+ends with it. In the newer era that is all, and headers repeat values of the body, so that proxies can route by them. In
 the older one `initialize` opens a session, which the client names in a header from then on and ends with DELETE.
 
-A stream that the client closes cancels the run, in both eras: a result that no client can fetch is not kept. There is
-no stream for messages that belong to no request (GET), since we have none.
+A stream that the client closes cancels the run, in both eras: a result that no client can fetch is not stored. There is
+no stream for messages without a request (GET), because the server sends none.
 
-Web pages must not get here through a user's browser. `Origin` is checked always, and `Host` where we listen on the
-loopback interface only, against DNS rebinding.
+Web pages must not get access through a user's browser. `Origin` is always checked, and `Host` if the server listens
+only on the loopback interface, against DNS rebinding.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ....protocol.jsonrpc import (
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     PARSE_ERROR,
-    Failure,
+    ErrorResponse,
     Id,
     Message,
     Notification,
@@ -47,11 +47,11 @@ from ...io.peer import Refusal
 from ..access.origins import host_of
 from ..http.streams import while_there
 from .service import Service
-from .session import Session, Way, params_of, version_named
+from .session import McpSession, ReplyChannel, params_of, version_named
 
 Headers = dict[str, str]
 _Streamed: TypeAlias = "tuple[_Pieces, Ref[Never, None]]"
-"""What there is to send, and the actor that sends it."""
+"""Pieces to send, and the actor that produces them."""
 
 PATH = "/mcp"
 MAX_BODY = 4 * 1024 * 1024
@@ -70,11 +70,11 @@ STATUS = {
     UNSUPPORTED_VERSION: 400,
     METHOD_NOT_FOUND: 404,
 }
-"""The newer era's statuses of errors; in the older one, and for all others, it is 200."""
+"""Statuses of errors in the newer era; in the older one, and for all others, it is 200."""
 
 
-class Reply(Exception):
-    """A status, and a JSON text if there is anything to say. Raised where a request gets no further."""
+class StatusReply(Exception):
+    """Final reply: a status, and optionally JSON. Raised to abort a request."""
 
     def __init__(self, status: int, body: bytes = b"", headers: Headers | None = None) -> None:
         super().__init__(status)
@@ -82,12 +82,12 @@ class Reply(Exception):
 
 
 class App:
-    """See the module.
+    """ASGI application of the MCP server.
 
     Args:
-        token: what clients have to show as `Authorization: Bearer`; None and they need none.
-        only_loopback: whether requests must be addressed to this machine by one of its own names.
-        origins: web origins that may call us beside those of this machine.
+        token: required token of clients, in `Authorization: Bearer`; None for none.
+        only_loopback: True if `Host` must be one of this machine's own names.
+        origins: web origins that may call the server, in addition to this machine's own.
     """
 
     def __init__(
@@ -97,28 +97,28 @@ class App:
         self._token = token
         self._only_loopback = only_loopback
         self._origins = origins
-        self._sessions: OrderedDict[str, tuple[Session, float]] = OrderedDict()
+        self._sessions: OrderedDict[str, tuple[McpSession, float]] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The ASGI application; for requests, since there is nothing to do at the server's start and end."""
+        """Serve a request as an ASGI application; there are no lifespan events."""
         if scope["type"] != "http":
             raise NotImplementedError(scope["type"])
         try:
             answer = await self._answer(scope, receive)
-        except Reply as refused:
+        except StatusReply as refused:
             answer = refused
-        if isinstance(answer, Reply):
+        if isinstance(answer, StatusReply):
             await answer.response(scope, receive, send)
         else:
             await _stream(*answer, scope, receive, send)
 
-    async def _answer(self, scope: Scope, receive: Receive) -> Reply | _Streamed:
+    async def _answer(self, scope: Scope, receive: Receive) -> StatusReply | _Streamed:
         headers = joined(scope["headers"])
         self._admit(scope["path"], headers)
         if scope["method"] == "DELETE":
             self._session(headers).close()
             del self._sessions[headers["mcp-session-id"]]
-            return Reply(204)
+            return StatusReply(204)
         _check_post(scope["method"], headers)
         message = _message(await _body(receive))
         if not isinstance(message, Request):
@@ -129,61 +129,61 @@ class App:
             modern = version is not None or headers.get("mcp-protocol-version") == MODERN
             if modern:
                 _check_headers(message, version, headers)
-                session = Session(self._service, pieces.put)
+                session = McpSession(self._service, pieces.put)
             elif message.method == "initialize":
                 session, more = self._new_session()
             elif headers.get("mcp-protocol-version", HANDSHAKE[0]) not in HANDSHAKE:
-                raise Reply(400, b'{"error":"this MCP-Protocol-Version is not spoken here"}')
+                raise StatusReply(400, b'{"error":"this MCP-Protocol-Version is not spoken here"}')
             else:
                 session = self._session(headers)
         except Refusal as refusal:
             raise _refused(refusal, STATUS.get(refusal.code, 200) if modern else 200, message.id) from None
-        ref = await session.take(message, Way(pieces.put, pieces.answer))
+        ref = await session.take(message, ReplyChannel(pieces.put, pieces.answer))
         if ref is not None:
             ref.on_end(lambda _: pieces.end())  # it may have no answer
             return pieces, ref
         (body,) = pieces.waiting
         answer = decode(body)
-        code = answer.error.code if modern and isinstance(answer, Failure) else 0
-        return Reply(STATUS.get(code, 200), body, more)
+        code = answer.error.code if modern and isinstance(answer, ErrorResponse) else 0
+        return StatusReply(STATUS.get(code, 200), body, more)
 
     def _admit(self, path: str, headers: Headers) -> None:
         if path.rstrip("/") != PATH:
-            raise Reply(404)
+            raise StatusReply(404)
         if self._only_loopback and host_of(headers.get("host", "")) not in LOOPBACK:
-            raise Reply(421, b'{"error":"this server answers to the names of its own machine only"}')
+            raise StatusReply(421, b'{"error":"this server answers to the names of its own machine only"}')
         origin = headers.get("origin")
         if origin is not None and origin not in self._origins and host_of(origin.partition("://")[2]) not in LOOPBACK:
-            raise Reply(403, b'{"error":"this origin is not allowed"}')
+            raise StatusReply(403, b'{"error":"this origin is not allowed"}')
         if self._token is not None:
             scheme, _, shown = headers.get("authorization", "").partition(" ")
             if scheme.lower() != "bearer" or not secrets.compare_digest(shown.encode(), self._token.encode()):
-                raise Reply(401, b'{"error":"a bearer token is needed"}', {"www-authenticate": "Bearer"})
+                raise StatusReply(401, b'{"error":"a bearer token is needed"}', {"www-authenticate": "Bearer"})
 
-    async def _take(self, message: Notification | Result | Failure, headers: Headers) -> Reply:
-        if headers.get("mcp-protocol-version") != MODERN:  # where a client tells us nothing that matters this way
+    async def _take(self, message: Notification | Result | ErrorResponse, headers: Headers) -> StatusReply:
+        if headers.get("mcp-protocol-version") != MODERN:  # in the newer era such messages have no effect
             await self._session(headers).take(message)
-        return Reply(202)
+        return StatusReply(202)
 
     # --- sessions -------------------------------------------------------------------------------------------
 
-    def _new_session(self) -> tuple[Session, Headers]:
+    def _new_session(self) -> tuple[McpSession, Headers]:
         for id, (session, used) in list(self._sessions.items()):
             too_old = used + SESSION_TTL < trio.current_time()
             if session.idle and (too_old or len(self._sessions) >= MAX_SESSIONS):
                 del self._sessions[id]
         if len(self._sessions) >= MAX_SESSIONS:
-            raise Reply(503, b'{"error":"too many sessions are at work; try again later"}')
-        session, id = Session(self._service, lambda *_, **__: None), secrets.token_hex(16)
+            raise StatusReply(503, b'{"error":"too many sessions are at work; try again later"}')
+        session, id = McpSession(self._service, lambda *_, **__: None), secrets.token_hex(16)
         self._sessions[id] = session, trio.current_time()
         return session, {"mcp-session-id": id}
 
-    def _session(self, headers: Headers) -> Session:
+    def _session(self, headers: Headers) -> McpSession:
         id = headers.get("mcp-session-id")
         if id is None:
-            raise Reply(400, b'{"error":"begin with initialize, then name the session in Mcp-Session-Id"}')
+            raise StatusReply(400, b'{"error":"begin with initialize, then name the session in Mcp-Session-Id"}')
         if id not in self._sessions:
-            raise Reply(404, b'{"error":"this session has ended; begin with initialize again"}')
+            raise StatusReply(404, b'{"error":"this session has ended; begin with initialize again"}')
         session, _ = self._sessions.pop(id)
         self._sessions[id] = session, trio.current_time()
         return session
@@ -194,12 +194,12 @@ class App:
 
 def _check_post(method: str, headers: Headers) -> None:
     if method != "POST":
-        raise Reply(405, headers={"allow": "POST, DELETE"})
+        raise StatusReply(405, headers={"allow": "POST, DELETE"})
     if not headers.get("content-type", "").lower().startswith("application/json"):
-        raise Reply(415, b'{"error":"the body must be application/json"}')
+        raise StatusReply(415, b'{"error":"the body must be application/json"}')
     accepted = headers.get("accept", "*/*")
     if "*/*" not in accepted and not ("application/json" in accepted and "text/event-stream" in accepted):
-        raise Reply(406, b'{"error":"accept both application/json and text/event-stream"}')
+        raise StatusReply(406, b'{"error":"accept both application/json and text/event-stream"}')
 
 
 async def _body(receive: Receive) -> bytes:
@@ -207,10 +207,10 @@ async def _body(receive: Receive) -> bytes:
     while True:
         event = await receive()
         if event["type"] != "http.request":
-            raise Reply(400)  # the client has gone
+            raise StatusReply(400)  # the client has disconnected
         body += event.get("body", b"")
         if len(body) > MAX_BODY:
-            raise Reply(413, b'{"error":"a message has at most %d bytes"}' % MAX_BODY, {"connection": "close"})
+            raise StatusReply(413, b'{"error":"a message has at most %d bytes"}' % MAX_BODY, {"connection": "close"})
         if not event.get("more_body"):
             return bytes(body)
 
@@ -226,24 +226,24 @@ def _message(body: bytes) -> Message:
         raise _refused(Refusal(INVALID_REQUEST, f"the body must be one JSON-RPC message: {error}"), 400) from None
 
 
-def _refused(refusal: Refusal, status: int, id: Id | None = None) -> Reply:
-    return Reply(status, encode_failure(id, refusal.code, str(refusal), refusal.data))
+def _refused(refusal: Refusal, status: int, id: Id | None = None) -> StatusReply:
+    return StatusReply(status, encode_failure(id, refusal.code, str(refusal), refusal.data))
 
 
 def _check_headers(request: Request, version: Any, headers: Headers) -> None:
-    """Raise `Refusal` where the headers don't say what the body says."""
+    """Raise `Refusal` if the headers contradict the body."""
     body = {"mcp-protocol-version": version, "mcp-method": request.method}
     if request.method == "tools/call":
         body["mcp-name"] = params_of(request).get("name")
     for name, value in body.items():
         if value is None and name == "mcp-protocol-version":
-            continue  # `Session.begin` says what is missing
+            continue  # `McpSession.begin` reports the missing version
         if _decoded(headers.get(name)) != value:
             raise Refusal(HEADER_MISMATCH, f"the header {name} does not say what the body says")
 
 
 def _decoded(value: str | None) -> str | None:
-    """What a header says; text that is not ASCII comes as `=?base64?...?=`."""
+    """Decode a header; text that is not ASCII is encoded as `=?base64?...?=`."""
     if value is None or not (value.startswith("=?base64?") and value.endswith("?=")):
         return value
     try:
@@ -256,7 +256,7 @@ def _decoded(value: str | None) -> str | None:
 
 
 class _Pieces:
-    """What a request's actor has to send, until it is sent."""
+    """Queue of messages for a request."""
 
     def __init__(self) -> None:
         self.waiting: list[bytes] = []
@@ -269,17 +269,17 @@ class _Pieces:
             self._news.set()
 
     def answer(self, message: bytes) -> None:
-        """The last that there is to send."""
+        """Queue the last message."""
         self.waiting.append(message)
         self.end()
 
     def end(self) -> None:
-        """Nothing more comes."""
+        """End the queue."""
         self.over = True
         self._news.set()
 
     async def take(self) -> list[bytes]:
-        """What there is to send; nothing after a long silence."""
+        """Return the queued messages; none after a long silence."""
         with trio.move_on_after(sse.PING_EVERY):
             await self._news.wait()
         self._news = trio.Event()
@@ -288,7 +288,7 @@ class _Pieces:
 
 
 async def _stream(pieces: _Pieces, ref: Ref[Never, None], scope: Scope, receive: Receive, send: Send) -> None:
-    """Reply with JSON if there is nothing to send before the answer, else with a stream."""
+    """Reply with JSON if only the answer is to be sent, else with a stream."""
 
     async def tell() -> Response | None:
         started = over = False
@@ -296,7 +296,7 @@ async def _stream(pieces: _Pieces, ref: Ref[Never, None], scope: Scope, receive:
             said = await pieces.take()
             over = pieces.over
             if over and not started and len(said) <= 1:
-                return Reply(200, said[0]).response if said else Reply(202).response
+                return StatusReply(200, said[0]).response if said else StatusReply(202).response
             if not started:
                 headers = [(name.encode(), value.encode()) for name, value in sse.HEADERS.items()]
                 await send({"type": "http.response.start", "status": 200, "headers": headers})

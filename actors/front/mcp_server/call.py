@@ -1,12 +1,11 @@
-"""One run for a client, from the call to its result.
+"""Run for a client, from the call to its result.
 
-A call may take several requests of the client's: from 2026-07-28 on, a question ends the request, and the client calls
-again with the answer. So the run is an actor of its own, and requests wait in `news` for its next question or its
-end. Between two requests the run is *parked*: it works on where it can, and is cancelled if no request comes back
-for it.
+A call may need several requests of the client: from 2026-07-28 on, a question ends the request, and the client calls
+again with the answer. So the run is an actor of its own, and requests wait in `news` for its next question or its end.
+Between two requests the run is *parked*: it works where it can, and is cancelled if no request returns for it.
 
-Its progress comes from the run's events. Its questions come by the service's policy (see `service`), which holds them
-for us.
+Progress is derived from the run's events. Questions arrive through the service's policy (see `service`), which holds
+them.
 """
 
 from __future__ import annotations
@@ -35,26 +34,28 @@ from ....supervisors import Actor
 from ....supervisors.bus import Listener
 from ....supervisors.escalation import Desk
 from .elicitation import answer
-from .offers import Offer
+from .offers import OfferedAgent
 
 Json = Any
 
 NOTE = 200
-"""Characters of a progress message at most."""
+"""Maximum characters of a progress message."""
 
 
-class Call:
-    """See the module.
+class McpToolCall:
+    """Call with its run.
 
     Attributes:
-        offer: the agent that runs.
-        asks: whether the client's user can be asked.
-        questions: what the run waits to be told, by id, oldest first.
-        ended: whether the run is over; `result` then is what became of it, None if it was cancelled by us.
-        on_progress: called with the number of steps so far, and the next one; None without listener.
+        offer: agent that runs.
+        asks: True if the client's user can be asked.
+        questions: open questions by id, oldest first.
+        ended: True if the run is over; `result` is then its result, None if the server cancelled it.
+        on_progress: callback for the number of steps and the next one; None without a listener.
     """
 
-    def __init__(self, offer: Offer, desk: Desk, *, asks: bool, began: Callable[[str, Call], None]) -> None:
+    def __init__(
+        self, offer: OfferedAgent, desk: Desk, *, asks: bool, began: Callable[[str, McpToolCall], None]
+    ) -> None:
         self.offer = offer
         self.asks = asks
         self.questions: dict[str, Question] = {}
@@ -68,13 +69,13 @@ class Call:
         self._news = trio.Event()
 
     async def play(self, _: Actor, run: Callable[[Listener], Awaitable[Outcome]]) -> None:
-        """Body of the call's actor: `run`, given who hears its events, to its end."""
+        """Execute `run`, given a listener for its events, to its end. Body of the call's actor."""
         try:
             with self._scope:
                 self.result = await run(self._heard)
         except CallboardError as error:
             self.result = error
-        except Exception as crash:  # the caller gets it too; the server goes on
+        except Exception as crash:  # the caller gets it too, and the server continues
             self.result = RunFailed(f"'{self.offer.name}' crashed: {crash!r}")
             raise
         finally:
@@ -87,19 +88,19 @@ class Call:
         self._scope.cancel()
 
     async def news(self) -> None:
-        """Wait until the run has ended, or its questions are others than before. One task at a time waits."""
+        """Wait until the run has ended, or its questions have changed. Only one task may wait at a time."""
         await self._news.wait()
         self._news = trio.Event()
 
-    # --- its questions --------------------------------------------------------------------------------------
+    # --- questions ------------------------------------------------------------------------------------------
 
     def ask(self, question: Question) -> None:
-        """The run has a question."""
+        """Add a question of the run."""
         self.questions[question.id] = question
         self._news.set()
 
     def answer(self, question_id: str, result: Mapping[str, Json]) -> None:
-        """The user's answer. If it is none, the question goes on to the next policy."""
+        """Process the user's answer. If there is none, the question passes to the next policy."""
         question = self.questions.pop(question_id, None)
         if question is None:
             return  # withdrawn meanwhile
@@ -110,11 +111,11 @@ class Call:
             self._desk.answer(question_id, value, by="mcp client")
 
     def expire(self, question_id: str, seconds: float) -> None:
-        """The user did not answer for so long."""
+        """Expire a question that the user did not answer in time."""
         if self.questions.pop(question_id, None) is not None:
             self._desk.expire(question_id, seconds)
 
-    # --- its events -----------------------------------------------------------------------------------------
+    # --- events ---------------------------------------------------------------------------------------------
 
     def _heard(self, event: Event) -> None:
         data = event.data
@@ -129,7 +130,7 @@ class Call:
                 self.on_progress(self._steps, note[:NOTE])
 
     def to_wire(self) -> dict[str, Json]:
-        """The `CallToolResult`."""
+        """Return the `CallToolResult`."""
         result = self.result
         if isinstance(result, Outcome):
             wire = msgspec.to_builtins(result)
@@ -147,11 +148,11 @@ class Call:
 
 
 _SHOWN = ("run_id", "status", "output", "usage", "priced", "turns", "tool_calls", "failures", "error")
-"""The fields of an outcome that clients get; the state may hold private data."""
+"""Fields of an outcome that clients get; the state may contain private data."""
 
 
 def tool_result(text: str, structured: Json = None, *, failed: bool = False) -> dict[str, Json]:
-    """A `CallToolResult`."""
+    """Return a `CallToolResult`."""
     result: dict[str, Json] = {"content": [{"type": "text", "text": text}]}
     if structured is not None:
         result["structuredContent"] = structured

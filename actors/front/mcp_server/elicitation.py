@@ -1,8 +1,8 @@
-"""A run's question as a form that the client shows to its user, and what the user did with it as the answer.
+"""Mapping of a run's question to a form for the client's user, and of the form's result to an answer.
 
-Forms are flat objects of a few simple types. A question that takes words beside its options becomes two fields, the
-options and `other`. Passwords must not be asked for in a form (the protocol forbids it), so `can_be_asked` leaves them
-out: such a question is treated as if the client had no forms.
+Forms are flat objects of a few simple types. A question with options and free text becomes two fields, the options and
+`other`. The protocol forbids forms for passwords, so `can_be_asked` excludes them: such a question is treated as if the
+client had no forms.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from ....protocol.kernel.questions import Question, yes_or_no
 Json = Any
 
 LISTS_SINCE = "2025-11-25"
-"""The first revision whose forms have fields for several of some options; dates compare as text."""
+"""First revision with form fields for several options; dates compare as text."""
 
 
 def can_be_asked(question: Question) -> bool:
-    """Whether a form may ask this."""
+    """Return True if a form may ask the question."""
     return not question.secret
 
 
 def takes_forms(capabilities: Mapping[str, Json]) -> bool:
-    """Whether a client that declares these shows forms; one that only opens URLs does not."""
+    """Return True if a client with these capabilities shows forms; one that only opens URLs does not."""
     elicitation = capabilities.get("elicitation")
     return isinstance(elicitation, dict) and ("form" in elicitation or "url" not in elicitation)
 
 
 def form(question: Question, version: str) -> dict[str, Json]:
-    """The parameters of `elicitation/create`."""
+    """Return the parameters of `elicitation/create`."""
     lines = [question.text, question.problem, question.rule]
     fields: dict[str, Json] = {"answer": _field(question, version)}
     required = ["answer"]
@@ -47,7 +47,7 @@ def form(question: Question, version: str) -> dict[str, Json]:
 def _field(question: Question, version: str) -> dict[str, Json]:
     options, default = list(question.options), question.default
     if question.permission is not None and "no" in options:
-        default = "no"  # a form that is sent off without being read allows nothing
+        default = "no"  # a form submitted without reading allows nothing
     if question.kind == "confirm":
         return {"type": "boolean"} | ({} if default is None else {"default": yes_or_no(default) == "yes"})
     if question.kind == "choice" and options:
@@ -60,9 +60,9 @@ def _field(question: Question, version: str) -> dict[str, Json]:
 
 
 def answer(question: Question, result: Mapping[str, Json]) -> str | list[str] | None:
-    """The answer in an `ElicitResult`; None where the user gave none.
+    """Return the answer in an `ElicitResult`; None if the user gave none.
 
-    To decline what can be answered with a no is a no.
+    Declining a question that can be answered with no means no.
     """
     content = result.get("content")
     if result.get("action") != "accept":

@@ -1,7 +1,7 @@
-"""The agents that are served, as tools: read once, when serving begins.
+"""Served agents as tools: read once, when serving begins.
 
-A tool's name is the agent's, its arguments are the prompt, the agent's variables, and the state of a graph. What an
-agent may use, and whom it may ask, is the server's business; a client says only what the agent is to do.
+A tool's name is the agent's; its arguments are the prompt, the agent's variables, and the state of a graph. The server
+decides about an agent's permissions and questions; a client only gives the task.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from ...work.variables import missing_variables
 Json = Any
 
 MAX_NAME = 64
-"""What model providers allow for the name of a tool."""
+"""Maximum length of a tool name at model providers."""
 
 
-class Offer(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent as a tool.
+class OfferedAgent(msgspec.Struct, frozen=True, kw_only=True):
+    """Agent as a tool.
 
     Attributes:
-        name: of the tool; the agent's, as far as tools may be called so.
-        agent: what a call runs.
-        tool: what `tools/list` says of it.
+        name: name of the tool; the agent's, as far as it is valid.
+        agent: agent that a call runs.
+        tool: description in `tools/list`.
     """
 
     name: str
@@ -47,21 +47,21 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
         return schema
 
 
-def read_agents(root: Root, names: Sequence[str | os.PathLike[str]] = ()) -> tuple[dict[str, Offer], list[str]]:
-    """The agents to serve by the names of their tools, and what is wrong with those that were left out.
+def read_agents(root: Root, names: Sequence[str | os.PathLike[str]] = ()) -> tuple[dict[str, OfferedAgent], list[str]]:
+    """Return the agents to serve by tool name, and the problems of omitted ones.
 
     Args:
-        root: what their runs will run under.
-        names: targets as for `run`. None of them: every agent in the configuration directory, those left out that have
-            errors; the built-in ones, some of which write files and run programs, only by name.
+        root: root of their runs.
+        names: targets as for `run`. Without any: every agent of the configuration directory, except those with errors.
+            The built-in ones, some of which write files and run programs, are served only by name.
 
     Raises:
-        UsageError: there is no such agent, or there is none at all, or two would be tools of one name.
-        InvalidFile, Unsupported: an agent that was named can't be run.
+        UsageError: there is no such agent, or none at all, or two would have the same tool name.
+        InvalidFile, Unsupported: a named agent can't be run.
     """
     here = root.config_dir / "agents"
     found = names or sorted(path for path in here.iterdir() if path.is_dir()) if here.is_dir() or names else []
-    offers: dict[str, Offer] = {}
+    offers: dict[str, OfferedAgent] = {}
     secrets = ForChecks(root.vault)
     problems: list[str] = []
     for target in found:
@@ -87,14 +87,14 @@ def read_agents(root: Root, names: Sequence[str | os.PathLike[str]] = ()) -> tup
     return offers, problems
 
 
-def _offer(agent: Loaded, secrets: ForChecks) -> Offer:
+def _offer(agent: Loaded, secrets: ForChecks) -> OfferedAgent:
     name = re.sub(r"[^A-Za-z0-9_-]", "_", agent.name)[:MAX_NAME]
     tool = {
         "name": name,
         "description": _description(agent).strip() or f"Runs the agent '{agent.name}' and returns its answer.",
         "inputSchema": _schema(agent, secrets),
     }
-    return Offer(name=name, agent=agent, tool=tool)
+    return OfferedAgent(name=name, agent=agent, tool=tool)
 
 
 def _description(agent: Loaded) -> str:

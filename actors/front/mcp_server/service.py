@@ -1,8 +1,8 @@
-"""What all clients of a server share: the agents, the runs under way, and their bounds.
+"""Shared state of a server's clients: agents, active runs, and limits.
 
-A run belongs to the server's actor, not to the request that began it. Questions reach us by a policy at the top of the
-tree: it holds those of runs whose client can show a form, and lets all others pass, so that a client without forms
-gets what `--no-input` gets: the question's default, or a failed run.
+A run belongs to the server's actor, not to the request that began it. Questions arrive through a policy at the top of
+the tree. It holds a question if the run's client can show a form, else it passes the question on. So a client without
+forms gets the result of `--no-input`: the question's default, or a failed run.
 """
 
 from __future__ import annotations
@@ -25,23 +25,24 @@ from ....supervisors.bus import Listener
 from ....supervisors.escalation import HOLD, PASS, Verdict
 from ...io.json_schema import schema_errors
 from ...runs.begin import perform
-from ...runs.loading import Hooks
+from ...runs.loading import RunCallbacks
 from ...runs.root import Root
-from .call import Call
+from .call import McpToolCall
 from .elicitation import can_be_asked
-from .offers import Offer
+from .offers import OfferedAgent
 
 Json = Any
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """How runs are run for clients, none of which can say so itself.
+class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Options of all runs, which clients can't change.
 
     Attributes:
         model: `client:model` for everything that does not name its own.
-        limits: what each run may use at most.
-        allow, yes, roots: as for `run`: tools that need no permission, or none does; directories for the `fs_*` tools.
-        max_runs: runs under way at once, parked ones included.
+        limits: limits of each run.
+        allow, yes, roots: as for `run`: tools without permission questions, or all of them; directories for the `fs_*`
+            tools.
+        max_runs: maximum number of concurrent runs, including parked ones.
         question_timeout: seconds that a client's user has for a question.
     """
 
@@ -55,24 +56,24 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Service:
-    """See the module.
+    """Shared state and runs.
 
     Args:
-        me: the server's actor; the runs' calls are its children.
+        me: actor of the server; the calls are its children.
     """
 
-    def __init__(self, me: Actor, root: Root, offers: Mapping[str, Offer], options: Options) -> None:
+    def __init__(self, me: Actor, root: Root, offers: Mapping[str, OfferedAgent], options: ServiceOptions) -> None:
         self.me = me
         self.offers = offers
         self.options = options
         self._root = root
-        self._calls: set[Call] = set()
-        self._by_run: dict[str, Call] = {}
-        self._parked: dict[str, tuple[Call, Ref[Never, None]]] = {}
+        self._calls: set[McpToolCall] = set()
+        self._by_run: dict[str, McpToolCall] = {}
+        self._parked: dict[str, tuple[McpToolCall, Ref[Never, None]]] = {}
 
     @contextmanager
     def answering(self) -> Iterator[None]:
-        """Take the questions of our runs while the block lasts."""
+        """Handle the questions of the server's runs for the duration of the block."""
         top = self._root.kernel.actor
         before, top.policy = top.policy, self._policy
         try:
@@ -80,11 +81,11 @@ class Service:
         finally:
             top.policy = before
 
-    def begin(self, offer: Offer, arguments: Mapping[str, Json], *, asks: bool) -> Call:
+    def begin(self, offer: OfferedAgent, arguments: Mapping[str, Json], *, asks: bool) -> McpToolCall:
         """Start a run.
 
         Raises:
-            UsageError: the arguments don't fit, or there are too many runs already.
+            UsageError: the arguments are invalid, or there are too many runs.
         """
         try:
             errors = schema_errors(arguments, offer.schema)
@@ -94,7 +95,7 @@ class Service:
             raise UsageError(f"The arguments of '{offer.name}' don't fit: {'; '.join(errors)}")
         if max(len(self._calls), len(self._parked)) >= self.options.max_runs:
             raise UsageError(f"{self.options.max_runs} runs are under way, which is the most; try again later")
-        call = Call(offer, self._root.questions, asks=asks, began=self._by_run.__setitem__)
+        call = McpToolCall(offer, self._root.kernel.questions, asks=asks, began=self._by_run.__setitem__)
         self._calls.add(call)
         ref = self.me.spawn(call.play, partial(self._run, offer, arguments), name=offer.name, link=False)
         ref.on_end(lambda _: self._over(call))
@@ -102,14 +103,14 @@ class Service:
 
     # --- between two requests -------------------------------------------------------------------------------
 
-    def park(self, call: Call) -> str:
-        """Keep a call for the request that answers its questions; what that request has to show."""
+    def park(self, call: McpToolCall) -> str:
+        """Park a call for the request that answers its questions; return the token that the request must present."""
         state = secrets.token_urlsafe(24)
         self._parked[state] = call, self.me.spawn(self._wait_for_answer, state, name="parked", link=False)
         return state
 
-    def resume(self, state: str, name: str) -> Call | None:
-        """The call that was parked; None if there is none, or it is another agent's. Good for once."""
+    def resume(self, state: str, name: str) -> McpToolCall | None:
+        """Return a parked call, once; None if there is none, or it is another agent's."""
         if state not in self._parked or self._parked[state][0].offer.name != name:
             return None
         call, waiting = self._parked.pop(state)
@@ -123,7 +124,7 @@ class Service:
 
     # --- runs -----------------------------------------------------------------------------------------------
 
-    async def _run(self, offer: Offer, arguments: Mapping[str, Json], on_event: Listener) -> Outcome:
+    async def _run(self, offer: OfferedAgent, arguments: Mapping[str, Json], on_event: Listener) -> Outcome:
         options = self.options
         request = RunRequest(
             target=offer.agent.file,
@@ -136,9 +137,9 @@ class Service:
             yes=options.yes,
             roots=options.roots,
         )
-        return await perform(request, Hooks(loaded=offer.agent, on_event=on_event), self._root)
+        return await perform(request, RunCallbacks(loaded=offer.agent, on_event=on_event), self._root)
 
-    def _over(self, call: Call) -> None:
+    def _over(self, call: McpToolCall) -> None:
         self._calls.discard(call)
         for name in [name for name, known in self._by_run.items() if known is call]:
             del self._by_run[name]

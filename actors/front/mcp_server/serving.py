@@ -1,8 +1,8 @@
-"""Serving the client that has started us, over stdin and stdout, or many over HTTP (the extra `server`).
+"""Transports of the MCP server: the parent process over stdin and stdout, or many clients over HTTP (extra `server`).
 
 On pipes one line is one message, and the end of the input ends the connection: open requests are cancelled, queued
-messages are sent. A slow client misses notifications of progress. Over HTTP `asgi.App` answers, and connections are
-those of `callboard serve`.
+messages are sent. A slow client misses progress notifications. Over HTTP `asgi.App` answers, with the connections of
+`callboard serve`.
 """
 
 from __future__ import annotations
@@ -14,39 +14,40 @@ from ....protocol.errors import ConfigError, UsageError
 from ....protocol.settings.api import ApiLimits, ApiSettings
 from ....protocol.settings.api_checks import LOOPBACK
 from ....supervisors import Actor
+from ....supervisors.installation import install_command
 from ...io.imports import imported
 from ...io.json_schema import LIBRARY
 from ...io.stdio import over_pipes, private_stdio
 from ...runs.root import Root, played
-from .offers import Offer
-from .service import Options, Service
-from .session import Session
+from .offers import OfferedAgent
+from .service import Service, ServiceOptions
+from .session import McpSession
 
 MOST = 1_000_000
-"""Connections; what bounds them is the number of files that the process may have open."""
+"""Maximum number of connections; in effect the limit of open files applies."""
 
 
 async def serve_stdio(
     root: Root,
-    offers: Mapping[str, Offer],
+    offers: Mapping[str, OfferedAgent],
     *,
-    options: Options | None = None,
+    options: ServiceOptions | None = None,
     pipes: tuple[int, int] | None = None,
 ) -> None:
-    """Serve until the client closes our stdin, or the root stops.
+    """Serve until the client closes stdin, or the root stops.
 
     Args:
-        root: what the runs run under.
+        root: root of the runs.
         offers: see `read_agents`.
         pipes: two descriptors in place of stdin and stdout, which are closed at the end.
     """
 
     async def body(me: Actor) -> None:
         me.spawn(lambda _: imported(*LIBRARY), name="imports", link=False)  # for the arguments of the first call
-        service = Service(me, root, offers, options or Options())
+        service = Service(me, root, offers, options or ServiceOptions())
         with service.answering():
             async with over_pipes(me, source, sink) as (messages, outbox):
-                session = Session(service, outbox.put_nowait)
+                session = McpSession(service, outbox.put_nowait)
                 async for line in messages:
                     await session.receive(line)
                 session.close()
@@ -57,28 +58,28 @@ async def serve_stdio(
 
 async def serve_http(
     root: Root,
-    offers: Mapping[str, Offer],
+    offers: Mapping[str, OfferedAgent],
     *,
     host: str = "127.0.0.1",
     port: int = 0,
     token: str | None = None,
     origins: tuple[str, ...] = (),
-    options: Options | None = None,
+    options: ServiceOptions | None = None,
     on_listening: Callable[[str], None] | None = None,
 ) -> None:
     """Serve until the root stops.
 
     Args:
-        root: what the runs run under.
+        root: root of the runs.
         offers: see `read_agents`.
-        host, port: where to listen; port 0 for a free one.
-        token: what clients have to show as `Authorization: Bearer`. Beyond the loopback interface there has to be one.
-        origins: web origins whose pages may call us.
-        on_listening: told the URL once requests are taken.
+        host, port: address; port 0 for a free one.
+        token: required token of clients, in `Authorization: Bearer`. Mandatory beyond the loopback interface.
+        origins: web origins whose pages may call the server.
+        on_listening: callback for the URL once requests are accepted.
 
     Raises:
-        UsageError: the address can't be listened on, or would be open to all.
-        ConfigError: hypercorn is not there.
+        UsageError: the address can't be bound, or would be open to everyone.
+        ConfigError: hypercorn is not installed.
     """
     if host not in LOOPBACK and not token:
         raise UsageError(
@@ -95,14 +96,14 @@ async def serve_http(
         from .asgi import PATH, App
     except ImportError as error:
         raise ConfigError(
-            f"serving over HTTP needs hypercorn ({error}): pip install 'callboard[server]', or serve over stdio"
+            f"serving over HTTP needs hypercorn ({error}); run: {install_command('server')}, or serve over stdio"
         ) from None
     listener = listen(host, port)
     limits = ApiSettings(limits=ApiLimits(max_connections=MOST, connections_per_address=MOST))
 
     async def body(me: Actor) -> None:
         me.spawn(lambda _: imported(*LIBRARY), name="imports", link=False)  # for the arguments of the first call
-        service = Service(me, root, offers, options or Options())
+        service = Service(me, root, offers, options or ServiceOptions())
         http = speaker_of(App(service, token=token, only_loopback=host in LOOPBACK, origins=origins))
         with service.answering():
             await serve_port(listener, ConnectionLimiter(lambda: limits), http=http)

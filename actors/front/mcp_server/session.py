@@ -1,12 +1,12 @@
-"""The protocol with one client. The transports (`serving`, `asgi`) carry it.
+"""MCP protocol state and dispatch for one client. The transports (`serving`, `asgi`) carry its messages.
 
-Two eras, told apart request by request. From 2026-07-28 on a request stands alone: its `_meta` says the version and
-what the client can do, so a session is nothing but the requests that are under way. Before, the client begins with
-`initialize`, and the session remembers what that said.
+Two protocol eras are supported, and each request shows its era. From version 2026-07-28 on a request is self-contained:
+its `_meta` names the version and the client's capabilities, so a session holds only its open requests. Older clients
+begin with `initialize`, and the session stores the negotiated version.
 
-A request is answered at once, or is one part of a run, played by an actor of its own, with a way to send what belongs
-to it: progress, and questions in the older era. In the newer one a question is the request's result, and the next
-request brings the answer. A client that cancels a request cancels its run.
+A request either gets its result at once or starts a run, in an actor of its own. A `ReplyChannel` sends that request's
+progress and, in the older era, its questions. In the newer era a question is returned as the request's result, and the
+next request carries the answer. Cancelling a request cancels its run.
 """
 
 from __future__ import annotations
@@ -41,35 +41,35 @@ from ....protocol.problems import did_you_mean
 from ....protocol.version import VERSION
 from ...io.handed_out import hidden
 from ...io.peer import Peer, Refusal, Send
-from .call import Call, tool_result
+from .call import McpToolCall, tool_result
 from .elicitation import form, takes_forms
-from .offers import Offer
+from .offers import OfferedAgent
 from .service import Service
 
 Json = Any
 
 
-class Put(Protocol):
-    """Sends a message; never waits. What is `droppable` may be lost on a slow client."""
+class PutMessage(Protocol):
+    """Send a message without waiting. A `droppable` one may be lost when the client is slow."""
 
     def __call__(self, message: bytes, /, *, droppable: bool = False) -> None: ...
 
 
 @final
-class Way:
-    """The way back to who makes a request. No message waits for a slow client, see the transports.
+class ReplyChannel:
+    """Return path to the client of one request. No message waits for a slow client (see the transports).
 
     Args:
-        put: takes what is said before the answer.
-        answer: takes the answer.
+        put: sends messages that precede the answer.
+        answer: sends the answer; by default `put`.
     """
 
-    def __init__(self, put: Put, answer: Callable[[bytes], None] | None = None) -> None:
+    def __init__(self, put: PutMessage, answer: Callable[[bytes], None] | None = None) -> None:
         self.put = put
         self._answer = answer or put
 
     async def __call__(self, frame: bytes) -> None:
-        """As `peer.Send`: the answer."""
+        """Send the answer, as `peer.Send`."""
         self._answer(frame)
 
 
@@ -77,34 +77,38 @@ SERVER = {"name": "callboard", "version": VERSION}
 ABILITIES: dict[str, Json] = {"tools": {}}
 INSTRUCTIONS = "Each tool runs an agent to its end and returns its answer. Tell it what to do as `prompt`."
 CACHE_MS = 60_000
-"""How long a client may keep the list of tools, which stays as it is until we are started again."""
+"""Milliseconds for which a client may cache the tool list. The list does not change until the process restarts."""
 
 TOGETHER = 0.02
-"""Seconds that a first question waits for others of the same moment: clients bound how often they are asked."""
+"""Seconds to collect further questions after the first, because clients limit the rate of questions."""
 
 
 @final
-class Session(Peer):
-    """See the module.
+class McpSession(Peer):
+    """MCP session of one client.
 
     Args:
-        put: where messages go that belong to no request.
+        put: sends messages that belong to no request.
     """
 
     cancelling = "notifications/cancelled"
     most = 1_000
     batches = True
 
-    def __init__(self, service: Service, put: Put) -> None:
-        super().__init__(service.me, Way(put))
+    def __init__(self, service: Service, put: PutMessage) -> None:
+        super().__init__(service.me, ReplyChannel(put))
         self._service = service
         self._version = ""
         self._asks = False
 
     async def begin(self, request: Request, send: Send) -> Any:
-        """See `Peer`: the result of a request, or the part of a run that will have it."""
+        """Return the result of a request, or the coroutine of the run that will produce it.
+
+        Raises:
+            Refusal: an old client has not sent `initialize`, or the method or its parameters are invalid.
+        """
         params = params_of(request)
-        assert isinstance(send, Way)
+        assert isinstance(send, ReplyChannel)
         if version_named(params) is not None:
             return self._modern(request, params, send)
         if request.method == "initialize":
@@ -124,14 +128,13 @@ class Session(Peer):
         raise _unknown(request)
 
     async def taken_back(self, id: Id) -> None:
-        """See `Peer`: what is cancelled has no answer, says the specification."""
+        """Send nothing: by the specification a cancelled request has no answer."""
 
     def withdraw(self, frame: bytes, send: Send) -> None:
-        """See `Peer`."""
-        assert isinstance(send, Way)
+        assert isinstance(send, ReplyChannel)
         send.put(frame)
 
-    async def _play(self, call: Call, version: str, token: Json, way: Way) -> dict[str, Json]:
+    async def _play(self, call: McpToolCall, version: str, token: Json, way: ReplyChannel) -> dict[str, Json]:
 
         def on_progress(step: int, note: str) -> None:
             said = {"progressToken": token, "progress": step, "message": note}
@@ -144,15 +147,15 @@ class Session(Peer):
                 return await self._result_or_questions(call)
             await self._ask_until_the_end(call, version, way)
             return call.to_wire()
-        except BaseException:  # the client has cancelled, or a bug of ours: the run is of no use any more
+        except BaseException:  # the client has cancelled, or our code has a bug: the run has no reader any more
             call.cancel()
             raise
         finally:
             call.on_progress = None
 
-    # --- the newer era --------------------------------------------------------------------------------------
+    # --- newer era: each request is self-contained ---------------------------------------------------------------
 
-    def _modern(self, request: Request, params: Mapping[str, Json], way: Way) -> Json:
+    def _modern(self, request: Request, params: Mapping[str, Json], way: ReplyChannel) -> Json:
         meta = params["_meta"]
         if not isinstance(meta.get(META_CAPABILITIES), dict):
             raise Refusal(INVALID_PARAMS, f"`params._meta` lacks `{META_CAPABILITIES}`, an object")
@@ -170,8 +173,9 @@ class Session(Peer):
             return _complete({"tools": self._tools(), **cached})
         raise _unknown(request)
 
-    async def _result_or_questions(self, call: Call) -> dict[str, Json]:
+    async def _result_or_questions(self, call: McpToolCall) -> dict[str, Json]:
         while not call.ended and not call.questions:
+            # A result with questions ends the request, so questions of the same moment are collected first.
             await call.news()
             await trio.sleep(TOGETHER if call.questions else 0)
         if call.ended:
@@ -183,7 +187,7 @@ class Session(Peer):
         state = self._service.park(call)
         return {**_complete({}), "resultType": INPUT_REQUIRED, "inputRequests": asked, "requestState": state}
 
-    # --- the older one --------------------------------------------------------------------------------------
+    # --- older era: `initialize` first ---------------------------------------------------------------------------
 
     def _initialize(self, params: Mapping[str, Json]) -> dict[str, Json]:
         wanted, abilities = params.get("protocolVersion"), params.get("capabilities")
@@ -196,8 +200,8 @@ class Session(Peer):
             "instructions": INSTRUCTIONS,
         }
 
-    async def _ask_until_the_end(self, call: Call, version: str, way: Way) -> None:
-        """Put the run's questions to the client as they come up, and take back what the run no longer asks."""
+    async def _ask_until_the_end(self, call: McpToolCall, version: str, way: ReplyChannel) -> None:
+        """Send the run's questions to the client as they arise; withdraw closed ones."""
         asked: dict[str, trio.CancelScope] = {}
         async with trio.open_nursery() as nursery:
             while not call.ended:
@@ -210,26 +214,28 @@ class Session(Peer):
                 await call.news()
             nursery.cancel_scope.cancel()
 
-    async def _ask(self, call: Call, question: Question, version: str, way: Way, scope: trio.CancelScope) -> None:
+    async def _ask(
+        self, call: McpToolCall, question: Question, version: str, way: ReplyChannel, scope: trio.CancelScope
+    ) -> None:
         patience = self._service.options.question_timeout
         answer: Json = None
         with scope:
             with trio.move_on_after(patience) as limit:
                 try:
-                    answer = await self.request("elicitation/create", form(question, version), Way(way.put))
-                except (CallboardError, *UNREADABLE):  # it refuses to ask, or says what can't be read
+                    answer = await self.request("elicitation/create", form(question, version), ReplyChannel(way.put))
+                except (CallboardError, *UNREADABLE):  # the client declines to ask, or its answer is unreadable
                     answer = None
             if limit.cancelled_caught:
                 call.expire(question.id, patience)
             else:
                 call.answer(question.id, answer if isinstance(answer, dict) else {})
 
-    # --- both -----------------------------------------------------------------------------------------------
+    # --- both eras -----------------------------------------------------------------------------------------------
 
     def _tools(self) -> list[dict[str, Json]]:
         return [offer.tool for offer in self._service.offers.values()]
 
-    def _call(self, params: Mapping[str, Json], version: str, way: Way, *, asks: bool) -> Json:
+    def _call(self, params: Mapping[str, Json], version: str, way: ReplyChannel, *, asks: bool) -> Json:
         offer = self._offer(params.get("name"))
         state, arguments = params.get("requestState"), params.get("arguments")
         if version == MODERN and state is not None:
@@ -239,20 +245,21 @@ class Session(Peer):
                 raise Refusal(INVALID_PARAMS, "`arguments` must be an object")
             try:
                 call = self._service.begin(offer, arguments or {}, asks=asks)
-            except (UsageError, ShuttingDown) as error:  # the model's mistake, which it can mend
+            # a mistake of the model, which it can correct: a failed result, not a protocol error
+            except (UsageError, ShuttingDown) as error:
                 refusal = tool_result(hidden(str(error)), failed=True)
                 return _complete(refusal) if version == MODERN else refusal
         meta = params.get("_meta")
         return self._play(call, version, meta.get("progressToken") if isinstance(meta, dict) else None, way)
 
-    def _offer(self, name: Json) -> Offer:
+    def _offer(self, name: Json) -> OfferedAgent:
         offers = self._service.offers
         if not isinstance(name, str) or name not in offers:
             hint = did_you_mean(str(name)[:100], offers) or f"there are: {', '.join(offers)}"
             raise Refusal(INVALID_PARAMS, f"Unknown tool: '{str(name)[:100]}'; {hint}")
         return offers[name]
 
-    def _resumed(self, state: Json, offer: Offer, responses: Json) -> Call:
+    def _resumed(self, state: Json, offer: OfferedAgent, responses: Json) -> McpToolCall:
         call = self._service.resume(state, offer.name) if isinstance(state, str) else None
         if call is None:
             raise Refusal(
@@ -266,10 +273,10 @@ class Session(Peer):
 
 
 def params_of(request: Request) -> dict[str, Json]:
-    """The parameters of a request.
+    """Return the parameters of a request as a dict.
 
     Raises:
-        Refusal: they are no object, or can't be read.
+        Refusal: they are not an object, or unreadable.
     """
     params = _decoded(request.params)
     if not isinstance(params, dict):
@@ -278,7 +285,7 @@ def params_of(request: Request) -> dict[str, Json]:
 
 
 def _decoded(text: msgspec.Raw) -> Json:
-    """The value of a JSON text, of which only the beginning and the end were looked at; None if it is none."""
+    """Decode JSON whose syntax was only checked at both ends so far; return None if it is invalid."""
     try:
         return msgspec.json.decode(text)
     except (ValueError, RecursionError):
@@ -286,7 +293,7 @@ def _decoded(text: msgspec.Raw) -> Json:
 
 
 def version_named(params: Mapping[str, Json]) -> Json:
-    """The version that a request of the newer era names; None for one of the older."""
+    """Return the version that a request of the newer era names; None for an older request."""
     meta = params.get("_meta")
     return meta.get(META_VERSION) if isinstance(meta, dict) else None
 

@@ -1,10 +1,15 @@
-"""A server's metrics for Prometheus. Begin with `metrics`.
+"""Prometheus metrics of a server. Begin with `metrics`.
 
-Requests are counted by the middleware, websocket frames by the control channel, what runs do by the event stream
-(`work`), what models cost with the book (`spending`), and what is a state (actors, questions, the pool of MCP
-servers) is read at each scrape.
-Labels hold words from files and from the table of routes, and each label a bounded number of them: never an
-id of a run, a session or a path that a client has made up.
+Sources of the figures:
+
+    requests            the HTTP middleware
+    websocket frames    the control channel
+    activity of runs    the event stream (`work`)
+    cost of models      the usage book (`spending`)
+    state               read at each scrape: actors, questions, the pool of MCP servers
+
+Label values come from files and from the route table, and each label has a bounded number of them. Ids of runs or
+sessions and paths from clients never become labels: each new one would create a time series.
 """
 
 from __future__ import annotations

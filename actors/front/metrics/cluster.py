@@ -1,4 +1,4 @@
-"""How a cluster stands, as a gateway of it has seen it last."""
+"""Gauges and counters of a cluster, from the figures that a gateway read last."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 if TYPE_CHECKING:
-    from ....supervisors.cluster.telling import Figures
+    from ....supervisors.cluster.queries import ClusterFigures
 
 
-def cluster_figures(figures: Figures) -> Iterable[Metric]:
-    """All of them."""
+def cluster_figures(figures: ClusterFigures) -> Iterable[Metric]:
+    """Yield the cluster's metrics."""
     yield GaugeMetricFamily("cluster_queued_runs", "Runs that wait for a worker.", figures.queued)
     yield GaugeMetricFamily("cluster_queued_oldest_seconds", "For how long the first of them has.", figures.oldest)
     yield GaugeMetricFamily("cluster_workers", "Workers that are alive.", figures.workers)

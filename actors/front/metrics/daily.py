@@ -1,4 +1,4 @@
-"""How far daily limits are used, as gauges. Each kind of limit, money or tokens, has figures where it is set."""
+"""Gauges for the use of daily limits. A kind of limit (money or tokens) has gauges only where it is configured."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ GAUGES = {
     "daily_reserved_tokens": "What requests under way may come to at most, in tokens.",
 }
 ALL = "*"
-"""The subject of the limit of all together."""
+"""Label value of the limit that all subjects share."""
 
 
 def daily_limits(readings: Iterable[DayReading], name: Callable[[str, str], str], other: str) -> Iterable[Metric]:
-    """All of them. Subjects that have no label of their own are left out: one gauge can't be several limits.
+    """Return the gauges of daily limits.
+
+    Subjects without a label of their own are omitted, because one gauge cannot hold several limits.
 
     Args:
-        name: bounds the values of a label; `other` is that of the rest.
+        name: bounds the values of a label; returns `other` beyond the bound.
     """
     families = {name: GaugeMetricFamily(name, text, labels=["subject"]) for name, text in GAUGES.items()}
     for reading in readings:

@@ -1,15 +1,14 @@
-"""The registry of metrics, and their exposition as text.
+"""The registry of metrics, and its exposition as text.
 
     metrics = Metrics()
     with metrics.listening(root, journal=hub.logs.writer):
         text = metrics.exposition()
 
-What each figure means is written down in docs/runbook.md. Gauges, and counters that are kept elsewhere, are read at
-each scrape.
+docs/runbook.md explains each figure. Gauges, and counters that other modules keep, are read at each scrape.
 
-How long mail waits is measured only where metrics are on. The kernel makes an actor's lane of mail at its first
-message, of the type that the root's `mailbox` names. With metrics that is a deque which stamps each message that comes
-and reads the stamp of each that goes; without them the kernel's hottest path costs not a nanosecond more.
+The waiting time of mail is measured only while metrics are on. The kernel creates an actor's mail lane at the first
+message, with the type in the root's `mailbox`. `timed_by` supplies a deque that stamps each arriving message and reads
+the stamp when it leaves. Without metrics the plain lane stays, so the kernel's hottest path has no extra cost.
 """
 
 from __future__ import annotations
@@ -30,38 +29,38 @@ from prometheus_client.metrics_core import GaugeMetricFamily, HistogramMetricFam
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from ....supervisors.histogram import LatencyHistogram
 from ....supervisors.mailbox import Mailbox
-from ....supervisors.tally import Tally
 from .cluster import cluster_figures
 from .daily import daily_limits
 from .spending import Spending
-from .work import SECONDS, Work
+from .work import SECONDS, WorkMetrics
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
-    from ....supervisors.cluster.telling import Figures
+    from ....supervisors.cluster.queries import ClusterFigures
     from ...runs.root import Root
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 MOST_NAMES = 100
-"""Values that a label has at most; what comes later is counted as `other`."""
+"""Maximum number of values of one label; later values are counted as `other`."""
 
 OTHER = "other"
 
 PULSE = 0.25
-"""Seconds between two looks at how late the event loop is."""
+"""Seconds between two measurements of the event loop's lag."""
 
 
 @final
 class Names:
-    """The values that each label has so far."""
+    """The known values of each label."""
 
     def __init__(self) -> None:
         self._known: dict[str, set[str]] = {}
 
     def of(self, label: str, value: str) -> str:
-        """A label's value, as long as there are not too many of them."""
+        """Return the value, or `OTHER` once the label has `MOST_NAMES` values."""
         known = self._known.setdefault(label, set())
         if value not in known:
             if len(known) >= MOST_NAMES:
@@ -70,23 +69,23 @@ class Names:
         return value
 
 
-class Journal(Protocol):
-    """What writes the logs of runs: how long its writes took, and how many bytes it has written."""
+class LogWrites(Protocol):
+    """Writer of run logs: durations of its writes, and bytes written."""
 
-    times: Tally
+    times: LatencyHistogram
     bytes: int
 
 
 @final
 class Metrics:
-    """See the module.
+    """Metrics of one server.
 
     Attributes:
-        auth_failures: callers that were refused, by reason: `missing`, `key`, `jwt`, `scope`, `place`.
-        rejections: too many `requests` or `connections` of a subject, or bad `logins` from an address.
-        websockets: those that are open; `frames` are theirs, `in` and `out`.
-        rates: gives each subject's requests in the last minute; set by the server.
-        cluster: gives how its cluster stands; set by a gateway.
+        auth_failures: refused callers, by reason: `missing`, `key`, `jwt`, `scope`, `place`.
+        rejections: excess `requests` or `connections` of a subject, and failed `logins` from an address.
+        websockets: open websockets; `frames` counts their frames, `in` and `out`.
+        rates: returns each subject's requests in the last minute; set by the server.
+        cluster: returns the cluster's figures; set by the server.
     """
 
     def __init__(self) -> None:
@@ -110,37 +109,37 @@ class Metrics:
             "scheduler_lag_seconds", "How late the event loop wakes a task.", buckets=SECONDS, registry=registry
         )
         self._names = Names()
-        self._work = Work(registry, self._names)
+        self._work = WorkMetrics(registry, self._names)
         self._spending = Spending(self._names.of)
         registry.register(self._spending)
-        self._mail = Tally()
+        self._mail = LatencyHistogram()
         self.rates: Callable[[], Iterable[tuple[str, float]]] | None = None
-        self.cluster: Callable[[], Figures | None] = lambda: None
+        self.cluster: Callable[[], ClusterFigures | None] = lambda: None
 
     def exposition(self) -> bytes:
-        """Everything, as Prometheus reads it."""
+        """Return all metrics in the Prometheus text format."""
         return generate_latest(self._registry)
 
     # --- requests -------------------------------------------------------------------------------------------
 
     def request_began(self) -> None:
-        """A request came."""
+        """Count a request that has arrived."""
         self._in_flight.inc()
 
     def request_ended(self, method: str, route: str, status: int, seconds: float) -> None:
-        """It was answered. `route` is a template of the table."""
+        """Count an answered request. `route` is a template of the route table, not the path."""
         self._in_flight.dec()
         self._requests.labels(method, route, str(status)).inc()
         self._durations.labels(method, route).observe(seconds)
 
-    # --- the rest -------------------------------------------------------------------------------------------
+    # --- events, state and lag ---------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def listening(self, root: Root, *, journal: Journal | None = None) -> Iterator[None]:
-        """Count what happens under `root`, and look at its state when asked, while the block lasts.
+    def listening(self, root: Root, *, journal: LogWrites | None = None) -> Iterator[None]:
+        """Count events under `root`, and read its state at each scrape, while the block lasts.
 
         Args:
-            journal: what writes the logs of runs.
+            journal: the writer of run logs.
         """
         collector = StateCollector(root, self._names, self._mail, journal, lambda: self.rates and self.rates())
         collector.cluster = lambda: self.cluster()
@@ -158,7 +157,7 @@ class Metrics:
             self._registry.unregister(collector)
 
     async def watch_lag(self, me: Actor) -> None:
-        """An actor's body: measure how late the loop is, for ever."""
+        """Measure the lag of the event loop for ever. This is the body of an actor."""
         me.started()
         while True:
             due = trio.current_time() + PULSE
@@ -172,18 +171,18 @@ class StateCollector(Collector):
     """Reads the state of a root at each scrape.
 
     Attributes:
-        mail: how long mail waited.
-        journal: what writes the logs of runs.
-        rates: gives how often each subject has asked in the last minute; None if that is not counted.
-        cluster: gives how its cluster stands; None if it has none.
+        mail: waiting times of mail.
+        journal: the writer of run logs.
+        rates: returns each subject's requests in the last minute; None if they are not counted.
+        cluster: returns the cluster's figures; None outside a cluster.
     """
 
     root: Root
     names: Names
-    mail: Tally
-    journal: Journal | None
+    mail: LatencyHistogram
+    journal: LogWrites | None
     rates: Callable[[], Iterable[tuple[str, float]] | None]
-    cluster: Callable[[], Figures | None] = lambda: None
+    cluster: Callable[[], ClusterFigures | None] = lambda: None
 
     def collect(self) -> Iterable[Metric]:
         yield from self._actors()
@@ -231,6 +230,7 @@ class StateCollector(Collector):
             pool.add_metric([state], count)
         yield pool
         counted, waits = servers.statistics(), servers.waits
+        # A lease of a running server took no time, and is not in `waits`.
         hits = counted.acquire_active_hit + counted.acquire_idle_hit
         yield _histogram("mcp_acquire_latency_seconds", "Time to have an MCP server.", waits, at_once=hits)
         yield _histogram("mcp_pool_wait_seconds", "Time of those who waited for an MCP server to start.", waits)
@@ -244,7 +244,10 @@ class StateCollector(Collector):
         yield operations
 
     def _subjects(self, rates: Iterable[tuple[str, float]]) -> Metric:
-        """Requests in the minute that counts now; of the subjects that have no name here, the one with the most."""
+        """Return each subject's requests in the last minute.
+
+        `OTHER` has the highest figure of the subjects without a label.
+        """
         family = GaugeMetricFamily("subject_requests_per_minute", "Requests of the last minute.", labels=["subject"])
         most: dict[str, float] = {}
         for subject, count in rates:
@@ -255,21 +258,21 @@ class StateCollector(Collector):
         return family
 
 
-def _histogram(name: str, text: str, tally: Tally, *, at_once: int = 0) -> HistogramMetricFamily:
-    """A tally as Prometheus knows it, and so many more that took no time."""
+def _histogram(name: str, text: str, tally: LatencyHistogram, *, at_once: int = 0) -> HistogramMetricFamily:
+    """Convert a tally to a Prometheus histogram, plus `at_once` observations of zero seconds."""
     family = HistogramMetricFamily(name, text)
     family.add_metric([], *_figures(tally, at_once))
     return family
 
 
-def _figures(tally: Tally, at_once: int = 0) -> tuple[list[tuple[str, float]], float]:
+def _figures(tally: LatencyHistogram, at_once: int = 0) -> tuple[list[tuple[str, float]], float]:
     bounds = [*(f"{bound:g}" for bound in tally.bounds), "+Inf"]
     counts = [at_once + count for count in accumulate(list(tally.counts))]
     return list(zip(bounds, counts, strict=True)), tally.total
 
 
-def timed_by(waits: Tally) -> type[Mailbox]:
-    """Mailboxes whose mail adds to `waits` how long it waited in its lane."""
+def timed_by(waits: LatencyHistogram) -> type[Mailbox]:
+    """Return a mailbox type that adds each message's waiting time in its lane to `waits`."""
 
     class Lane(deque[Any]):
         __slots__ = ("_since",)

@@ -1,11 +1,11 @@
-"""What models cost since the process began, as counters: tokens by kind, USD, requests without a price.
+"""Counters of model usage since the process began: tokens by kind, USD, requests without a price.
 
-The kinds are disjoint, so their sum is all tokens, and each has a price of its own: `input` is what was neither read
-from a cache nor written to one, `output` what was not reasoning. `callboard usage` has the caches in its input and
-reasoning in its output, as providers have.
+The kinds are disjoint, so their sum is the total of tokens, and each has a price of its own. `input` excludes tokens
+read from or written to a cache; `output` excludes reasoning. `callboard usage` counts caches as input and reasoning as
+output, as providers do.
 
-Figures by model and those by subject are families of their own: with both labels on one there would be a hundred times
-a hundred series. Where no price was known so far there is no series of the cost, as it is not $0.
+Figures per model and per subject are separate families: one family with both labels could have 100 times 100 series.
+The cost has no series until a price is known, because an unknown cost is not $0.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ KINDS = ("input", "cached", "cache_write", "output", "reasoning")
 
 @final
 class _Sums:
-    """Of a model, or of a subject."""
+    """Sums of a model, or of a subject."""
 
     __slots__ = ("cost", "priced", "tokens", "unpriced")
 
@@ -51,7 +51,7 @@ class _Sums:
 
 @final
 class Spending(Collector):
-    """See the module.
+    """Collects usage per model and per subject.
 
     Args:
         name: bounds the values of a label.
@@ -63,7 +63,7 @@ class Spending(Collector):
         self._subjects: dict[str, _Sums] = {}
 
     def heard(self, subject: str, model: str, used: TokenUsage, cost: float | None) -> None:
-        """One reply; `cost` is None where the price is not known."""
+        """Add one reply; `cost` is None when the price is unknown."""
         for label, value, all in (("model", model, self._models), ("subject", subject, self._subjects)):
             name = self._name(label, value)
             sums = all.get(name)

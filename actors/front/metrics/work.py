@@ -1,8 +1,9 @@
-"""What runs do, counted from their events: runs, agents, requests to models, tool calls, questions, MCP servers.
+"""Metrics of the activity of runs, counted from their events: runs, agents, requests to models, tool calls, questions,
+MCP servers.
 
-Names and buckets of `gen_ai_*` and `mcp_client_*` are those of OpenTelemetry's conventions for generative AI, with
-underscores. Durations are taken from the event loop's clock when an event is heard, or from the event itself where it
-says them: never from the events' times, which the wall clock moves.
+Names and buckets of `gen_ai_*` and `mcp_client_*` follow OpenTelemetry's conventions for generative AI, with
+underscores. A duration comes from the event if it has one, else from the event loop's clock when the event is heard.
+Timestamps of events are not used: adjustments of the wall clock would falsify the durations.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from prometheus_client import Counter, Gauge, Histogram
 
 from ....protocol import events as ev
 from ....protocol.events import Event
-from ...views.activity import NOTHING, Change
+from ...views.activity import NOTHING, ActivityChange
 from ...views.run_view import RunView
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ TOKENS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304,
 CALLS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 GRAPHS = ("graph", "workflow")
-"""Dialects of runs that the conventions call a workflow."""
+"""Dialects of runs that the conventions call workflows."""
 
 _SEEN = frozenset(
     {ev.RunStarted, ev.RunFinished, ev.RunFailed, ev.RunCancelled, ev.ActorStopped, ev.ActorFailed}
@@ -39,7 +40,7 @@ _SEEN = frozenset(
     | {ev.LlmFallback}
     | {ev.QuestionAsked, ev.QuestionAnswered, ev.QuestionExpired}
 )
-"""What the views of runs need to see here."""
+"""Types of events that the views of runs need for these metrics."""
 
 _ENDS = {ev.RunFinished: "done", ev.RunFailed: "failed", ev.RunCancelled: "cancelled"}
 
@@ -49,8 +50,8 @@ def _now(_: Event) -> float:
 
 
 @final
-class Work:
-    """See the module."""
+class WorkMetrics:
+    """Turns the events of runs into metrics."""
 
     def __init__(self, registry: CollectorRegistry, names: Names) -> None:
         def counter(name: str, text: str, *labels: str) -> Counter:
@@ -62,9 +63,10 @@ class Work:
         model, agent, tool = "gen_ai_request_model", "gen_ai_agent_name", "gen_ai_tool_name"
         gen_ai, agents = "gen_ai_client_operation", "gen_ai_invoke_agent"
         self._names = names
-        self._views = {"": RunView(clock=_now)}  # what belongs to no run is the process's
+        self._views = {"": RunView(clock=_now)}  # events without a run belong to the process
         self._mcp_since: dict[str, float] = {}
         self._runs = counter("runs", "Runs ended.", "status")
+        # `_views` has the process's own view in addition to the runs.
         Gauge("runs_active", "Runs under way.", registry=registry).set_function(lambda: len(self._views) - 1)
         Gauge("llm_inflight", "Requests to models under way.", registry=registry).set_function(self._inflight)
         self._retries = counter("llm_retries", "Requests to models that are tried again.", "model")
@@ -96,11 +98,11 @@ class Work:
         self._restarts = counter("restarts", "Actors that a supervisor started again.")
 
     def heard(self, event: Event) -> None:
-        """One event of any run."""
+        """Count one event of any run."""
         kind = type(event.data)
         if kind is ev.RunStarted:
             self._views[event.run] = RunView(clock=_now)
-        view = self._views.get(event.run)  # none for a run that had begun before this listened
+        view = self._views.get(event.run)  # None for a run that began before this listener
         change = view.see(event) if view is not None and kind in _SEEN else NOTHING
         handler = self._HANDLERS.get(kind)
         if handler is not None:
@@ -111,76 +113,79 @@ class Work:
 
     # --- runs and agents --------------------------------------------------------------------------------------
 
-    def _run_ended(self, event: Event, data: ev.RunFinished | ev.RunFailed | ev.RunCancelled, _: Change) -> None:
+    def _run_ended(
+        self, event: Event, data: ev.RunFinished | ev.RunFailed | ev.RunCancelled, _: ActivityChange
+    ) -> None:
         self._runs.labels(_ENDS[type(data)]).inc()
         view = self._views.pop(event.run, None)
         if view is not None and view.started is not None and view.started.dialect in GRAPHS:
             name = self._names.of("workflow", view.started.name)
             self._workflows.labels(name).observe(trio.current_time() - view.at)
 
-    def _run_sleeps(self, event: Event, _: object, __: Change) -> None:
-        self._views.pop(event.run, None)  # it begins again when it is woken
+    def _run_sleeps(self, event: Event, _: object, __: ActivityChange) -> None:
+        self._views.pop(event.run, None)  # the run starts again when it is woken
 
-    def _agent_finished(self, _: Event, data: ev.AgentFinished, __: Change) -> None:
+    def _agent_finished(self, _: Event, data: ev.AgentFinished, __: ActivityChange) -> None:
         agent = self._names.of("agent", data.agent)
         self._agents.labels(agent).observe(data.seconds)
         self._agent_requests.labels(agent).observe(data.turns)
         self._agent_tools.labels(agent).observe(data.tool_calls)
 
-    def _actor_restarted(self, _: Event, __: object, ___: Change) -> None:
+    def _actor_restarted(self, _: Event, __: object, ___: ActivityChange) -> None:
         self._restarts.inc()
 
     # --- models -----------------------------------------------------------------------------------------------
 
-    def _llm_piece(self, _: Event, __: object, change: Change) -> None:
+    def _llm_piece(self, _: Event, __: object, change: ActivityChange) -> None:
         chat = change.about
         if chat is not None and chat.pieces == 1:
             self._firsts.labels(self._names.of("model", chat.name)).observe(chat.first - chat.tried)
 
-    def _llm_response(self, _: Event, data: ev.LlmResponse, change: Change) -> None:
+    def _llm_response(self, _: Event, data: ev.LlmResponse, change: ActivityChange) -> None:
         model, chat = self._names.of("model", data.model), change.about
         self._operations.labels(model).observe(data.seconds)
+        # One observation per response: the mean gap between its pieces.
         self._tokens.labels(model, "input").observe(data.input_tokens)
         self._tokens.labels(model, "output").observe(data.output_tokens)
         if chat is not None and chat.pieces > 1:
             self._chunks.labels(model).observe((chat.last - chat.first) / (chat.pieces - 1))
 
-    def _looked(self, _: Event, data: ev.LlmEmbedding | ev.LlmRerank, __: Change) -> None:
+    def _looked(self, _: Event, data: ev.LlmEmbedding | ev.LlmRerank, __: ActivityChange) -> None:
         if data.error is None:
             model = self._names.of("model", data.model)
             self._operations.labels(model).observe(data.seconds)
             self._tokens.labels(model, "input").observe(data.input_tokens)
 
-    def _llm_retry(self, _: Event, data: ev.LlmRetry, __: Change) -> None:
+    def _llm_retry(self, _: Event, data: ev.LlmRetry, __: ActivityChange) -> None:
         self._retries.labels(self._names.of("model", data.model)).inc()
 
-    def _llm_waiting(self, _: Event, data: ev.LlmWaiting, __: Change) -> None:
+    def _llm_waiting(self, _: Event, data: ev.LlmWaiting, __: ActivityChange) -> None:
         self._waiting.labels(self._names.of("model", data.model), data.reason).inc()
 
-    def _llm_fallback(self, _: Event, data: ev.LlmFallback, __: Change) -> None:
+    def _llm_fallback(self, _: Event, data: ev.LlmFallback, __: ActivityChange) -> None:
         self._fallbacks.labels(self._names.of("model", data.model), self._names.of("model", data.next)).inc()
 
     # --- tools, questions, MCP servers ------------------------------------------------------------------------
 
-    def _tool_finished(self, _: Event, data: ev.ToolFinished, __: Change) -> None:
+    def _tool_finished(self, _: Event, data: ev.ToolFinished, __: ActivityChange) -> None:
         error = "true" if data.error else "false"
         self._tools.labels(self._names.of("tool", data.tool), error).observe(data.seconds)
 
-    def _question_closed(self, _: Event, data: object, change: Change) -> None:
+    def _question_closed(self, _: Event, data: object, change: ActivityChange) -> None:
         if change.question is not None:
             end = "answered" if isinstance(data, ev.QuestionAnswered) else "expired"
             self._waits.labels(end).observe(trio.current_time() - change.question.at)
 
-    def _mcp_started(self, event: Event, _: object, __: Change) -> None:
-        if not event.run:  # the run that wanted it has one too
+    def _mcp_started(self, event: Event, _: object, __: ActivityChange) -> None:
+        if not event.run:  # the run that requested it emits the same event
             self._mcp_since[event.actor] = trio.current_time()
 
-    def _mcp_stopped(self, event: Event, data: ev.McpServerStopped, _: Change) -> None:
+    def _mcp_stopped(self, event: Event, data: ev.McpServerStopped, _: ActivityChange) -> None:
         since = self._mcp_since.pop(event.actor, None)
         if since is not None:
             self._mcp_sessions.labels(self._names.of("server", data.server)).observe(trio.current_time() - since)
 
-    _HANDLERS: ClassVar[dict[type, Callable[[Work, Event, Any, Change], None]]] = {
+    _HANDLERS: ClassVar[dict[type, Callable[[WorkMetrics, Event, Any, ActivityChange], None]]] = {
         **dict.fromkeys(_ENDS, _run_ended),
         ev.RunDormant: _run_sleeps,
         ev.AgentFinished: _agent_finished,

@@ -1,8 +1,8 @@
-"""The page: what a browser shows of the server it is served by. Static files, and how they go out.
+"""The web page of a server: static files, and the headers they are sent with.
 
-HTML, CSS and ES modules as they are written: no framework, no build step, nothing from elsewhere. The page knows the
-public websocket and nothing else of us. `model/` is what it knows (pure, tested with node), `views/` is what it
-shows, `main.js` ties them together; start there. Text of models and tools is a stranger's: it only ever becomes text.
+The page consists of plain HTML, CSS and ES modules: no framework, no build step, nothing from other hosts. It uses only
+the public websocket. `model/` holds its state (pure, tested with node), `views/` renders it, and `main.js` connects
+them; start there. Text of models and tools is untrusted, so it is only ever inserted as text.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HEADERS = {
     "referrer-policy": "no-referrer",
     "cache-control": "no-cache",
 }
-"""What every file of the page is sent with."""
+"""Headers of every file of the page."""
 
 _TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -31,16 +31,16 @@ _TYPES = {
 
 
 class Asset(NamedTuple):
-    """One file of the page, ready to send."""
+    """A file of the page, ready to send."""
 
     content_type: str
     body: bytes
 
 
 def asset(path: str) -> Asset | None:
-    """The file at the path of a request, `/` or below `/ui/`; None if the page has none there.
+    """Return the file for a request path, `/` or below `/ui/`; None if there is none.
 
-    A path is looked up among the names that there are, and never joined to anything.
+    The path is looked up among known names. It is never joined to a directory, so it cannot escape.
     """
     return _assets().get(path)
 

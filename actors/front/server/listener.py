@@ -1,12 +1,12 @@
-"""Listens on the one port, and picks the protocol of each connection.
+"""Listen on the server's port, and select the protocol of each connection.
 
-The first bytes of a connection decide. A request to upgrade to a websocket goes to the control channel, everything
-else to HTTP, each with the bytes that have been read already. So a websocket needs a connection of its own, as every
-browser and library opens one; a proxy that keeps connections open must be told to, if it does not by itself. A request
-to upgrade that comes later, on a connection that has spoken HTTP, is refused with a word (`speaking`): taking a
-connection back from the HTTP server, which may hold bytes of it, is not worth what could go wrong.
+The first bytes of a connection decide. A request to upgrade to a websocket goes to the control channel, any other to
+HTTP; both receive the bytes that were already read. So a websocket needs a new connection, which every browser and
+library opens. A proxy that reuses connections may have to be configured for that. An upgrade request that comes later,
+on an HTTP connection, is refused with a message (`speaking`). The HTTP server may hold bytes of that connection, so
+taking it back would not be safe.
 
-The listener owns its connections: the server's end cuts them off, whatever their tasks shield.
+The listener owns its connections: when the server ends, it cuts them, even if their tasks are shielded.
 """
 
 from __future__ import annotations
@@ -26,47 +26,83 @@ log = logging.getLogger("callboard.server")
 
 BACKLOG = 1024
 HEAD_WITHIN = 10.0
-"""Seconds in which the head of a request has to arrive: of the first since the connection, of others since their first
-byte (see `speaking`)."""
+"""Seconds in which the head of a request has to arrive.
+
+The first head counts from the connection, a later one from its first byte (see `speaking`).
+"""
 
 LONGEST_HEAD = 65_536
 EMPTY_LINE = b"\r\n\r\n"
 
 GOODBYE_WITHIN = 0.5
-"""Seconds for websockets to be closed in when the server ends."""
+"""Seconds for closing websockets when the server ends."""
 
 LOOK_EVERY = 0.01
 
 PIECE = 65_536
 TAKES_WITHIN = 60.0
-"""Seconds in which a client takes a piece of a reply."""
+"""Seconds in which a client must accept a piece of a reply."""
 
-Speaks = Callable[["Opened"], Awaitable[None]]
+Speaks = Callable[["InspectedStream"], Awaitable[None]]
 
 
 def listen(host: str, port: int) -> trio.SocketListener:
-    """A socket that takes connections; port 0 for a free one.
+    """Return a listening socket; port 0 for a free one.
 
     Raises:
-        UsageError: the address can't be had.
+        UsageError: the address can't be bound.
     """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        sock = socket.create_server((host, port), family=family, backlog=BACKLOG)
-    except (OSError, OverflowError) as error:
-        number = error.errno if isinstance(error, OSError) else None
-        why = os.strerror(number) if number and number in errno.errorcode else str(error)
-        other = "; --port takes another one" if number == errno.EADDRINUSE else ""
-        raise UsageError(f"can't listen on {host}:{port}: {why}{other}") from None
-    sock.setblocking(False)
+    sock = bind(host, port)
+    begin_listening(sock, host)
     return trio.SocketListener(trio.socket.from_stdlib_socket(sock))
 
 
-class Opened(trio.abc.HalfCloseableStream):
-    """A connection whose first bytes have been looked at and are read once more.
+def bind(host: str, port: int) -> socket.socket:
+    """Return a bound socket that refuses connections until `begin_listening`.
+
+    Raises:
+        UsageError: the address can't be bound.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.bind((host, port))
+    except (OSError, OverflowError) as error:
+        sock.close()
+        raise _not_had(host, port, error) from None
+    sock.setblocking(False)
+    return sock
+
+
+def begin_listening(sock: socket.socket, host: str) -> None:
+    """Accept connections from now on.
+
+    Raises:
+        UsageError: another process, which had bound the same port too, listens already.
+    """
+    try:
+        sock.listen(BACKLOG)
+    except OSError as error:
+        port = sock.getsockname()[1]
+        sock.close()
+        raise _not_had(host, port, error) from None
+
+
+def _not_had(host: str, port: int, error: OSError | OverflowError) -> UsageError:
+    number = error.errno if isinstance(error, OSError) else None
+    why = os.strerror(number) if number and number in errno.errorcode else str(error)
+    other = "; --port takes another one" if number == errno.EADDRINUSE else ""
+    return UsageError(f"can't listen on {host}:{port}: {why}{other}")
+
+
+class InspectedStream(trio.abc.HalfCloseableStream):
+    """A connection whose first bytes were inspected and will be read again.
 
     Attributes:
-        stream, socket: what is below.
+        stream, socket: the underlying connection.
     """
 
     def __init__(self, stream: trio.SocketStream) -> None:
@@ -77,9 +113,9 @@ class Opened(trio.abc.HalfCloseableStream):
         self._answered: trio.Event | None = None
 
     def hold_back(self) -> None:
-        """Give out the request's head, and what comes behind it only when something was answered.
+        """Release only the request's head to the reader; hold the bytes behind it until an answer is sent.
 
-        A client should not send frames before it is let in; of one that does trio-websocket would lose them, and both
+        A client should not send frames before it is admitted. trio-websocket would lose such frames, and both sides
         would wait for each other for ever.
         """
         head, line, self._behind = self._head.partition(EMPTY_LINE)
@@ -88,14 +124,14 @@ class Opened(trio.abc.HalfCloseableStream):
 
     @property
     def peer(self) -> str:
-        """The address at the other end; empty if that has gone."""
+        """The remote address; empty if the peer has disconnected."""
         try:
             return str(self.socket.getpeername()[0])
         except OSError:
             return ""
 
     async def look(self) -> bytes:
-        """The head of the first request: what was sent up to the first empty line; nothing if that takes too long."""
+        """Return the first request's head, up to the first empty line; empty after `HEAD_WITHIN` seconds."""
         with trio.move_on_after(HEAD_WITHIN) as waiting:
             while EMPTY_LINE not in self._head and len(self._head) < LONGEST_HEAD and _may_be_http(self._head):
                 more = await self.stream.receive_some(LONGEST_HEAD)
@@ -116,14 +152,17 @@ class Opened(trio.abc.HalfCloseableStream):
         return taken
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """A client that takes nothing for a while is gone, whatever the sender shields."""
+        """Send in pieces; close the connection if the client accepts none for `TAKES_WITHIN` seconds.
+
+        The limit holds in shielded tasks too: hypercorn shields its sends.
+        """
         if self._answered is not None:
             self._answered.set()
         for begin in range(0, len(data), PIECE):
             with trio.move_on_after(TAKES_WITHIN) as waiting:
                 try:
                     await self.stream.send_all(data[begin : begin + PIECE])
-                except trio.BusyResourceError:  # by `send_eof`: senders take turns, and only who closes does not wait
+                except trio.BusyResourceError:  # from `send_eof`: senders take turns, and only closing does not wait
                     raise trio.BrokenResourceError("the connection is being closed") from None
             if waiting.cancelled_caught:
                 self.socket.close()
@@ -142,15 +181,15 @@ class Opened(trio.abc.HalfCloseableStream):
 async def serve_port(
     listener: trio.SocketListener, limiter: ConnectionLimiter, *, http: Speaks, websocket: Speaks | None = None
 ) -> None:
-    """Take connections until cancelled; then cut those that are open, websockets after a word of farewell.
+    """Accept connections until cancelled; then cut the open ones, websockets after a close frame.
 
     Args:
-        websocket: what speaks with those that begin with a request to upgrade; by default `http`.
+        websocket: handles connections that begin with an upgrade request; by default `http`.
     """
     open: set[trio.SocketStream] = set()
     talking: set[trio.SocketStream] = set()
 
-    async def talk(opened: Opened) -> None:
+    async def talk(opened: InspectedStream) -> None:
         talking.add(opened.stream)
         opened.hold_back()
         try:
@@ -163,12 +202,12 @@ async def serve_port(
         task = trio.lowlevel.current_task()
         open.add(stream)
         try:
-            opened = Opened(stream)
+            opened = InspectedStream(stream)
             with limiter.entering(opened.peer) as room:
                 if room and (head := await opened.look()):
                     await (talk if websocket is not None and upgrades(head) else http)(opened)
         except* (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
-            pass  # it went away
+            pass  # the client has disconnected
         except* Exception as crashes:  # noqa: BLE001 - some bytes crash hypercorn (an HTTP/2 CONNECT), before any token
             if _runs(task):
                 log.warning("a connection was dropped: %r", crashes.exceptions)
@@ -178,12 +217,14 @@ async def serve_port(
 
     async def cut() -> None:
         try:
+            # HTTP connections are cut at once. hypercorn shields its sends, so cancelling their tasks would not end
+            # them.
             await trio.sleep_forever()
         finally:
             for stream in open - talking:
                 stream.socket.close()
             with trio.move_on_after(GOODBYE_WITHIN, shield=True):
-                while talking:  # noqa: ASYNC110 - each goes in its own way
+                while talking:  # noqa: ASYNC110 - each websocket closes in its own time
                     await trio.sleep(LOOK_EVERY)
             for stream in open:
                 stream.socket.close()
@@ -194,21 +235,21 @@ async def serve_port(
 
 
 def _runs(task: trio.lowlevel.Task) -> bool:
-    """Whether it is this task that runs.
+    """Return whether `task` is the running task.
 
-    It is not where trio's whole run was abandoned, as by an error in the event loop: then Python's collector closes
-    what is left of each task, whose cancel scopes complain that there is no trio.
+    It is not if trio's run was abandoned, for example by an error in the event loop. Then Python's garbage collector
+    closes the remaining tasks, and their cancel scopes fail because trio no longer runs.
     """
     return trio.lowlevel.in_trio_task() and trio.lowlevel.current_task() is task
 
 
 def _may_be_http(start: bytes) -> bool:
-    """Whether a request may begin like this; TLS on this port, for one, is refused at once."""
+    """Return whether a request may begin like this, so that TLS on this port is refused at once."""
     return not start or start[:1].isalpha()
 
 
 def upgrades(head: bytes) -> bool:
-    """Whether a request's head asks for a websocket."""
+    """Return whether a request's head asks for a websocket."""
     request, *headers = head.split(b"\r\n")
     if not request.startswith(b"GET "):
         return False

@@ -1,12 +1,13 @@
-"""The life of a server: it listens, says so, serves; on a signal it lets runs end first.
+"""Life cycle of a server: listen, announce it, serve, and on a signal let runs end first.
 
-    server = Server(ServeOptions(port=0))
-    async with Root(patient=True, serving=True, on_drain=server.drain, on_hangup=server.hang_up) as root:
+    server = HttpServer(ServeOptions(port=0))
+    drain, hang_up = server.drain, server.hang_up
+    async with Root(wait_for_front_end=True, keep_servers=True, on_drain=drain, on_hangup=hang_up) as root:
         await server.serve(root, print)
 
-What ends it is a signal, or the end of its root. After the first signal nothing new begins (503, and not ready), for
-`api.shutdown_grace_seconds` runs go on, and their followers get the events; then the root stops, which cancels what
-is left. A second signal does not wait. Durable runs are left to the next server, at once where they wait for people.
+A signal or the end of its root ends the server. After the first signal new work is refused (503, and not ready). Runs
+continue for `api.shutdown_grace_seconds`, and their followers receive the events. Then the root stops and cancels the
+rest. A second signal does not wait. Durable runs are left to the next server, immediately if they wait for people.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from ....protocol.control.caller import LOCAL
 from ....protocol.errors import ConfigError, JournalError, NotFound
 from ....protocol.journal import BY_SERVER
 from ....supervisors import Actor
-from ....supervisors.journal.sign import new_sign
+from ....supervisors.installation import install_command
+from ....supervisors.journal.liveness_lock import unique_process_name
 from ...io.directories import user_folder
 from ...io.redact import Redactor, secrets_of
 from ...runs.keeping import prune_regularly
@@ -39,11 +41,12 @@ from ..access.access_control import AccessControl
 from ..access.audit import Audit
 from ..access.configuration import check_may_listen, reload
 from ..access.limits import ConnectionLimiter
+from ..access.server_paths import paths_of_server
 from ..control.hub import Hub
 from ..control.opening import open_hub
 from ..control.runs.live_run import HubOptions
 from ..http.health import Health
-from .listener import GOODBYE_WITHIN, Opened, listen, serve_port
+from .listener import GOODBYE_WITHIN, InspectedStream, begin_listening, bind, serve_port
 from .speaking import say_missing, speaker_of
 from .token_file import ServerFile, new_token, remove_server, write_server
 
@@ -51,31 +54,31 @@ if TYPE_CHECKING:
     from ....protocol.settings.api import ApiSettings
     from ...work.spending.ledger import LedgerStore
     from ..chat.chats import Chats
-    from ..cluster.gateway import Gateway
-    from ..cluster.seat import ClusterOptions
-    from ..cluster.worker import Worker
+    from ..cluster.gateway import ClusterGateway
+    from ..cluster.membership import ClusterOptions
+    from ..cluster.worker import ClusterWorker
     from ..metrics import Metrics
 
 log = logging.getLogger("callboard.server")
 
 LOOK_EVERY = 0.05
 CANCEL_WITHIN = 3.0
-"""Seconds for runs to end in that are cancelled when the grace is over."""
+"""Seconds in which runs that are cancelled after the grace period have to end."""
 
 LAST_WORDS = 1.0
 """Seconds after the last run for sending its end to its followers."""
 
 
 class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Where to listen; what is None stands in `api.listen_addr`. Port 0 is a free one.
+    """Options of a server. None means the value in `api.listen_addr`; port 0 is a free one.
 
     Attributes:
-        read: a person reads stderr, so the audit trail of a loopback address does not go there.
-        keep_requests: as in `HubOptions`.
-        grace: seconds for runs to end by themselves once the server is told to end; None for what the settings say.
-        durable: whether what its runs do is kept; None for what the settings say.
-        by: what it is, for lists of durable runs.
-        cluster: the place of this process in a cluster, whose runs it plays, or hands in; None for neither.
+        read: a person reads stderr, so on a loopback address the audit trail does not go there.
+        keep_requests: see `HubOptions`.
+        grace: seconds in which runs may end by themselves after the server is asked to end; None for the settings.
+        durable: whether runs are recorded; None for the settings.
+        by: kind of process, for lists of durable runs.
+        cluster: role of this process in a cluster, playing runs or submitting them; None outside a cluster.
     """
 
     host: str | None = None
@@ -88,13 +91,13 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     cluster: ClusterOptions | None = None
 
 
-class Served(msgspec.Struct, frozen=True, kw_only=True):
-    """A server that listens.
+class ListeningServer(msgspec.Struct, frozen=True, kw_only=True):
+    """A listening server.
 
     Attributes:
-        url: where it is.
-        page: the page's address, with the token; for people at this machine.
-        http: whether it speaks more than the websocket.
+        url: address of the server.
+        page: address of the page, with the token; only for people on this machine.
+        http: whether the server offers HTTP in addition to the websocket.
     """
 
     url: str
@@ -102,20 +105,20 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
     http: bool
 
     def page_of_run(self, run: str) -> str:
-        """The address at which the page shows this run."""
+        """Return the address at which the page shows this run."""
         return f"{self.page}&run={run}"
 
     def page_of_chat(self, chat: str) -> str:
-        """The address at which the page shows this chat."""
+        """Return the address at which the page shows this chat."""
         return f"{self.page}&chat={chat}"
 
 
-class Server:
-    """See the module.
+class HttpServer:
+    """A server: one life from listening to its end.
 
     Attributes:
-        drained: whether all runs had ended when the server was told to end; None as long as it was not.
-        chats: those of its hub, once it listens.
+        drained: whether all runs had ended when the grace period was over; None before that.
+        chats: chats of the hub, once the server listens.
     """
 
     chats: Chats
@@ -128,14 +131,14 @@ class Server:
         self._told_to_end = trio.Event()
         self._hung_up = trio.Event()
         self._token = new_token()
-        self._place: Gateway | Worker | None = None
+        self._place: ClusterGateway | ClusterWorker | None = None
 
     @property
     def _works(self) -> bool:
         return self._options.cluster is not None and self._options.cluster.plays
 
     def drains_within(self, settings: ApiSettings) -> float:
-        """Seconds from `drain` to the beginning of the root's stop, at most."""
+        """Return the maximum number of seconds from `drain` to the beginning of the root's stop."""
         return self._grace(settings) + CANCEL_WITHIN + LAST_WORDS
 
     def _grace(self, settings: ApiSettings) -> float:
@@ -146,36 +149,36 @@ class Server:
         self._told_to_end.set()
 
     def hang_up(self) -> None:
-        """Read the settings again; returns at once."""
+        """Request that the settings are read again; returns at once."""
         self._hung_up.set()
 
     async def last_words(self) -> None:
-        """Return when all who follow a run that is over have been told its end, `LAST_WORDS` seconds later at most."""
+        """Return when all followers have received the end of their runs, after `LAST_WORDS` seconds at most."""
         with trio.move_on_after(LAST_WORDS):
             await _until(lambda: not self._being_told())
 
-    async def serve(self, root: Root, on_listening: Callable[[Served], None]) -> None:
+    async def serve(self, root: Root, on_listening: Callable[[ListeningServer], None]) -> None:
         """Serve until the root stops.
 
         Raises:
-            UsageError: the address can't be listened on, or would be open to all.
-            ConfigError: the settings forbid it, or a directory can't be written to.
-            JournalBroken: it is a worker, and what its runs do can't be kept any more.
+            UsageError: the address can't be bound, or would be open to everyone.
+            ConfigError: the settings forbid it, or a directory is not writable.
+            JournalBroken: this process is a worker whose journal can no longer be written.
         """
         settings = root.settings.api
         host, port = settings.address
         host = self._options.host or host
         port = port if self._options.port is None else self._options.port
         loopback = check_may_listen(settings, host)
-        listener = listen(host, port)
+        sock = bind(host, port)
 
         async def body(me: Actor) -> None:
-            await self._serve(me, root, listener, host, on_listening, loopback=loopback)
+            await self._serve(me, root, sock, host, on_listening, loopback=loopback)
 
         try:
             await played(root, body, name="control")
         finally:
-            listener.socket.close()
+            sock.close()
         if self._place is not None and self._place.failed is not None:
             raise self._place.failed
 
@@ -183,23 +186,23 @@ class Server:
         self,
         me: Actor,
         root: Root,
-        listener: trio.SocketListener,
+        sock: socket.socket,
         host: str,
-        on_listening: Callable[[Served], None],
+        on_listening: Callable[[ListeningServer], None],
         *,
         loopback: bool,
     ) -> None:
         settings = root.settings.api
-        port: int = listener.socket.getsockname()[1]
+        port: int = sock.getsockname()[1]
         redactor = Redactor([self._token, *secrets_of(root.settings, os.environ)])
         self._place = place = None if self._options.cluster is None else _place(root, self._options.cluster)
-        ledger = LedgerFile(root.usage_file) if place is None else await _kept_in_cluster(root, place)
+        ledger = LedgerFile(root.usage_file) if place is None else await _cluster_ledger(root, place)
         options = self._of_hub(root, place)
         resumes = options.by == BY_SERVER and root.settings.durable.resume == "auto" and not self._works
         async with open_hub(root, options=options, redact=redactor.data, cluster=place) as hub:
             self.chats = _chats(hub)
             self.under_way = lambda: hub.under_way
-            self._being_told = lambda: bool(hub.being_told)
+            self._being_told = lambda: bool(hub.followers_behind)
             with ExitStack() as stack:
                 metrics = stack.enter_context(_metrics(root, hub))
                 stream = None if loopback and self._options.read else sys.stderr
@@ -207,7 +210,12 @@ class Server:
                 stack.callback(audit.close)
                 stack.enter_context(root.bus.listen(audit.listener(_owners(hub))))
                 access = AccessControl(
-                    settings, local_token=self._token, loopback=loopback, audit=audit, metrics=metrics
+                    settings,
+                    local_token=self._token,
+                    loopback=loopback,
+                    audit=audit,
+                    metrics=metrics,
+                    paths=paths_of_server(root.config_dir, os.environ),
                 )
                 if metrics is not None:
                     metrics.rates = lambda: access.rates.current()
@@ -218,8 +226,11 @@ class Server:
                 stores = [hub.logs.directory, user_folder("sessions", root.sessions.store.config_dir)]
                 health = Health(root, access.requests, stores)
                 http = _http(root, hub, access, metrics, health, told=self._options.read)
-                served = self._told(host, port, http=http is not None)
+                served = self._log_started(host, port, http=http is not None)
+                # The token file comes before listening: a client with the previous server's token would get a 401.
                 stack.enter_context(self._written(served.url, port))
+                begin_listening(sock, host)
+                listener = trio.SocketListener(trio.socket.from_stdlib_socket(sock))
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._reload, access, root)
                     nursery.start_soon(self._end, root, hub, access, health, place)
@@ -237,7 +248,7 @@ class Server:
                         listener, limiter, http=http or say_missing, websocket=_websocket(me, self.chats, access)
                     )
 
-    def _of_hub(self, root: Root, place: Gateway | Worker | None) -> HubOptions:
+    def _of_hub(self, root: Root, place: ClusterGateway | ClusterWorker | None) -> HubOptions:
         options = HubOptions(
             keep_runs=root.settings.api.keep_runs,
             keep_requests=self._options.keep_requests,
@@ -246,11 +257,11 @@ class Server:
         )
         return options if place is None else place.of_hub(options)
 
-    def _told(self, host: str, port: int, *, http: bool) -> Served:
+    def _log_started(self, host: str, port: int, *, http: bool) -> ListeningServer:
         shown = f"[{host}]" if ":" in host else host
-        here = "127.0.0.1" if host in ("0.0.0.0", "::") else shown  # noqa: S104 - what was asked for
+        here = "127.0.0.1" if host in ("0.0.0.0", "::") else shown  # noqa: S104 - the user's choice
         page = f"http://{here}:{port}/#token={self._token}"
-        return Served(url=f"http://{shown}:{port}", page=page, http=http)
+        return ListeningServer(url=f"http://{shown}:{port}", page=page, http=http)
 
     @contextmanager
     def _written(self, url: str, port: int) -> Iterator[None]:
@@ -275,9 +286,15 @@ class Server:
             notify("READY=1")
 
     async def _end(
-        self, root: Root, hub: Hub, access: AccessControl, health: Health, place: Gateway | Worker | None
+        self,
+        root: Root,
+        hub: Hub,
+        access: AccessControl,
+        health: Health,
+        place: ClusterGateway | ClusterWorker | None,
     ) -> None:
         await self._told_to_end.wait()
+        # First the cluster stops sending runs to this process, then the hub refuses them.
         notify("STOPPING=1")
         if place is not None:
             with trio.move_on_after(LAST_WORDS):
@@ -289,28 +306,28 @@ class Server:
         self.drained = not hub.running.leave()
         with trio.move_on_after(CANCEL_WITHIN):
             await _until(lambda: not hub.under_way)
-        with trio.move_on_after(LAST_WORDS):  # followers of a run get its end
-            await _until(lambda: not access.requests.taken and not hub.being_told)
+        with trio.move_on_after(LAST_WORDS):  # followers of a run receive its end
+            await _until(lambda: not access.requests.taken and not hub.followers_behind)
         if place is not None:
             with trio.move_on_after(LAST_WORDS):
                 await place.leave()
         root.begin_stop()
 
 
-def _place(root: Root, options: ClusterOptions) -> Gateway | Worker:
-    from ..cluster.seat import Seat
+def _place(root: Root, options: ClusterOptions) -> ClusterGateway | ClusterWorker:
+    from ..cluster.membership import ClusterMembership
 
-    seat = Seat(options, new_sign())
+    seat = ClusterMembership(options, unique_process_name())
     if options.plays:
-        from ..cluster.worker import Worker
+        from ..cluster.worker import ClusterWorker
 
-        return Worker(root, seat)
-    from ..cluster.gateway import Gateway
+        return ClusterWorker(root, seat)
+    from ..cluster.gateway import ClusterGateway
 
-    return Gateway(root, seat)
+    return ClusterGateway(root, seat)
 
 
-async def _kept_in_cluster(root: Root, place: Gateway | Worker) -> LedgerStore:
+async def _cluster_ledger(root: Root, place: ClusterGateway | ClusterWorker) -> LedgerStore:
     from ..cluster.spending import keep_spending
 
     return await keep_spending(root, place.seat)
@@ -319,14 +336,14 @@ async def _kept_in_cluster(root: Root, place: Gateway | Worker) -> LedgerStore:
 async def _prune(root: Root) -> None:
     try:
         journal = await root.journal()
-    except JournalError as error:  # each run tells that it can't be kept
+    except JournalError as error:  # each run reports that it can't be recorded
         log.warning("%s", error)
         return
     await prune_regularly(root.settings, journal.sign)
 
 
 async def _until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - several things change it, and none of them knows that a server ends
+    while not condition():  # noqa: ASYNC110 - the values that it reads signal no change
         await trio.sleep(LOOK_EVERY)
 
 
@@ -334,7 +351,7 @@ async def _until(condition: Callable[[], bool]) -> None:
 def _metrics(root: Root, hub: Hub) -> Iterator[Metrics | None]:
     try:
         from ..metrics import Metrics
-    except ImportError:  # without the extra
+    except ImportError:  # the extra `server` is not installed
         yield None
         return
     metrics = Metrics()
@@ -354,14 +371,17 @@ def _owners(hub: Hub) -> Callable[[str], str | None]:
 
 def _http(
     root: Root, hub: Hub, access: AccessControl, metrics: Metrics | None, health: Health, *, told: bool
-) -> Callable[[Opened], Awaitable[None]] | None:
-    """What speaks HTTP; None without the extra, which the log says unless a person is `told` by the command."""
+) -> Callable[[InspectedStream], Awaitable[None]] | None:
+    """Return the HTTP handler of a connection; None without the extra `server`.
+
+    The log reports a missing extra, unless the command reports it to a person (`told`).
+    """
     try:
-        import hypercorn.trio.tcp_server  # noqa: F401 - to see whether it is there
-        import starlette.applications  # noqa: F401 - the same
+        import hypercorn.trio.tcp_server  # noqa: F401 - tests the import
+        import starlette.applications  # noqa: F401 - tests the import
     except ImportError as error:
         if not told:
-            log.warning("HTTP is not served, only the websocket at /ws (%s): pip install 'callboard[server]'", error)
+            log.warning("HTTP is not served, only the websocket at /ws (%s): %s", error, install_command("server"))
         return None
     from ..http.app import make_app
     from ..http.call import Api
@@ -377,7 +397,7 @@ def _chats(hub: Hub) -> Chats:
     return Chats(hub)
 
 
-def _websocket(me: Actor, chats: Chats, access: AccessControl) -> Callable[[Opened], Awaitable[None]]:
+def _websocket(me: Actor, chats: Chats, access: AccessControl) -> Callable[[InspectedStream], Awaitable[None]]:
     from ..acp.agent import AcpAgent
     from ..chat.methods import ChatMethods
     from ..control.websocket import WebSocketOptions, serve_websocket
@@ -385,7 +405,7 @@ def _websocket(me: Actor, chats: Chats, access: AccessControl) -> Callable[[Open
     hub = chats.hub
     options = WebSocketOptions(max_frame=hub.root.settings.api.limits.max_frame_bytes)
 
-    async def websocket(connection: Opened) -> None:
+    async def websocket(connection: InspectedStream) -> None:
         async def speak(actor: Actor) -> None:
             await serve_websocket(
                 actor,
@@ -402,7 +422,7 @@ def _websocket(me: Actor, chats: Chats, access: AccessControl) -> Callable[[Open
             end = await ref.wait()
         except trio.Cancelled:
             ref.cancel()
-            with me.root.shield(GOODBYE_WITHIN):  # sends the client our goodbye
+            with me.root.shield(GOODBYE_WITHIN):  # sends our close frame to the client
                 await ref.wait()
             raise
         finally:
@@ -414,7 +434,10 @@ def _websocket(me: Actor, chats: Chats, access: AccessControl) -> Callable[[Open
 
 
 def notify(state: str, environ: Mapping[str, str] = os.environ) -> bool:
-    """Send our state (`READY=1`) to systemd, for a unit of `Type=notify`; whether that took it. Never waits."""
+    """Send a state such as `READY=1` to systemd, for a unit of `Type=notify`; return whether it was sent.
+
+    Never waits.
+    """
     address = environ.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):
         return False

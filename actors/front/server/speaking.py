@@ -1,7 +1,8 @@
 """HTTP on one connection: hypercorn's protocols around an application, or a short reply without hypercorn.
 
-Only the part of hypercorn that speaks HTTP on one connection is used. It shields what it sends, so that a client that
-does not read could hold up our end for ever. So the connections are ours (`listener`), and are cut when we end.
+Only the part of hypercorn that handles one connection is used. hypercorn shields its sends, so a client that does not
+read could delay the end of the server without limit. So the server owns the connections (`listener`) and cuts them when
+it ends.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import trio
 
 from . import listener
-from .listener import Opened
+from .listener import InspectedStream
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -23,17 +24,20 @@ if TYPE_CHECKING:
 log = logging.getLogger("callboard.http")
 
 KEEP_ALIVE = 60.0
-"""Seconds that a connection may be idle; longer than clients keep theirs, so that it is they who hang up."""
+"""Seconds that a connection may be idle.
 
-MISSING = "callboard: HTTP is not served here, only the websocket at /ws: pip install 'callboard[server]'\n"
+Clients use shorter limits, so they close it first.
+"""
+
+MISSING = "callboard: HTTP is not served here, only the websocket at /ws: the extra `server` is not installed\n"
 TOO_LATE = (
     b'{"error": {"code": "usage", "message": "a websocket needs a connection of its own: '
     b'the request to upgrade has to be the first that is made on it"}}'
 )
 
 
-def speaker_of(app: ASGIApp) -> Callable[[Opened], Awaitable[None]]:
-    """What speaks HTTP on one connection at a time and has the application answer."""
+def speaker_of(app: ASGIApp) -> Callable[[InspectedStream], Awaitable[None]]:
+    """Return the HTTP handler of connections, which has the application answer."""
     import h11
     from hypercorn.app_wrappers import ASGIWrapper
     from hypercorn.config import Config
@@ -44,20 +48,20 @@ def speaker_of(app: ASGIApp) -> Callable[[Opened], Awaitable[None]]:
     from hypercorn.typing import ConnectionState
 
     class Connection(TCPServer):
-        """One connection; over when its client has left, where hypercorn would wait for it to be idle for long.
+        """A connection that ends when its client disconnects, or when a request's head takes too long.
 
-        So it is when a head takes too long, where hypercorn would wait for as long as for an idle client.
+        hypercorn alone would wait for the long idle timeout in both cases.
         """
 
         over = False
 
         async def _read_data(self) -> None:
-            head = trio.CancelScope()  # its deadline is that of a head that has begun
+            head = trio.CancelScope()  # the deadline belongs to a head that has begun
             while True:
                 data = b""
                 with contextlib.suppress(trio.ClosedResourceError, trio.BrokenResourceError), head:
                     data = bytes(await self.stream.receive_some(MAX_RECV))
-                if not data:  # the client has left, or was too slow
+                if not data:  # the client has disconnected, or was too slow
                     break
                 await self.protocol.handle(RawData(data))
                 head = trio.CancelScope(deadline=self._deadline(head.deadline))
@@ -66,14 +70,14 @@ def speaker_of(app: ASGIApp) -> Callable[[Opened], Awaitable[None]]:
             await self.idle_task.stop()
 
         def _deadline(self, before: float) -> float:
-            """Until when the head that has begun has to be there; never, if none has."""
+            """Return the time at which the begun head has to be complete; infinite if no head has begun."""
             speaking = self.protocol.protocol
             if isinstance(speaking, H11Protocol):
                 idle = speaking.connection.their_state is h11.IDLE
                 begun = bool(speaking.connection.trailing_data[0])
             else:
                 idle, held = speaking.idle, speaking.connection.incoming_buffer
-                begun = bool(held._data or held._headers_buffer)  # noqa: SLF001 - nothing else tells of half a frame
+                begun = bool(held._data or held._headers_buffer)  # noqa: SLF001 - no public view of half a frame
             return min(before, trio.current_time() + listener.HEAD_WITHIN) if idle and begun else math.inf
 
         async def protocol_send(self, event: Event) -> None:
@@ -86,16 +90,16 @@ def speaker_of(app: ASGIApp) -> Callable[[Opened], Awaitable[None]]:
     config.include_server_header = False
     context = WorkerContext(None)
     wrapped = ASGIWrapper(cast("Any", without_websockets(app)))
-    speaks: Any = Connection  # typed for TLS alone
+    speaks: Any = Connection  # its annotations assume TLS
 
-    async def speak(connection: Opened) -> None:
+    async def speak(connection: InspectedStream) -> None:
         await speaks(wrapped, config, context, ConnectionState({}), connection)
 
     return speak
 
 
 def without_websockets(app: ASGIApp) -> ASGIApp:
-    """The application, and an answer for who asks for a websocket on a connection that has spoken HTTP before."""
+    """Wrap an application; refuse a websocket upgrade on a connection that has already carried HTTP."""
 
     async def spoken(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "websocket":
@@ -109,8 +113,8 @@ def without_websockets(app: ASGIApp) -> ASGIApp:
     return spoken
 
 
-async def say_missing(connection: Opened) -> None:
-    """What HTTP requests get where the extra `server` is not installed."""
+async def say_missing(connection: InspectedStream) -> None:
+    """Answer every HTTP request with 501, because the extra `server` is not installed."""
     body = MISSING.encode()
     head = "HTTP/1.1 501 Not Implemented\r\ncontent-type: text/plain; charset=utf-8\r\nconnection: close\r\n"
     await connection.send_all(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)

@@ -1,7 +1,7 @@
-"""The token of a server, for the programs of the user who has started it: `ps`, `attach`, the page.
+"""The token file of a server, for programs of the user who started it: `ps`, `attach`, the page.
 
-One file per server in the state directory, `servers/<port>.json`, which only its user may read. It is written when the
-port listens and removed at the end; the next reader removes the file of a killed server.
+Each server has one file in the state directory, `servers/<port>.json`, readable only by its user. It is written when
+the port is bound and removed at the end. The file of a killed server is removed by the next reader.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from ...io.whole_file import write_whole
 
 
 class ServerFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A server that can be asked: where, with which token, and who it is. `started` is seconds since 1970.
+    """Address, token and process of a running server. `started` is seconds since 1970.
 
-    A worker of a cluster knows its own runs alone, so it is meant only where nobody else is there to be asked.
+    A worker of a cluster knows only its own runs, so clients use it only if there is no other server.
     """
 
     url: str
@@ -33,14 +33,18 @@ class ServerFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def new_token() -> str:
-    """A random token with a known prefix, like the keys of `callboard keys`."""
+    """Return a random token with a known prefix, like the keys of `callboard keys`."""
     return f"cb_local_{secrets.token_urlsafe(32)}"
 
 
 def write_server(server: ServerFile, port: int, environ: Mapping[str, str]) -> Path:
-    """Leave the file; where it is."""
+    """Write the token file; return its path.
+
+    Raises:
+        PermissionError: a directory is a symbolic link, or belongs to another user.
+    """
     folder = _folder(environ)
-    for each in (folder.parent, folder):  # a user with write access to either could replace the directory
+    for each in (folder.parent, folder):  # a user with write access to either directory could replace it
         private_directory(each)
         if each.is_symlink() or each.stat().st_uid != os.geteuid():
             raise PermissionError(errno.EPERM, "it is a link, or belongs to somebody else", str(each))
@@ -51,14 +55,14 @@ def write_server(server: ServerFile, port: int, environ: Mapping[str, str]) -> P
 
 
 def remove_server(path: Path, token: str) -> None:
-    """Take the file away, if it is still ours."""
+    """Remove the file if it still holds this token."""
     found = _read(path)
     if found is not None and found.token == token:
         path.unlink(missing_ok=True)
 
 
 def read_servers(environ: Mapping[str, str]) -> list[ServerFile]:
-    """The servers of this user that are alive: the newest first, behind all others workers of a cluster."""
+    """Return this user's live servers: newest first, workers of a cluster last."""
     alive = []
     for path in sorted(_folder(environ).glob("[0-9]*.json")):
         server = _read(path)
@@ -81,7 +85,7 @@ def _read(path: Path) -> ServerFile | None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether there is such a process, of any user; a zombie is none."""
+    """Return whether such a process exists, of any user. A zombie counts as dead."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -90,6 +94,6 @@ def is_alive(pid: int) -> bool:
         return True
     try:
         state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[:1]
-    except OSError:  # another system, or it has just gone; then the next look tells
+    except OSError:  # not Linux, or the process has just ended: the next call will see it
         return True
     return state not in ([b"Z"], [b"X"])

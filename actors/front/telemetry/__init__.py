@@ -1,9 +1,10 @@
-"""OpenTelemetry: traces and metrics of runs, by the conventions for generative AI (extra `otel`).
+"""OpenTelemetry traces and metrics of runs, by the conventions for generative AI (extra `otel`).
 
-All of it is a projection of the event stream: nothing in a run knows that it is traced. A listener on the bus keeps,
-for each run under way, the spans that are open, by the actor they are about; an event opens one or ends one, with its
-own time. The parent of a span is the nearest open one on the way up the tree of actors, so it needs no context that
-would have to be carried through tasks.
+Telemetry is a projection of the event stream: the code of a run does not know about it. For each run under way, a
+listener on the bus keeps the open spans, by the actor of each. An event opens or ends a span, at the event's own time.
+The parent of a span is the nearest open one above it in the tree of actors, so no context has to be passed between
+tasks. While a tool or model is called, the span of the call is OpenTelemetry's current one, and instrumented code
+inside becomes its child.
 
     run.started, graph.started      invoke_agent NAME or invoke_workflow NAME
     agent.started                   invoke_agent NAME
@@ -13,13 +14,14 @@ would have to be carried through tasks.
     knowledge.retrieved             retrieval NAME
     llm.embedding, llm.rerank       embeddings MODEL, rerank MODEL
 
-Nothing stays open: the end of an actor ends what is open for it, the end of a run the rest, and then the run is
-forgotten. What is measured is recorded where a span ends, whether or not that span is sampled.
+No span stays open: the end of an actor ends that actor's spans, and the end of a run ends the rest and drops the run.
+Measurements are recorded when a span ends, whether or not the span is sampled.
 
-Words of people and models (prompts, answers, arguments, results, error messages) are left out unless
-OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT says otherwise, and then secrets are taken out of them.
+Texts of people and models (prompts, answers, arguments, results, error messages) are omitted unless
+OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT requests them; even then secrets are removed.
 
-Who turns nothing on pays nothing: no listener is there, and opentelemetry is not imported. Read `spans` first;
-`conventions` has names and histograms, `export` is for the command line, `attach` is the Python API. The room knows
-`protocol`, the root of `runs`, `views` and the redactor; only `cli` and `callboard` itself know the room.
+With telemetry off there is no listener, and opentelemetry is not imported. Read `spans` first; `conventions` has names
+and histograms, `export` serves the command line, `attach` is the Python API. `event_log` writes events to `logging` and
+needs no OpenTelemetry. The package imports `protocol`, the root of `runs`, `views` and the redactor; only `cli` and
+`callboard` itself import it.
 """

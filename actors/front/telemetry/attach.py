@@ -1,4 +1,4 @@
-"""The Python API: traces and metrics of a root's runs, to providers of the program's own."""
+"""Python API: export traces and metrics of a root's runs to the program's own providers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ....protocol.errors import ConfigError, UsageError
 from ....protocol.version import VERSION
+from ....supervisors.installation import install_command
 from ...runs.root import Root, current
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 
 _YES = ("true", "span_only", "span_and_event")
-"""The variable's first meaning, and the two of its later ones that speak of spans."""
+"""Values of the variable that include spans: the first from its early meaning, the others from its later one."""
 
 
 @contextmanager
@@ -36,13 +37,13 @@ def telemetry(
             with callboard.telemetry(root, tracer_provider=mine):
                 await callboard.run("researcher", "What is a callboard?")
 
-    A run that is started inside of a span of yours is its child. Nothing is flushed at the end: that is up
-    to the providers' maker.
+    A run that starts inside one of the program's spans becomes its child. The end of the block flushes nothing: the
+    owner of the providers does.
 
     Args:
-        root: whose runs; by default those of the block we are in.
-        tracer_provider, meter_provider: where to; by default OpenTelemetry's global ones.
-        content: whether words of people and models are exported; None for what the environment says.
+        root: root of the runs; by default the root of the enclosing block.
+        tracer_provider, meter_provider: destinations; by default OpenTelemetry's global providers.
+        content: whether texts of people and models are exported; None for the environment's setting.
 
     Raises:
         UsageError: there is no root.
@@ -54,7 +55,7 @@ def telemetry(
     try:
         from opentelemetry import metrics, trace
     except ImportError as error:
-        raise ConfigError("OpenTelemetry is not installed: pip install 'callboard[otel]'") from error
+        raise ConfigError(f"OpenTelemetry is not installed; run: {install_command('otel')}") from error
     tracers = tracer_provider if tracer_provider is not None else trace.get_tracer_provider()
     meters = meter_provider if meter_provider is not None else metrics.get_meter_provider()
     with listening(root, tracers, meters, environ=os.environ, content=content):
@@ -72,10 +73,10 @@ def listening(
 ) -> Iterator[None]:
     """Turn the events of a root's runs into spans and measurements while the block lasts."""
     from ...io.redact import Redactor, secrets_of
-    from .spans import Content, Listener
+    from .spans import ContentRecorder, Listener
 
     wanted = wants_content(environ) if content is None else content
-    told = Content(Redactor(secrets_of(root.settings, environ))) if wanted else None
+    told = ContentRecorder(Redactor(secrets_of(root.settings, environ))) if wanted else None
     listener = Listener(tracers, meters, told, VERSION)
     try:
         with root.bus.listen(listener.hear):
@@ -85,5 +86,5 @@ def listening(
 
 
 def wants_content(environ: Mapping[str, str]) -> bool:
-    """Whether the environment asks for words of people and models."""
+    """Return whether the environment requests texts of people and models."""
     return environ.get(VARIABLE, "").strip().lower() in _YES

@@ -1,4 +1,6 @@
-"""OpenTelemetry's conventions for generative AI and MCP: names where ours differ, histograms, and their labels."""
+"""OpenTelemetry's conventions for generative AI and MCP: names that differ from Callboard's, histograms, and their
+labels.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,13 @@ TOKENS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304,
 CALLS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 MOST_NAMES = 100
-"""Values that a label of a metric has at most; what comes later is counted as `OTHER`."""
+"""Maximum number of values of one label; later values are counted as `OTHER`."""
 
 OTHER = "_OTHER"
-"""The conventions' word for a value that is not among those known."""
+"""The conventions' placeholder for an unlisted value."""
 
 CANCELLED = "cancelled"
-"""The `error.type` of what was interrupted."""
+"""The `error.type` of an interrupted span."""
 
 _PROVIDERS = {
     "azure-openai": "azure.ai.openai",
@@ -41,7 +43,7 @@ FINISH_REASONS = {
 }
 
 TOOL_TYPES = {"mcp": "extension"}
-"""By origin; all others are functions."""
+"""Types of tools by origin; all other tools are functions."""
 
 _BOUNDED = (
     "gen_ai.agent.name",
@@ -52,13 +54,19 @@ _BOUNDED = (
     "gen_ai.data_source.id",
     "error.type",
 )
-"""Labels whose values are words from files, or from models."""
+"""Labels whose values come from files or models, and so need a bound."""
 
 
 def provider_and_model(id: str) -> tuple[str, str]:
-    """Of `client:model`. A client that the user has named is its own provider."""
+    """Split `client:model` into provider and model. A client with a user-defined name is its own provider."""
     client, _, model = id.partition(":")
     return _PROVIDERS.get(client, client), model or client
+
+
+def server_attributes(server: str) -> dict[str, str | int]:
+    """Return the attributes of `host:port`; none if nothing was asked over the network."""
+    address, _, port = server.rpartition(":")
+    return {"server.address": address, "server.port": int(port)} if address else {}
 
 
 HISTOGRAMS: tuple[tuple[str, str, Sequence[float], str], ...] = (
@@ -74,12 +82,12 @@ HISTOGRAMS: tuple[tuple[str, str, Sequence[float], str], ...] = (
     ("mcp.client.operation.duration", "s", MCP, "Duration of a request to an MCP server."),
     ("mcp.client.session.duration", "s", MCP, "Life of a connection to an MCP server."),
 )
-"""Name, unit, buckets and description of all that is measured."""
+"""Name, unit, buckets and description of each histogram."""
 
 
 @final
 class Instruments:
-    """The histograms of a meter, by name."""
+    """Histograms of a meter, by name."""
 
     def __init__(self, meter: Meter) -> None:
         self._by_name = {
@@ -89,11 +97,11 @@ class Instruments:
         self._known: dict[str, set[str]] = {label: set() for label in _BOUNDED}
 
     def record(self, name: str, value: float, labels: Mapping[str, str], code: str = "") -> None:
-        """Record a value; `code` is that of an error."""
+        """Record a value; `code` is the code of an error."""
         self._by_name[name].record(value, self.bounded({**labels, "error.type": code} if code else labels))
 
     def bounded(self, labels: Mapping[str, str]) -> dict[str, str]:
-        """The labels; a value that comes after too many others of its label is `OTHER`."""
+        """Return the labels, with `OTHER` for a value beyond the first `MOST_NAMES` of its label."""
         told = dict(labels)
         for label in told.keys() & self._known.keys():
             known = self._known[label]

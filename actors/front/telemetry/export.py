@@ -1,15 +1,15 @@
-"""Exporting as the standard variables say, for as long as a root lasts: what the command line does.
+"""Export telemetry as the standard OTEL variables request, while a root lasts. The command line uses this.
 
     root = Root()
     async with exporting(root, environ), root:
         ...
 
-Spans are sent by the SDK's threads. The last of them go out when the root is over and all runs have ended, within
-`FLUSH_WITHIN` seconds; a collector that does not answer is no longer waited for then, and whatever the SDK has to say
-about that is one line of our log.
+Threads of the SDK send the spans. The last ones are sent when the root is over and all runs have ended, within
+`FLUSH_WITHIN` seconds. After that a collector without an answer is abandoned, and the SDK's errors become one line in
+our log.
 
-By the specification traces go to an OTLP collector on this machine by default. A command line that looks for one on
-every machine it runs on would be a nuisance, so here a variable has to name an exporter or an endpoint; see
+By the specification the default destination is an OTLP collector on this machine. A command line that looks for a
+collector on every machine would cause errors on most, so a variable has to name an exporter or an endpoint. See
 docs/telemetry.md.
 """
 
@@ -26,6 +26,7 @@ import msgspec
 import trio
 
 from ....protocol.version import VERSION
+from ....supervisors.installation import install_command
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics import MeterProvider
@@ -38,15 +39,17 @@ log = logging.getLogger("callboard.telemetry")
 
 FLUSH_WITHIN = 5.0
 SIGNALLED_WITHIN = 1.0
-"""Seconds after a signal: who wants us to end does not want to wait for a collector."""
+"""Seconds for the flush after a signal, because a user who interrupts does not want to wait for a collector."""
 
 QUIET = 300.0
 """Seconds between two log lines about errors of the collector."""
 
-MISSING = (
-    "the environment asks for OpenTelemetry (OTEL_...), and the extra `otel` is not installed: "
-    "pip install 'callboard[otel]', or set OTEL_SDK_DISABLED=true; nothing is exported"
-)
+
+def _missing() -> str:
+    return (
+        "the environment asks for OpenTelemetry (OTEL_...), and the extra `otel` is not installed, so that nothing is "
+        f"exported: run {install_command('otel')}, or set OTEL_SDK_DISABLED=true"
+    )
 
 
 KNOWN = ("otlp", "console", "none")
@@ -55,7 +58,7 @@ PROTOCOL = "http/protobuf"
 
 @asynccontextmanager
 async def exporting(root: Root, environ: Mapping[str, str]) -> AsyncIterator[None]:
-    """See the module. Does nothing, and imports nothing, where nothing is asked for."""
+    """Export a root's telemetry while the block lasts. Import nothing if the environment requests no export."""
     asked = wanted(environ)
     for problem in asked.problems:
         log.warning("%s", problem)
@@ -75,18 +78,18 @@ async def exporting(root: Root, environ: Mapping[str, str]) -> AsyncIterator[Non
             complaints.left = not await _flushed(*providers, within)
 
 
-def _set_up(asked: Wanted, environ: Mapping[str, str]) -> tuple[TracerProvider, MeterProvider] | None:
-    """The SDK's providers; None, with a line in the log, where there can be none."""
+def _set_up(asked: WantedExporters, environ: Mapping[str, str]) -> tuple[TracerProvider, MeterProvider] | None:
+    """Return the SDK's providers; log the reason and return None if they can't be created."""
     try:
         return _providers(asked, environ)
     except ImportError:
-        log.warning(MISSING)
-    except Exception as error:  # noqa: BLE001 - what a variable says that the SDK reads; telemetry must not cost anybody their run
+        log.warning(_missing())
+    except Exception as error:  # noqa: BLE001 - the SDK parses variables; a bad one must not fail a run
         log.warning("OpenTelemetry can't be set up, nothing is exported: %s: %s", type(error).__name__, error)
     return None
 
 
-def _providers(asked: Wanted, environ: Mapping[str, str]) -> tuple[TracerProvider, MeterProvider]:
+def _providers(asked: WantedExporters, environ: Mapping[str, str]) -> tuple[TracerProvider, MeterProvider]:
     from opentelemetry.sdk.metrics import MeterProvider
     from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, MetricReader, PeriodicExportingMetricReader
     from opentelemetry.sdk.resources import Resource
@@ -97,7 +100,7 @@ def _providers(asked: Wanted, environ: Mapping[str, str]) -> tuple[TracerProvide
     resource = Resource.create({"service.version": VERSION, **({} if named else {"service.name": "callboard"})})
     tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
     for name in asked.traces:
-        # The console's are on stderr: stdout is the run's result.
+        # Console exporters write to stderr: stdout holds the run's result.
         spans = _otlp("trace_exporter", "OTLPSpanExporter") if name == "otlp" else ConsoleSpanExporter(out=sys.stderr)
         tracers.add_span_processor(BatchSpanProcessor(spans))
     readers: list[MetricReader] = []
@@ -110,7 +113,7 @@ def _providers(asked: Wanted, environ: Mapping[str, str]) -> tuple[TracerProvide
 
 
 def _otlp(module: str, name: str) -> Any:
-    """An exporter, which brings an HTTP client along, so only if it is wanted."""
+    """Return an exporter. The import is deferred, because it loads an HTTP client."""
     from importlib import import_module
 
     return getattr(import_module(f"opentelemetry.exporter.otlp.proto.http.{module}"), name)()
@@ -118,6 +121,7 @@ def _otlp(module: str, name: str) -> Any:
 
 async def _flushed(tracers: TracerProvider, meters: MeterProvider, within: float) -> bool:
     async def end(shutdown: Callable[[], None]) -> None:
+        # `shutdown` blocks on the network, so after the limit its thread is abandoned.
         await trio.to_thread.run_sync(shutdown, abandon_on_cancel=True)
 
     with trio.move_on_after(within, shield=True) as scope:
@@ -131,10 +135,10 @@ async def _flushed(tracers: TracerProvider, meters: MeterProvider, within: float
 
 @final
 class _Complaints(logging.Handler):
-    """What the SDK logs while the block lasts: a line of ours now and then, and no traceback.
+    """Replaces the SDK's logging while the block lasts: a rate-limited line without traceback.
 
     Attributes:
-        left: whether a thread of the SDK's goes on after the block; its log lines are dropped.
+        left: whether a thread of the SDK outlives the block; its log lines are dropped.
     """
 
     def __init__(self, redactor: Redactor) -> None:
@@ -146,7 +150,7 @@ class _Complaints(logging.Handler):
         self._before = (self._logger.handlers, self._logger.propagate)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Say it, if nothing was said lately."""
+        """Log the SDK's message, once in `QUIET` seconds at most."""
         now = time.monotonic()
         if not self.left and now - self._told > QUIET:
             self._told = now
@@ -161,11 +165,11 @@ class _Complaints(logging.Handler):
             self._logger.handlers, self._logger.propagate = self._before
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """Where traces and metrics go: names of exporters.
+class WantedExporters(msgspec.Struct, frozen=True, kw_only=True):
+    """Requested exporters of traces and metrics, by name.
 
     Attributes:
-        problems: what the variables say that can't be done.
+        problems: requests in the variables that can't be satisfied.
     """
 
     traces: tuple[str, ...] = ()
@@ -174,17 +178,17 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def anything(self) -> bool:
-        """Whether something is to be exported."""
+        """True if any exporter is requested."""
         return bool(self.traces or self.metrics)
 
 
-def wanted(environ: Mapping[str, str]) -> Wanted:
-    """What the environment asks for."""
+def wanted(environ: Mapping[str, str]) -> WantedExporters:
+    """Return the exporters that the environment requests."""
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
-        return Wanted()
+        return WantedExporters()
     problems: list[str] = []
     traces, metrics = (_exporters(environ, signal, problems) for signal in ("TRACES", "METRICS"))
-    return Wanted(traces=traces, metrics=metrics, problems=tuple(dict.fromkeys(problems)))
+    return WantedExporters(traces=traces, metrics=metrics, problems=tuple(dict.fromkeys(problems)))
 
 
 def _exporters(environ: Mapping[str, str], signal: str, problems: list[str]) -> tuple[str, ...]:

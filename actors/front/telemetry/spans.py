@@ -1,4 +1,9 @@
-"""The spans of runs: one for each activity of a run's view, and what is measured when they end."""
+"""Spans of runs: one for each activity in a run's view, with the measurements recorded when it ends.
+
+The span of a tool or model call is OpenTelemetry's current one in the task that makes the call. So spans of the tool
+itself, of an instrumented HTTP client, and of runs that the tool starts become its children. This works because the bus
+calls `Listener.hear` in the emitting task, which is the task that makes the call.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +27,15 @@ from ...io.redact import Redactor
 from ...runs.trace_context import caller, conversation
 from ...views.activity import Activity
 from ...views.run_view import RunView
-from .conventions import CANCELLED, FINISH_REASONS, OTHER, TOOL_TYPES, Instruments, provider_and_model
+from .conventions import (
+    CANCELLED,
+    FINISH_REASONS,
+    OTHER,
+    TOOL_TYPES,
+    Instruments,
+    provider_and_model,
+    server_attributes,
+)
 
 Attributes = dict[str, AttributeValue]
 Kind = Literal["workflow", "agent", "node", "chat", "tool"]
@@ -35,31 +48,31 @@ _ENDS: dict[type[EventData], str] = {
     ev.RunFinished: "",
     ev.RunFailed: OTHER,
     ev.RunCancelled: CANCELLED,
-    ev.RunDormant: "",  # it has other spans when it is woken
+    ev.RunDormant: "",  # the run gets new spans when it is woken
 }
-"""The `error.type` of a run that ended like this, where its outcome names none."""
+"""The `error.type` of a run by its last event, unless its outcome names one."""
 
 LONGEST = 32_768
-"""Characters of one text."""
+"""Maximum number of characters of one text."""
 
 ENOUGH = LONGEST + 4_096
-"""Characters to keep of a text that comes in pieces: a secret that the cut goes through must be there as a whole."""
+"""Characters to collect of a streamed text. The margin lets the redactor see the whole of a secret at the cut."""
 
 
 @final
-class Content:
-    """Records text of people and models, where it is switched on: without secrets, bounded, as the conventions say."""
+class ContentRecorder:
+    """Prepares texts of people and models for export: without secrets, bounded, in the conventions' format."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
 
     def text(self, text: str) -> str:
-        """A text that may be shown."""
+        """Return the text without secrets, cut to `LONGEST`."""
         shown = self._redactor.text(text)
         return shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}..."
 
     def message(self, role: str, text: str, finish_reason: str = "") -> str:
-        """The text as the only message of a list, as JSON."""
+        """Return the text as the only message of a list, as JSON."""
         message: dict[str, object] = {"role": role, "parts": [{"type": "text", "content": self.text(text)}]}
         if role == "assistant":
             message["finish_reason"] = finish_reason or "stop"
@@ -69,10 +82,11 @@ class Content:
 @final
 @dataclass(slots=True, eq=False)
 class Open:
-    """A span that has not ended, with the labels of what is measured at its end.
+    """An open span, with the labels of the measurements at its end.
 
     Attributes:
-        told: what a chat's model has said so far, if that is wanted; `length` characters.
+        told: text of a chat's model so far, if texts are exported; `length` is its number of characters.
+        outer: the context that was current before this span; None for a span that never becomes current.
     """
 
     kind: Kind
@@ -81,24 +95,38 @@ class Open:
     labels: dict[str, str]
     told: list[str] = field(default_factory=list)
     length: int = 0
+    outer: Context | None = None
+
+    def enter(self) -> Open:
+        """Make the span the current one of the running task."""
+        self.outer = context.get_current()
+        context.attach(set_span_in_context(self.span, self.outer))
+        return self
+
+    def leave(self) -> None:
+        """Restore the previous context, if the running task is the one that entered: other tasks have their own
+        context.
+        """
+        if self.outer is not None and trace.get_current_span() is self.span:
+            context.attach(self.outer)
 
 
 @final
 class RunSpans:
-    """The spans of one run.
+    """Spans of one run.
 
     Args:
-        event: the run's first.
-        above: the context that the run's own span belongs to.
-        conversation: the session that the run is a turn of, if any.
-        content: how text is recorded, if it is.
+        event: the run's first event.
+        above: the parent context of the run's span.
+        conversation: session in which the run is a turn, or empty.
+        content: recorder of texts; None if texts are not exported.
     """
 
     def __init__(
         self,
         tracer: Tracer,
         measured: Instruments,
-        content: Content | None,
+        content: ContentRecorder | None,
         event: Event,
         above: Context,
         conversation: str,
@@ -121,7 +149,7 @@ class RunSpans:
         )
 
     def hear(self, event: Event) -> None:
-        """An event of the run, after its first."""
+        """Process an event of the run, after its first."""
         change = self._view.see(event)
         about = change.about
         if isinstance(event.data, ev.LlmEmbedding | ev.LlmRerank):
@@ -137,7 +165,7 @@ class RunSpans:
             self._end(each, event.ts, each.code)
 
     def over(self, at: datetime, code: str) -> None:
-        """Nothing more is heard: everything ends. `code` is empty if the run is done."""
+        """End all spans of the run. `code` is empty if the run succeeded."""
         for each in reversed(self._open.copy()):
             self._end(each, at, CANCELLED)
         outcome = self._view.outcome or {}
@@ -149,7 +177,7 @@ class RunSpans:
         tokens = home.tokens if home is not None and home.kind == "agent" else ()
         self._finish(self._top, at, error.get("code") or code, error.get("message"), tokens)
 
-    # --- what begins -------------------------------------------------------------------------------------------
+    # --- opening spans ---------------------------------------------------------------------------------------------
 
     def _begin(self, activity: Activity, event: Event) -> None:
         above = self._open.get(activity.above, self._top)
@@ -167,9 +195,9 @@ class RunSpans:
         elif activity.kind == "node":
             self._open[activity] = self._node(event, activity.data, above)
         elif activity.kind == "chat":
-            self._open[activity] = self._chat(event, activity.data, above)
+            self._open[activity] = self._chat(event, activity.data, above).enter()
         elif activity.kind == "tool":
-            self._open[activity] = self._tool(event, activity.data, above)
+            self._open[activity] = self._tool(event, activity.data, above).enter()
 
     def _node(self, event: Event, data: ev.NodeEntered, above: Open) -> Open:
         attributes: Attributes = {
@@ -188,7 +216,7 @@ class RunSpans:
             asked = {"gen_ai.provider.name": provider, "gen_ai.request.model": model}
             above.labels.update(asked)
             above.span.set_attributes(asked)
-        attributes: Attributes = {**labels, "gen_ai.request.stream": data.stream}
+        attributes: Attributes = {**labels, "gen_ai.request.stream": data.stream, **server_attributes(data.server)}
         return self._opened("chat", f"chat {model}", event, _in(above), attributes, labels, SpanKind.CLIENT)
 
     def _tool(self, event: Event, data: ev.ToolStarted, above: Open) -> Open:
@@ -202,7 +230,7 @@ class RunSpans:
             attributes["gen_ai.tool.call.arguments"] = self._content.text(data.arguments)
         return self._opened("tool", f"execute_tool {data.tool}", event, _in(above), attributes, labels)
 
-    # --- what else is said of it -------------------------------------------------------------------------------
+    # --- attributes and events of open spans -----------------------------------------------------------------------
 
     def _agent_finished(self, _: Activity, agent: Open, __: Event, data: ev.AgentFinished) -> None:
         agent.span.set_attributes({"callboard.agent.turns": data.turns, "callboard.agent.tool_calls": data.tool_calls})
@@ -222,6 +250,7 @@ class RunSpans:
             chat.length += len(data.text)
 
     def _retried(self, _: Activity, chat: Open, event: Event, data: ev.LlmRetry) -> None:
+        # The answer begins again, so the text of the failed attempt is dropped.
         chat.told, chat.length = [], 0
         attributes: Attributes = {"callboard.attempt": data.attempt, "callboard.wait": data.wait}
         if self._content is not None:
@@ -240,8 +269,11 @@ class RunSpans:
         answered = provider_and_model(data.model)[1]
         chat.labels["gen_ai.response.model"] = answered
         chat.span.set_attributes({"gen_ai.response.model": answered, "gen_ai.response.finish_reasons": (reason,)})
+        chat.span.set_attributes(server_attributes(data.server))  # a fallback model has another server than the request
+        if data.response_id:
+            chat.span.set_attribute("gen_ai.response.id", data.response_id)
         for type, count in zip(("input", "output"), about.tokens, strict=False):
-            if count:  # a provider that does not count them is no measurement
+            if count:  # zero means that the provider does not count them
                 labels = {**chat.labels, "gen_ai.token.type": type}
                 self._measured.record("gen_ai.client.token.usage", count, labels)
         if self._content is not None and chat.told:
@@ -293,7 +325,7 @@ class RunSpans:
         span.end(_ns(event.ts))
         self._measured.record("gen_ai.client.operation.duration", data.seconds, labels, data.code)
 
-    # --- beginnings and ends -----------------------------------------------------------------------------------
+    # --- common to all spans ---------------------------------------------------------------------------------------
 
     def _invoked(
         self, kind: Kind, name: str, event: Event, above: Context, attributes: Attributes | None = None
@@ -317,7 +349,7 @@ class RunSpans:
         return Open(kind, span, event.ts, labels)
 
     def _when(self, at: datetime) -> int:
-        """The time of an event as a span has it: events that share theirs (`bus.RESOLUTION`) keep their order."""
+        """Return an event's time in ns for a span; keep the order of events with equal times (`bus.RESOLUTION`)."""
         ns = _ns(at)
         if ns <= self._latest < ns + int(RESOLUTION * 1e9):
             ns = self._latest + 1
@@ -342,6 +374,7 @@ class RunSpans:
             self._measured.record(_DURATIONS[open.kind], seconds, open.labels, code)
             if "mcp.method.name" in open.labels:
                 self._measured.record("mcp.client.operation.duration", seconds, open.labels, code)
+        open.leave()
         open.span.end(self._when(at))
 
     _MORE: ClassVar[dict[type[EventData], Callable[[RunSpans, Activity, Open, Event, Any], None]]] = {
@@ -368,6 +401,7 @@ _USAGE = ("gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens", "gen_ai.usa
 
 
 def _ns(at: datetime) -> int:
+    # By microseconds, which datetimes have: floats of seconds since 1970 are exact only to about 240 ns.
     return round(at.timestamp() * 1e6) * 1000
 
 
@@ -377,16 +411,16 @@ def _in(open: Open) -> Context:
 
 @final
 class Listener:
-    """Events of all runs to the spans of each, and of MCP servers to the length of their lives. The bus calls `hear`.
+    """Routes events of all runs to their spans, and measures the lives of MCP servers. The bus calls `hear`.
 
     Args:
-        tracers, meters: where spans and measurements go.
-        content: how text of people and models is recorded; None: it is not.
-        version: ours.
+        tracers, meters: destinations of spans and measurements.
+        content: recorder of texts; None if texts are not exported.
+        version: Callboard's version.
     """
 
     def __init__(
-        self, tracers: trace.TracerProvider, meters: MeterProvider, content: Content | None, version: str
+        self, tracers: trace.TracerProvider, meters: MeterProvider, content: ContentRecorder | None, version: str
     ) -> None:
         self._tracer = tracers.get_tracer(SCOPE, version, SCHEMA)
         self._measured = Instruments(meters.get_meter(SCOPE, version, SCHEMA))
@@ -396,11 +430,11 @@ class Listener:
 
     @property
     def under_way(self) -> int:
-        """Runs that have spans which are open."""
+        """Number of runs with open spans."""
         return len(self._runs)
 
     def hear(self, event: Event) -> None:
-        """One event of any run, or of the kernel itself."""
+        """Process one event of any run, or of the kernel itself."""
         kind = type(event.data)
         if not event.run:
             self._of_kernel(event)
@@ -411,7 +445,7 @@ class Listener:
             return
         spans = self._runs.get(event.run)
         if spans is None:
-            return  # begun before we listened, or no run: a tool that is called by hand
+            return  # the run began before this listener, or a program calls a tool outside a run
         spans.hear(event)
         if kind in _ENDS:
             del self._runs[event.run]
@@ -436,7 +470,7 @@ class Listener:
 
 
 def _around() -> Context:
-    """What a run that begins now belongs to: the span that its starter is in, else the trace of who asked for it."""
+    """Return the parent context of a new run: its starter's span, else the trace of the caller's request."""
     here = context.get_current()
     headers = caller.get()
     if headers is None or trace.get_current_span(here).get_span_context().is_valid:

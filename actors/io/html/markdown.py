@@ -1,6 +1,6 @@
-"""Writes Markdown, as tags come and go.
+"""Markdown writer for a stream of tags and text.
 
-Headings, lists, tables and code keep their shape, since splitting goes by them. Of images it says what their text says.
+Headings, lists, tables and code retain their structure, because chunking uses it. An image is replaced by its text.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ _APART = frozenset(("p", "ul", "ol", "dl", "table", "blockquote", "pre")) | HEAD
 
 
 TITLE = 500
-"""Characters after which a title has been long enough."""
+"""Characters after which the rest of a title is ignored."""
 
 
-class TooLong(Exception):
-    """There is more text than the caller takes."""
+class TextTooLong(Exception):
+    """The page has more text than the caller accepts."""
 
 
-class Writer:
-    """Takes what a page consists of, in order; `text` is what it says.
+class MarkdownWriter:
+    """Consumer of tags and text in order; `text` is the Markdown.
 
     Args:
-        most: characters that are taken; more raise `TooLong`.
+        most: maximum characters; more raise `TextTooLong`.
     """
 
     def __init__(self, most: int) -> None:
@@ -35,18 +35,18 @@ class Writer:
         self._size = 0
         self._lines: list[str] = []
         self._line: list[str] = []
-        self._mark = ""  # what the next line with words begins with
-        self._lists: list[int] = []  # the number of the next item, or 0 for dots
+        self._mark = ""  # prefix of the next line with words
+        self._lists: list[int] = []  # number of the next item, or 0 for bullets
         self._pre = 0
         self._in_title = False
         self._row: list[str] | None = None
         self._in_cell = False
         self._rows = 0
-        self._link = ("", 0)  # where the open link leads, and how much of the line was there before it
+        self._link = ("", 0)  # target of the open link, and the number of pieces on the line before it
 
     @property
     def text(self) -> str:
-        """What was read, with at most one empty line in a row."""
+        """Markdown so far, with at most one empty line in a row."""
         self._end_line()
         kept: list[str] = []
         for line in self._lines:
@@ -55,7 +55,7 @@ class Writer:
         return "\n".join(kept).strip("\n")
 
     def open(self, tag: str, told: str = "") -> None:
-        """An element begins; `told` is the text of an image, or where a link leads if that is to be written."""
+        """Open an element; `told` is the text of an image, or the target of a link if it is to be written."""
         if tag == "a":
             self._end_link()
             self._link = (told, len(self._line))
@@ -69,7 +69,7 @@ class Writer:
             self._begin_block(tag)
 
     def close(self, tag: str) -> None:
-        """An element ends."""
+        """Close an element."""
         if tag == "a":
             self._end_link()
         elif tag == "title":
@@ -95,10 +95,14 @@ class Writer:
             self._end_block(tag)
 
     def add(self, words: str) -> None:
-        """Text."""
+        """Add text.
+
+        Raises:
+            TextTooLong: there is more than `most`.
+        """
         self._size += len(words)
         if self._size > self._most:
-            raise TooLong
+            raise TextTooLong
         if self._in_title:
             if len(self.title) < TITLE:
                 self.title = " ".join(f"{self.title} {words[:TITLE]}".split())
@@ -115,10 +119,10 @@ class Writer:
 
     def _begin_block(self, tag: str) -> None:
         if self._row is not None and tag != "tr":
-            self._line.append(" ")  # a cell is one line, whatever is in it
+            self._line.append(" ")  # a cell is one line, whatever its content
             return
         if self._row is not None:
-            self._end_row()  # one that was never closed, or holds a table
+            self._end_row()  # not closed, or around a nested table
         self._end_line()
         if tag in _APART and not self._lists:
             self._lines.append("")

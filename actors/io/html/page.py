@@ -1,8 +1,8 @@
-"""HTML to Markdown, and where its links lead. Nothing in it is executed or fetched.
+"""Conversion of HTML to Markdown, and extraction of links. Nothing in a page is executed or fetched.
 
-A page is read in one pass over its tags, without building a tree, because trees are what hostile pages abuse:
-selectolax 1.0 (lexbor) takes longer than 30 s for 0.5 MB of nested elements, attributes or unclosed formatting, in a
-call that can't be interrupted, and html-to-markdown 3.21 makes 300 MB of text from a table of 1.4 MB.
+A page is read in one pass over its tags, without building a tree, because hostile pages exploit trees. selectolax 1.0
+(lexbor) takes longer than 30 s for 0.5 MB of nested elements, attributes or unclosed formatting, in a call that can't
+be interrupted. html-to-markdown 3.21 makes 300 MB of text from a table of 1.4 MB.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from urllib.parse import urljoin
 
 import msgspec
 
-from .markdown import Writer
+from .markdown import MarkdownWriter
 from .tags import attributes_of, scan
 
 LINKS = 5000
 LONGEST = 2000
 SHOWN_LINK = 300
-"""Characters of a link's target that is shown in the text; longer ones are left out."""
+"""Maximum characters of a link's target in the text; longer ones are omitted."""
 
 _EMPTY = frozenset(
     ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr")
 )
-"""Elements that have no end."""
+"""Void elements."""
 
 _UNSEEN = frozenset(
     (
@@ -32,22 +32,22 @@ _UNSEEN = frozenset(
         *("select", "audio", "video"),
     )
 )
-"""Elements that are left out with all that is in them."""
+"""Elements that are omitted with their content."""
 
 _AROUND = frozenset(("nav", "footer", "button"))
-"""Elements that surround an article; their links count, their words only if the reader shows links."""
+"""Elements around an article. Their links count; their words count only if the reader shows links."""
 
 _WITH_ATTRIBUTES = frozenset(("a", "area", "base", "meta", "img"))
 
 
-class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """What a page says.
+class HtmlPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Content of a page.
 
     Attributes:
-        text: in Markdown.
-        title: its title.
-        links: where it leads, absolute, in order, each once; without those marked `nofollow`.
-        kept_out: whether it asks crawlers not to index it.
+        text: Markdown.
+        title: title.
+        links: absolute targets in order, each once; without those marked `nofollow`.
+        kept_out: True if it asks crawlers not to index it.
     """
 
     text: str
@@ -56,68 +56,68 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     kept_out: bool = False
 
 
-def page_of(html: str, url: str, most: int, look: Callable[[], None], *, within: str = "") -> Page:
+def page_of(html: str, url: str, most: int, look: Callable[[], None], *, within: str = "") -> HtmlPage:
     """Read a page.
 
     Args:
-        url: what its links are relative to.
-        most: characters of text that are taken.
-        look: called now and then; may raise to end the reading.
-        within: id of the element whose text is taken; of links all are. Where there is none, all text is taken.
+        url: base of relative links.
+        most: maximum characters of text.
+        look: called regularly; may raise to abort.
+        within: id of the element whose text is used; all links count. If there is no such element, all text is used.
 
     Raises:
-        TooLong: it says more than that.
+        TextTooLong: there is more text.
     """
-    reader = Reader(url, most=most, within=within)
+    reader = PageReader(url, most=most, within=within)
     reader.read(html, look)
     if within and not reader.was_within:
-        reader = Reader(url, most=most)
+        reader = PageReader(url, most=most)
         reader.read(html, look)
     return reader.page()
 
 
-class Reader:
-    """Reads one page; what was read so far can be taken at any time, also after `look` has raised.
+class PageReader:
+    """Reader of one page; the content so far is available at any time, even after `look` has raised.
 
     Args:
-        url: what links are relative to.
-        most: characters of text that are taken; more raise `TooLong`.
-        within: id of the element whose text is taken.
-        shows_links: whether the text says where its links lead, and holds navigation and footers as well.
+        url: base of relative links.
+        most: maximum characters of text; more raise `TextTooLong`.
+        within: id of the element whose text is used.
+        shows_links: True writes link targets into the text, and includes navigation and footers.
 
     Attributes:
-        was_within: whether the element called `within` was there.
+        was_within: True if the element `within` was found.
     """
 
     def __init__(self, url: str, *, most: int = sys.maxsize, within: str = "", shows_links: bool = False) -> None:
         self.was_within = not within
-        self._writer = Writer(most)
+        self._writer = MarkdownWriter(most)
         self._within = within
         self._shows_links = shows_links
-        self._container = ""  # the tag of the element called `within`, while the reader is in it
-        self._depth = 0  # open elements of that tag
+        self._container = ""  # tag of the element `within`, while it is open
+        self._depth = 0  # number of open elements with that tag
         self._in_title = False
         self._url = url
         self._links: dict[str, None] = {}
         self._robots = ""
         self._left_out: list[str] = []  # open elements of `_UNSEEN`; all have the same tag
-        self._around: list[str] = []  # the same of `_AROUND`, while words of those are not taken
+        self._around: list[str] = []  # likewise of `_AROUND`, while their words are ignored
 
     def read(self, html: str, look: Callable[[], None]) -> None:
-        """Take a page. Raises what `look` raises, and `TooLong`."""
+        """Read a page. Raises the exceptions of `look`, and `TextTooLong`."""
         scan(html, self, look)
 
-    def page(self) -> Page:
-        """All that was read."""
+    def page(self) -> HtmlPage:
+        """Return the content so far."""
         nowhere = "nofollow" in self._robots or "none" in self._robots
-        return Page(
+        return HtmlPage(
             text=self._writer.text,
             title=self._writer.title,
             links=() if nowhere else tuple(self._links),
             kept_out="noindex" in self._robots or "none" in self._robots,
         )
 
-    # --- what `scan` calls
+    # --- callbacks of `scan`
 
     def begins(self, tag: str, attributes: str) -> None:
         if self._left_out:
@@ -174,7 +174,7 @@ class Reader:
         if not self._is_wanted:
             return
         if tag == "a" and self._shows_links:
-            self._writer.open(tag, self._shown(given.get("href", "")))
+            self._writer.open(tag, self._visible_text(given.get("href", "")))
         else:
             self._writer.open(tag, given.get("alt", "") if tag == "img" else "")
 
@@ -194,7 +194,7 @@ class Reader:
         if target.startswith(("http://", "https://")) and "nofollow" not in given.get("rel", "").lower().split():
             self._links[target] = None
 
-    def _shown(self, href: str) -> str:
+    def _visible_text(self, href: str) -> str:
         href = href.strip()
         if href.startswith(("#", "javascript:", "data:")) or len(href) > SHOWN_LINK:
             return ""

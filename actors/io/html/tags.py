@@ -1,9 +1,8 @@
-"""HTML cut into tags and text.
+"""Tokeniser that splits HTML into tags and text.
 
-The parser of Python's library takes minutes for some hostile kilobytes (`<a <a <a`), so it is not
-used. This one goes through the page once, builds nothing, and gives up where a tag does not end. Of a tag longer than
-`LONGEST` it reads the beginning; the rest of such a tag is looked for while that costs no more than a few times the
-page's length in all, else its `<` is text.
+The parser of Python's library takes minutes for some hostile kilobytes (`<a <a <a`), so it is not used. This one makes
+one pass, builds nothing, and gives up on a tag without an end. Of a tag longer than `LONGEST` it reads the beginning.
+It searches for the end of such tags within a budget of a few page lengths; beyond it the `<` is text.
 """
 
 from __future__ import annotations
@@ -17,30 +16,30 @@ LONGEST = 20_000
 """Characters of one tag that are read."""
 
 _WORK = 4
-"""How many times the page's length may be spent on looking for the ends of longer tags."""
+"""Budget for finding the ends of long tags, in page lengths."""
 
 _TAG = re.compile(r"""<(/?)([a-zA-Z][a-zA-Z0-9:-]*+)((?:[^<>"']++|"[^"]*+"|'[^']*+')*+)>""")
 _BEGUN = re.compile(r"""</?[a-zA-Z](?:[^<>"']++|"[^"]*+"|'[^']*+')*+""")
 _ATTRIBUTE = re.compile(r"""([^\s=<>"'/]++)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s>]++)))?+""")
 _RAW = {name: re.compile(rf"</{name}", re.IGNORECASE) for name in ("script", "style", "iframe", "noscript", "textarea")}
-"""Elements in which nothing is a tag but their own end."""
+"""Raw text elements: only their own end tag ends them."""
 
 
 class Tags(Protocol):
-    """Receives the tags and text."""
+    """Receiver of tags and text."""
 
     def begins(self, tag: str, attributes: str) -> None:
-        """A tag; `attributes` is the text between its name and its end."""
+        """Handle an opening tag; `attributes` is the text after its name."""
 
     def ends(self, tag: str) -> None:
-        """A closing tag."""
+        """Handle a closing tag."""
 
     def says(self, text: str) -> None:
-        """Text."""
+        """Handle text."""
 
 
 def scan(page: str, tags: Tags, look: Callable[[], None]) -> None:
-    """Go through a page. `look` is called now and then, and may raise to end it."""
+    """Tokenise a page. `look` is called regularly, and may raise to abort."""
     at = seen = 0
     left = _WORK * len(page)
     while at < len(page):
@@ -70,7 +69,7 @@ def scan(page: str, tags: Tags, look: Callable[[], None]) -> None:
 
 
 def attributes_of(text: str) -> dict[str, str]:
-    """The attributes of a tag; the first of a name counts."""
+    """Return the attributes of a tag; the first of a name wins."""
     given: dict[str, str] = {}
     for found in _ATTRIBUTE.finditer(text):
         given.setdefault(found[1].lower(), unescaped(found[2] or found[3] or found[4] or ""))
@@ -78,10 +77,10 @@ def attributes_of(text: str) -> dict[str, str]:
 
 
 def unescaped(text: str) -> str:
-    """Text with its entities as characters."""
+    """Replace entities with characters."""
     try:
         return html.unescape(text)
-    except ValueError:  # a number of thousands of digits
+    except ValueError:  # a character reference with thousands of digits
         return text
 
 

@@ -1,4 +1,4 @@
-"""One request to a service that gives out credentials, in a few lines: tokens, roles. It keeps no connection."""
+"""Single small requests to services for tokens and roles, without connection reuse."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ import httpx
 import msgspec
 
 from ....protocol.errors import CredentialsError, UpstreamError
+from ..handed_out import hidden_head
 from .transport import TrioTransport
 
 MOST = 64 * 1024
-"""Bytes of an answer."""
+"""Maximum bytes of a response."""
+
+SHOWN = 200
+"""Maximum characters of a response in an error."""
 
 
 class Brief(msgspec.Struct, frozen=True):
-    """An answer, whatever its status."""
+    """Response with any status."""
 
     status: int
     headers: httpx.Headers
@@ -23,8 +27,8 @@ class Brief(msgspec.Struct, frozen=True):
 
     @property
     def said(self) -> str:
-        """The beginning of the body, for errors."""
-        return self.body[:200].decode("utf-8", errors="replace").strip() or "no explanation"
+        """Beginning of the body, redacted, for errors."""
+        return hidden_head(self.body.decode("utf-8", errors="replace").strip(), SHOWN) or "no explanation"
 
 
 async def brief(
@@ -38,17 +42,17 @@ async def brief(
     proxy: str = "",
     transport: TrioTransport | None = None,
 ) -> Brief:
-    """The answer to one request. Redirects are not followed.
+    """Send one request and return the response. Redirects are not followed.
 
     Args:
-        environ: for proxies and certificates.
-        timeout: seconds for the connection, and for each wait after it.
-        proxy: URL, `-` for none at all, empty for what the environment says.
-        transport: what it goes through, in place of one of that environment and proxy; closed afterwards.
+        environ: environment for proxies and certificates.
+        timeout: seconds for connecting, and for each wait afterwards.
+        proxy: URL, `-` for none, empty for the environment's.
+        transport: replaces a transport for `environ` and `proxy`; closed afterwards.
 
     Raises:
-        CredentialsError: the answer is longer than `MOST`: something else is there.
-        UpstreamError: there is none; without a status.
+        CredentialsError: the response is longer than `MOST`, so it is not from such a service.
+        UpstreamError: there is no response; without a status.
     """
     transport = transport or TrioTransport(environ=environ, proxy=proxy)
     timeouts = {"connect": timeout, "read": timeout, "write": timeout, "pool": None}

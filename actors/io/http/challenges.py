@@ -1,7 +1,7 @@
-"""Reads `WWW-Authenticate` (RFC 9110, section 11): what a server wants before it answers.
+"""Parser for `WWW-Authenticate` (RFC 9110, section 11): the credentials that a server demands.
 
-One header may hold several challenges, each a scheme with either one token or parameters; the same comma separates
-challenges and parameters. What can't be read is skipped: a server that says more than it should still says something.
+One header may contain several challenges, each a scheme with either one token or parameters; commas separate both
+challenges and parameters. Unreadable parts are skipped, so that a server with a malformed header can still be used.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import re
 import msgspec
 
 LONGEST = 16 * 1024
-"""Characters of a header that are looked at."""
+"""Characters of a header that are parsed."""
 
 _PIECE = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.)*+"|")++')
-"""What stands between two commas that are not quoted; a quotation mark without its twin is a letter."""
+"""Text between two unquoted commas; a quotation mark without its twin is an ordinary character."""
 
 _NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _PARAMETER = re.compile(rf"({_NAME})[ \t]*=[ \t]*(?:\"((?:[^\"\\]|\\.)*+)\"|([^\s\",=][^\s\",]*)?)(?:\s+|\Z)")
@@ -23,12 +23,12 @@ _TOKEN68 = re.compile(r"[A-Za-z0-9._~+/-]+=*\Z")
 
 
 class Challenge(msgspec.Struct, frozen=True):
-    """One challenge.
+    """Authentication challenge.
 
     Attributes:
-        scheme: in small letters: `bearer`.
-        parameters: by name in small letters, without quotes. The first of a name counts.
-        token: what stands there instead of parameters.
+        scheme: in lower case: `bearer`.
+        parameters: by lower-case name, without quotes. The first of a name wins.
+        token: value in place of parameters.
     """
 
     scheme: str
@@ -37,7 +37,7 @@ class Challenge(msgspec.Struct, frozen=True):
 
 
 def challenges(header: str) -> list[Challenge]:
-    """All challenges of a header, whose lines are joined by commas."""
+    """Parse all challenges of a header; its lines are joined by commas."""
     found: list[Challenge] = []
     for match in _PIECE.finditer(header[:LONGEST]):
         piece = match[0].strip()
@@ -46,7 +46,7 @@ def challenges(header: str) -> list[Challenge]:
             start = scheme.end()
             token = piece[start:] if _TOKEN68.match(piece, start) else ""
             found.append(Challenge(scheme[1].lower(), {}, token))
-        while found and (parameter := _PARAMETER.match(piece, start)):  # some leave the comma out
+        while found and (parameter := _PARAMETER.match(piece, start)):  # some servers omit the comma
             name, quoted, plain = parameter.groups()
             value = (plain or "") if quoted is None else re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL)
             found[-1].parameters.setdefault(name.lower(), value)
@@ -55,6 +55,6 @@ def challenges(header: str) -> list[Challenge]:
 
 
 def challenge_of(header: str, scheme: str) -> Challenge | None:
-    """The challenge of that scheme; of several the one that says most, since some servers repeat themselves."""
+    """Return the challenge of a scheme, the most complete one if there are several: some servers repeat themselves."""
     of_scheme = [each for each in challenges(header) if each.scheme == scheme]
     return max(of_scheme, key=lambda each: len(each.parameters), default=None)

@@ -1,9 +1,9 @@
-"""The connections of a transport: opened, kept, handed out, closed. Every step is O(1).
+"""Connection pool of a transport. Every operation is O(1).
 
-Idle connections hang in two orders: by origin, the freshest at the end, from where the next request takes one;
-and by age, all origins together, from whose beginning the expired ones are dropped whenever something is put back.
-So nothing is searched and no timer is needed. A connection that was closed by age is still in its origin's row; it is
-skipped when its turn comes, and its turn comes only after all younger ones.
+Idle connections are in two orders: by origin, the freshest at the end, which the next request takes; and by age over
+all origins, from whose beginning expired ones are dropped whenever a connection is returned. So nothing is searched and
+no timer is needed. A connection closed by age remains in its origin's row. It is skipped when it is popped, which
+happens only after all younger ones.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import ssl
 from collections import OrderedDict, deque
 from collections.abc import Mapping
 
-import certifi
 import httpx
 import msgspec
 import trio
@@ -25,14 +24,14 @@ from .proxies import Proxies
 from .wires import PlainWire, TlsWire, Wire, connect, encrypt, peer
 
 BROKEN = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
-"""What a wire raises when it is of no use any more."""
+"""Exceptions of an unusable byte stream."""
 
 REMEMBER = 30.0
-"""Seconds for which the address that a name led to is used again without asking."""
+"""Seconds for which a resolved address is reused without a lookup."""
 
 
-class Route(msgspec.Struct, frozen=True):
-    """Where a connection leads: an origin, possibly through a proxy (its URL, else empty)."""
+class ConnectionRoute(msgspec.Struct, frozen=True):
+    """Connection target: an origin, possibly through a proxy (its URL, else empty)."""
 
     scheme: str
     host: str
@@ -41,16 +40,16 @@ class Route(msgspec.Struct, frozen=True):
 
     @property
     def forwards(self) -> bool:
-        """Whether each request is handed to the proxy, rather than sent through a tunnel."""
+        """True if requests are sent to the proxy itself, and not through a tunnel."""
         return bool(self.proxy) and self.scheme == "http"
 
 
-class Connection:
-    """An open connection. `idle_since` is on trio's clock, `used` counts the requests it has carried."""
+class HttpConnection:
+    """Open connection. `idle_since` is on trio's clock, `used` counts its requests."""
 
     __slots__ = ("idle_since", "route", "used", "wire")
 
-    def __init__(self, route: Route, wire: Wire) -> None:
+    def __init__(self, route: ConnectionRoute, wire: Wire) -> None:
         self.route = route
         self.wire = wire
         self.used = 0
@@ -58,14 +57,14 @@ class Connection:
 
 
 class Connections:
-    """All connections of one transport.
+    """Connections of one transport.
 
     Args:
-        environ: for the proxies and `SSL_CERT_FILE`.
+        environ: environment for proxies and `SSL_CERT_FILE`.
         proxy: see `Proxies`.
-        ssl_context: how servers are verified, or None for the usual way.
-        keep_alive: seconds an idle connection is kept.
-        max_idle: idle connections kept in all.
+        ssl_context: verification of servers, or None for the default.
+        keep_alive: seconds for which an idle connection is retained.
+        max_idle: maximum number of idle connections.
     """
 
     def __init__(
@@ -82,25 +81,25 @@ class Connections:
         self._context = ssl_context
         self._keep_alive = keep_alive
         self._max_idle = max_idle
-        self._routes: dict[tuple[str, str, int | None], Route] = {}
-        self._rows: dict[Route, deque[Connection]] = {}
-        self._by_age: OrderedDict[Connection, None] = OrderedDict()
-        self._busy: set[Connection] = set()
+        self._routes: dict[tuple[str, str, int | None], ConnectionRoute] = {}
+        self._rows: dict[ConnectionRoute, deque[HttpConnection]] = {}
+        self._by_age: OrderedDict[HttpConnection, None] = OrderedDict()
+        self._busy: set[HttpConnection] = set()
         self._known: dict[tuple[str, int], tuple[str, float]] = {}
         self._closed = False
 
     @property
     def idle(self) -> int:
-        """How many wait for a request."""
+        """Number of idle connections."""
         return len(self._by_age)
 
     @property
     def busy(self) -> int:
-        """How many carry one."""
+        """Number of connections with a request."""
         return len(self._busy)
 
     def close(self) -> None:
-        """Close all, now; none is opened any more."""
+        """Close all connections now; no more can be opened."""
         self._closed = True
         for connection in (*self._by_age, *self._busy):
             connection.wire.close()
@@ -108,8 +107,8 @@ class Connections:
         self._by_age.clear()
         self._busy.clear()
 
-    def route(self, url: httpx.URL) -> Route:
-        """The route to a URL's origin.
+    def route(self, url: httpx.URL) -> ConnectionRoute:
+        """Return the route to a URL's origin.
 
         Raises:
             httpx.UnsupportedProtocol: neither http nor https.
@@ -121,17 +120,19 @@ class Connections:
                 raise httpx.UnsupportedProtocol(f"'{url}' is not an http or https URL")
             port = port_of(url)
             proxy = self._proxies.of(url.scheme, url.host, port)
-            route = Route(url.scheme, url.host, port, str(proxy) if proxy is not None else "")
+            route = ConnectionRoute(url.scheme, url.host, port, str(proxy) if proxy is not None else "")
             self._routes[key] = route
         return route
 
-    async def acquire(self, route: Route, timeouts: Mapping[str, float | None], *, fresh: bool = False) -> Connection:
-        """A connection for one request: an idle one, or (always, if `fresh`) a new one.
+    async def acquire(
+        self, route: ConnectionRoute, timeouts: Mapping[str, float | None], *, fresh: bool = False
+    ) -> HttpConnection:
+        """Return a connection for one request: an idle one, or (always, if `fresh`) a new one.
 
-        Give it to `give_back` or `discard` afterwards.
+        The caller passes it to `give_back` or `discard` afterwards.
 
         Raises:
-            httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError: none could be opened.
+            httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError: no connection could be opened.
         """
         if self._closed:
             raise httpx.ConnectError("this transport is closed")
@@ -139,8 +140,8 @@ class Connections:
 
     # --- idle ones
 
-    def _take(self, route: Route) -> Connection | None:
-        """The freshest idle connection that still works, or None."""
+    def _take(self, route: ConnectionRoute) -> HttpConnection | None:
+        """Return the freshest usable idle connection, or None."""
         row = self._rows.get(route)
         while row:
             connection = row.pop()
@@ -154,8 +155,8 @@ class Connections:
             connection.wire.close()
         return None
 
-    def give_back(self, connection: Connection) -> None:
-        """Keep a connection whose last response was read to its end."""
+    def give_back(self, connection: HttpConnection) -> None:
+        """Return a connection whose last response was read completely to the pool."""
         if connection not in self._busy:
             return  # closed meanwhile
         self._busy.discard(connection)
@@ -172,7 +173,7 @@ class Connections:
                 break
             self._drop(oldest)
 
-    def _drop(self, oldest: Connection) -> None:
+    def _drop(self, oldest: HttpConnection) -> None:
         del self._by_age[oldest]
         oldest.wire.close()
         row = self._rows[oldest.route]
@@ -181,15 +182,15 @@ class Connections:
         if not row:
             del self._rows[oldest.route]
 
-    def discard(self, connection: Connection) -> None:
+    def discard(self, connection: HttpConnection) -> None:
         """Close a connection that was in use."""
         connection.wire.close()
         self._busy.discard(connection)
 
     # --- new ones
 
-    async def _open(self, route: Route, timeout: float | None) -> Connection:
-        """Open a connection: through the proxy if there is one, with TLS if the origin wants it."""
+    async def _open(self, route: ConnectionRoute, timeout: float | None) -> HttpConnection:
+        """Open a connection: through the proxy if there is one, with TLS if the origin requires it."""
         with trio.CancelScope(deadline=trio.current_time() + seconds(timeout)) as scope:
             wire = await self._wire(route)
         if scope.cancelled_caught:
@@ -197,25 +198,25 @@ class Connections:
         if self._closed:
             wire.close()
             raise httpx.ConnectError("this transport is closed")
-        connection = Connection(route, wire)
+        connection = HttpConnection(route, wire)
         self._busy.add(connection)
         return connection
 
     async def tunnel(self, host: str, port: int) -> Wire:
-        """A connection for bytes of any kind, through the proxy that https would take. It is the caller's to close.
+        """Return a raw connection through the proxy that https would use. The caller closes it.
 
         Raises:
             httpx.ConnectError, httpx.ProxyError: it can't be opened.
         """
         proxy = self._proxies.of("https", host, port)
-        return await self._piped(Route("https", host, port, str(proxy) if proxy is not None else ""))
+        return await self._piped(ConnectionRoute("https", host, port, str(proxy) if proxy is not None else ""))
 
-    async def _wire(self, route: Route) -> Wire:
+    async def _wire(self, route: ConnectionRoute) -> Wire:
         wire = await self._piped(route)
         return await self._encrypted(wire, route.host) if route.scheme == "https" else wire
 
-    async def _piped(self, route: Route) -> Wire:
-        """A way to the origin, without its TLS; for one that a proxy forwards to, to the proxy."""
+    async def _piped(self, route: ConnectionRoute) -> Wire:
+        """Connect to the origin without its TLS, or to the proxy that forwards to it."""
         if not route.proxy:
             return await self._connected(route.host, route.port)
         proxy = httpx.URL(route.proxy)
@@ -231,7 +232,7 @@ class Connections:
         return through
 
     async def _connected(self, host: str, port: int) -> PlainWire:
-        """A name is asked for once in a while only; the address that answered last is tried first."""
+        """Connect, reusing the address of the last connection for `REMEMBER` seconds."""
         address, until = self._known.get((host, port), ("", 0.0))
         if until > trio.current_time():
             try:
@@ -260,24 +261,24 @@ class Connections:
 
 
 def port_of(url: httpx.URL) -> int:
-    """The port that a URL leads to."""
+    """Return the port of a URL."""
     return url.port or (443 if url.scheme == "https" else 80)
 
 
 def seconds(timeout: float | None) -> float:
-    """A timeout as a number; None is no bound."""
+    """Return a timeout as a number; None means no limit."""
     return math.inf if timeout is None else timeout
 
 
 def proxy_headers(proxy: httpx.URL) -> list[tuple[bytes, bytes]]:
-    """What the proxy wants to know: user and password, if its URL has them."""
+    """Return the authorization header for the proxy, if its URL has credentials."""
     if not proxy.userinfo:
         return []
     words = f"{proxy.username}:{proxy.password}".encode()
     return [(b"Proxy-Authorization", b"Basic " + base64.b64encode(words))]
 
 
-async def _tunnel(wire: Wire, route: Route, proxy: httpx.URL) -> None:
+async def _tunnel(wire: Wire, route: ConnectionRoute, proxy: httpx.URL) -> None:
     host = f"[{route.host}]" if ":" in route.host else route.host
     target = f"{host}:{route.port}".encode("ascii")
     reader = ResponseReader(bodiless=True)
@@ -295,6 +296,8 @@ async def _tunnel(wire: Wire, route: Route, proxy: httpx.URL) -> None:
 
 
 def _usual_context(environ: Mapping[str, str]) -> ssl.SSLContext:
+    import certifi
+
     authorities = environ.get("SSL_CERT_FILE") or (None if environ.get("SSL_CERT_DIR") else certifi.where())
     context = ssl.create_default_context(cafile=authorities, capath=environ.get("SSL_CERT_DIR") or None)
     context.set_alpn_protocols(["http/1.1"])
@@ -302,7 +305,7 @@ def _usual_context(environ: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def _reason(error: OSError) -> str:
-    """The system's words, also where trio collected the errors of several addresses."""
+    """Return the system's error text, also if trio collected errors of several addresses."""
     inner = error.__cause__
     while isinstance(inner, BaseExceptionGroup):
         inner = inner.exceptions[0]

@@ -1,11 +1,11 @@
-"""Fetches untrusted URLs (from models and pages): http and https only, few redirects, and no refused address.
+"""Fetching of untrusted URLs (from models and pages): http and https only, few redirects, no refused addresses.
 
-Refused are the addresses where clouds hand out credentials (link-local, such as 169.254.169.254), and where the caller
-wants it, this machine and private networks; a developer's own servers live there, so some callers allow them. What
-counts is the address that a connection leads to. So a name is resolved and checked before anything is connected, and
-the peer's address is checked once more afterwards, since a second look-up may give another address (DNS rebinding);
-neither a name nor a redirect nor an odd spelling gets around it. A proxy is exempt: the user has configured it. It
-resolves names itself, so that only URLs with a literal address are refused then.
+Refused are the metadata addresses of clouds, which serve credentials (link-local, such as 169.254.169.254), and
+optionally this machine and private networks. A developer's own servers run there, so some callers allow them. The
+address of the connection counts, not the name. A name is resolved and checked before connecting. The peer's address is
+checked again afterwards, because a second lookup may return another address (DNS rebinding). So neither a name nor a
+redirect nor an odd spelling circumvents the check. A proxy is exempt: the user has configured it. It resolves names
+itself, so with a proxy only URLs with a literal address are refused.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import TypeAlias, TypeVar
 import httpx
 import trio
 
-from .connections import Connections, Route, port_of
+from .connections import ConnectionRoute, Connections, port_of
 from .http1 import unpacked, unpacker_of
 from .transport import KEEP_ALIVE, MAX_IDLE, TrioTransport
 from .wires import PlainWire, Wire, peer
 
 AGENT = "Mozilla/5.0 (compatible; callboard/0.1)"
-"""Some servers refuse clients without this prefix."""
+"""User agent; some servers refuse clients without its prefix."""
 
 HEADERS = {"User-Agent": AGENT, "Accept-Encoding": "gzip, deflate"}
 REDIRECTS = 10
@@ -33,29 +33,30 @@ T = TypeVar("T")
 
 _METADATA = frozenset(map(ipaddress.ip_address, ("fd00:ec2::254", "100.100.100.200", "192.0.0.192")))
 _WRAPPING = tuple(map(ipaddress.ip_network, ("::/96", "64:ff9b::/96", "64:ff9b:1::/48")))
-"""Networks whose addresses end with one of the old kind: compatible ones, and those of NAT64."""
+"""Networks whose addresses end with an IPv4 address: IPv4-compatible ones, and NAT64."""
 
 _PRIVATE_TOO = tuple(map(ipaddress.ip_network, ("192.0.0.0/24", "::/96", "64:ff9b:1::/48", "fec0::/10")))
-"""What is of no public use, though not every Python says so: a cloud's credentials, and three old ways to go inside."""
+"""Non-public networks that some Python versions call global: one with a cloud's credentials, and three deprecated ones.
+"""
 
 
 class CantFetch(Exception):
-    """The page can't be fetched. The text says why."""
+    """The page can't be fetched. The text gives the reason."""
 
 
-class Refused(CantFetch):
-    """The address is one of those where pages are not fetched from."""
+class AddressRefused(CantFetch):
+    """The address is refused."""
 
 
-class Private(Refused):
-    """The address is of this machine or a private network, which the caller does not allow."""
+class Private(AddressRefused):
+    """The address belongs to this machine or a private network, and the caller does not allow that."""
 
 
 # --- pages --------------------------------------------------------------------------------------------------
 
 
 def client(environ: Mapping[str, str], *, allow_private: bool, seconds: float) -> httpx.AsyncClient:
-    """A client that goes nowhere but where it may. See `GuardedTransport`; `seconds` is for each step of a request."""
+    """Return a client with a `GuardedTransport`; `seconds` is the timeout of each step of a request."""
     transport = GuardedTransport(environ, allow_private=allow_private)
     return httpx.AsyncClient(transport=transport, timeout=seconds, trust_env=False)
 
@@ -66,14 +67,14 @@ async def followed(
     *,
     allowed: Callable[[httpx.URL], bool] | None = None,
 ) -> T:
-    """What is at a URL, or where it leads.
+    """Follow redirects from a URL and return the final result.
 
     Args:
-        once: makes one request of a `client`; what it gives, or the URL that it is redirected to.
-        allowed: where redirects may lead; anywhere by default.
+        once: sends one request of a `client`; returns its result, or the target of a redirect.
+        allowed: returns True for permitted redirect targets; all by default.
 
     Raises:
-        CantFetch: it can't be got, or may not be.
+        CantFetch: the page can't be fetched, or is refused.
     """
     target = httpx.URL("")
     try:
@@ -98,12 +99,12 @@ async def followed(
 
 
 def redirected(response: httpx.Response, url: httpx.URL) -> httpx.URL | None:
-    """Where the answer of `url` sends us; None if it is the answer itself."""
+    """Return the target of a redirect; None for other responses."""
     return url.join(response.headers["location"]) if response.has_redirect_location else None
 
 
 async def body_of(response: httpx.Response, most: int) -> bytes:
-    """Its body, unpacked, and no more of it than is needed to see that it has more than `most` bytes."""
+    """Return the decompressed body; reading stops soon after `most` bytes."""
     unpacker = unpacker_of(response.headers.get("content-encoding", ""))
     body = bytearray()
     async for piece in response.aiter_raw():
@@ -111,25 +112,25 @@ async def body_of(response: httpx.Response, most: int) -> bytes:
             body += part
             if len(body) > most:
                 return bytes(body)
-            await trio.lowlevel.checkpoint()  # a few bytes may unpack to all that is allowed
+            await trio.lowlevel.checkpoint()  # a few bytes may decompress to the whole limit
     return bytes(body)
 
 
 def short(url: httpx.URL) -> str:
-    """A URL for messages."""
+    """Return a URL for messages, shortened."""
     text = str(url)
     return text if len(text) <= 200 else f"{text[:197]}..."
 
 
-# --- where not to go ----------------------------------------------------------------------------------------
+# --- refused addresses --------------------------------------------------------------------------------------
 
 
 class GuardedTransport(TrioTransport):
-    """Goes nowhere but where it may.
+    """Transport that refuses addresses.
 
     Args:
-        environ: for proxies and certificates.
-        allow_private: whether this machine and private networks may be reached. Credentials are never fetched.
+        environ: environment for proxies and certificates.
+        allow_private: True allows this machine and private networks. Metadata addresses are always refused.
     """
 
     def __init__(self, environ: Mapping[str, str], *, allow_private: bool) -> None:
@@ -143,7 +144,7 @@ class _Connections(Connections):
         self._allow_private = allow_private
         self._through: set[tuple[str, int]] = set()
 
-    async def _piped(self, route: Route) -> Wire:
+    async def _piped(self, route: ConnectionRoute) -> Wire:
         if route.proxy:
             check(route.host, route.host, allow_private=self._allow_private)
             proxy = httpx.URL(route.proxy)
@@ -153,46 +154,46 @@ class _Connections(Connections):
     async def _connected(self, host: str, port: int) -> PlainWire:
         if (host, port) in self._through:
             return await super()._connected(host, port)
-        for address in await looked_up(host, port):
+        for address in await resolve(host, port):
             check(address, host, allow_private=self._allow_private)
         wire = await super()._connected(host, port)
         try:
             check(peer(wire), host, allow_private=self._allow_private)
-        except Refused:
+        except AddressRefused:
             wire.close()
             raise
         return wire
 
 
 async def tunnel(host: str, port: int, environ: Mapping[str, str], *, allow_private: bool) -> Wire:
-    """A connection for somebody else's bytes, to where they may go. It is the caller's to close.
+    """Return a raw connection for another program's bytes, to a permitted address. The caller closes it.
 
     Raises:
-        Refused: they may not go there.
+        AddressRefused: the address is not permitted.
         httpx.TransportError: it can't be opened.
     """
     return await _Connections(environ, allow_private=allow_private).tunnel(host, port)
 
 
 def check(address: str, host: str, *, allow_private: bool) -> None:
-    """Refuse an address; a name is none, and passes.
+    """Refuse an address. A name passes.
 
     Raises:
-        Refused: pages are not fetched from there.
+        AddressRefused: the address is not permitted.
     """
     if is_metadata(address):
-        raise Refused(f"'{host}' leads to an address where machines keep their credentials; it is never fetched")
+        raise AddressRefused(f"'{host}' leads to an address where machines keep their credentials; it is never fetched")
     if not allow_private and is_private(address):
         raise Private(f"'{host}' leads to a private address ({address})")
 
 
 def is_metadata(address: str) -> bool:
-    """Whether an address is one where clouds hand out credentials, whichever way it is written."""
-    return any(each.is_link_local or each in _METADATA for each in meant(address))
+    """Return True for an address where clouds serve credentials, in any notation."""
+    return any(each.is_link_local or each in _METADATA for each in embedded_addresses(address))
 
 
-def meant(address: str) -> list[Address]:
-    """The address, and those of the old kind that are wrapped in it; none if it is a name."""
+def embedded_addresses(address: str) -> list[Address]:
+    """Return the address and the IPv4 addresses embedded in it; none for a name."""
     try:
         known: Address = ipaddress.ip_address(address.strip("[]").split("%")[0])
     except ValueError:
@@ -206,17 +207,17 @@ def meant(address: str) -> list[Address]:
 
 
 def is_private(address: str) -> bool:
-    """Whether an address is not of the public internet, whichever way it is written."""
+    """Return True for an address outside of the public internet, in any notation."""
     return not all(
         each.is_global and not each.is_multicast and not any(each in network for network in _PRIVATE_TOO)
-        for each in meant(address)
+        for each in embedded_addresses(address)
     )
 
 
-async def looked_up(host: str, port: int) -> list[str]:
-    """The addresses that a name leads to; none if that can't be found out."""
+async def resolve(host: str, port: int) -> list[str]:
+    """Return the addresses of a name; none if it can't be resolved."""
     try:
         found = await trio.socket.getaddrinfo(host, port, type=trio.socket.SOCK_STREAM)
     except (OSError, UnicodeError):
-        return []  # connecting will fail the same way, and says it better
+        return []  # connecting will fail with a better error
     return [str(address[0]) for *_, address in found]

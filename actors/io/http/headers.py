@@ -1,4 +1,4 @@
-"""Turns a request's raw headers into a dictionary."""
+"""Conversion of raw request headers to a dictionary."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def joined(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Values by lower-case name; repeated ones are joined, so that they equal nothing."""
+    """Return values by lower-case name; repeated ones are joined, so that they match no expected value."""
     headers: dict[str, str] = {}
     for name, value in raw:
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")

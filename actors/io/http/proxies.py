@@ -1,8 +1,8 @@
-"""Which proxy a URL goes through, by the standard variables.
+"""Proxy selection by the standard variables.
 
-`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`, in capitals or small letters (small ones win, as in curl).
-As in Go, nothing on this machine itself is ever sent to a proxy, so that a local model server works on a desk where
-`HTTP_PROXY` is set and `NO_PROXY` was forgotten.
+`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`, in upper or lower case (lower case wins, as in curl). As in Go,
+requests to loopback addresses never use a proxy. So a local model server works even if `HTTP_PROXY` is set and
+`NO_PROXY` was forgotten.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ import httpx
 from ....protocol.errors import ConfigError
 
 NONE = "-"
-"""The proxy setting that means: none at all, whatever the environment says."""
+"""Proxy setting for no proxy, whatever the environment says."""
 
 
 class Proxies:
-    """Chooses the proxy of each origin.
+    """Proxy selection by origin.
 
     Args:
-        environ: where the variables are.
-        fixed: one proxy for everything (a URL), `NONE`, or empty to go by `environ`.
+        environ: environment variables.
+        fixed: one proxy for everything (a URL), `NONE`, or empty to use `environ`.
     """
 
     def __init__(self, environ: Mapping[str, str], fixed: str = "") -> None:
-        self._fixed = fixed
+        self._fixed = fixed.strip()
         self._https = _variable(environ, "https_proxy") or _variable(environ, "all_proxy")
         self._http = _http_proxy(environ) or _variable(environ, "all_proxy")
         self._exceptions = [part.strip().lower() for part in _variable(environ, "no_proxy").split(",") if part.strip()]
 
     def of(self, scheme: str, host: str, port: int) -> httpx.URL | None:
-        """The proxy for an origin, or None to connect directly.
+        """Return the proxy for an origin, or None for a direct connection.
 
         Raises:
-            ConfigError: the setting is no URL of a proxy that can be used.
+            ConfigError: the setting is not a usable proxy URL.
         """
         if self._fixed:
             return None if self._fixed == NONE else _url(self._fixed)
@@ -48,13 +48,16 @@ class Proxies:
 
 
 def _variable(environ: Mapping[str, str], name: str) -> str:
-    return environ.get(name) or environ.get(name.upper()) or ""
+    return environ.get(name, "").strip() or environ.get(name.upper(), "").strip()
 
 
 def _http_proxy(environ: Mapping[str, str]) -> str:
-    """Inside a CGI script a client can set HTTP_PROXY by a `Proxy:` header, so there only small letters count."""
+    """Return the http proxy.
+
+    In a CGI script a client can set HTTP_PROXY by a `Proxy:` header, so only lower case counts.
+    """
     if "REQUEST_METHOD" in environ:
-        return environ.get("http_proxy", "")
+        return environ.get("http_proxy", "").strip()
     return _variable(environ, "http_proxy")
 
 
@@ -83,7 +86,7 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def _matches(pattern: str, host: str, port: int) -> bool:
-    """`*`, `host`, `.domain`, `*.domain`, `host:port`, an address, or a network such as `10.0.0.0/8`."""
+    """Match `*`, `host`, `.domain`, `*.domain`, `host:port`, an address, or a network such as `10.0.0.0/8`."""
     if pattern == "*":
         return True
     address = _address(host)

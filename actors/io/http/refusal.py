@@ -1,4 +1,4 @@
-"""Reads HTTP error responses: the reason, and when to try again."""
+"""Parser for HTTP error responses: the reason, and the time of the next attempt."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ....protocol.json_values import UNREADABLE
+from ..handed_out import hidden_head
 
 if TYPE_CHECKING:
     import httpx
 
 SHOWN = 500
-"""Characters of a server's explanation that become part of an error."""
+"""Maximum characters of a server's explanation in an error."""
 
 
 def retry_after(headers: httpx.Headers, now: float) -> float | None:
-    """Seconds that the server asks us to wait, given as seconds, milliseconds or a date; None if it doesn't.
+    """Return the seconds to wait, given by the server as seconds, milliseconds or a date; None if it gives none.
 
     `now` is in seconds since the epoch.
     """
@@ -32,17 +33,18 @@ def retry_after(headers: httpx.Headers, now: float) -> float | None:
         date = email.utils.parsedate_tz(headers["retry-after"]) if "retry-after" in headers else None
         return max(0.0, email.utils.mktime_tz(date) - now) if date is not None else None
     except (ValueError, OverflowError):
-        return None  # the year 99999, and what else a calendar does not know
+        return None  # the year 99999, and other dates beyond the calendar
 
 
 def message_in(body: bytes) -> str:
-    """The server's words: `{"error": {"message": ...}}`, `{"error": ...}`, `{"message": ...}`, or plain text."""
+    """Return the server's text: `{"error": {"message": ...}}`, `{"error": ...}`, `{"message": ...}`, or plain text."""
     try:
         decoded: Any = msgspec.json.decode(body)
     except UNREADABLE:
-        text = body[:SHOWN].decode("utf-8", errors="replace").strip()
+        text = hidden_head(body.decode("utf-8", errors="replace").strip(), SHOWN)
         return "" if text.startswith("<") else text
     for key in ("error", "message", "detail"):
         if isinstance(decoded, dict) and decoded.get(key):
             decoded = decoded[key]
-    return decoded[:SHOWN] if isinstance(decoded, str) else body[:SHOWN].decode("utf-8", errors="replace")
+    text = decoded if isinstance(decoded, str) else body.decode("utf-8", errors="replace")
+    return hidden_head(text, SHOWN)

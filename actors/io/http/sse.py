@@ -1,8 +1,8 @@
-"""Server-sent events: bytes in, events out, and the other way round.
+"""Server-sent events: parser and writer.
 
-The format is https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream. Lines end
-with CR, LF or CRLF, and the bytes may be split anywhere, between the CR and the LF and inside a character too.
-`id` and `retry` are for clients that reconnect: a model's reply can't be taken up again, a stream of MCP can.
+The format is https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream. Lines end with CR,
+LF or CRLF, and the bytes may be split anywhere, even between CR and LF and inside a character. `id` and `retry` are for
+clients that reconnect: a model's reply can't be resumed, a stream of MCP can.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ import msgspec
 from ....protocol.errors import UpstreamError
 
 MAX_EVENT = 16 * 1024 * 1024
-"""Bytes an unfinished event may grow to; a server that sends more is broken or hostile."""
+"""Maximum bytes of an incomplete event; a server that sends more is broken or hostile."""
 
 PING = b": ping\n\n"
 PING_EVERY = 15.0
-"""Seconds of silence after which a client is shown that we are still there."""
+"""Seconds of silence after which a ping shows the client that the server is alive."""
 
 HEADERS = {
     "content-type": "text/event-stream",
     "cache-control": "no-cache, no-transform",
     "x-accel-buffering": "no",
 }
-"""Of a reply that is a stream of events, which proxies must not keep or change."""
+"""Headers of an event stream, which proxies must not cache or change."""
 
 
 def event(data: bytes, *, name: str = "", id: int | None = None) -> bytes:
-    """One event as it is written; `data` is JSON, so it has no line breaks."""
+    """Encode an event; `data` is JSON, so it has no line breaks."""
     head = b"" if id is None else b"id: %d\n" % id
     if name:
         head += b"event: " + name.encode() + b"\n"
@@ -37,21 +37,21 @@ def event(data: bytes, *, name: str = "", id: int | None = None) -> bytes:
 
 
 class SseEvent(msgspec.Struct, frozen=True):
-    """One event. `kind` is its `event:` field, `message` if it has none; `data` its lines joined by LF."""
+    """Parsed event. `kind` is its `event:` field, default `message`; `data` its lines joined by LF."""
 
     kind: str
     data: str
 
 
 class SseParser:
-    """Feed it bytes; it gives back the events that are complete.
+    """Incremental parser that returns complete events.
 
     Args:
-        limit: bytes an unfinished event may grow to; None for `MAX_EVENT`.
+        limit: maximum bytes of an incomplete event; None for `MAX_EVENT`.
 
     Attributes:
-        last_id: the id of the last event that came with one, once it was complete; "" if none did.
-        retry: seconds that the server wants a client to wait before it reconnects; None if it didn't say.
+        last_id: id of the last complete event with one; "" if there was none.
+        retry: seconds that a client should wait before it reconnects; None if the server gave none.
     """
 
     def __init__(self, limit: int | None = None) -> None:
@@ -67,10 +67,10 @@ class SseParser:
         self._size = 0
 
     def feed(self, data: bytes) -> Iterator[SseEvent]:
-        """The events that `data` completes, in order. An event without data is none.
+        """Yield the events that `data` completes, in order. Events without data are dropped.
 
         Raises:
-            UpstreamError: an event grows beyond the limit.
+            UpstreamError: an event exceeds the limit.
         """
         for line in self._lines(data):
             if line:
@@ -83,8 +83,19 @@ class SseParser:
             else:
                 self._kind = ""
 
+    def rest(self) -> Iterator[SseEvent]:
+        """Yield the event at the end of the stream, for servers that omit its last line end or blank line.
+
+        The specification discards it: only its data can show whether it is complete.
+        """
+        if self._line:
+            self._field(bytes(self._line).removeprefix(b"\xef\xbb\xbf" if self._first else b""))
+            self._line.clear()
+        if self._data:
+            yield self._dispatch()
+
     def _lines(self, data: bytes) -> Iterator[bytes]:
-        """Complete lines, without their ends. A CR ends its line at once; an LF right behind it is skipped."""
+        """Yield complete lines without their ends. A CR ends its line at once; an LF directly after it is skipped."""
         if self._after_cr and data:
             self._after_cr = False
             if data[0] == 0x0A:
@@ -111,7 +122,7 @@ class SseParser:
         value = value.removeprefix(b" ")
         if name == b"data":
             self._data.append(value)
-            self._size += len(value) + 1  # with its LF, so that empty lines have an end, too
+            self._size += len(value) + 1  # including its LF, so that empty lines are limited too
         elif name == b"event":
             self._kind = value.decode("utf-8", errors="replace")
         elif name == b"id" and b"\0" not in value:

@@ -1,53 +1,53 @@
 """HTTP for a thousand agents at once: an `httpx.AsyncBaseTransport` on trio.
 
-httpx's own pool looks at every connection for every request, so a thousand concurrent requests cost it several
-times what they cost one after the other. Ours searches nothing (see `connections`), opens one cancel scope per
-request, and has no task in the background:
+httpx's own pool examines every connection for every request, so a thousand concurrent requests cost several times as
+much as sequential ones. This pool searches nothing (see `connections`), opens one cancel scope per request, and has no
+background task:
 
     client = httpx.AsyncClient(transport=TrioTransport())
 
-A connection carries one request at a time, in the task that asked, and is kept only after its response was read to
-the end. In every other case (cancellation, timeout, an error, a reader that stops early) it is closed on the spot,
-so that the provider can stop working on the response.
+A connection carries one request at a time, in the task of its caller, and is reused only after its response was read
+completely. In every other case (cancellation, timeout, an error, a reader that stops early) it is closed at once. The
+provider can then stop generating the response.
 
-A server may close an idle connection just when we use it again. If not a byte of an answer had come, the request
-is sent once more on a new connection; not so one with the extension `once`, whose work must not be done twice. Bodies
-of requests are bytes, not streams.
+A server may close an idle connection just when it is reused. If not a byte of a response has arrived, the request is
+sent again on a new connection. The extension `once` forbids that, for work that must not be done twice. Request bodies
+are bytes, not streams.
 """
 
 from __future__ import annotations
 
 import ssl
 from collections.abc import AsyncIterator, Coroutine, Mapping
-from typing import Any
+from typing import Any, Self
 
 import httpx
 import trio
 
-from .connections import BROKEN, Connection, Connections, Route, proxy_headers, seconds
+from .connections import BROKEN, ConnectionRoute, Connections, HttpConnection, proxy_headers, seconds
 from .http1 import ResponseReader, request_head
 
 KEEP_ALIVE = 30.0
-"""Seconds an idle connection is kept: longer than an agent's step, shorter than most servers' patience."""
+"""Seconds for which an idle connection is retained: longer than an agent's step, shorter than most servers' limits."""
 
 MAX_IDLE = 2000
-"""Idle connections kept in all; beyond it the one that is idle longest is closed."""
+"""Maximum number of idle connections; beyond it the oldest is closed."""
 
 Timeouts = Mapping[str, float | None]
 
 
 class TrioTransport(httpx.AsyncBaseTransport):
-    """Sends the requests of any `httpx.AsyncClient` under trio.
+    """Transport for any `httpx.AsyncClient` under trio.
 
     Args:
-        environ: for `HTTP_PROXY`, `HTTPS_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`; none of them by default.
-        proxy: a proxy for everything, `-` for none, empty to go by `environ`.
-        ssl_context: how servers are verified; by default against the authorities of certifi or `SSL_CERT_FILE`.
-        keep_alive: seconds an idle connection is kept.
-        max_idle: idle connections kept in all.
+        environ: environment for `HTTP_PROXY`, `HTTPS_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`; empty by default.
+        proxy: a proxy for everything, `-` for none, empty to use `environ`.
+        ssl_context: verification of servers; by default with the authorities of certifi or `SSL_CERT_FILE`.
+        keep_alive: seconds for which an idle connection is retained.
+        max_idle: maximum number of idle connections.
 
-    The timeouts are httpx's: `connect`, `write`, `read` (until the next bytes). `pool` has no meaning: there are always
-    as many connections as requests.
+    The timeouts are httpx's: `connect`, `write`, `read` (until the next bytes). `pool` is ignored: there are always as
+    many connections as requests.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class TrioTransport(httpx.AsyncBaseTransport):
         once = bool(request.extensions.get("once"))
         return await self.send(request.method, request.url, request.headers.raw, request.read(), timeouts, once=once)
 
-    def send(
+    async def send(
         self,
         method: str,
         url: httpx.URL,
@@ -84,34 +84,50 @@ class TrioTransport(httpx.AsyncBaseTransport):
         timeouts: Timeouts,
         *,
         once: bool = False,
-    ) -> Coroutine[Any, Any, httpx.Response]:
-        """As `handle_async_request`, without an `httpx.Request`, which costs as much as sending it.
+    ) -> httpx.Response:
+        """Send a request as `handle_async_request` does, without an `httpx.Request`, which costs as much as sending it.
 
         Args:
-            once: the request must not be sent again on another connection, should this one turn out to be closed.
+            once: never send the request again on another connection if this one turns out to be closed.
+        """
+        return (await self.exchange(method, url, headers, body, timeouts, once=once)).response()
+
+    def exchange(
+        self,
+        method: str,
+        url: httpx.URL,
+        headers: list[tuple[bytes, bytes]],
+        body: bytes,
+        timeouts: Timeouts,
+        *,
+        once: bool = False,
+    ) -> Coroutine[Any, Any, Exchange]:
+        """Send a request as `send` does, without an `httpx.Response`, whose headers take 20 calls.
+
+        The caller closes the result.
         """
         route = self.connections.route(url)
-        data = _encoded(method, url, headers, route) + body
-        return self._send(route, data, timeouts, bodiless=method == "HEAD", once=once)
+        head = _encoded(method, url, headers, route)
+        return self._exchange(route, head, body, timeouts, bodiless=method == "HEAD", once=once)
 
-    async def _send(
-        self, route: Route, data: bytes, timeouts: Timeouts, *, bodiless: bool, once: bool
-    ) -> httpx.Response:
+    async def _exchange(
+        self, route: ConnectionRoute, head: bytes, body: bytes, timeouts: Timeouts, *, bodiless: bool, once: bool
+    ) -> Exchange:
         connection = await self.connections.acquire(route, timeouts)
         try:
-            return await Exchange(self.connections, connection, timeouts).start(data, bodiless=bodiless)
+            return await Exchange(self.connections, connection, timeouts).start(head, body, bodiless=bodiless)
         except _Stale as stale:
             if once:
                 raise httpx.ReadError(f"the connection broke before the answer: {stale}") from stale
         connection = await self.connections.acquire(route, timeouts, fresh=True)
-        return await Exchange(self.connections, connection, timeouts).start(data, bodiless=bodiless)
+        return await Exchange(self.connections, connection, timeouts).start(head, body, bodiless=bodiless)
 
 
 class _Stale(Exception):
-    """A connection that had been used before ended without a byte of an answer; the request may be sent again."""
+    """A reused connection ended without a byte of a response; the request may be sent again."""
 
 
-def _encoded(method: str, url: httpx.URL, headers: list[tuple[bytes, bytes]], route: Route) -> bytes:
+def _encoded(method: str, url: httpx.URL, headers: list[tuple[bytes, bytes]], route: ConnectionRoute) -> bytes:
     target = url.raw_path
     if route.forwards:
         target = b"%b://%b" % (url.raw_scheme, url.netloc) + target
@@ -120,23 +136,31 @@ def _encoded(method: str, url: httpx.URL, headers: list[tuple[bytes, bytes]], ro
 
 
 class Exchange(httpx.AsyncByteStream):
-    """One request and its response on one connection; also the stream of the response's body.
+    """Request and response on one connection; also the stream of the response's body.
 
-    It is its own iterator, not an async generator: one that is left halfway would have to be closed by hand.
+    It is its own iterator, not an async generator, which would have to be closed explicitly when abandoned.
+
+    Attributes:
+        status: status of the response, once it has started.
+        fields: header values by lower-case name.
     """
 
-    def __init__(self, connections: Connections, connection: Connection, timeouts: Timeouts) -> None:
+    status: int
+    fields: Mapping[bytes, bytes]
+
+    def __init__(self, connections: Connections, connection: HttpConnection, timeouts: Timeouts) -> None:
         self._connections = connections
-        self._connection: Connection | None = connection
+        self._connection: HttpConnection | None = connection
         self._wire = connection.wire
         self._read_timeout = seconds(timeouts.get("read"))
         self._write_timeout = seconds(timeouts.get("write"))
         self._reader: ResponseReader
 
-    async def start(self, data: bytes, *, bodiless: bool) -> httpx.Response:
+    async def start(self, head: bytes, body: bytes, *, bodiless: bool) -> Self:
         """Send the request and read up to the end of the headers."""
         try:
-            rest, broken = self._send_now(data)
+            # Joined here, so that no second copy of the body is retained while the response is pending.
+            rest, broken = self._send_now(head + body)
             writing = bool(rest)
             timeout = self._write_timeout if writing else self._read_timeout
             with trio.CancelScope(deadline=trio.current_time() + timeout) as scope:
@@ -153,6 +177,13 @@ class Exchange(httpx.AsyncByteStream):
         reader = self._reader
         if reader.complete:
             self._finish()
+        self.status = reader.status
+        self.fields = reader.fields
+        return self
+
+    def response(self) -> httpx.Response:
+        """Return the response, with this object as the stream of its body."""
+        reader = self._reader
         return httpx.Response(
             reader.status,
             headers=reader.headers,
@@ -161,14 +192,17 @@ class Exchange(httpx.AsyncByteStream):
         )
 
     def _send_now(self, data: bytes) -> tuple[bytes, Exception | None]:
-        """Send what can be sent without waiting; the rest, and an error as `_send` notes it."""
+        """Send without waiting; return the unsent rest, and an error as in `_send`."""
         try:
             return self._wire.send_now(data), None
         except BROKEN as error:
             return b"", error
 
     async def _send(self, data: bytes) -> Exception | None:
-        """Send everything. A server may refuse a body it has not read to the end, so an error is only noted."""
+        """Send everything.
+
+        A server may refuse a body before reading it completely, so an error is returned, not raised.
+        """
         try:
             await self._wire.send(data)
         except BROKEN as error:
@@ -179,7 +213,7 @@ class Exchange(httpx.AsyncByteStream):
         assert self._connection is not None
         used_before = self._connection.used > 0
         self._connection.used += 1
-        reader: ResponseReader | None = None  # a thousand agents wait here, and need none yet
+        reader: ResponseReader | None = None  # created late: a thousand agents wait here and need none yet
         while True:
             try:
                 data = await self._wire.receive()
@@ -210,10 +244,10 @@ class Exchange(httpx.AsyncByteStream):
         return piece
 
     async def receive(self) -> bytes:
-        """The next piece of the body, as it came; nothing at its end.
+        """Return the next piece of the body as received; empty at its end.
 
         Raises:
-            httpx.ReadError, httpx.ReadTimeout, httpx.RemoteProtocolError: the rest of it will not come.
+            httpx.ReadError, httpx.ReadTimeout, httpx.RemoteProtocolError: the rest of the body can't be read.
         """
         reader = self._reader
         if not reader.chunks and not reader.complete:
@@ -241,7 +275,7 @@ class Exchange(httpx.AsyncByteStream):
             self._finish()
 
     async def aclose(self) -> None:
-        """Close the connection unless the body was read to its end. Never waits."""
+        """Close the connection unless the body was read completely. Never waits."""
         self._give_up()
 
     def _finish(self) -> None:

@@ -1,8 +1,8 @@
-"""The byte pipes under HTTP: a plain socket, or TLS on one.
+"""Byte streams under HTTP: a plain socket, or TLS on one.
 
-A plain wire uses its non-blocking socket directly: it parks once per read and costs a third of a trio
-`SocketStream`, which a thousand agents notice. TLS is trio's `SSLStream`. Closing is synchronous on both, because a
-wire is closed where a caller was cancelled, and there nothing may wait.
+A plain wire uses its non-blocking socket directly: it parks once per read and costs a third of a trio `SocketStream`,
+which matters for a thousand agents. TLS is trio's `SSLStream`. Closing is synchronous on both, because a wire is closed
+where a caller was cancelled, and nothing may wait there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RECEIVE = 65536
 
 
 class PlainWire:
-    """A TCP socket."""
+    """TCP socket."""
 
     __slots__ = ("socket",)
 
@@ -30,7 +30,7 @@ class PlainWire:
         self.socket = sock
 
     def send_now(self, data: bytes) -> bytes:
-        """Send what the kernel's buffer takes; what is left of it."""
+        """Send as much as the kernel's buffer accepts; return the rest."""
         try:
             sent = self.socket.send(data)
         except BlockingIOError:
@@ -48,7 +48,7 @@ class PlainWire:
             await trio.lowlevel.wait_writable(self.socket)
 
     async def receive(self) -> bytes:
-        """Some bytes, or none at the end. A checkpoint."""
+        """Receive some bytes, or none at the end. A checkpoint."""
         while True:
             await trio.lowlevel.wait_readable(self.socket)
             try:
@@ -57,11 +57,10 @@ class PlainWire:
                 continue
 
     def is_stale(self) -> bool:
-        """Whether an idle wire is unusable: the server has closed it, or has sent unrequested bytes."""
+        """Return True if an idle wire is unusable: the server has closed it, or has sent unrequested bytes."""
         return _has_news(self.socket)
 
     def close(self) -> None:
-        """Close at once."""
         if self.socket.fileno() >= 0:
             trio.lowlevel.notify_closing(self.socket)
             self.socket.close()
@@ -77,7 +76,7 @@ class TlsWire:
         self.socket = sock
 
     def send_now(self, data: bytes) -> bytes:
-        """What is left to send: all of it, since TLS may have to wait for the other side."""
+        """Return all of the data: sending over TLS may have to wait for the peer."""
         return data
 
     async def send(self, data: bytes) -> None:
@@ -85,22 +84,22 @@ class TlsWire:
         await self.stream.send_all(data)
 
     async def receive(self) -> bytes:
-        """Some bytes, or none at the end."""
+        """Receive some bytes, or none at the end."""
         return bytes(await self.stream.receive_some(RECEIVE))
 
     def is_stale(self) -> bool:
-        """Looks without waiting and without taking anything."""
+        """Return True if the socket has unread bytes or is closed, without waiting or reading."""
         return _has_news(self.socket)
 
     def close(self) -> None:
-        """Close at once, without a farewell: HTTP frames its bodies itself."""
+        """Close at once, without a close notification: HTTP frames its bodies itself."""
         if self.socket.fileno() >= 0:
             trio.lowlevel.notify_closing(self.socket)
             self.socket.close()
 
 
 Wire: TypeAlias = PlainWire | TlsWire
-"""An open pipe. Every method raises OSError or a trio resource error when it is broken."""
+"""Open byte stream. Every method raises OSError or a trio resource error when it is broken."""
 
 
 def _has_news(sock: socket.socket) -> bool:
@@ -117,7 +116,7 @@ async def connect(host: str, port: int) -> PlainWire:
     """Connect to a host by name or address.
 
     Raises:
-        OSError: nothing accepts there; for a name, at none of its addresses.
+        OSError: the connection is refused; for a name, at all of its addresses.
     """
     address = _as_address(host)
     if address is not None:
@@ -129,15 +128,15 @@ async def connect(host: str, port: int) -> PlainWire:
 
 
 def peer(wire: PlainWire) -> str:
-    """The address at the other end."""
+    """Return the address of the peer."""
     return str(wire.socket.getpeername()[0])
 
 
 async def encrypt(wire: Wire, context: ssl.SSLContext, host: str) -> TlsWire:
-    """Speak TLS on `wire`, with the certificate checked for `host`. The wire is used up.
+    """Start TLS on `wire`, verifying the certificate for `host`. The wire must not be used any more.
 
     Raises:
-        trio.BrokenResourceError: the handshake failed; its cause says why.
+        trio.BrokenResourceError: the handshake failed; its cause gives the reason.
     """
     below: trio.abc.Stream
     if isinstance(wire, PlainWire):
@@ -156,7 +155,7 @@ async def encrypt(wire: Wire, context: ssl.SSLContext, host: str) -> TlsWire:
 @lru_cache(maxsize=1_024)
 def _as_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     if not host[-1:].isdigit() and ":" not in host:
-        return None  # a name, told apart cheaply
+        return None  # a name, by a cheap test
     try:
         return ipaddress.ip_address(host)
     except ValueError:
@@ -180,5 +179,5 @@ async def _connect_address(address: ipaddress.IPv4Address | ipaddress.IPv6Addres
 
 
 def _prompt(sock: socket.socket) -> socket.socket:
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # small packets are not held back
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # send small packets without delay
     return sock

@@ -1,7 +1,7 @@
-"""The way of a person through the browser: what it is sent to, and what may come back (RFC 6749, 7636, 8707, 9207).
+"""Authorization through the browser: request and possible answers (RFC 6749, 7636, 8707, 9207).
 
-The secret `verifier` (PKCE) makes a code useless to others who see it, and the `state` shows that an answer belongs to
-our question: one with another state belongs to another sign-in, and changes nothing.
+The secret `verifier` (PKCE) makes an intercepted code useless, and the `state` ties an answer to its request: an answer
+with another state belongs to another sign-in, and is ignored.
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import msgspec
 
 from ....protocol.errors import ConfigError, OAuthRefused, UsageError
+from ..handed_out import hidden_head
 from .server import AuthServer, check_url
 
 SHOWN = 300
-"""Characters of a server's words that become part of an error."""
+"""Maximum characters of a server's text in an error."""
 
 
 class Authorization(msgspec.Struct, frozen=True, kw_only=True):
-    """One question to a person, and the secrets that go with it.
+    """Authorization request and its secrets.
 
     Attributes:
-        url: for the browser.
-        redirect_uri: where that comes back to.
-        state: has to come back.
-        verifier: goes along when the code becomes a token.
+        url: URL for the browser.
+        redirect_uri: URL to which the browser returns.
+        state: value that the answer must repeat.
+        verifier: secret that is sent with the code.
     """
 
     server: AuthServer
@@ -40,22 +41,22 @@ class Authorization(msgspec.Struct, frozen=True, kw_only=True):
     verifier: str
 
     def __repr__(self) -> str:
-        """Without the secrets."""
+        """Return a representation without secrets."""
         return f"Authorization({self.server!r}, redirect_uri={self.redirect_uri!r})"
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
-        """As `__repr__`, for tracebacks."""
+        """Omit secrets from rich tracebacks."""
         return [("server", self.server)]
 
     def is_ours(self, answer: Mapping[str, str]) -> bool:
-        """Whether an answer belongs to this question."""
+        """Return True if an answer belongs to this request."""
         return hmac.compare_digest(answer.get("state", "").encode("utf-8", "replace"), self.state.encode())
 
     def code_of(self, answer: Mapping[str, str]) -> str:
-        """The code in an answer of ours.
+        """Return the code of an answer to this request.
 
         Raises:
-            OAuthRefused: the answer is no, or from another server.
+            OAuthRefused: the answer is a refusal, or from another server.
         """
         issuer = answer.get("iss", "")
         if self.server.issuer and issuer != self.server.issuer and (issuer or self.server.names_issuer):
@@ -68,10 +69,10 @@ class Authorization(msgspec.Struct, frozen=True, kw_only=True):
         return answer["code"]
 
     def code_in(self, text: str) -> str:
-        """The code in what a person has pasted: it alone, `code#state`, or the URL that the browser was sent to.
+        """Return the code in pasted text: the code alone, `code#state`, or the final URL of the browser.
 
         Raises:
-            UsageError: there is none, or it belongs to another attempt to sign in.
+            UsageError: there is no code, or it belongs to another sign-in attempt.
             OAuthRefused: as `code_of`.
         """
         text = text.strip()
@@ -95,10 +96,10 @@ class Authorization(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def authorization(server: AuthServer, redirect_uri: str) -> Authorization:
-    """A new question to a person.
+    """Return a new authorization request.
 
     Raises:
-        ConfigError: the server's addresses can't be used.
+        ConfigError: the server's addresses are unusable.
     """
     if not server.authorization_url:
         raise ConfigError("no `authorization_url` is known, so there is no sign-in by the browser")
@@ -121,27 +122,27 @@ def authorization(server: AuthServer, redirect_uri: str) -> Authorization:
 
 
 def _is_code(text: str) -> bool:
-    """Whether it is made of what codes may be made of (RFC 6749, appendix A.11)."""
+    """Return True if the text has only characters that are allowed in codes (RFC 6749, appendix A.11)."""
     return bool(text) and text.isascii() and text.isprintable() and " " not in text
 
 
 def challenge_of(verifier: str) -> str:
-    """The hash of a secret that the server sees first; the secret itself it sees later (S256)."""
+    """Return the S256 challenge of a verifier."""
     return base64.urlsafe_b64encode(hashlib.sha256(verifier.encode("ascii")).digest()).rstrip(b"=").decode("ascii")
 
 
 def refusal(answer: Mapping[str, object], why: str = "") -> OAuthRefused:
-    """The error for an answer with `error`, as servers put it into redirects and bodies."""
+    """Return the error for an answer with `error`, in a redirect or a body."""
     error = answer.get("error")
     code = (error if isinstance(error, str) else "error")[:80]
     details = answer.get("error_description")
     words = details if isinstance(details, str) else ""
-    if isinstance(error, dict) and isinstance(error.get("message"), str):  # not as the standard has it
+    if isinstance(error, dict) and isinstance(error.get("message"), str):  # contrary to the standard
         words = error["message"]
     text = ": ".join(part for part in (why, printable(words), printable(code)) if part)
     return OAuthRefused(text, error=code)
 
 
 def printable(text: str) -> str:
-    """A stranger's words as part of a line of ours."""
-    return " ".join("".join(char if char.isprintable() else " " for char in text[:SHOWN]).split())
+    """Return untrusted text, redacted, as part of an error line."""
+    return " ".join("".join(char if char.isprintable() else " " for char in hidden_head(text, SHOWN)).split())

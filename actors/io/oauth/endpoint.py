@@ -1,4 +1,4 @@
-"""Where codes become tokens, and old tokens new ones (RFC 6749, 7009, 8628)."""
+"""Token endpoint: exchange of codes, refresh, device flow, revocation (RFC 6749, 7009, 7523, 8628)."""
 
 from __future__ import annotations
 
@@ -13,33 +13,34 @@ import msgspec
 import trio
 
 from ....protocol.errors import ConfigError, NobodyToAsk, OAuthRefused, UpstreamError
+from .assertion import assertion
 from .authorization import Authorization, printable, refusal
-from .http import Answer, AuthHttp
+from .http import AuthHttp, OAuthResponse
 from .server import AuthServer, check_url, is_safe
-from .token import LONGEST, Token
+from .token import LONGEST, OAuthToken
 
 Json = Any
 
 INTERVAL = 5.0
-"""Seconds between two questions whether the person has said yes, unless the server says otherwise."""
+"""Seconds between two polls of the device flow, unless the server gives another interval."""
 
 SLOWER = 5.0
-"""Seconds more, each time the server says `slow_down`."""
+"""Additional seconds for each `slow_down` of the server."""
 
 MOST_WAIT = 60.0
-"""Seconds between two questions, whatever the server says."""
+"""Maximum seconds between two polls, whatever the server says."""
 
 _MAY_PASS = ("temporarily_unavailable", "server_error", "slow_down")
-"""Words of servers that speak of now, and not of us."""
+"""Error codes of temporary conditions."""
 
 
 class DeviceGrant(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person has to do elsewhere.
+    """Instructions of the device flow for the user.
 
     Attributes:
-        verification_uri: the page to open; `complete_uri` the same with the code in it, or empty.
-        user_code: what to type there.
-        lifetime, interval: seconds: how long that is good, and how often to ask.
+        verification_uri: page to open; `complete_uri` includes the code, or is empty.
+        user_code: code to type there.
+        lifetime, interval: seconds of validity, and seconds between polls.
     """
 
     device_code: str
@@ -50,16 +51,16 @@ class DeviceGrant(msgspec.Struct, frozen=True, kw_only=True):
     interval: float = INTERVAL
 
     def __repr__(self) -> str:
-        """Without the codes."""
+        """Return a representation without the codes."""
         return f"DeviceGrant({self.verification_uri!r})"
 
 
 class TokenEndpoint:
-    """Asks a server for tokens.
+    """Client of a token endpoint.
 
     Args:
-        server: which, and as whom.
-        http: sends the requests.
+        server: authorization server and client.
+        http: HTTP client.
         clock: seconds since 1970.
     """
 
@@ -68,13 +69,13 @@ class TokenEndpoint:
         self.clock = clock
         self._http = http
 
-    async def exchange(self, request: Authorization, code: str) -> Token:
-        """The token for a code.
+    async def exchange(self, request: Authorization, code: str) -> OAuthToken:
+        """Exchange a code for a token.
 
         Raises:
-            OAuthRefused: the server does not take the code, or us.
-            UpstreamError: it can't be reached, or fails in a way that may pass.
-            ConfigError: its address, or what it answers, can't be used.
+            OAuthRefused: the server refuses the code, or the client.
+            UpstreamError: it can't be reached, or fails temporarily.
+            ConfigError: its address, or its answer, is unusable.
         """
         fields = {
             "grant_type": "authorization_code",
@@ -82,12 +83,24 @@ class TokenEndpoint:
             "redirect_uri": request.redirect_uri,
             "code_verifier": request.verifier,
         }
-        if self.server.body == "json":  # a server that is this far from the standard wants it back
+        if self.server.body == "json":  # a nonstandard server, which also wants the state
             fields["state"] = request.state
         return await self._token(fields, "the exchange of the code")
 
-    async def refresh(self, token: Token) -> Token:
-        """Another token; keeps the refresh token where the server gives no new one. Raises as `exchange`."""
+    async def client_credentials(self) -> OAuthToken:
+        """Return a token for the client itself, without a user. Raises as `exchange`.
+
+        A refresh token that comes with it is dropped (RFC 6749, 4.4.3): the credentials can get another token at any
+        time.
+        """
+        fields = {"grant_type": "client_credentials"}
+        if self.server.scopes:
+            fields["scope"] = " ".join(self.server.scopes)
+        token = await self._token(fields, "the request for a token of the client's own")
+        return msgspec.structs.replace(token, refresh_token="")
+
+    async def refresh(self, token: OAuthToken) -> OAuthToken:
+        """Return a new token, with the old refresh token unless the server gives a new one. Raises as `exchange`."""
         fields = {"grant_type": "refresh_token", "refresh_token": token.refresh_token}
         fresh = await self._token(fields, "the refresh of the token")
         return msgspec.structs.replace(
@@ -97,7 +110,7 @@ class TokenEndpoint:
         )
 
     async def device(self) -> DeviceGrant:
-        """Begin the device flow. Raises as `exchange`."""
+        """Start the device flow. Raises as `exchange`."""
         if not self.server.device_url:
             raise ConfigError("no `device_url` is known, so there is no sign-in on another device")
         fields = {"client_id": self.server.client_id, "scope": " ".join(self.server.scopes)}
@@ -109,7 +122,7 @@ class TokenEndpoint:
         texts = {
             "device_code": said.get("device_code"),
             "user_code": said.get("user_code"),
-            "verification_uri": said.get("verification_uri") or said.get("verification_url"),  # as Google has it
+            "verification_uri": said.get("verification_uri") or said.get("verification_url"),  # Google's name
         }
         given = {name: value for name, value in texts.items() if isinstance(value, str) and value}
         if given.keys() != texts.keys():
@@ -123,11 +136,11 @@ class TokenEndpoint:
             interval=min(_seconds(said.get("interval")) or INTERVAL, MOST_WAIT),
         )
 
-    async def device_token(self, grant: DeviceGrant) -> Token:
-        """Wait until the person has said yes; raises as `exchange`, and
+    async def device_token(self, grant: DeviceGrant) -> OAuthToken:
+        """Poll until the user has agreed; raises as `exchange`.
 
         Raises:
-            NobodyToAsk: the code expired before that.
+            NobodyToAsk: the code expired first.
         """
         fields = {"grant_type": "urn:ietf:params:oauth:grant-type:device_code", "device_code": grant.device_code}
         wait, end = grant.interval, trio.current_time() + grant.lifetime
@@ -144,11 +157,11 @@ class TokenEndpoint:
                     raise NobodyToAsk("the code was not entered before it expired") from refused
                 elif refused.error != "authorization_pending":
                     raise
-            except UpstreamError:  # RFC 8628, 3.5: the next question comes later, and the code's end ends it all
+            except UpstreamError:  # RFC 8628, 3.5: poll later; the lifetime of the code limits the retries
                 wait = min(wait * 2, MOST_WAIT)
 
-    async def revoke(self, token: Token) -> None:
-        """Tell the server that the token is not needed any more; nothing if it takes no such messages.
+    async def revoke(self, token: OAuthToken) -> None:
+        """Revoke the token; do nothing if the server has no revocation endpoint.
 
         Raises:
             OAuthRefused, UpstreamError, ConfigError: it was not revoked.
@@ -163,7 +176,7 @@ class TokenEndpoint:
         if answer.status != 200:
             _good(answer, what)
 
-    async def _token(self, fields: dict[str, str], what: str) -> Token:
+    async def _token(self, fields: dict[str, str], what: str) -> OAuthToken:
         headers = self._identify(fields)
         if self.server.resource:
             fields["resource"] = self.server.resource
@@ -176,7 +189,7 @@ class TokenEndpoint:
         access, again, scope = said.get("access_token"), said.get("refresh_token"), said.get("scope")
         if not isinstance(access, str) or not _is_sendable(access):
             raise ConfigError(f"{what}: the answer of {self.server.token_url} has no access token")
-        return Token(
+        return OAuthToken(
             access_token=access,
             refresh_token=again if isinstance(again, str) else "",
             scopes=tuple(scope.split()) if isinstance(scope, str) else self.server.scopes,
@@ -185,19 +198,22 @@ class TokenEndpoint:
         )
 
     def _identify(self, fields: dict[str, str]) -> Mapping[str, str]:
-        """Say who we are, in the fields or in headers."""
+        """Add the client's credentials to the fields, or return headers with them."""
         server = self.server
         if server.client_secret and server.basic:
             pair = f"{quote(server.client_id, safe='')}:{quote(server.client_secret, safe='')}"
             return {"authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
         fields["client_id"] = server.client_id
-        if server.client_secret:
+        if server.private_key:
+            fields["client_assertion_type"] = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+            fields["client_assertion"] = assertion(server, self.clock())
+        elif server.client_secret:
             fields["client_secret"] = server.client_secret
         return {}
 
 
-def _good(answer: Answer, what: str) -> dict[str, Json]:
-    """The fields of a good answer; every other one as the error that it stands for."""
+def _good(answer: OAuthResponse, what: str) -> dict[str, Json]:
+    """Return the fields of a successful answer; raise the error of any other."""
     said, status = answer.fields, answer.status
     if said is not None and said.get("error"):
         error = refusal(said)
@@ -214,7 +230,7 @@ def _good(answer: Answer, what: str) -> dict[str, Json]:
 
 
 def _seconds(value: Json) -> float | None:
-    """A time as servers tell it: a number, or a number as text; None for what is no time."""
+    """Parse a duration: a number, or a number as text; None for other values."""
     try:
         seconds = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else math.nan
     except (ValueError, OverflowError):
@@ -223,7 +239,7 @@ def _seconds(value: Json) -> float | None:
 
 
 def _is_sendable(token: str) -> bool:
-    """Whether it can stand in a header."""
+    """Return True if the token can be part of a header."""
     return bool(token) and token.isascii() and token.isprintable() and " " not in token
 
 

@@ -1,7 +1,7 @@
-"""The few requests to authorization servers: each on a connection of its own, within bounds, redirects not followed.
+"""HTTP requests to authorization servers: each on its own connection, within limits, without redirects.
 
-A code and a refresh token are good once. So no request is sent a second time by itself, and what became of one that got
-no answer is for its caller to find out.
+A code and a refresh token are valid once. So no request is repeated automatically, and the caller must find out what
+happened to one without an answer.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 Json = Any
 
 TIMEOUT = 30.0
-"""Seconds for each step of a request."""
+"""Timeout of each step of a request, in seconds."""
 
 WITHIN = 60.0
-"""Seconds for all of it."""
+"""Timeout of a whole request, in seconds."""
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """What a server said.
+class OAuthResponse(msgspec.Struct, frozen=True):
+    """Response of an authorization server.
 
     Attributes:
-        fields: the object in its body; None if there is none.
-        retry_after: seconds that it wants us to wait, if it said.
+        fields: JSON object of the body; None if there is none.
+        retry_after: seconds that the server asks to wait, if it does.
     """
 
     status: int
@@ -46,34 +46,34 @@ class Answer(msgspec.Struct, frozen=True):
     retry_after: float | None = None
 
     def __repr__(self) -> str:
-        """Without the body, which may be a token."""
-        return f"Answer({self.status})"
+        """Return a representation without the body, which may be a token."""
+        return f"OAuthResponse({self.status})"
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
-        """As `__repr__`, for tracebacks."""
+        """Omit the body from rich tracebacks."""
         return [("status", self.status)]
 
 
 class AuthHttp:
-    """Sends them.
+    """HTTP client for authorization servers.
 
     Args:
-        environ: for proxies and certificates.
-        proxy: a URL, `-` for none, empty to go by `environ`.
+        environ: environment for proxies and certificates.
+        proxy: a URL, `-` for none, empty to use `environ`.
     """
 
     def __init__(self, environ: Mapping[str, str], proxy: str = "") -> None:
         self._environ = environ
         self._proxy = proxy
 
-    async def get(self, url: str, what: str) -> Answer:
-        """Ask for a JSON object.
+    async def get(self, url: str, what: str) -> OAuthResponse:
+        """Request a JSON object.
 
         Args:
-            what: what is asked for, as errors call it.
+            what: name of the requested object in errors.
 
         Raises:
-            ConfigError: the URL can't be used.
+            ConfigError: the URL is unusable.
             UpstreamError: there was no answer.
         """
         return await self._send("GET", url, what, b"", {})
@@ -86,27 +86,27 @@ class AuthHttp:
         *,
         json: bool = False,
         headers: Mapping[str, str] | None = None,
-    ) -> Answer:
-        """Send fields as a form, or as JSON; raises as `get`."""
+    ) -> OAuthResponse:
+        """Post fields as a form, or as JSON; raises as `get`."""
         body = msgspec.json.encode(fields) if json else urlencode(fields).encode()
         kind = "application/json" if json else "application/x-www-form-urlencoded"
         return await self._send("POST", url, what, body, {"content-type": kind, **(headers or {})})
 
-    async def post_json(self, url: str, value: Json, what: str) -> Answer:
-        """Send any JSON; raises as `get`."""
+    async def post_json(self, url: str, value: Json, what: str) -> OAuthResponse:
+        """Post any JSON value; raises as `get`."""
         return await self._send("POST", url, what, msgspec.json.encode(value), {"content-type": "application/json"})
 
     def _transport(self) -> TrioTransport | None:
-        """What a request goes through, in place of one of that environment and proxy."""
+        """Return a transport that replaces the default one."""
         return None
 
-    async def _send(self, method: str, url: str, what: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+    async def _send(self, method: str, url: str, what: str, body: bytes, headers: Mapping[str, str]) -> OAuthResponse:
         check_url(url, what)
         await imported(".actors.io.http.brief")
         from ..http.brief import brief
 
         fields = {
-            "accept": "application/json",  # some answer with a form otherwise
+            "accept": "application/json",  # some servers answer with a form otherwise
             "accept-encoding": "identity",
             "user-agent": "callboard",
             **headers,
@@ -125,13 +125,13 @@ class AuthHttp:
                 )
             except (CredentialsError, UpstreamError) as error:
                 raise UpstreamError(f"{what}: {error}") from error
-            except ValueError as error:  # a host that begins with `xn--` and is no name
+            except ValueError as error:  # an invalid host that begins with `xn--`
                 raise ConfigError(f"{what} is '{url}': {error}") from error
         if scope.cancelled_caught:
             raise UpstreamError(f"{what}: no whole answer within {WITHIN:g} s")
         kind = found.headers.get("content-type", "").partition(";")[0].strip().lower()
         wait = retry_after(found.headers, time.time())
-        return Answer(found.status, found.headers, _fields(found.body, kind), wait)
+        return OAuthResponse(found.status, found.headers, _fields(found.body, kind), wait)
 
 
 def _fields(body: bytes, kind: str) -> dict[str, Json] | None:

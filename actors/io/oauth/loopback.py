@@ -1,10 +1,10 @@
-"""The browser comes back to this machine: a listener for one answer (RFC 8252, 7.3).
+"""Loopback redirect: a listener for one answer of the browser (RFC 8252, 7.3).
 
-Browsers open connections that they never use, ask for icons, and load old tabs again; other programs may knock as well.
-So each connection has a task and a few seconds of its own, and only a request for the right path with the right `state`
-counts. All others get an error page, and the wait goes on. The first that counts ends it, and closes the port.
+Browsers open connections that they never use, request icons, and reload old tabs; other programs may connect too. So
+each connection has its own task and a few seconds, and only a request for the right path with the right `state` counts.
+All others get an error page, and the wait continues. The first that counts ends it, and closes the port.
 
-Where the redirect names `localhost`, the port is taken on both loopback addresses: a browser tries the other one first.
+If the redirect names `localhost`, the listener uses both loopback addresses: a browser may try either first.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ from .authorization import Authorization, printable
 from .server import is_loopback
 
 WITHIN = 300.0
-"""Seconds for a person to sign in."""
+"""Seconds that a user has to sign in."""
 
 REQUEST_WITHIN = 5.0
-"""Seconds for one request."""
+"""Timeout of one request in seconds."""
 
 LINGER = 0.5
-"""Seconds for the browser to close; a connection that is closed with bytes unread may lose the page."""
+"""Seconds for the browser to close; closing a connection with unread bytes may lose the page."""
 
 MOST_HEAD = 16 * 1024
-"""Bytes of a request's head."""
+"""Maximum bytes of a request's head."""
 
 MOST_AT_ONCE = 32
-"""Connections at the same time; more are closed at once."""
+"""Maximum number of simultaneous connections; further ones are closed at once."""
 
 TRIES = 10
-"""To find a port that is free on both addresses."""
+"""Attempts to find a port that is free on both addresses."""
 
 _BROKEN = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
 
 
 def listening(redirect_uri: str) -> Redirect:
-    """Listen where the browser will be sent to; any free port if none is named. Use it in `async with`.
+    """Listen at the redirect URI; on any free port if it names none. Use the result in `async with`.
 
     Raises:
-        ConfigError: it is not on this machine, or the port is taken.
+        ConfigError: it is not on this machine, or the port is in use.
     """
     try:
         parts = urlsplit(redirect_uri)
@@ -68,10 +68,10 @@ def listening(redirect_uri: str) -> Redirect:
 
 
 class Redirect:
-    """The open port.
+    """Open redirect listener.
 
     Attributes:
-        uri: where the browser is to be sent to.
+        uri: redirect URI for the authorization request.
     """
 
     def __init__(self, uri: str, path: str, sockets: list[trio.socket.SocketType]) -> None:
@@ -91,16 +91,16 @@ class Redirect:
         self.close()
 
     def close(self) -> None:
-        """Give the port back."""
+        """Close the port."""
         for each in self._sockets:
             each.close()
 
     async def answer(self, request: Authorization, within: float = WITHIN) -> str:
-        """Wait for the browser, and give back the code. The port is closed then, however it ends.
+        """Wait for the browser, and return the code. The port is closed afterwards in any case.
 
         Raises:
             NobodyToAsk: it did not come in time.
-            OAuthRefused: the answer is no.
+            OAuthRefused: the answer is a refusal.
         """
         try:
             with trio.move_on_after(within):
@@ -147,7 +147,7 @@ class Redirect:
                 ended.cancel()
 
     def _reply(self, head: bytes, request: Authorization) -> tuple[HTTPStatus, str]:
-        """The page that answers a request; the answer that we wait for is noted."""
+        """Return the page for a request, and record the expected answer."""
         method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
         target, _, version = rest.partition(" ")
         path, _, query = target.partition("?")
@@ -174,7 +174,7 @@ class Redirect:
 
 
 async def _head(stream: trio.SocketStream) -> bytes | None:
-    """The head of a request; None if the other side leaves, or says too much."""
+    """Read the head of a request; None if the peer disconnects, or sends too much."""
     head = b""
     while b"\r\n\r\n" not in head:
         piece = await stream.receive_some()
@@ -201,7 +201,7 @@ def _page(status: HTTPStatus, text: str) -> bytes:
 
 
 def _listeners(addresses: tuple[str, ...], port: int) -> list[trio.socket.SocketType]:
-    """Sockets that listen on the same port of all these addresses, as far as this machine has them."""
+    """Return sockets that listen on the same port of all these addresses, as far as this machine has them."""
     for _ in range(TRIES):
         opened: list[socket.socket] = []
         try:
@@ -209,7 +209,7 @@ def _listeners(addresses: tuple[str, ...], port: int) -> list[trio.socket.Socket
                 opened.append(_listener(address, opened[0].getsockname()[1] if opened else port))
         except OSError as error:
             if opened and error.errno != errno.EADDRINUSE:
-                break  # it has no such address
+                break  # this machine has no such address
             for each in opened:
                 each.close()
             if port or not opened:
@@ -227,7 +227,8 @@ def _listener(address: str, port: int) -> socket.socket:
     try:
         if ":" in address:
             found.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # on Linux, only past connections give way
+        # on Linux this reuses only ports of closed connections
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind((address, port))
         found.listen(MOST_AT_ONCE)
         found.setblocking(False)

@@ -1,7 +1,7 @@
-"""How a person gives the code of a sign-in: through the browser that comes back to this machine, or by hand.
+"""Authorization code of a user: from the browser that returns to this machine, or pasted.
 
-The question stands at the desk (`supervisors.escalation`) for as long as the port listens; the first of the two that
-has the code ends the other. What is pasted may be the whole address at which a browser elsewhere has ended.
+The question is open (`supervisors.escalation`) while the port listens; the first way that yields the code ends the
+other. The pasted text may be the final URL of a browser on another machine.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ Asks = Callable[[Question], Awaitable[Answer]]
 
 
 async def code_from(ask: Asks, request: Authorization, redirect: Redirect | None, text: str) -> str:
-    """The code, from the browser or from a person's hand.
+    """Return the code, from the browser or pasted by the user.
 
     Args:
-        ask: puts a question to a person: `ask_person` of an actor, or a chat's own way.
-        redirect: where the browser comes back to; None if that is not on this machine.
-        text: shown to the person; the address to open stands in it, or was shown before.
+        ask: asks the user: an actor's `ask_person`, or a chat's equivalent.
+        redirect: redirect listener; None if the redirect is not on this machine.
+        text: question; the URL to open is in it, or was printed before.
 
     Raises:
-        OAuthRefused: the person, or the authorization server, said no.
-        NobodyToAsk: no person is there, or none did it in time.
+        OAuthRefused: the user or the authorization server refused.
+        NobodyToAsk: there is no user, or the sign-in timed out.
     """
     ends: list[str | CallboardError] = []
 

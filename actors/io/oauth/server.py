@@ -1,4 +1,4 @@
-"""An authorization server, and as whom we ask it for tokens."""
+"""Description of an authorization server and of the client."""
 
 from __future__ import annotations
 
@@ -12,31 +12,33 @@ import msgspec
 from ....protocol.errors import ConfigError
 
 LOOPBACK = "http://127.0.0.1/callback"
-"""Where the browser comes back to unless something else is registered: without a port, any free one is taken."""
+"""Default redirect URI: without a port, any free one is used."""
 
 
 class AuthServer(msgspec.Struct, frozen=True, kw_only=True):
-    """Who gives out tokens, and as whom we ask.
+    """Authorization server, and the client's credentials at it.
 
     Attributes:
-        client_id, client_secret: as whom; a program on a person's machine mostly has no secret.
-        basic: id and secret go into the `Authorization` header, not into the body.
-        authorization_url: where the person says yes; empty if there is only the device flow.
-        token_url: where codes become tokens, and old tokens new ones.
-        device_url, revocation_url: empty where there are none.
-        redirect_uri: where the browser is sent to with the code. On loopback we listen there, on any port if it names
-            none; elsewhere the person brings the code back by hand.
-        scopes: what is asked for.
-        issuer: the server's name; an answer that names another one is refused (RFC 9207).
-        names_issuer: its answers always name it, so one that does not is refused.
-        resource: what the token is for (RFC 8707); empty if that is not said.
-        body: in which format requests for tokens are.
+        client_id, client_secret: credentials; a program on a user's machine mostly has no secret.
+        private_key: PEM key that signs client assertions (RFC 7523), in place of a secret.
+        basic: True sends id and secret in the `Authorization` header, False in the body.
+        authorization_url: page where the user agrees; empty if there is only the device flow.
+        token_url: endpoint for codes and refresh tokens.
+        device_url, revocation_url: empty if there are none.
+        redirect_uri: URL to which the browser is sent with the code. On loopback a listener waits there, on any port if
+            it names none; otherwise the user pastes the code.
+        scopes: requested scopes.
+        issuer: name of the server; an answer with another one is refused (RFC 9207).
+        names_issuer: True if its answers always name it, so that one without is refused.
+        resource: resource of the token (RFC 8707); empty to omit it.
+        body: format of token requests.
         more: further parameters of the authorization URL.
     """
 
     client_id: str
     token_url: str
     client_secret: str = ""
+    private_key: str = ""
     basic: bool = False
     authorization_url: str = ""
     device_url: str = ""
@@ -50,24 +52,24 @@ class AuthServer(msgspec.Struct, frozen=True, kw_only=True):
     more: dict[str, str] = {}
 
     def __repr__(self) -> str:
-        """Without the secret."""
+        """Return a representation without the secret."""
         return f"AuthServer(client_id={self.client_id!r}, token_url={self.token_url!r})"
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
-        """As `__repr__`, for tracebacks."""
+        """Omit secrets from rich tracebacks."""
         return [("client_id", self.client_id), ("token_url", self.token_url)]
 
     @property
     def mark(self) -> str:
-        """Stands for server and client in the file of a token: it goes back only to whom it is from."""
+        """Fingerprint of server and client in a token file: a token is sent only to the server that issued it."""
         return hashlib.sha256(f"{self.token_url}\n{self.client_id}".encode()).hexdigest()[:32]
 
 
 def check_url(url: str, what: str) -> None:
-    """See that tokens and codes may travel there: by https, or to this machine itself.
+    """Check that tokens and codes may be sent to a URL: by https, or to this machine.
 
     Args:
-        what: what the URL is, for the error.
+        what: name of the URL in the error.
 
     Raises:
         ConfigError: they may not.
@@ -79,7 +81,7 @@ def check_url(url: str, what: str) -> None:
 
 
 def is_safe(url: str) -> bool:
-    """Whether it is an https URL, or one of this machine itself."""
+    """Return True for an https URL, or one of this machine."""
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
@@ -89,7 +91,7 @@ def is_safe(url: str) -> bool:
 
 
 def is_on_loopback(url: str) -> bool:
-    """Whether we can listen at a URL: it is plain HTTP, on this machine."""
+    """Return True if a listener can serve the URL: it is plain HTTP, on this machine."""
     try:
         parts = urlsplit(url)
         return parts.scheme == "http" and is_loopback(parts.hostname or "")
@@ -98,7 +100,7 @@ def is_on_loopback(url: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host's name, or its address, is this machine."""
+    """Return True if a host's name or address is this machine."""
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:

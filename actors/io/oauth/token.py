@@ -1,10 +1,10 @@
-"""A token, and for how long it is good.
+"""OAuth token and its lifetime.
 
-The server says how long a token lives (`expires_in`), counted from its answer. So its clock does not matter: life is
-counted from the moment we asked, by our own clocks. In a process that is the one that is never set (`Lease`), on disk
-the calendar's. A machine that sleeps may stop the first, and a person may set the second; the one that ends a token's
-life sooner counts, and a calendar that was set back never gives it more than its whole life. An end that neither shows
-is seen from the 401.
+The server gives the lifetime of a token (`expires_in`) relative to its answer. So its clock does not matter: the
+lifetime is counted from the request, by local clocks. In a process that is the monotonic clock (`TokenLease`), on disk
+the calendar's. Suspension may stop the first, and a user may set the second. The clock that ends the token sooner
+counts, and a calendar that was set back never extends the whole lifetime. A 401 reveals an end that neither clock
+shows.
 """
 
 from __future__ import annotations
@@ -18,22 +18,23 @@ import msgspec
 import trio
 
 EARLY = 60.0
-"""Seconds before its end in which a token is refreshed, at most a tenth of its life: for the way to the server, and for
-clocks that are not quite of one speed."""
+"""Seconds before its end at which a token is refreshed, at most a tenth of its lifetime: for the way to the server, and
+for clocks of slightly different speed.
+"""
 
 LONGEST = 10 * 365 * 86400.0
-"""Seconds; what lives longer than ten years, or has a number that is none, may as well."""
+"""Maximum lifetime in seconds; longer or invalid ones are cut to ten years."""
 
 
-class Token(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server gave us.
+class OAuthToken(msgspec.Struct, frozen=True, kw_only=True):
+    """Token response of a server.
 
     Attributes:
-        access_token: shows who we are.
-        refresh_token: gets another one; empty if there is none.
-        scopes: what was granted, as far as the server said it; else what was asked for.
-        lifetime: seconds; None if the server did not say.
-        received: when we asked for it, in seconds since 1970.
+        access_token: credential of requests.
+        refresh_token: credential for the next token; empty if there is none.
+        scopes: granted scopes if the server named them; otherwise the requested ones.
+        lifetime: seconds; None if the server gave none.
+        received: time of the request, in seconds since 1970.
     """
 
     access_token: str
@@ -43,53 +44,53 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
     received: float = 0.0
 
     def __repr__(self) -> str:
-        """Without the token."""
-        return f"Token({self.mark}, lifetime={self.lifetime})"
+        """Return a representation without the token."""
+        return f"OAuthToken({self.mark}, lifetime={self.lifetime})"
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
-        """As `__repr__`, for tracebacks."""
+        """Omit the token from rich tracebacks."""
         return [("mark", self.mark), ("lifetime", self.lifetime)]
 
     @property
     def mark(self) -> str:
-        """Stands for it in messages and comparisons."""
+        """Fingerprint of the token for messages and comparisons."""
         return hashlib.sha256(self.access_token.encode()).hexdigest()[:16]
 
     @property
     def expires(self) -> float | None:
-        """Its end in seconds since 1970; None if that is not known."""
+        """End in seconds since 1970; None if unknown."""
         return None if self.lifetime is None else self.received + self.lifetime
 
     def left(self, now: float) -> float:
-        """Seconds of life by the calendar's clock, which says `now`; never more than it had."""
+        """Return the remaining seconds at the calendar time `now`; never more than the whole lifetime."""
         if self.lifetime is None:
             return math.inf
         return min(self.lifetime, self.received + self.lifetime - now)
 
     @property
     def early(self) -> float:
-        """Seconds before its end in which it is refreshed."""
+        """Seconds before its end at which it is refreshed."""
         return 0.0 if self.lifetime is None else min(EARLY, self.lifetime / 10)
 
 
-class Lease:
-    """A token in a process, and its end by both clocks.
+class TokenLease:
+    """Token in a process, with its end by both clocks.
 
     Args:
-        clock: the calendar's, in seconds since 1970.
+        clock: calendar time in seconds since 1970.
     """
 
-    def __init__(self, token: Token, clock: Callable[[], float]) -> None:
+    def __init__(self, token: OAuthToken, clock: Callable[[], float]) -> None:
         self.token = token
         self._clock = clock
         self._end = trio.current_time() + token.left(clock())
 
     @property
     def left(self) -> float:
-        """Seconds of life."""
+        """Remaining seconds."""
         return min(self._end - trio.current_time(), self.token.left(self._clock()))
 
     @property
     def fresh(self) -> bool:
-        """Whether it need not be refreshed yet."""
+        """True if it need not be refreshed yet."""
         return self.left > self.token.early

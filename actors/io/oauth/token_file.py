@@ -1,11 +1,11 @@
-"""A token on disk: one file for each, which only its owner may read, and a lock between processes.
+"""Token on disk: one private file per token, and a lock between processes.
 
-    oauth/claude-4f1d….json         the token, and the mark of the server and client that it belongs to
-    oauth/claude-4f1d….json.lock    empty; who holds its `flock` may refresh the token
+    oauth/claude-4f1d….json         the token, and the fingerprint of its server and client
+    oauth/claude-4f1d….json.lock    empty; the holder of its `flock` may refresh the token
 
-The kernel takes a lock from a dead process, so none is ever stale. The file is replaced as a whole, so that a reader
-needs no lock. What others could have written or read is not used: a link, a file of another user, one that is open to
-the group.
+The kernel releases the lock of a dead process, so none is ever stale. The file is replaced atomically, so that a reader
+needs no lock. Files that other users could have written or read are refused: a symlink, a file of another user, one
+that is open to the group.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from ....protocol.json_values import UNREADABLE
 from ..directories import private_directory
 from ..whole_file import write_whole
 from .server import AuthServer
-from .token import Token
+from .token import OAuthToken
 
 MOST = 64 * 1024
-"""Bytes of a file."""
+"""Maximum bytes of a file."""
 
 LOCK_WITHIN = 60.0
-"""Seconds to wait for another process, which may just be refreshing the token."""
+"""Seconds to wait for another process, which may be refreshing the token."""
 
 LOOK_EVERY = 0.05
-"""Seconds between two looks whether the lock is free."""
+"""Seconds between two attempts to lock."""
 
 
-class _Kept(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """The file. `server` is `AuthServer.mark`."""
+class _StoredToken(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Content of the file. `server` is `AuthServer.mark`."""
 
     version: int = 1
     server: str
@@ -56,15 +56,15 @@ class _Kept(msgspec.Struct, kw_only=True, omit_defaults=True):
         return "_Kept()"
 
 
-_decode = json_decoder(_Kept).decode
+_decode = json_decoder(_StoredToken).decode
 
 
 class TokenFile:
-    """The file of one token.
+    """File of one token.
 
     Args:
-        folder: made when it is needed, and closed to others.
-        name: what the token is for; any text.
+        folder: private directory, created on demand.
+        name: purpose of the token; any text.
 
     Methods without `async` block.
     """
@@ -72,23 +72,25 @@ class TokenFile:
     def __init__(self, folder: Path, name: str) -> None:
         readable = re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:48]
         self.folder = folder
-        self.path = folder / f"{readable}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}.json"
+        self.path: Path = (
+            folder / f"{readable}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}.json"
+        )
 
-    def read(self, server: AuthServer) -> Token | None:
-        """The token; None if there is none, or if it is from another server or for another client.
+    def read(self, server: AuthServer) -> OAuthToken | None:
+        """Return the token; None if there is none, or if it is for another server or another client.
 
         Raises:
-            ConfigError: the file can't be used, or must not be; the text says why and what to do.
+            ConfigError: the file is unusable or unsafe; the text says why and what to do.
         """
         data = self._bytes()
         return None if data is None else self.token_in(data, server)
 
     def data(self) -> bytes | None:
-        """What is in the file, to compare it; None if there is none. Raises as `read`."""
+        """Return the content of the file for comparisons; None if there is none. Raises as `read`."""
         return self._bytes()
 
-    def token_in(self, data: bytes, server: AuthServer) -> Token | None:
-        """The token in such data; raises as `read`."""
+    def token_in(self, data: bytes, server: AuthServer) -> OAuthToken | None:
+        """Return the token in such content; raises as `read`."""
         try:
             kept = _decode(data)
         except UNREADABLE as error:
@@ -97,7 +99,7 @@ class TokenFile:
             raise self._bad(f"it is of version {kept.version}, which this program does not know")
         if kept.server != server.mark:
             return None
-        return Token(
+        return OAuthToken(
             access_token=kept.access_token,
             refresh_token=kept.refresh_token,
             scopes=kept.scopes,
@@ -105,26 +107,26 @@ class TokenFile:
             received=kept.received,
         )
 
-    def write(self, token: Token, server: AuthServer) -> bytes:
-        """Have the file hold this token; what it holds then.
+    def write(self, token: OAuthToken, server: AuthServer) -> bytes:
+        """Store a token; return the new content of the file.
 
         Raises:
-            ConfigError: it could not be written, and is as it was.
+            ConfigError: it could not be written, and is unchanged.
         """
-        kept = _Kept(server=server.mark, **msgspec.structs.asdict(token))
+        kept = _StoredToken(server=server.mark, **msgspec.structs.asdict(token))
         data = msgspec.json.encode(kept)
         try:
             self._make_folder()
-            write_whole(self.path, data, private=True, durable=True)  # the old one is worth nothing any more
+            write_whole(self.path, data, private=True, durable=True)  # durable: the old token is worthless now
         except OSError as error:
             raise ConfigError(f"the token can't be kept in {self.path}: {error.strerror or error}") from error
         return data
 
     def remove(self) -> bool:
-        """Take the file away; whether there was one.
+        """Delete the file; return True if there was one.
 
         Raises:
-            ConfigError: it could not be taken away.
+            ConfigError: it could not be deleted.
         """
         try:
             self.path.unlink()
@@ -134,8 +136,8 @@ class TokenFile:
             raise ConfigError(f"the token in {self.path} can't be removed: {error.strerror or error}") from error
         return True
 
-    async def put(self, token: Token, server: AuthServer) -> None:
-        """As `write`, when no other process is about to refresh it.
+    async def put(self, token: OAuthToken, server: AuthServer) -> None:
+        """Store a token under the lock, so that no other process is refreshing it. Raises as `write`.
 
         Raises:
             UpstreamError: another process holds the lock for too long.
@@ -145,10 +147,10 @@ class TokenFile:
 
     @asynccontextmanager
     async def locked(self) -> AsyncIterator[None]:
-        """Be the only process that changes the file.
+        """Hold the lock between processes for the duration of the block.
 
         Raises:
-            ConfigError: there can be no lock.
+            ConfigError: locking is not possible.
             UpstreamError: another process holds it for too long.
         """
         handle = await trio.to_thread.run_sync(self._open_lock)

@@ -1,4 +1,4 @@
-"""Encryption by age (https://age-encryption.org/v1), with pyrage, in the words of this program's errors."""
+"""Encryption by age (https://age-encryption.org/v1), with pyrage, and with Callboard's errors."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from ....protocol.errors import ConfigError
+from ....supervisors.installation import install_command
 
 MAGIC = b"age-encryption.org/"
 ARMOR = b"-----BEGIN AGE ENCRYPTED FILE-----"
@@ -17,41 +18,41 @@ _MOST_HEADER = 64 * 1024
 
 
 class NotOpened(ConfigError):
-    """The data can't be decrypted; the text says why, without saying which data."""
+    """The data can't be decrypted. The text gives the reason, without naming the data."""
 
     code = "vault"
 
 
 def require_age() -> None:
-    """Raise `ConfigError` where this machine lacks what encrypts; to be asked before a person types a secret."""
+    """Raise `ConfigError` if the encryption library is missing; call it before the user types a secret."""
     _pyrage()
 
 
 def new_identity() -> str:
-    """A fresh secret key, `AGE-SECRET-KEY-1...`."""
+    """Return a new secret key, `AGE-SECRET-KEY-1...`."""
     return str(_pyrage().x25519.Identity.generate())
 
 
 def public_of(identity: str) -> str:
-    """What encrypts for an identity, `age1...`."""
+    """Return the public key of an identity, `age1...`."""
     return str(_identity(identity).to_public())
 
 
 def sealed(data: bytes, recipients: Sequence[str]) -> bytes:
-    """The data encrypted for these public keys, as text (armored), so that it is at home in version control.
+    """Encrypt data for these public keys, as text (armored), so that it suits version control.
 
     Raises:
-        ConfigError: one of them is no public key.
+        ConfigError: one of them is not a public key.
     """
     text: bytes = _pyrage().encrypt(data, [_recipient(each) for each in recipients], armored=True)
     return text
 
 
 def opened(data: bytes, identities: Sequence[str]) -> bytes:
-    """The data decrypted by the first identity that fits.
+    """Decrypt data with the first matching identity.
 
     Raises:
-        NotOpened: none of them does, or the data is no whole file of age's.
+        NotOpened: none matches, or the data is not a complete age file.
     """
     kinds = stanzas(data)
     if kinds and set(kinds) == {"scrypt"}:
@@ -67,16 +68,16 @@ def opened(data: bytes, identities: Sequence[str]) -> bytes:
 
 
 def sealed_by_passphrase(data: bytes, passphrase: str) -> bytes:
-    """The data encrypted by a passphrase (scrypt), which takes seconds."""
+    """Encrypt data with a passphrase (scrypt), which takes seconds."""
     text: bytes = _pyrage().passphrase.encrypt(data, passphrase, armored=True)
     return text
 
 
 def opened_by_passphrase(data: bytes, passphrase: str) -> bytes:
-    """The data decrypted by a passphrase, which takes seconds.
+    """Decrypt data with a passphrase, which takes seconds.
 
     Raises:
-        NotOpened: it is another passphrase, or the data is no whole file of age's.
+        NotOpened: the passphrase is wrong, or the data is not a complete age file.
     """
     kinds = stanzas(data)
     if kinds and "scrypt" not in kinds:
@@ -92,10 +93,10 @@ def opened_by_passphrase(data: bytes, passphrase: str) -> bytes:
 
 
 def stanzas(data: bytes) -> list[str]:
-    """For whom a file is encrypted, as its header says it: the kind of each recipient.
+    """Return the kind of each recipient in a file's header.
 
     Raises:
-        NotOpened: it is no file of age's.
+        NotOpened: it is not an age file.
     """
     head = data.lstrip()
     if head.startswith(ARMOR):
@@ -141,4 +142,4 @@ def _pyrage() -> Any:
     try:
         return import_module("pyrage")  # it has no types
     except ImportError as error:
-        raise ConfigError("an encrypted vault needs pyrage: pip install 'callboard[vault]'") from error
+        raise ConfigError(f"an encrypted vault needs pyrage; run: {install_command('vault')}") from error

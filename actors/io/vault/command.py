@@ -1,8 +1,8 @@
-"""Secrets that another program has: `op read op://Private/{name}/credential`, `gopass show -o {name}`.
+"""Secrets of another program: `op read op://Private/{name}/credential`, `gopass show -o {name}`.
 
-No shell runs the command: it is cut into words once, and the name, which holds letters, digits, `_` and `-` only, is
-put into them. It runs as an actor below the root, with our environment and a deadline, and is not run again for a name
-whose value it has printed; those who ask for the same name meanwhile wait for the same run.
+No shell executes the command: it is split into words once, and the name, which contains only letters, digits, `_` and
+`-`, is inserted into them. It runs as an actor below the root, with the process's environment and a deadline. It is not
+executed again for a name with a known value; concurrent callers for a name wait for the same execution.
 """
 
 from __future__ import annotations
@@ -13,34 +13,35 @@ from typing import TYPE_CHECKING, Any, final
 
 from ....protocol.errors import ConfigError, ProcessError, TimedOut
 from ....protocol.settings.vault import PLACE
+from ..handed_out import hidden_tail
 
 if TYPE_CHECKING:
     from ....supervisors import Actor, Ref, Root
 
 MOST = 64 * 1024
-"""Bytes that a command may print."""
+"""Maximum bytes of a command's output."""
 
 MOST_SAID = 300
-"""Characters of what it writes to stderr, in an error."""
+"""Maximum characters of its stderr in an error."""
 
 
 class NotGiven(ConfigError):
-    """The command has no such secret, or could not say it."""
+    """The command has no such secret, or failed."""
 
     code = "vault"
 
 
 @final
-class Command:
-    """See the module.
+class VaultCommand:
+    """Vault command with its results.
 
     Args:
         words: `vault.command` of the settings.
-        timeout: seconds that it may take.
-        environ: of the command.
+        timeout: timeout in seconds.
+        environ: environment of the command.
 
     Attributes:
-        values: what it has printed so far, by name.
+        values: results so far, by name.
     """
 
     def __init__(self, words: str, timeout: float, environ: Mapping[str, str]) -> None:
@@ -51,10 +52,10 @@ class Command:
         self.values: dict[str, str] = {}
 
     def __repr__(self) -> str:
-        return f"Command({self._words!r})"
+        return f"VaultCommand({self._words!r})"
 
     async def fetch(self, name: str, root: Root) -> str:
-        """The value; the command is run if it has not been, and goes on if its caller is cancelled.
+        """Return the value, executing the command if necessary; the execution continues if its caller is cancelled.
 
         Raises:
             NotGiven: it failed, took too long, or printed nothing or too much.
@@ -71,7 +72,7 @@ class Command:
         return value
 
     async def _run(self, me: Actor, name: str) -> str:
-        """Have the value in `values`; else why it is not there."""
+        """Store the value in `values`, or return the reason of the failure."""
         try:
             self.values[name] = await self._printed(me, name)
         except NotGiven as error:
@@ -103,7 +104,7 @@ class Command:
             raise NotGiven(f"{who} printed more than {MOST} bytes")
         if done.signal is not None or done.status:
             how = f"was ended by signal {done.signal}" if done.signal is not None else f"failed (status {done.status})"
-            said = " ".join(done.stderr_tail.split())[-MOST_SAID:]
+            said = hidden_tail(" ".join(done.stderr_tail.split()), MOST_SAID)
             raise NotGiven(f"{who} {how}{f': {said}' if said else ''}")
         value = done.stdout.decode("utf-8", "replace").removesuffix("\n").removesuffix("\r")
         if not value.strip() or "\0" in value:

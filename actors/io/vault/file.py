@@ -1,11 +1,11 @@
-"""The file of a vault: `{"version": 1, "secrets": {"NAME": "value"}}`, encrypted as a whole, names included.
+"""Vault file: `{"version": 1, "secrets": {"NAME": "value"}}`, encrypted as a whole, including the names.
 
-If several people can open it, `recipients` in there has their public keys, which the file itself does not tell: so a
-writer whose settings lack one of them is refused.
+If several users can decrypt it, its `recipients` contain their public keys, which the encrypted file does not reveal:
+so a writer whose settings lack one of them is refused.
 
-It is replaced as a whole, under a lock between processes: a reader finds the former or the new one, and a writer that
-is killed, or whose disk is full, leaves the former. An object of texts without `version` is understood as well, which
-is what people write by hand (`age -r age1... secrets.json > vault.age`).
+It is replaced atomically, under a lock between processes: a reader finds the old or the new one, and a writer that is
+killed, or has a full disk, leaves the old one. An object of texts without `version` is accepted too, for files written
+by hand (`age -r age1... secrets.json > vault.age`).
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from .openers import Opener, sealed_for
 
 VERSION = 1
 MOST = 16 * 1024 * 1024
-"""Bytes of a file."""
+"""Maximum bytes of a file."""
 
 
 MOST_OF_ONE = 64 * 1024
-"""Characters of a value."""
+"""Maximum characters of a value."""
 
 
 def unusable(value: str) -> str:
-    """Why this can't be the value of a secret; empty if it can."""
+    """Return the reason why a text can't be the value of a secret; empty if it can."""
     if len(value) > MOST_OF_ONE:
         return f"is longer than {MOST_OF_ONE} characters"
     return "is empty" if not value.strip() else "has a NUL character in it" if "\0" in value else ""
@@ -57,11 +57,11 @@ class _Version(msgspec.Struct):
 
 @final
 class VaultFile:
-    """See the module. Its methods block.
+    """Encrypted file of secrets. Its methods block.
 
     Args:
-        path: of the file; it need not exist.
-        opener: what opens it.
+        path: path of the file; it need not exist.
+        opener: encrypts and decrypts it.
     """
 
     def __init__(self, path: Path, opener: Opener) -> None:
@@ -69,20 +69,20 @@ class VaultFile:
         self.opener = opener
 
     def read(self) -> dict[str, str]:
-        """What is in it; nothing if there is no such file.
+        """Return its secrets; empty if there is no file.
 
         Raises:
-            ConfigError: it can't be read or opened; the text says why and what to do.
+            ConfigError: it can't be read or decrypted; the text says why and what to do.
         """
         data = self.data()
         return {} if data is None else self._content_of(data).secrets
 
     def change(self, edit: Callable[[dict[str, str]], None]) -> None:
-        """Have `edit` change what is in it; if it raises, nothing has changed.
+        """Apply `edit` to its secrets; if it raises, nothing changes.
 
         Raises:
-            ConfigError: it can't be read or written, and is as it was.
-            UpstreamError: another process keeps it locked.
+            ConfigError: it can't be read or written, and is unchanged.
+            UpstreamError: another process holds its lock.
         """
         try:
             private_directory(self.path.parent)
@@ -101,10 +101,10 @@ class VaultFile:
             raise self._bad(f"can't be written: {error.strerror or error}; it is as it was") from error
 
     def rotate(self, *, leave_out: bool = False) -> int:
-        """Encrypt it anew, for a fresh identity or passphrase; how many secrets are in it.
+        """Encrypt it again, for a new identity or passphrase; return the number of secrets.
 
         Args:
-            leave_out: also if others who can open it now can't do so afterwards.
+            leave_out: allow that other users who can decrypt it now lose access.
 
         Raises: as `change`.
         """
@@ -123,7 +123,7 @@ class VaultFile:
         return len(content.secrets)
 
     def data(self) -> bytes | None:
-        """The encrypted file; None if there is none. Raises as `read`."""
+        """Return the encrypted file; None if there is none. Raises as `read`."""
         try:
             handle = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             with os.fdopen(handle, "rb") as stream:
@@ -138,7 +138,7 @@ class VaultFile:
 
     @property
     def stamp(self) -> tuple[int, ...] | None:
-        """What changes when the file does; None if there is none."""
+        """Fingerprint of the file; None if there is none."""
         try:
             found = self.path.stat()
         except OSError:
@@ -162,7 +162,7 @@ class VaultFile:
         raise self._bad('can be opened, and what is in it is no JSON object of texts: {"NAME": "value"}')
 
     def _check_recipients(self, data: bytes, content: _Content) -> None:
-        """Others who can open it now have to be able to after we have written it."""
+        """Raise if other users who can decrypt the file now could not after a write."""
         own = self.opener.own()
         after, count = sealed_for(own, self.opener.recipients), len(age.stanzas(data))
         if len(content.recipients) == count:
@@ -172,7 +172,7 @@ class VaultFile:
                     f"is encrypted for {', '.join(lost)} as well, and would not be after this: name {_them(lost)} in "
                     f"`vault: {{recipients: [...]}}`, or shut {_them(lost)} out: callboard vault rotate --leave-out"
                 )
-        elif count > max(len(after), 1):  # age's own program wrote it
+        elif count > max(len(after), 1):  # written by age's own program
             raise self._bad(
                 f"is encrypted for {count} recipients, and would be for {max(len(after), 1)} after this: name the "
                 "public keys of the others, `vault: {recipients: [age1...]}`"
@@ -183,13 +183,13 @@ class VaultFile:
         if self.opener.recipients:
             content.recipients = sealed_for(self.opener.own() or self._first_key(), self.opener.recipients)
         text = msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"
-        target = self.path.resolve()  # where a link leads
+        target = self.path.resolve()  # follow a symlink
         write_whole(target, self.opener.seal(text), private=True, durable=True)
-        for left in unfinished(target):  # of those who were killed: we have the lock
+        for left in unfinished(target):  # of killed writers: this process holds the lock
             left.unlink(missing_ok=True)
 
     def _first_key(self) -> list[str]:
-        """Have the opener make its identity."""
+        """Make the opener create its identity; return its public key."""
         self.opener.seal(b"")
         return self.opener.own()
 

@@ -1,4 +1,4 @@
-"""A lock between processes that change one file: `flock` on an empty file beside it, which the kernel takes back."""
+"""File lock between processes: `flock` on an empty `.lock` file, which the kernel releases."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from pathlib import Path
 from ....protocol.errors import ConfigError, UpstreamError
 
 WITHIN = 30.0
-"""Seconds to wait for another process, which may take some for a passphrase."""
+"""Seconds to wait for another process, whose user may be typing a passphrase."""
 
 LOOK_EVERY = 0.02
 
 
 @contextmanager
 def locked(file: Path) -> Iterator[None]:
-    """Be the only process that changes the file, whichever of its links it is reached by. Blocks.
+    """Hold the lock of a file, whichever symlink leads to it. Blocks.
 
     Raises:
-        OSError: there can be no lock.
+        OSError: locking is not possible.
         UpstreamError: another process holds it for too long.
     """
-    target = Path(os.path.realpath(file))  # a circle of links raises nothing here, and can't be opened later
+    target = Path(os.path.realpath(file))  # a loop of symlinks raises nothing here, and fails to open later
     path = target.with_name(f"{target.name}.lock")
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:

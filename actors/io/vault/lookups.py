@@ -1,4 +1,4 @@
-"""Where else than in the vault secrets are looked up: in the environment alone, or for checks that hand nothing out."""
+"""Secret lookups other than the vault: only the environment, or checks without fetching."""
 
 from __future__ import annotations
 
@@ -10,62 +10,56 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 UNKNOWN = "https://not-fetched.invalid"
-"""What stands for a secret that a check does not fetch; good for a key and for an address."""
+"""Placeholder for a secret that a check does not fetch; valid as a key and as an address."""
 
 
 class Lookup(Protocol):
-    """What a reader of references needs of the vault; see `Vault`."""
+    """Interface of the vault for readers of references; see `Vault`."""
 
     def get(self, name: str, /) -> str | None:
-        """What the name stands for."""
+        """Return the value of a name; None if there is none."""
         ...
 
     def why_missing(self, name: str) -> str:
-        """What is said of a name that stands for nothing."""
+        """Return the explanation for a name without a value."""
         ...
 
     async def ready(self, make: Callable[[], T]) -> T:
-        """What `make` returns, which calls `get`."""
+        """Return the result of `make`, which calls `get`."""
         ...
 
 
 @final
 class OfEnvironment:
-    """The environment's variables, where there is no vault."""
+    """Lookup in the environment's variables, where there is no vault."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
 
     def get(self, name: str, /) -> str | None:
-        """See `Lookup`."""
         return self._environ.get(name) or None
 
     def why_missing(self, name: str) -> str:
-        """See `Lookup`."""
         return f"which is not set; export {name}=..."
 
     async def ready(self, make: Callable[[], T]) -> T:
-        """See `Lookup`."""
         return make()
 
 
 @final
 class ForChecks:
-    """The vault, for checks: a value that takes time to get is taken to be there, and a stand-in is given for it."""
+    """Lookup for checks: a value that takes time to fetch is assumed to exist, and replaced with a placeholder."""
 
     def __init__(self, vault: Vault) -> None:
         self._vault = vault
 
     def get(self, name: str, /) -> str | None:
-        """See `Lookup`."""
         if not self._vault.may_have(name):
             return None
         return self._vault.get(name) if self._vault.is_quick else UNKNOWN
 
     def why_missing(self, name: str) -> str:
-        """See `Lookup`."""
         return self._vault.why_missing(name)
 
     async def ready(self, make: Callable[[], T]) -> T:
-        """See `Lookup`."""
         return make()

@@ -1,7 +1,7 @@
-"""What opens a vault: identities in a file or in the system's keyring, or a passphrase.
+"""Keys of a vault: identities in a file or in the system's keyring, or a passphrase.
 
-Identities are lines as `age-keygen` writes them. The first encrypts, each may decrypt: so `renew` puts a fresh one
-before the others, and whatever was encrypted before, here, in a backup or in another vault, can still be opened.
+Identities are lines as `age-keygen` writes them. The first encrypts, each may decrypt: so `renew` puts a new one before
+the others, and everything encrypted earlier, here, in a backup or in another vault, can still be decrypted.
 """
 
 from __future__ import annotations
@@ -21,44 +21,48 @@ from . import age
 from .lock import locked
 
 MOST = 64 * 1024
-"""Bytes of a file with identities, or with a passphrase."""
+"""Maximum bytes of a file with identities, or with a passphrase."""
 
 
 class Opener(Protocol):
-    """What opens a vault. Its methods block.
+    """Encryption and decryption of a vault. Its methods block.
 
     Attributes:
-        quick: whether it opens a vault in a few milliseconds, and asks for nothing.
-        recipients: public keys of others who can open what is sealed.
+        quick: True if decryption takes a few milliseconds, and asks nothing.
+        recipients: public keys of other users who can decrypt.
     """
 
     quick: bool
     recipients: tuple[str, ...]
 
     def own(self) -> list[str]:
-        """The public keys of its identities, the one that `seal` encrypts for first; none before the first is made."""
+        """Return the public keys of its identities, the encrypting one first; empty before the first is created."""
         ...
 
     def seal(self, data: bytes) -> bytes:
-        """Encrypt; what that needs is made if it is not there."""
+        """Encrypt data, creating the key if necessary."""
         ...
 
     def open(self, data: bytes) -> bytes:
-        """Decrypt. Raises ConfigError, whose text says why it can't."""
+        """Decrypt data.
+
+        Raises:
+            ConfigError: it can't be decrypted; the text gives the reason.
+        """
         ...
 
     def renew(self) -> None:
-        """Have the next `seal` use something fresh."""
+        """Make the next `seal` use a new key."""
         ...
 
 
 @final
 class IdentityFile:
-    """Identities in a file that only its owner may read.
+    """Identities in a private file.
 
     Args:
-        path: of the file, which is made at the first `seal`.
-        recipients: who else can open what is sealed.
+        path: path of the file, which the first `seal` creates.
+        recipients: public keys of other users who can decrypt.
     """
 
     quick = True
@@ -68,15 +72,12 @@ class IdentityFile:
         self.recipients = tuple(recipients)
 
     def seal(self, data: bytes) -> bytes:
-        """See `Opener`."""
         return _sealed(data, self._there() or self._make(renew=False), self.recipients)
 
     def own(self) -> list[str]:
-        """See `Opener`."""
         return [age.public_of(each) for each in self._there()]
 
     def open(self, data: bytes) -> bytes:
-        """See `Opener`."""
         identities = self._there()
         if not identities:
             raise ConfigError(f"its identity is not here: there is no {self.path}; restore it from a backup")
@@ -87,11 +88,10 @@ class IdentityFile:
             raise age.NotOpened(f"{error}{whose}") from error
 
     def renew(self) -> None:
-        """See `Opener`."""
         self._make(renew=True)
 
     def _make(self, *, renew: bool) -> list[str]:
-        """Put a fresh identity before those that are there; without `renew`, only if none is."""
+        """Put a new identity before existing ones; without `renew`, only if there is none."""
         try:
             private_directory(self.path.parent)
             with locked(self.path):
@@ -119,14 +119,14 @@ class IdentityFile:
 
 @final
 class Keyring:
-    """Identities in the system's keyring, reached by the library `keyring`.
+    """Identities in the system's keyring, through the library `keyring`.
 
     Args:
-        lock: of those who change them: a file beside which it lies. All vaults share one entry.
-        recipients: who else can open what is sealed.
+        lock: file whose `.lock` protects changes. All vaults share one entry.
+        recipients: public keys of other users who can decrypt.
     """
 
-    quick = False  # it may ask its user, and importing the library takes 160 ms
+    quick = False  # it may ask the user, and importing the library takes 160 ms
     SERVICE = "callboard"
     USER = "vault identity"
 
@@ -135,26 +135,22 @@ class Keyring:
         self._lock = lock
 
     def seal(self, data: bytes) -> bytes:
-        """See `Opener`."""
         return _sealed(data, self._there() or self._make(renew=False), self.recipients)
 
     def own(self) -> list[str]:
-        """See `Opener`."""
         return [age.public_of(each) for each in self._there()]
 
     def open(self, data: bytes) -> bytes:
-        """See `Opener`."""
         identities = self._there()
         if not identities:
             raise ConfigError(f"the system's keyring has no identity for it ({self.SERVICE}, {self.USER})")
         return age.opened(data, identities)
 
     def renew(self) -> None:
-        """See `Opener`."""
         self._make(renew=True)
 
     def _make(self, *, renew: bool) -> list[str]:
-        """Put a fresh identity before those that are there; without `renew`, only if none is."""
+        """Put a new identity before existing ones; without `renew`, only if there is none."""
         try:
             private_directory(self._lock.parent)
             with locked(self._lock):
@@ -163,7 +159,7 @@ class Keyring:
                     return old  # another process was faster
                 identities = [age.new_identity(), *old]
                 self._call("set_password", self.SERVICE, self.USER, "\n".join(identities))
-                if self._there() != identities:  # what is sealed for them could not be opened
+                if self._there() != identities:  # otherwise sealed data could not be decrypted
                     raise ConfigError("the system's keyring does not keep what it is given")
         except OSError as error:
             raise ConfigError(f"{self._lock}.lock can't be written: {error.strerror or error}") from error
@@ -180,7 +176,7 @@ class Keyring:
             raise ConfigError("`keyring` of `vault` needs the library of that name: pip install keyring") from error
         try:
             found = getattr(keyring, method)(*arguments)
-        except BaseException as raised:  # a backend's, of any type
+        except BaseException as raised:  # of any type, depending on the backend
             failure = failure_of(raised)
             raise ConfigError(f"the system's keyring can't be used: {type(failure).__name__}: {failure}") from raised
         return found if isinstance(found, str) else None
@@ -188,10 +184,10 @@ class Keyring:
 
 @final
 class Passphrase:
-    """A passphrase: the first line of a file, or what `tell` was given; it is kept as long as this object.
+    """Passphrase: the first line of a file, or the argument of `tell`; cached for the lifetime of this object.
 
     Attributes:
-        next: what `renew` puts in its place; None for nothing.
+        next: replacement for the next `renew`; None for none.
     """
 
     quick = False
@@ -204,35 +200,37 @@ class Passphrase:
 
     @property
     def is_in_file(self) -> bool:
-        """Whether it stands in a file."""
+        """True if it is stored in a file."""
         return self._file is not None
 
     @property
     def is_wanted(self) -> bool:
-        """Whether a person has to type it before this can be used."""
+        """True if the user has to type it first."""
         return self._file is None and self._known is None
 
     def tell(self, passphrase: str | None) -> None:
-        """The passphrase from now on; None to forget it."""
+        """Set the passphrase; None forgets it."""
         self._known = passphrase
 
     def seal(self, data: bytes) -> bytes:
-        """See `Opener`."""
         return age.sealed_by_passphrase(data, self._passphrase())
 
     def own(self) -> list[str]:
-        """See `Opener`: it has no identity."""
+        """Return nothing: there is no identity."""
         return []
 
     def open(self, data: bytes) -> bytes:
-        """See `Opener`."""
         try:
             return age.opened_by_passphrase(data, self._passphrase())
         except age.NotOpened as error:
             raise age.NotOpened(f"{error} (that of {self._file})" if self._file else str(error)) from error
 
     def renew(self) -> None:
-        """See `Opener`."""
+        """Use the passphrase in `next`.
+
+        Raises:
+            ConfigError: the passphrase is in a file.
+        """
         if self._file is None and self.next is not None:
             self._known, self.next = self.next, None
         elif self._file is not None:
@@ -257,11 +255,11 @@ class Passphrase:
 
 
 def sealed_for(own: Sequence[str], others: Sequence[str]) -> list[str]:
-    """The public keys that are encrypted for: the first of one's own, and the others.
+    """Return the public keys for encryption: the first own key, and the keys of others.
 
-    A list of recipients that a team shares names one's own key as well; one that was renewed must not open it any more.
+    A team's shared list of recipients contains the own key too; a replaced one must not be able to decrypt any more.
     """
-    keys = dict.fromkeys(" ".join(key.split()[:2]) for key in others)  # what follows an SSH key is a comment
+    keys = dict.fromkeys(" ".join(key.split()[:2]) for key in others)  # the text after an SSH key is a comment
     return [*own[:1], *(key for key in keys if key not in own)]
 
 
@@ -270,7 +268,7 @@ def _sealed(data: bytes, identities: Sequence[str], others: Sequence[str]) -> by
 
 
 def _read_private(path: Path, what: str) -> bytes | None:
-    """The content of a file that others must not read; None if there is none."""
+    """Return the content of a private file; None if there is none."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):

@@ -1,12 +1,11 @@
-"""The vault as a process has it: what `{{NAME}}` stands for, and when that is known.
+"""Vault of a process: the values of `{{NAME}}`, and when they are available.
 
-`get` is what the readers of references call. It is no coroutine, and a vault that a passphrase opens, or a command,
-takes seconds: so where that is awaited, in a task of trio, it raises `NotFetched`, and its caller awaits `fetch` and
-tries again (`ready` does both). In a thread of trio's it waits for `fetch` itself, and without trio it has a root of
-its own for that long.
+Readers of references call `get`, which is synchronous. But a vault with a passphrase or a command takes seconds. So in
+a trio task it raises `NotFetched` instead, and its caller awaits `fetch` and tries again (`ready` does both). In a
+thread of trio's it waits for `fetch` itself, and without trio it runs a loop with a root of its own.
 
-The file is read again when it has changed. A value that a client, a server or a process was started with stays theirs.
-trio is imported where it is needed, since names are completed without it.
+The file is read again after a change. Clients, servers and processes retain the values with which they were started.
+trio is imported on demand, because completion of names does not need it.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from ....protocol.errors import ConfigError
 from ....protocol.settings import Settings, VaultSettings
 from ....protocol.settings.vault import LOKIS_KEY
 from ..directories import state_dir
-from ..handed_out import anything_handed_out, handed_out, without_secrets
+from ..handed_out import anything_handed_out, handed_out, remover
 from ..imports import imported
-from .command import Command
+from .command import VaultCommand
 from .file import VaultFile
 from .openers import IdentityFile, Keyring, Opener, Passphrase
 
@@ -35,14 +34,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 AskPassphrase = Callable[[str], Awaitable[str]]
-"""Asks a person, with a text that says what for, and shows nothing of what is typed."""
+"""Asks the user for a passphrase without echo, given a text with its purpose."""
 
 FILE = "vault.age"
 LOKIS_FILE = "vault.yml"
 
 
 class NotFetched(Exception):
-    """The value of a secret is not known yet; `name` is to be fetched."""
+    """The value of a secret is not available yet; `name` has to be fetched."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"the secret {{{{{name}}}}} has not been fetched")
@@ -51,19 +50,19 @@ class NotFetched(Exception):
 
 @final
 class Vault:
-    """See the module.
+    """Vault of a process.
 
     Args:
         settings: `vault` of `config.yaml`, and Loki's key for it.
-        config_dir: where the file is, unless they say otherwise.
-        environ: what `{{NAME}}` stands for that is not in the vault's file.
-        kernel: commands run below it; None where no root is open.
-        ask: for the passphrase; without it no person can be asked.
+        config_dir: default directory of the file.
+        environ: values of names that are not in the vault's file.
+        kernel: root for commands; None if no root is open.
+        ask: asks for the passphrase; without it the user can't be asked.
 
     Attributes:
-        file: None where a command has the secrets.
-        command: None where there is a file.
-        told: whether anything was handed out.
+        file: None if a command stores the secrets.
+        command: None if there is a file.
+        told: True if a value was handed out.
     """
 
     def __init__(
@@ -80,13 +79,13 @@ class Vault:
         self._kernel = kernel
         self._ask = ask
         self._reading = threading.Lock()
-        self.told = False
+        self.told: bool = False
         if anything_handed_out():  # by another root of this process
             self._hide()
         self._asking: trio.Lock | None = None
         self._kept: tuple[object, dict[str, str]] | None = None
         self._lokis_file = config_dir / LOKIS_FILE
-        self.command = Command(own.command, own.timeout, environ) if own.command else None
+        self.command: VaultCommand | None = VaultCommand(own.command, own.timeout, environ) if own.command else None
         self.file: VaultFile | None = None
         if self.command is None:
             lokis = str(settings.other.get(LOKIS_KEY) or "")
@@ -95,22 +94,22 @@ class Vault:
 
     @property
     def is_there(self) -> bool:
-        """Whether there is a vault at all."""
+        """True if there is a vault."""
         return self.file is None or self.file.stamp is not None
 
     def get(self, name: str, /) -> str | None:
-        """The secret's value, else the environment's variable of that name; None if there is neither.
+        """Return the secret's value, else the environment's variable of that name; None if there is neither.
 
         Raises:
-            NotFetched: it takes time to know it, and this is a task of trio.
-            ConfigError: the vault can't be opened, or its command has failed.
+            NotFetched: fetching takes time, and the caller is a trio task.
+            ConfigError: the vault can't be decrypted, or its command has failed.
         """
         if self.command is not None:
             value = self.command.values.get(name)
             if value is None:
                 value = self._wait_for(name)
         else:
-            if self._fresh() is None and not self._opens_here():
+            if self._fresh() is None and not self._opens_in_task():
                 self._wait_for(name)
             value = self._secrets().get(name)
         if value is None and (value := self._environ.get(name)) is None:
@@ -120,7 +119,7 @@ class Vault:
         return value
 
     async def fetch(self, names: Iterable[str]) -> None:
-        """Have these known; what is not in the vault's file is none of its errors. Raises like `get`."""
+        """Fetch values; a name that is missing in the vault's file is not an error. Raises like `get`."""
         for name in names:
             if self.command is not None:
                 if self._kernel is None:
@@ -131,20 +130,20 @@ class Vault:
 
     @property
     def is_quick(self) -> bool:
-        """Whether `get` answers at once, without a command and a passphrase."""
-        return self.command is None and (self._fresh() is not None or self._opens_here())
+        """True if `get` answers at once, without a command and a passphrase."""
+        return self.command is None and (self._fresh() is not None or self._opens_in_task())
 
     def hide_all(self, names: Iterable[str] = ()) -> None:
-        """Have all that its file holds taken out of what this process tells, if it opens at once. Blocks.
+        """Redact all secrets of the file from now on, if it can be decrypted at once. Blocks.
 
-        For contents of files that another process has seen, to which some of it was handed out.
+        For content from another process, which may contain secrets that were handed out there.
 
         Args:
-            names: what was handed out there: each may be a variable of the environment as well.
+            names: names handed out there: each may also be a variable of the environment.
         """
         found = [(name, self._environ.get(name, "")) for name in names]
         if self.file is not None and self.is_quick:
-            with contextlib.suppress(ConfigError):  # which is told when a secret is wanted
+            with contextlib.suppress(ConfigError):  # reported when a secret is used
                 found += self._secrets().items()
         for name, value in found:
             handed_out(value, name=name)
@@ -152,13 +151,13 @@ class Vault:
             self._hide()
 
     def may_have(self, name: str) -> bool:
-        """Whether the name stands for something, as far as that can be told without a command and a passphrase."""
+        """Return True if the name may have a value, as far as that is known without a command and a passphrase."""
         if not self.is_quick:
             return True
         return bool(self._secrets().get(name) or self._environ.get(name))
 
     async def ready(self, make: Callable[[], T]) -> T:
-        """What `make` returns, which reads secrets."""
+        """Return the result of `make`, which reads secrets; fetch them on demand."""
         while True:
             try:
                 return make()
@@ -167,7 +166,7 @@ class Vault:
             await self.fetch((name,))
 
     def why_missing(self, name: str) -> str:
-        """What is said of a `{{NAME}}` that stands for nothing, with what to do."""
+        """Return the explanation for a `{{NAME}}` without a value, with a remedy."""
         remedy = f"callboard vault add {name}"
         if not self.is_there and self._lokis_file.exists():
             remedy += (
@@ -176,21 +175,21 @@ class Vault:
         where = "the environment" if not self.is_there else "the vault or the environment"
         return f"which is not in {where}: {remedy}"
 
-    # --- inside -------------------------------------------------------------------------------------------
+    # --- internal -----------------------------------------------------------------------------------------
 
     def _hide(self) -> None:
-        """From now on what was handed out is taken out of all events."""
+        """Install redaction in the event bus."""
         self.told = True
         if self._kernel is not None:
-            self._kernel.bus.rewrite = without_secrets
+            self._kernel.bus.rewrite = remover()
 
     def _fresh(self) -> dict[str, str] | None:
-        """What is in the file, if it is known as it is now."""
+        """Return the cached content of the file, if it is current."""
         kept = self._kept
         assert self.file is not None
         return kept[1] if kept is not None and kept[0] == self.file.stamp else None
 
-    def _opens_here(self) -> bool:
+    def _opens_in_task(self) -> bool:
         assert self.file is not None
         return self.file.opener.quick or self.file.stamp is None
 
@@ -211,7 +210,7 @@ class Vault:
             raise NotFetched(name)
         try:
             trio.from_thread.run(self.fetch, (name,))
-        except RuntimeError:  # no thread of trio's
+        except RuntimeError:  # not a thread of trio's
             trio.run(self._fetch_alone, name)
         return None if self.command is None else self.command.values.get(name)
 
@@ -226,7 +225,7 @@ class Vault:
                 self._kernel = before
 
     async def _open(self) -> None:
-        """Have the file read, in a thread; the passphrase is asked for once, however many want it."""
+        """Read the file in a thread; the passphrase is asked for once, however many callers wait."""
         import trio
 
         assert self.file is not None
@@ -246,7 +245,7 @@ class Vault:
             except ConfigError:
                 if asked:
                     assert isinstance(opener, Passphrase)
-                    opener.tell(None)  # the next who wants it may type it better
+                    opener.tell(None)  # the next caller may type it correctly
                 raise
 
 

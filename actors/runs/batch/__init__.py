@@ -1,1 +1,1 @@
-"""Many tasks for one target: `tasks` reads them, `journal` keeps what came of each, `batch` runs what is left to do."""
+"""Batches: many tasks for one target. `tasks` reads them, `journal` stores their results, `batch` runs the rest."""

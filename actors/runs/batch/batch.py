@@ -1,9 +1,8 @@
-"""The actor of a batch: it plays the decider; each task is a run of its own whose result is kept when it ends."""
+"""Actor of a batch: it drives the decider. Each task is a run of its own, whose result is stored when it ends."""
 
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
@@ -22,65 +21,66 @@ from ....protocol.outcome import ErrorReport, Outcome
 from ....protocol.problems import Problem
 from ....protocol.requests import RunRequest
 from ...engine.driver import drive
+from ...io.tenancy import environ
 from ...work.variables import resolve_variables
 from ..begin import perform as perform_run
 from ..durable import CannotGoOn, play, take
-from ..loading import NO_HOOKS, Hooks
+from ..loading import NO_HOOKS, RunCallbacks
 from ..root import Root
 from ..target import GraphAgent, Loaded, LoopAgent, WorkflowAgent
 from .decider import BatchDecider, GivenUp
-from .journal import Journal, ResultsLost
+from .journal import BatchJournal, ResultsLost
 from .task_runs import TaskRuns
-from .tasks import Task, refuse
+from .tasks import BatchTask, refuse
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
 
 _KEPT = 64
-"""Readings of one workflow with different vars."""
+"""Cached readings of one workflow with different `vars`."""
 
 WRITTEN_WITHIN = 10.0
-"""Seconds that the disk gets for the results that wait for it when a batch is stopped."""
+"""Seconds for the disk to store pending results when a batch is stopped."""
 
 log = logging.getLogger("callboard.journal")
 
-Perform = Callable[[Task], Awaitable[Outcome]]
-"""Runs one task."""
+Perform = Callable[[BatchTask], Awaitable[Outcome]]
+"""Function that runs one task."""
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """A task's end and its result."""
+    """End of a task, with its result."""
 
-    task: Task
+    task: BatchTask
     outcome: Outcome
     seconds: float
 
 
 async def run_batch(
     me: Actor,
-    tasks: Sequence[Task],
+    tasks: Sequence[BatchTask],
     perform: Perform,
-    journal: Journal,
+    journal: BatchJournal,
     *,
     target: str,
     max_parallel: int,
-    on_begin: Callable[[Task], None],
+    on_begin: Callable[[BatchTask], None],
     on_end: Callable[[Ended], None],
     max_failures: int | None = None,
     kept: Callable[[str], None] = lambda _: None,
 ) -> GivenUp | None:
-    """Run the tasks; returns when all have ended, or when it has given up and those under way have ended.
+    """Run the tasks. Return when all have ended, or after giving up, when the tasks under way have ended.
 
     Args:
-        kept: told of each run whose result is on the disk.
-        max_failures: it gives up after so many.
+        kept: called for each run whose result is on disk.
+        max_failures: number of failures after which the batch gives up.
 
     Returns:
-        Why it has given up; None if all have had their turn.
+        The reason for giving up; None if every task has been run.
 
     Raises:
-        ResultsLost: what came of a task can't be written down.
-        trio.Cancelled: it was interrupted; what has ended is kept.
+        ResultsLost: the result of a task cannot be stored.
+        trio.Cancelled: the batch was interrupted; results of ended tasks are stored.
     """
     batch = _Batch(tasks, perform, journal, target, on_begin, on_end, kept)
     with_vars = frozenset(number for number, task in enumerate(tasks) if task.vars)
@@ -92,22 +92,22 @@ async def run_batch(
         return None
     finally:
         if journal.behind:
-            with me.root.shield(WRITTEN_WITHIN):  # what has ended is paid for
+            with me.root.shield(WRITTEN_WITHIN):  # Ended tasks have been paid for.
                 await journal.flush()
     return given_up
 
 
 class _Batch(msgspec.Struct, frozen=True):
-    tasks: Sequence[Task]
+    tasks: Sequence[BatchTask]
     perform: Perform
-    journal: Journal
+    journal: BatchJournal
     target: str
-    on_begin: Callable[[Task], None]
+    on_begin: Callable[[BatchTask], None]
     on_end: Callable[[Ended], None]
     kept: Callable[[str], None]
 
     async def run(self, _: Actor, work: RunTask) -> TaskEnded:
-        """Body of a task's actor: its run, and its result on disk."""
+        """Run a task and store its result on disk: the body of the task's actor."""
         task = self.tasks[work.key]
         began = trio.current_time()
         self.on_begin(task)
@@ -118,6 +118,7 @@ class _Batch(msgspec.Struct, frozen=True):
         except CallboardError as error:
             report = ErrorReport.of(error)
             outcome = Outcome(run_id="", status="failed", error=report, exit_code=error.exit_code)
+        # A cancelled run has no result: the task is run again by the next call.
         if outcome.status == "cancelled":
             return TaskEnded(work.key, status="cancelled")
         ended = Ended(task=task, outcome=outcome, seconds=trio.current_time() - began)
@@ -129,8 +130,8 @@ class _Batch(msgspec.Struct, frozen=True):
         else:
             self.kept(outcome.run_id)
             self.on_end(ended)
-            if outcome.unsaved is not None:
-                lost = f"{outcome.unsaved}; mend that, and the same command goes on"
+            if outcome.save_error is not None:
+                lost = f"{outcome.save_error}; mend that, and the same command goes on"
         status, error_report = outcome.status, outcome.error
         return TaskEnded(work.key, status=status, error=error_report, exit_code=outcome.exit_code, lost=lost)
 
@@ -150,18 +151,19 @@ def _line(ended: Ended, target: str) -> dict[str, Any]:
     }
 
 
-class Target:
-    """The target of a batch, read once for all tasks; a workflow once per vars, since `${NAME}` is part of its text.
+class BatchTarget:
+    """Target of a batch, read once for all tasks. A workflow is read once per `vars`, because `${NAME}` is part of its
+    text.
 
     Args:
-        request: what holds for all tasks; a task's own variables win.
-        hooks: of each run.
+        request: options of all tasks; a task's own variables override its variables.
+        hooks: callbacks of each run.
 
     Attributes:
-        runs: which durable run each task is; None if none is kept.
+        runs: the durable run of each task; None if runs are not durable.
     """
 
-    def __init__(self, request: RunRequest, root: Root, hooks: Hooks = NO_HOOKS) -> None:
+    def __init__(self, request: RunRequest, root: Root, hooks: RunCallbacks = NO_HOOKS) -> None:
         self._request = request
         self._hooks = hooks
         self._root = root
@@ -172,15 +174,15 @@ class Target:
 
     @property
     def warnings(self) -> tuple[Problem, ...]:
-        """What is odd about the target's files, as they were read first."""
+        """The warnings about the target's files, from their first reading."""
         return self._problems or ()
 
-    async def check(self, file: Path, tasks: Sequence[Task]) -> str:
-        """The name that results are kept under, if every task can be begun.
+    async def check(self, file: Path, tasks: Sequence[BatchTask]) -> str:
+        """Return the name under which results are stored, after checking that every task can begin.
 
         Raises:
-            CallboardError: there is no such target, or it has errors of its own.
-            InvalidFile: tasks that it can't be given, each with its line.
+            CallboardError: the target does not exist, or has errors of its own.
+            InvalidFile: tasks that do not fit the target, each with its line.
         """
         if not any(task.vars for task in tasks):
             await self._found(tasks[0])
@@ -207,19 +209,20 @@ class Target:
         refuse(file, problems)
         return name
 
-    async def go_on(self, results: Path, name: str, done: Sequence[Task]) -> None:
-        """Look for tasks that were under way when an earlier batch was killed, if its runs are durable.
+    async def go_on(self, results: Path, name: str, done: Sequence[BatchTask]) -> None:
+        """Find tasks that an earlier batch left unfinished when it was killed, if its runs are durable.
 
         Args:
-            results: the file of results; name: what they are kept under.
+            results: the file of results.
+            name: the name under which the results are stored.
             done: tasks that have a result there.
         """
         if self._hooks.durable is not False:
             self.runs = TaskRuns(results, name)
             await self.runs.look(done)
 
-    async def perform(self, task: Task) -> Outcome:
-        """One run; one that was under way when an earlier batch was killed goes on."""
+    async def perform(self, task: BatchTask) -> Outcome:
+        """Run one task; resume its run if an earlier batch was killed during it."""
         hooks, id = self._hooks, self._request.id
         if self.runs is not None:
             id, goes_on = self.runs.of(task)
@@ -245,16 +248,16 @@ class Target:
         return await perform_run(request, msgspec.structs.replace(hooks, loaded=agent), self._root)
 
     def kept(self, run: str) -> None:
-        """The result of this run is on the disk."""
+        """Mark the run as over, because its result is on disk."""
         if self.runs is not None:
             self.runs.kept(run)
 
-    async def _found(self, task: Task) -> Loaded:
+    async def _found(self, task: BatchTask) -> Loaded:
         if self._agent is not None:
             return await self._root.vault.ready(lambda: self._of(task))
         return await self._root.loader.threaded(lambda: self._of(task))
 
-    def _of(self, task: Task) -> Loaded:
+    def _of(self, task: BatchTask) -> Loaded:
         values = {**self._request.variables, **task.vars}
         agent = self._agent or self._with(tuple(sorted(values.items())))
         if isinstance(agent, WorkflowAgent):
@@ -262,7 +265,7 @@ class Target:
         self._agent = agent
         file = agent.graph if isinstance(agent, GraphAgent) else agent.agent
         vault = self._root.vault
-        resolve_variables(agent.name, file.variables, values, os.environ, secrets=vault, source=file.source)
+        resolve_variables(agent.name, file.variables, values, environ(), secrets=vault, source=file.source)
         if isinstance(agent, LoopAgent) and not task.prompt.strip() and not task.attachments:
             raise UsageError(f"'{agent.name}' is an LLM agent: it needs a `task` to answer")
         return agent

@@ -1,8 +1,8 @@
-"""Decides which task of a batch begins next, and when the batch ends.
+"""Batch decider: chooses the next task, and decides when the batch ends.
 
-A run that fails is a failure of its task and of no other. An interrupted one has no result: it is not done.
-An error that all tasks would share, such as a missing key or an unknown model, ends the batch at the first task that
-meets it; so does a number of failures, if the caller has set one.
+A failed run is a failure of its task only. An interrupted run has no result, so its task is not done. Two conditions
+end the batch early: an error that all tasks would share, such as a missing key or an unknown model, at the first task
+that meets it; and `max_failures`, if the caller has set it.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from ....protocol.outcome import ErrorReport
 from .journal import ResultsLost
 
 ALIKE = 5
-"""Tasks with vars of their own that lack a key or a setting, before it is taken for what all of them lack."""
+"""Tasks with their own `vars` that must fail with a configuration error before it is treated as shared by all."""
 
 
 class GivenUp(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a batch has not begun all of its tasks.
+    """Reason why a batch has not begun all of its tasks.
 
     Attributes:
-        error: the failure that was one too many.
-        shared: it would be every task's.
+        error: the failure that ended the batch.
+        shared: True if every task would fail with it.
     """
 
     error: ErrorReport
@@ -36,11 +36,11 @@ class GivenUp(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchDecider:
-    """One batch; it finishes with why it has given up, or None.
+    """Decider of one batch; it finishes with a `GivenUp`, or with None.
 
     Args:
-        at_once: tasks under way together.
-        max_failures: it gives up after so many.
+        at_once: maximum of concurrent tasks.
+        max_failures: number of failures after which the batch gives up.
     """
 
     def __init__(self, at_once: int, max_failures: int | None) -> None:
@@ -55,19 +55,19 @@ class BatchDecider:
         self._given_up: GivenUp | None = None
 
     def begin(self, request: BatchBegun) -> list[Effect]:
-        """The first tasks."""
+        """Begin the first tasks."""
         self._left = iter(range(request.tasks))
         self._with_vars = request.with_vars
         return self._next(self._at_once)
 
     def on(self, message: Message) -> list[Effect]:
-        """A task has ended: judge it, and begin the next one."""
+        """Judge a task that has ended, and begin the next one."""
         if isinstance(message, TaskEnded):
             if message.lost is not None:
                 return [Finish(failure=Failure.of(ResultsLost(message.lost)))]
             self._judge(message)
         elif isinstance(message, WorkFailed):
-            if message.crashed:  # a bug, which would be every task's
+            if message.crashed:  # a bug, which would fail every task
                 return [Finish(failure=message.failure)]
         elif not isinstance(message, WorkDone):
             return []
@@ -75,7 +75,7 @@ class BatchDecider:
         return self._next(1)
 
     def remembers(self) -> tuple[object, ...]:
-        """See `Decider`."""
+        """Return nothing: a batch is resumed from its file of results."""
         return ()
 
     def _next(self, number: int) -> list[Effect]:
@@ -95,7 +95,7 @@ class BatchDecider:
             self._done += 1
             return
         self._failed += 1
-        # A task with vars of its own may be the only one; so many are no chance.
+        # One task with its own vars may be the only one with the error; `ALIKE` of them are no coincidence.
         enough = ALIKE if ended.key in self._with_vars else 1
         shared = ended.exit_code == ConfigError.exit_code and not self._done and self._failed >= enough
         if self._given_up is None and (shared or self._failed == self._max_failures):

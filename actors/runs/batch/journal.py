@@ -1,10 +1,10 @@
-"""Writes the results of a batch's tasks: a JSON line for each done task, and a second file for the failed.
+"""Results of a batch's tasks: a JSON line for each done task, and a second file for failed tasks.
 
-The next call resumes from the first. A line is appended whole and is on the disk before its task counts as done; half
-a line is the remains of a crash, and is cut off. So a batch that was interrupted or killed resumes when it is called
-again: done tasks stay done, failed ones run once more, and the file of failures begins anew.
+The next call resumes from the first file. A line is appended as a whole, and is on disk before its task counts as
+done. An incomplete last line is left by a crash and is cut off. So an interrupted or killed batch is resumed by the
+same command: done tasks stay done, failed tasks run once more, and the file of failures starts empty.
 
-A thread writes and waits for the disk; lines that come meanwhile are written together the next time.
+A thread writes and waits for the disk. Lines that arrive meanwhile are written together by the next write.
 """
 
 from __future__ import annotations
@@ -20,27 +20,28 @@ import trio
 
 from ....protocol.errors import CallboardError, UsageError
 from ...io.whole_file import sync
-from .tasks import Task
+from .tasks import BatchTask
 
 
 class ResultsLost(CallboardError):
-    """A result can't be written down any more: the disk is full, or has gone."""
+    """A result cannot be stored any more: the disk is full or missing."""
 
     code = "results_lost"
 
 
 _Line = tuple[bool, bytes]
-"""Whether it tells of a failure, and the line."""
+"""Pair of a flag, True for a failure, and the line."""
 
 
-class Journal:
-    """See the module; to be entered.
+class BatchJournal:
+    """File of results, locked against other batches; a context manager.
 
     Attributes:
-        done, failed: how many tasks, those of earlier calls included.
+        done: digests of done tasks by id, including results of earlier calls.
+        failed: number of tasks that failed in this call.
 
     Raises:
-        UsageError: the file can't be written, is of another kind, or another batch has it.
+        UsageError: the file cannot be written, is of another kind, or is locked by another batch.
     """
 
     def __init__(self, path: Path) -> None:
@@ -61,11 +62,11 @@ class Journal:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._remember()
-            sync(self.path.parent)  # a name that a crash takes away takes the lines with it
+            sync(self.path.parent)  # A new file's lines are lost in a crash if its directory entry is.
         except BlockingIOError:
             self._close()
             raise UsageError(f"another batch is writing to {self.path}") from None
-        except BaseException:  # whatever it was, the file does not stay open and locked
+        except BaseException:  # Whatever was raised, the file does not stay open and locked.
             self._close()
             raise
         return self
@@ -73,13 +74,13 @@ class Journal:
     def __exit__(self, *_: object) -> None:
         self._close()
 
-    def left(self, tasks: Sequence[Task], target: str) -> list[Task]:
-        """The tasks that are not done.
+    def left(self, tasks: Sequence[BatchTask], target: str) -> list[BatchTask]:
+        """Return the tasks that are not done.
 
         Raises:
-            UsageError: the result that is there is of another task, or of another target.
+            UsageError: a stored result belongs to a different task with the same id, or to another target.
         """
-        found: list[Task] = []
+        found: list[BatchTask] = []
         for task in tasks:
             digest = self.done.get(task.id)
             if digest is None:
@@ -92,10 +93,10 @@ class Journal:
         return found
 
     def begin(self) -> None:
-        """The failures of before are tried again, so they are none any more.
+        """Remove the file of failures: earlier failures are retried.
 
         Raises:
-            UsageError: their file can't be removed.
+            UsageError: the file cannot be removed.
         """
         try:
             self.failures.unlink(missing_ok=True)
@@ -103,11 +104,11 @@ class Journal:
             raise UsageError(f"{self.failures} can't be removed: {error.strerror or error}") from error
 
     async def keep(self, line: dict[str, Any], *, failed: bool) -> None:
-        """Write the result of a task; when this returns the disk has it.
+        """Write the result of a task. When this returns, it is on disk.
 
         Raises:
             ResultsLost: this line, or an earlier one, could not be written.
-            trio.Cancelled: it may not be written yet; `flush` does it.
+            trio.Cancelled: it may not have been written yet; `flush` writes it.
         """
         self._waiting.append((failed, (json.dumps(line, ensure_ascii=False) + "\n").encode("utf-8", "replace")))
         await self.flush()
@@ -118,13 +119,13 @@ class Journal:
 
     @property
     def behind(self) -> bool:
-        """Whether lines wait to be written, and can be."""
+        """True if lines wait to be written, and no write has failed."""
         return bool(self._waiting) and self._broken is None
 
     async def flush(self) -> None:
-        """Have all on the disk that was handed over. Raises like `keep`."""
+        """Write all pending lines to disk. Raises as `keep` does."""
         async with self._turn:
-            if self.behind:  # else another call has written our lines
+            if self.behind:  # Otherwise another call has written the pending lines.
                 lines = tuple(self._waiting)
                 try:
                     await trio.to_thread.run_sync(self._write, lines)
@@ -138,6 +139,7 @@ class Journal:
             )
 
     def _write(self, lines: Sequence[_Line]) -> None:
+        # Not called again after a failed write: a line joined to a partial one would make the file unreadable.
         _append(self._file, b"".join(text for failed, text in lines if not failed))
         failures = b"".join(text for failed, text in lines if failed)
         if failures:
@@ -169,7 +171,7 @@ class Journal:
 
 
 def _append(file: int, data: bytes) -> None:
-    """Write it whole, and wait until the disk has it."""
+    """Write all data, and wait until it is on disk."""
     if not data:
         return
     rest = memoryview(data)

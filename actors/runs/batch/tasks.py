@@ -1,12 +1,10 @@
-"""Reads the tasks of a batch: a CSV, JSON Lines or Excel file with a row for each.
+"""Reader of batch tasks: a CSV, JSON Lines or Excel file with one row for each task.
 
-id           its name in the results; the number of the row if no row has one
-task         the prompt
-attachments  a JSON list of files, relative to the tasks' file
-vars         a JSON object: what `--var` sets, for this task
+id           its name in the results; the number of the row if no row has one task         the prompt attachments  a
+JSON list of files, relative to the tasks' file vars         a JSON object: what `--var` sets, for this task
 
-All but `task` may be left out, and so may `task` where there are attachments or vars. All errors are
-reported together, before anything runs: a batch that stops at row 800 has cost money.
+All columns but `task` are optional, and so is `task` if there are attachments or vars. All errors are reported
+together before a task runs: a batch that stops at row 800 has cost money.
 """
 
 from __future__ import annotations
@@ -31,11 +29,11 @@ _BOOK = "xl/workbook.xml"
 _SHOWN = 20
 
 Row = tuple[int, Mapping[str, Any]]
-"""The line it begins in, and its values by column."""
+"""Line number of the start of a row, and its values by column."""
 
 
-class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """One of them; `line` is where it stands in its file."""
+class BatchTask(msgspec.Struct, frozen=True, kw_only=True):
+    """Task of a batch; `line` is its line in the file."""
 
     id: str
     prompt: str = ""
@@ -44,22 +42,22 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     line: int = 0
 
     def digest(self, target: str) -> str:
-        """What tells whether a result is of this very task, done by this target."""
+        """Return a digest that identifies the task's contents and its target, to match stored results."""
         said = [target, self.prompt, self.attachments, sorted(self.vars.items())]
         return hashlib.sha256(json.dumps(said).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-async def read_tasks(path: Path) -> list[Task]:
-    """The tasks, in the order of the file.
+async def read_tasks(path: Path) -> list[BatchTask]:
+    """Return the tasks in the order of the file.
 
     Raises:
-        UsageError: there is no such file, or it is of another kind.
-        InvalidFile: it can't be read, or rows are wrong; `problems` has all of them.
+        UsageError: the file does not exist, or is of another kind.
+        InvalidFile: it cannot be read, or has wrong rows; `problems` has all of them.
     """
     return await trio.to_thread.run_sync(_read, path)
 
 
-def _read(path: Path) -> list[Task]:
+def _read(path: Path) -> list[BatchTask]:
     if path.suffix.lower() not in _SUFFIXES:
         raise UsageError(f"{path}: tasks are read from {', '.join(_SUFFIXES)} files")
     if not path.is_file():
@@ -73,7 +71,7 @@ def _read(path: Path) -> list[Task]:
 
 
 def refuse(path: Path, problems: Sequence[Problem]) -> None:
-    """Raises `InvalidFile` if there are any."""
+    """Raise `InvalidFile` if there are problems."""
     if problems:
         shown = [str(problem) for problem in problems[:_SHOWN]]
         raise InvalidFile("\n".join([f"{len(problems)} error(s) in {path}:", *shown]), problems)
@@ -81,7 +79,7 @@ def refuse(path: Path, problems: Sequence[Problem]) -> None:
 
 class _Reader:
     def __init__(self, path: Path) -> None:
-        self.tasks: list[Task] = []
+        self.tasks: list[BatchTask] = []
         self.problems: list[Problem] = []
         self._path = path
         self._lines: dict[str, int] = {}
@@ -115,7 +113,7 @@ class _Reader:
             if not any(_filled(value) for value in row.values()):
                 empty = empty or line
                 continue
-            if empty:  # one that something follows; a blank end is no row
+            if empty:  # An empty row is an error only if another row follows; blank lines at the end are not rows.
                 self.wrong(empty, "empty_row", "the row is empty", "a task, or no row")
                 empty = 0
             self._task(number, line, row)
@@ -146,6 +144,7 @@ class _Reader:
         if not isinstance(values, dict) or not all(isinstance(v, str | int | float) for v in values.values()):
             self.wrong(line, "wrong_vars", f"`vars` is {values!r}", 'a JSON object of texts: {"TONE": "dry"}')
             values = {}
+        # JSON may contain a lone surrogate, which UTF-8 can't encode.
         for text in (name, str(prompt), *map(str, files), *map(str, values), *map(str, values.values())):
             if not _is_unicode(text):
                 message = f"{text!r} holds half a character, which no model and no file can take"
@@ -154,11 +153,11 @@ class _Reader:
             return
         texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()}
         self.tasks.append(
-            Task(id=name, prompt=prompt, attachments=tuple(map(str, paths)), vars=texts, line=line),
+            BatchTask(id=name, prompt=prompt, attachments=tuple(map(str, paths)), vars=texts, line=line),
         )
 
     def _value(self, key: str, row: Mapping[str, Any], nothing: Any) -> Any:
-        """Of a table's cell what its JSON says; None stands for what a row leaves out."""
+        """Return the value of a column, parsed as JSON if it is a text; `nothing` if it is empty."""
         value = row.get(key)
         if not _filled(value):
             return nothing
@@ -166,6 +165,7 @@ class _Reader:
             return value
         try:
             return json.loads(value)
+        # The caller's type check refuses a text and shows it as it is in the file.
         except (ValueError, RecursionError):
             return value
 
@@ -173,7 +173,8 @@ class _Reader:
 
     def _table(self, text: str) -> Iterator[Row]:
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text), strict=True)
-        before = csv.field_size_limit(max(len(text), csv.field_size_limit()))  # it is all in memory anyway
+        # The limit is global to the process, and the text is in memory anyway.
+        before = csv.field_size_limit(max(len(text), csv.field_size_limit()))
         line = 1
         try:
             names = self._names(next(reader, []))
@@ -239,7 +240,7 @@ class _Reader:
 
 
 def _delimiter(text: str) -> str:
-    """What stands between the columns, told by the first line: some spreadsheets write semicolons, or tabs."""
+    """Return the separator of columns in the first line: some spreadsheets write semicolons or tabs."""
     first = text.partition("\n")[0].lower()
     for each in ",;\t":
         if {name.strip(' "\r') for name in first.split(each)} & set(COLUMNS):

@@ -1,5 +1,5 @@
-"""A run once more.
+"""Fork, replay and test of recorded runs.
 
-`fork` begins another run with the first rows of a durable one, which `steps` names; `replay` plays one by its rows.
-`cassettes/` are records of runs as files, for tests.
+`fork` begins another run with the first rows of a durable one; `steps` names the rows. `replay` executes a durable
+run again from its rows. `cassettes/` has recordings of runs as files, for tests.
 """

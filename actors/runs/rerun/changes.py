@@ -1,7 +1,7 @@
-"""What is different in a fork, as rows behind those that it begins with.
+"""Changes of a fork, as rows that follow the copied ones.
 
-Of a run that had done nothing by then the request is changed, and all is begun anew. Else what a person wants otherwise
-is told to the decider of the run's own graph or agent as a message of its own, like all else that it was told.
+If the run had completed nothing by then, its request is changed and everything starts again. Otherwise the change is
+a message to the decider of the run's own graph or agent, recorded like all its messages.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from ...work.journal.of_run import is_of_files
 from ...work.journal.prefix import Placed, Prefix, began, open_questions
 
 BY = "fork"
-"""Who has said what a fork changes."""
+"""Author of the messages and answers that a fork adds."""
 
 PROMPT_KEY = "initial_prompt"
-"""The key of a graph's state that the run's prompt is."""
+"""Key of a graph's state with the run's prompt."""
 
 
-class Changes(msgspec.Struct, frozen=True, kw_only=True):
-    """What is different in a fork.
+class ForkChanges(msgspec.Struct, frozen=True, kw_only=True):
+    """Changes of a fork.
 
     Attributes:
-        model: `client:model` for everything that does not name its own.
-        prompt: in place of the run's, if it had done nothing by then; else a graph's `initial_prompt` from there on, or
-            what a person says to an agent at work.
-        state: keys of the state of a graph; nodes that were under way begin again on it.
-        answers: to questions that were open, by their ids or by the ids of the nodes that asked.
-        with_changes: the run's file is the one of today.
-        id: of the new run.
+        model: default model, `client:model`.
+        prompt: new prompt of the run if it had completed nothing by then. Otherwise a graph's new `initial_prompt`, or
+            a message of the user to an agent.
+        state: new values of keys of a graph's state; nodes that were under way start again with them.
+        answers: answers to open questions, by question id or by the id of the node that asked.
+        with_changes: use the run's file as it is today.
+        id: id of the new run.
     """
 
     model: str | None = None
@@ -47,11 +47,11 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     id: str | None = None
 
 
-def changed(begins: Prefix, changes: Changes) -> list[Placed]:
-    """The rows that a fork begins with.
+def changed(begins: Prefix, changes: ForkChanges) -> list[Placed]:
+    """Return the rows that a fork begins with.
 
     Raises:
-        UsageError: what was read of the run has nothing that could be changed so.
+        UsageError: the run does not support such a change at this row.
     """
     rows = list(begins.rows)
     if changes.model is not None:
@@ -69,34 +69,34 @@ def _with_request(rows: list[Placed], **values: Any) -> list[Placed]:
 
 def _with_other_words(rows: list[Placed], prompt: str | None, state: dict[str, Any]) -> list[Placed]:
     request = began(rows).request
-    if not any(map(_is_done, rows)):  # and what it had found out about its old words is of no use
+    if not any(map(_is_done, rows)):  # Results that were noted for the old prompt are of no use.
         words = {} if prompt is None else {"prompt": prompt}
         return _with_request(rows, state={**request.state, **state}, **words)[:1]
     begun = next((row.message for path, row in rows if not path and isinstance(row, Told)), None)
     if isinstance(begun, GraphBegun):
         if prompt is not None:
             rows, state = _with_request(rows, prompt=prompt), {PROMPT_KEY: prompt, **state}
-        return [*rows, _told(rows, StateSet(state=state))]
+        return [*rows, _row_with_message(rows, StateSet(state=state))]
     if state:
         raise UsageError("only a graph has a state of which keys could be set")
     if isinstance(begun, ConversationBegun):
-        return [*rows, _told(rows, PersonSays(text=prompt or "", by=BY))]
+        return [*rows, _row_with_message(rows, PersonSays(text=prompt or "", by=BY))]
     raise UsageError("its prompt can be another one only where the run has done nothing yet: fork it at row 1")
 
 
 def _is_done(placed: Placed) -> bool:
-    """Whether this row tells that something has come to an end."""
+    """Return whether this row records that work has been completed."""
     row = placed[1]
     if isinstance(row, Noted) and is_of_files(row.name):
         return False
     return isinstance(row, Noted | Answered | Asked) or (isinstance(row, Told) and isinstance(row.message, WorkDone))
 
 
-def _told(rows: list[Placed], message: Kept) -> Placed:
+def _row_with_message(rows: list[Placed], message: Kept) -> Placed:
     return "", Told(rows[-1][1].at, message)
 
 
-def _answers(rows: list[Placed], ids: Mapping[str, str], changes: Changes) -> list[Placed]:
+def _answers(rows: list[Placed], ids: Mapping[str, str], changes: ForkChanges) -> list[Placed]:
     asked = open_questions(rows)
     by_node = {question.node: id for id, (_, question) in asked.items() if question.node}
     told: list[Placed] = []

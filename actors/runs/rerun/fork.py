@@ -1,11 +1,11 @@
-"""Forks: another run begins with the first rows of one that is over, was interrupted, or goes on in any process.
+"""Forks: another run begins with the first rows of a run that is over, interrupted, or under way in any process.
 
     fork = await read_fork(root, "run-7f3a01bc", "plan#2")
-    fork.again                      # what the run has done to the world behind that row, and the fork does anew
-    outcome = await fork.play(root, Changes(state={"topic": "cats"}))
+    fork.again                      # external effects of the run after that row, which the fork repeats
+    outcome = await fork.play(root, ForkChanges(state={"topic": "cats"}))
 
-The rows are copied (what is large lies once in the journal, however many runs have it), and the new run goes on from
-them under an id of its own, as one whose process was killed goes on. What is to be different is a row behind them.
+The rows are copied (large values are stored once in the journal, however many runs refer to them). The new run is
+recovered from them under its own id, as a run whose process was killed. Changes are rows after the copied ones.
 """
 
 from __future__ import annotations
@@ -25,41 +25,44 @@ from ....protocol.events import Event, RunResumed
 from ....protocol.journal import FOLD, About, Asked, Began, decode_about, encode_about
 from ....protocol.outcome import Outcome
 from ....protocol.requests import AnswerText
-from ....supervisors.journal.row import Row
+from ....supervisors.journal.row import StoredRow
 from ...engine.graph.compat import MODES
 from ...engine.graph.compile import compile_graph
 from ...io.directories import journal_dir
 from ...io.imports import imported
+from ...io.tenancy import environ
 from ...work.journal.directory import copy, moved
-from ...work.journal.of_run import CannotGoOn, OfRun, RunPast, past_of
-from ...work.journal.prefix import Placed, began, done_again, parts_kept, prefix, read, written
+from ...work.journal.of_run import CannotGoOn, JournaledRun, RunPast, past_of
+from ...work.journal.prefix import Placed, began, done_again, part_ids, prefix, read, written
 from ..as_begun import loaded_of
 from ..begin import new_id
-from ..durable import go_on
+from ..durable import resume_from_rows
 from ..execution import EventCallback
-from ..kept import PROMPT
-from ..loading import NO_HOOKS, Hooks
-from ..root import Root, check_new_root, current
+from ..first_row import PROMPT
+from ..loading import NO_HOOKS, RunCallbacks
+from ..root import Root, check_new_root, check_no_settings, current
 from ..target import GraphAgent
-from .changes import Changes, changed
-from .steps import Entered, Step, entered, steps
+from .changes import ForkChanges, changed
+from .steps import Entered, RowStep, entered, steps
 
 if TYPE_CHECKING:
     from ....supervisors.journal.row import Past
 
 At = int | str
-"""Where a run is cut: behind the row of this number, before a visit of a node (`plan#2`), or at a question (its id)."""
+"""Position at which a run is cut: after the row of this number, before a visit of a node (`plan#2`), or at a question
+(its id).
+"""
 
 
 class Fork(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that was read, and a place in it.
+    """Run and a position in it at which it can be forked.
 
     Attributes:
-        run: its id.
-        rows: all of them.
-        at: how many of them the fork begins with.
-        about: what is said of the run.
-        again: what it has done to the world behind there, or was about to do, in words: it is done again.
+        run: id of the run.
+        rows: all its rows.
+        at: number of rows that the fork begins with.
+        about: summary of the run.
+        again: descriptions of the external effects after that position, finished or not, which the fork repeats.
     """
 
     run: str
@@ -68,27 +71,26 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
     about: bytes
     again: tuple[str, ...]
 
-    async def play(self, root: Root, changes: Changes | None = None, hooks: Hooks = NO_HOOKS) -> Outcome:
-        """Play the fork to its end; `hooks` are what listens to it. Returns and raises as `callboard.run` does, and:
+    async def play(self, root: Root, changes: ForkChanges | None = None, hooks: RunCallbacks = NO_HOOKS) -> Outcome:
+        """Execute the fork to its end; `hooks` has its listeners. Returns and raises as `callboard.run` does, and:
 
-        UsageError: there is nothing that could be changed so.
-        CannotGoOn: the run can't go on from there.
-        JournalError: nothing can be kept here.
+        UsageError: the run does not support such a change at this row. CannotGoOn: the run cannot be continued from
+        there. JournalError: the journal cannot be written.
         """
-        changes = changes or Changes()
+        changes = changes or ForkChanges()
         run = changes.id or new_id()
-        rows, past = await trio.to_thread.run_sync(self._rows_here, run, changes)
+        rows, past = await trio.to_thread.run_sync(self._local_rows, run, changes)
         await imported(".supervisors.journal.journal", ".supervisors.journal.store")
         journal = await root.journal()
         about = self.about_it(past)
         told = encode_about(about)
         resumed = RunResumed(life=1, rows=len(rows), forked_from=self.run, forked_at=self.at)
 
-        def begins(kept: OfRun) -> None:
+        def begins(kept: JournaledRun) -> None:
             for row in rows:
                 kept.rows.append(row.actor, row.data)
 
-        return await go_on(
+        return await resume_from_rows(
             root,
             journal.begin(run, told),
             about,
@@ -99,20 +101,20 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
             with_changes=changes.with_changes,
         )
 
-    def begins(self, run: str, changes: Changes) -> tuple[list[Row], RunPast]:
-        """What the fork of this id begins with, in whichever process it is played. Raises as `play`."""
+    def begins(self, run: str, changes: ForkChanges) -> tuple[list[StoredRow], RunPast]:
+        """Return the first rows of the fork with this id, for whichever process executes it. Raises as `play` does."""
         rows = written(changed(prefix(self.rows, self.at, run), changes))
         return rows, past_of(rows)
 
     def about_it(self, past: RunPast) -> About:
-        """What is said of the fork, which has not begun; `past` is what it begins with."""
+        """Return the summary of the fork before it begins; `past` is its recovered history."""
         prompt = past.began.request.prompt[:PROMPT]
         return msgspec.structs.replace(
             decode_about(self.about), prompt=prompt, spoilt="", rows=0, since=0, left=False, dormant=False
         )
 
-    def _rows_here(self, run: str, changes: Changes) -> tuple[list[Row], RunPast]:
-        """As `begins`, with the files of the run, which are there then. Blocking."""
+    def _local_rows(self, run: str, changes: ForkChanges) -> tuple[list[StoredRow], RunPast]:
+        """Return `begins` with copies of the run's files, which are then in the fork's directory. Blocking."""
         rows = changed(prefix(self.rows, self.at, run), changes)
         first = began(rows)
         attach = tuple(moved(file, self.run, run) for file in first.request.attach)
@@ -127,14 +129,14 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunRead(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that was read.
+    """Run that was read from a journal.
 
     Attributes:
-        run: its id.
-        rows: all of them.
-        about: what is said of it.
-        nodes: those of its own graph that were begun.
-        parts: what other workers have done to the world that played parts of it, in words, by the ids of the parts.
+        run: id of the run.
+        rows: all its rows.
+        about: summary of the run.
+        nodes: entered nodes of its own graph.
+        parts: external effects of its remote children, as descriptions by the ids of the children.
     """
 
     run: str
@@ -143,19 +145,20 @@ class RunRead(msgspec.Struct, frozen=True, kw_only=True):
     nodes: list[Entered]
     parts: Mapping[str, Sequence[str]] = {}
 
-    def steps(self) -> list[Step]:
-        """Its rows as steps."""
+    def steps(self) -> list[RowStep]:
+        """Return its rows as steps."""
         return steps(self.rows, self.nodes)
 
     def fork(self, at: At) -> Fork:
-        """A fork of it at this place, which is not begun.
+        """Return a fork at this position, which has not begun.
 
         Raises:
-            NotFound: there is no such place.
+            NotFound: the run has no such position.
         """
         place = cut(self.rows, at, self.nodes)
         again = done_behind(self.rows, place, self.nodes)
-        kept = parts_kept(self.rows, place) if self.parts else set()
+        # Parts that began after the cut begin again in the fork, so their external effects are repeated.
+        kept = part_ids(self.rows, place) if self.parts else set()
         again += tuple(text for part, done in self.parts.items() if part not in kept for text in done)
         return Fork(run=self.run, rows=self.rows, at=place, about=self.about, again=again)
 
@@ -174,39 +177,40 @@ async def fork(
     config_dir: str | os.PathLike[str] | None = None,
     root: Root | None = None,
 ) -> Outcome:
-    """Begin a new run with the first rows of a durable one, and play it to its end.
+    """Begin a new run with the first rows of a durable run, and execute it to its end.
 
-    What the run did to the world behind that place is done again. The run itself stays as it is; it may be over,
+    External effects of the run after that position are repeated. The original run is unchanged; it may be over,
     interrupted, or under way in any process.
 
     Args:
-        run: its id.
-        at: behind the row of this number, before this visit of a node of its graph (`plan#2`), or at the question of
+        run: id of the run.
+        at: after the row of this number, before this visit of a node of its graph (`plan#2`), or at the question of
             this id; `callboard runs show RUN --rows` lists them.
-        model: `client:model` for everything that does not name its own.
-        prompt: in place of the run's, if it had done nothing by then; else a graph's `initial_prompt` from there on, or
-            what a person says to an agent at work.
-        state: sets keys of the state of a graph; nodes that were under way begin again.
-        answers: to questions that were open there, by their ids, or the ids of the nodes that asked.
-        with_changes: with the run's file as it is today, not as it was when it began.
-        id: of the new run.
-        on_event, config_dir, root: as those of `run`.
+        model: default model, `client:model`.
+        prompt: new prompt of the run if it had completed nothing by then. Otherwise a graph's new `initial_prompt`, or
+            a message of the user to an agent.
+        state: sets keys of the state of a graph; nodes that were under way start again.
+        answers: answers to questions that were open at that position, by question id or by the id of the asking node.
+        with_changes: use the run's file as it is today.
+        id: id of the new run.
+        on_event, config_dir, root: see `run`.
 
     Returns and raises as `run` does, and:
-        NotFound: there is no such run, or no such place in it.
-        CannotGoOn, Damaged: it can't be read, or can't go on from there.
+        NotFound: the run, or the position in it, does not exist.
+        CannotGoOn, Damaged: it cannot be read, or cannot be continued from there.
     """
-    changes = Changes(
+    changes = ForkChanges(
         model=model, prompt=prompt, state=state or {}, answers=answers or {}, with_changes=with_changes, id=id
     )
     callback = None if on_event is None else EventCallback(on_event)
 
     async def under(root: Root) -> Outcome:
-        hooks = NO_HOOKS if callback is None else Hooks(on_event=callback.under(root.kernel))
+        hooks = NO_HOOKS if callback is None else RunCallbacks(on_event=callback.under(root.kernel))
         return await (await read_fork(root, run, at)).play(root, changes, hooks)
 
     root = root or current.get()
     if root is not None:
+        check_no_settings("callboard.fork", config_dir)
         outcome = await root.call(partial(under, root))
     else:
         check_new_root("callboard.fork")
@@ -218,44 +222,44 @@ async def fork(
 
 
 async def read_fork(root: Root, run: str, at: At) -> Fork:
-    """A fork of this run at this place, which is not begun. Raises as `find_fork` does."""
-    if root.journal_in_use is not None:  # it may be a run of this very process
+    """Return a fork of this run at this position, which has not begun. Raises as `find_fork` does."""
+    if root.journal_in_use is not None:  # The run may belong to this process, with rows that are not on disk yet.
         await root.journal_in_use.barrier()
     await imported(".supervisors.journal.reading")
-    return await root.loader.threaded(partial(find_fork, journal_dir(os.environ), run, at, root.config_dir))
+    return await root.loader.threaded(partial(find_fork, journal_dir(environ()), run, at, root.config_dir))
 
 
 def find_fork(journals: Path, run: str, at: At, config_dir: Path) -> Fork:
-    """As `read_fork`, without a root. Blocking.
+    """Return a fork of this run at this position, without a root. Blocking.
 
     Raises:
-        NotFound: no such run is kept, or there is no such place in it.
-        Damaged, CannotGoOn: it can't be read.
+        NotFound: the run is not stored, or has no such position.
+        Damaged, CannotGoOn: it cannot be read.
     """
     return read_run(journals, run, config_dir).fork(at)
 
 
 def read_run(journals: Path, run: str, config_dir: Path) -> RunRead:
-    """A run that is kept on this machine. Blocking; it may go on in another process. Raises as `find_fork`."""
-    rows, about = kept_rows(journals, run)
+    """Read a run stored on this machine; another process may execute it. Blocking. Raises as `find_fork` does."""
+    rows, about = stored_rows(journals, run)
     return RunRead(run=run, rows=rows, about=about, nodes=nodes_of(rows, config_dir))
 
 
 def durable_runs(environ: Mapping[str, str]) -> dict[str, About | None]:
-    """All durable runs that are kept, the oldest first, with what is said of them if it can be read. Blocking."""
-    from ....supervisors.journal.reading import kept_runs
+    """Return all stored durable runs, oldest first, with their summaries, or None for unreadable ones. Blocking."""
+    from ....supervisors.journal.reading import stored_runs
 
     found: dict[str, About | None] = {}
-    for kept in kept_runs(journal_dir(environ)):
+    for kept in stored_runs(journal_dir(environ)):
         if not kept.damage:
             found[kept.run] = None
-            with contextlib.suppress(msgspec.MsgspecError):  # it is of another version
+            with contextlib.suppress(msgspec.MsgspecError):  # written by another version
                 found[kept.run] = decode_about(kept.about)
     return found
 
 
-def kept_rows(journals: Path, run: str) -> tuple[list[Placed], bytes]:
-    """The rows of a run, and what is said of it. Blocking; the run may go on in another process.
+def stored_rows(journals: Path, run: str) -> tuple[list[Placed], bytes]:
+    """Return the rows of a run, and its summary. Blocking; another process may execute the run.
 
     Raises: as `find_fork`.
     """
@@ -268,10 +272,10 @@ def kept_rows(journals: Path, run: str) -> tuple[list[Placed], bytes]:
 
 
 def rows_in(past: Past) -> list[Placed]:
-    """The rows of a run, wherever they were kept.
+    """Decode the rows of a run, from any store.
 
     Raises:
-        CannotGoOn: they can't be read.
+        CannotGoOn: they cannot be read, or have another `FOLD`.
     """
     rows = read(past.rows)
     if began(rows).fold != FOLD:
@@ -280,10 +284,11 @@ def rows_in(past: Past) -> list[Placed]:
 
 
 def nodes_of(rows: list[Placed], config_dir: Path, first: Began | None = None) -> list[Entered]:
-    """The nodes of the run's own graph that were begun; none if it is no graph, or its file can't be read from here.
+    """Return the entered nodes of the run's own graph; none if the run has no graph, or if its file cannot be read
+    here.
 
     Args:
-        first: its first row, with its files where this machine has them; else as it is.
+        first: its first row with paths of this machine; by default the row as it is.
     """
     first = first or began(rows)
     request = first.request
@@ -298,16 +303,16 @@ def nodes_of(rows: list[Placed], config_dir: Path, first: Began | None = None) -
         return []
 
 
-def steps_of(journals: Path, run: str, config_dir: Path) -> list[Step]:
-    """The rows of a run as steps. Blocking. Raises as `find_fork`."""
+def steps_of(journals: Path, run: str, config_dir: Path) -> list[RowStep]:
+    """Return the rows of a run as steps. Blocking. Raises as `find_fork` does."""
     return read_run(journals, run, config_dir).steps()
 
 
 def cut(rows: list[Placed], at: At, nodes: list[Entered]) -> int:
-    """How many rows come before this place.
+    """Return the number of rows before this position.
 
     Raises:
-        NotFound: there is no such place.
+        NotFound: the run has no such position.
     """
     word = str(at).strip()
     if word.isascii() and word.isdigit():
@@ -326,7 +331,7 @@ def cut(rows: list[Placed], at: At, nodes: list[Entered]) -> int:
 
 
 def done_behind(rows: list[Placed], at: int, nodes: Sequence[Entered] = ()) -> tuple[str, ...]:
-    """What a run has done to the world behind a row, or was about to do there, in words."""
+    """Return descriptions of the external effects of a run after a row, finished or not."""
     named = steps(rows, nodes)
     again = (named[number - 1] for number in done_again(rows, at))
     return tuple(step.text if step.where in ("", step.text) else f"{step.where}: {step.text}" for step in again)

@@ -1,11 +1,11 @@
-"""Replays: a durable run is played once more by its rows, without a model, a tool or a process.
+"""Replays: a durable run is executed again from its rows, without a model, a tool or a process.
 
     replayed = replay("run-7f3a01bc")
-    replayed.outcome.output         # what it was then
-    replayed.differences            # where today's code and files come to something else than the rows say
+    replayed.outcome.output         # the output of the original run
+    replayed.differences            # results of today's code and files that differ from the rows
 
-What a replay needs are the rows and the agent's files. It has an event loop of its own, whose clock is set by the rows;
-ids and times of events are those of the rows as well.
+A replay needs the rows and the agent's files. It has its own event loop, whose clock is set from the rows. Ids and
+times of events are also taken from the rows.
 """
 
 from __future__ import annotations
@@ -26,28 +26,29 @@ from ....protocol.messages import StateSet
 from ....protocol.outcome import Outcome
 from ....protocol.requests import RunRequest
 from ...io.directories import journal_dir
+from ...io.tenancy import environ
 from ...work.journal.of_run import CannotGoOn, RunPast, past_of
 from ...work.journal.prefix import Placed, began, written
 from ..as_begun import loaded_of
 from ..begin import begin
 from ..durable import count_on
-from ..loading import Hooks
+from ..loading import RunCallbacks
 from ..root import Root
-from .fork import kept_rows
-from .replaying.book import Book, Difference
+from .fork import stored_rows
+from .replaying.book import Difference, ReplayBook
 from .replaying.clock import RowClock
 from .replaying.effects import RowEffects
+from .replaying.ordering import ReplayOrder, Threads
 from .replaying.rows import ReplayedRun, ReplayedScopes
-from .replaying.turnstile import Threads, Turnstile
 
 
 class Replayed(msgspec.Struct, frozen=True, kw_only=True):
-    """How a replay ended.
+    """Result of a replay.
 
     Attributes:
-        outcome: of the run; `cancelled` if the rows had an end before.
-        differences: where the replay has come to something else than the rows say, in its order.
-        ended_early: the rows had an end before the run: it was interrupted, or goes on.
+        outcome: outcome of the replay; `cancelled` if the rows ended first.
+        differences: deviations of the replay from the rows, in order.
+        ended_early: True if the rows ended before the run: it was interrupted, or is still under way.
     """
 
     outcome: Outcome
@@ -62,22 +63,23 @@ def replay(
     config_dir: str | os.PathLike[str] | None = None,
     with_changes: bool = False,
 ) -> Replayed:
-    """Play a durable run once more by its rows.
+    """Execute a durable run again from its rows.
 
-    It has an event loop of its own, in this thread: under trio, `await trio.to_thread.run_sync(callboard.replay, run)`.
+    It blocks, with its own event loop in this thread; under trio use `await trio.to_thread.run_sync(callboard.replay,
+    run)`.
 
     Args:
-        run: its id.
+        run: id of the run.
         on_event: called with every event, in order.
-        config_dir: where agents and settings live.
-        with_changes: with the run's file as it is today, to see what it would come to by the same replies and results.
+        config_dir: the configuration directory.
+        with_changes: use the run's file as it is today, to see its result for the same replies and tool results.
 
     Raises:
-        NotFound: no such run is kept.
-        CannotGoOn, Damaged, Unsupported: it can't be read, or not be replayed.
-        UsageError, InvalidFile, ConfigError: its files are not those of an agent that could be played.
+        NotFound: the run is not stored.
+        CannotGoOn, Damaged, Unsupported: it cannot be read, or cannot be replayed.
+        UsageError, InvalidFile, ConfigError: its files are not an agent that can be executed.
     """
-    rows, _ = kept_rows(journal_dir(os.environ), run)
+    rows, _ = stored_rows(journal_dir(environ()), run)
     _check(run, rows)
     past = _past(rows)
     clock = RowClock(0.0 if past is None else past.told.at / 1000)
@@ -97,17 +99,17 @@ def _check(run: str, rows: list[Placed]) -> None:
 
 
 class _Past(msgspec.Struct, frozen=True):
-    """So many of the first rows of a run, and what they say."""
+    """Number of first rows that are recovered instead of replayed, and the history in them."""
 
     rows: int
     told: RunPast
 
 
 def _past(rows: list[Placed]) -> _Past | None:
-    """Of a fork with another state, all before that was set; None of others.
+    """Return the history of a fork with another state, up to the row that set it; None for other runs.
 
-    Nodes that were under way there have begun again. What they did before belongs to the run that was forked, so the
-    replay begins where the fork was begun.
+    Nodes that were under way at that row have started again. Their earlier work belongs to the original run, so the
+    replay begins at the fork.
     """
     found = [
         place for place, (_, row) in enumerate(rows) if isinstance(row, Told) and isinstance(row.message, StateSet)
@@ -132,11 +134,11 @@ async def _replay(
         started = datetime.fromtimestamp(first.wall, UTC)
         root.bus.now = lambda: started + timedelta(seconds=clock.current_time())
         after = 0 if past is None else past.rows
-        book = Book(rows[after:], after)
-        turnstile = Turnstile(book, clock, root.questions, threads)
+        book = ReplayBook(rows[after:], after)
+        turnstile = ReplayOrder(book, clock, root.kernel.questions, threads)
         effects = RowEffects(book, turnstile)
         loaded = None if with_changes else loaded_of(first, root.config_dir, root.registry)
-        hooks = Hooks(on_event=on_event, owner=first.owner, loaded=loaded, playback=effects)
+        hooks = RunCallbacks(on_event=on_event, owner=first.owner, loaded=loaded, playback=effects)
         execution = begin(_request(first), hooks, root)
         effects.model = execution.started.model or effects.model
         told = None if past is None else past.told
@@ -156,7 +158,7 @@ async def _replay(
 
 
 def _request(first: Began) -> RunRequest:
-    """What the run was begun with, without what is in the rows, and what would be written."""
+    """Return the run's request without the parts that are in its rows, and without files to write."""
     request = first.request
     cwd = request.cwd if request.cwd is not None and Path(request.cwd).is_dir() else None
     return msgspec.structs.replace(request, cwd=cwd, answers=None, files=(), knowledge=(), attach=(), save=None)

@@ -1,11 +1,11 @@
-"""The rows of a durable run as steps that a person can name: number, whose, what.
+"""Steps: the rows of a durable run in readable form, with number, actor, and contents.
 
     12  each#1/item[0]  reply: three words
     13  each#1          left: all=["three words"]
 
-Whose a row is stands in its path, by the numbers that deciders have given to their work. Which nodes these are, the
-graph's own decider tells, which is told its past once more; of works below (items of a map, graphs that an agent node
-plays, calls of a model) how they were left, or what the model has called.
+The path of a row consists of numbers that deciders gave to their work. The names of nodes of the run's own graph come
+from its decider, which receives the recorded messages again. Deeper work is an item of a map, a graph of an agent node,
+or a call of a model. Its name comes from the message about its end, or from the model's calls.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ from ....protocol.journal import (
     decode_value,
 )
 from ...engine.graph.decider import GraphDecider
-from ...engine.graph.plan import Plan
+from ...engine.graph.plan import GraphPlan
 from ...work.journal.of_run import REPLY
 from ...work.journal.prefix import Placed, work_path
 from ...work.tools.tool import shortened
 from ...work.tools.tool import text_of as as_text
 
 LONGEST = 400
-"""Characters of what a step says."""
+"""Maximum of characters in the text of a step."""
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """A row.
+class RowStep(msgspec.Struct, frozen=True, kw_only=True):
+    """Row of a run in readable form.
 
     Attributes:
         row: its number, from 1.
-        seconds: that the run had been played then.
-        where: the node, agent or call, from the outside to the inside; "" for the run itself.
-        what: in a word or two.
-        text: what it says, shortened.
-        question: the id of the question that it asks or answers, or "".
+        seconds: run time at the row.
+        where: names of node, agent or call, outermost first; "" for the run itself.
+        what: kind of the row, in a word or two.
+        text: contents, shortened.
+        question: id of the question that it asks or answers, or "".
     """
 
     row: int
@@ -64,7 +64,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Entered(msgspec.Struct, frozen=True):
-    """A node of the run's own graph was begun: right after this row."""
+    """Visit of a node of the run's own graph, which began right after this row."""
 
     node: str
     visit: int
@@ -72,18 +72,19 @@ class Entered(msgspec.Struct, frozen=True):
     path: str
 
 
-def steps(rows: Sequence[Placed], nodes: Sequence[Entered] = ()) -> list[Step]:
-    """All of a run's rows; `nodes` are those of its own graph."""
+def steps(rows: Sequence[Placed], nodes: Sequence[Entered] = ()) -> list[RowStep]:
+    """Return all rows of a run as steps; `nodes` are the visits of its own graph."""
     names = _Names(rows, nodes)
     return [_step(number, path, row, names) for number, (path, row) in enumerate(rows, 1)]
 
 
-def entered(rows: Sequence[Placed], plan: Plan) -> list[Entered]:
-    """Which nodes of the run's own graph were begun, and when.
+def entered(rows: Sequence[Placed], plan: GraphPlan) -> list[Entered]:
+    """Return the visits of the run's own graph, with the rows after which they began.
 
     Raises:
-        Exception: the rows are not those of this graph.
+        Exception: the rows do not belong to this graph.
     """
+    # Rows have keys and no node names. Running the decider again over its messages shows the node of each key.
     decider, found, uses = GraphDecider(plan), [], dict[int, int]()
     for number, (path, row) in enumerate(rows, 1):
         if path or not isinstance(row, Told):
@@ -99,19 +100,19 @@ def entered(rows: Sequence[Placed], plan: Plan) -> list[Entered]:
 
 
 def _path(decider: str, key: int, use: int) -> str:
-    """That of work: see `protocol/journal`."""
+    """Return the path of work: see `protocol/journal`."""
     path = work_path(decider, key)
     return path if use == 1 else f"{path}.{use}"
 
 
 class _Names:
-    """What paths are called."""
+    """Names of paths."""
 
     def __init__(self, rows: Sequence[Placed], nodes: Sequence[Entered]) -> None:
         self._names = {each.path: f"{each.node}#{each.visit}" for each in nodes}
         self._guessed: dict[str, str] = {}
-        """Of work that was not left, and that nobody has told us of."""
-        self._begun = {each.path.partition(".")[0]: each.path for each in nodes}  # the last under each key
+        """Names of work that has no recorded end, guessed from questions and intents."""
+        self._begun = {each.path.partition(".")[0]: each.path for each in nodes}  # the last one under each key
         self._ended: dict[int, str] = {}
         self._in_map: set[str] = set()
         self._uses: dict[str, int] = {}
@@ -119,28 +120,28 @@ class _Names:
         self._calls: dict[str, tuple[int, Sequence[ToolCall]]] = {}
         for number, (path, row) in enumerate(rows, 1):
             if isinstance(row, Told):
-                self._told(number, path, row.message)
+                self._text_of(number, path, row.message)
             elif isinstance(row, Intends):
                 self._guessed.setdefault(path, row.what)
             elif isinstance(row, Asked) and row.question.node and row.question.permission is None:
                 self._guessed.setdefault(path, row.question.node)
 
     def of(self, path: str) -> str:
-        """In words, from the outside to the inside."""
+        """Return the names along a path, outermost first."""
         parts = path.split("/") if path else []
         return "/".join(self._name("/".join(parts[: depth + 1])) for depth in range(len(parts)))
 
     def ended(self, row: int) -> str:
-        """The path of the work whose end this row tells."""
+        """Return the path of the work whose end this row records."""
         return self._ended[row]
 
     def _name(self, path: str) -> str:
         above, _, last = path.rpartition("/")
-        bare = last.partition(":")[0]  # without the number of the decider in it
+        bare = last.partition(":")[0]  # without the number of the decider
         work = f"{above}/{bare}" if above else bare
         return self._names.get(work) or self._guessed.get(work) or f"work {bare}"
 
-    def _told(self, number: int, path: str, message: Any) -> None:
+    def _text_of(self, number: int, path: str, message: Any) -> None:
         if isinstance(message, messages.MapBegun):
             self._in_map.add(path)
         elif isinstance(message, messages.Replied):
@@ -156,7 +157,7 @@ class _Names:
                 self._names.setdefault(work, name)
 
     def _end_of(self, decider: str, key: int) -> str:
-        """The path of the work of this key, which has just ended."""
+        """Return the path of the work of this key that has just ended."""
         work = work_path(decider, key)
         if work in self._begun:
             return self._begun[work]
@@ -164,14 +165,14 @@ class _Names:
         return _path(decider, key, use)
 
     def _name_calls(self, path: str, key: int) -> None:
-        """The calls of the reply before this work, whose numbers lie between the two, if none was refused."""
+        """Name the calls of the last reply by their numbers, which lie between it and this work if none was refused."""
         before, calls = self._calls.pop(path, (key, ()))
         if key - before == len(calls) + 1:
             for number, call in enumerate(calls, before + 1):
                 self._names.setdefault(work_path(path, number), call.name)
 
 
-def _step(number: int, path: str, row: AnyRow, names: _Names) -> Step:
+def _step(number: int, path: str, row: AnyRow, names: _Names) -> RowStep:
     where, question = path, ""
     if isinstance(row, Told):
         what, text = _of_message(row.message)
@@ -185,7 +186,7 @@ def _step(number: int, path: str, row: AnyRow, names: _Names) -> Step:
             question = row.question.id
         elif isinstance(row, Answered):
             question = row.answer.question
-    return Step(
+    return RowStep(
         row=number,
         seconds=row.at / 1000,
         where=names.of(where),
@@ -219,7 +220,7 @@ def _of_row(row: AnyRow) -> tuple[str, str]:
 
 
 def _of_message(message: Any) -> tuple[str, str]:
-    """What a decider was told, in words."""
+    """Return the kind and the text of a message to a decider."""
     match message:
         case messages.GraphBegun():
             return "graph begins", message.prompt
@@ -230,7 +231,7 @@ def _of_message(message: Any) -> tuple[str, str]:
         case messages.StateSet():
             return "state set", _pairs(message.state)
         case messages.NodeLeft():
-            return _left(message), _of_left(message)
+            return _exit_text(message), _node_of_exit(message)
         case messages.Replied():
             return "reply", _reply(message.reply)
         case messages.ToolDone():
@@ -256,13 +257,13 @@ def _of_message(message: Any) -> tuple[str, str]:
     return _words(type(message).__name__), ""
 
 
-def _left(message: messages.NodeLeft) -> str:
+def _exit_text(message: messages.NodeLeft) -> str:
     if message.failure is None:
         return "left"
     return "failed" if message.targets is None else "failed, goes on"
 
 
-def _of_left(message: messages.NodeLeft) -> str:
+def _node_of_exit(message: messages.NodeLeft) -> str:
     to = f" -> {', '.join(message.targets)}" if message.targets else ""
     if message.failure is not None:
         return _error(message.failure) + to

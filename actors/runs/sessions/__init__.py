@@ -1,6 +1,6 @@
-"""Sessions: conversations that are kept and can be continued.
+"""Sessions: stored conversations that can be continued.
 
-`store` reads and writes their files (sync, for threads) in the layout of `disk`; `live` has the sessions in use, each
-an actor that gives out turns one at a time. Begin with `live`. This room imports agents and models, and nothing of
-runs; `runs.in_session` plays one as a turn.
+`store` reads and writes their files (sync, for threads) in the layout of `disk`. `live` has the sessions in use, each
+an actor that grants turns one at a time; begin with `live`. This package imports agents and models, but not runs;
+`runs.in_session` executes a run as a turn.
 """

@@ -1,8 +1,8 @@
-"""Who may do what with a session.
+"""Access rules of sessions.
 
-Its owner may do all. Another's session is denied, unless the caller has the scope `admin:sessions`. One without an
-owner (a file of an older program) may be read by all, and belongs to the first who changes it. No caller stands for
-the person at this machine, who may do all.
+The owner may do everything. A session of another owner is denied, unless the caller has the scope `admin:sessions`. A
+session without an owner (a file of an older program) may be read by every caller, and belongs to the first one that
+changes it. The caller None is the user at this machine, who may do everything.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ if TYPE_CHECKING:
 
 ADMIN = "admin:sessions"
 LOCAL = "local"
-"""The person at this machine, as an owner."""
+"""Owner name of the user at this machine."""
 
 
 def new_meta(caller: Caller | None) -> Meta:
-    """Of a session that `caller` makes."""
+    """Return the metadata of a session that `caller` creates."""
     now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     return Meta(owner=subject_of(caller), created_at=now, created_by_key_id=None if caller is None else caller.key)
 
 
 def subject_of(caller: Caller | None) -> str:
-    """Whose are the things that `caller` makes."""
+    """Return the owner of sessions that `caller` creates."""
     return LOCAL if caller is None else caller.subject
 
 
 def may_see(caller: Caller | None, meta: Meta) -> bool:
-    """Whether the session is one of those that `caller` may read."""
+    """Return whether `caller` may read the session."""
     return caller is None or meta.owner is None or meta.owner == caller.subject or caller.has(ADMIN)
 
 
 def check_read(caller: Caller | None, meta: Meta, id: str) -> None:
-    """Raise `Denied` if the caller may not see it."""
+    """Raise `Denied` if the caller may not read the session."""
     if not may_see(caller, meta):
         raise Denied(f"session {id} belongs to somebody else")
 
 
 def claim(caller: Caller | None, meta: Meta, id: str) -> bool:
-    """Check that the caller may change it; whether this has made the caller its owner.
+    """Check that the caller may change the session; return whether this call made the caller its owner.
 
     Raises:
         Denied: it has another owner.

@@ -1,4 +1,4 @@
-"""A session as a text: Markdown for people, JSON for programs."""
+"""Session export: Markdown for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _RESULT = 4_000
 
 
 def exported(stored: Stored, form: Form) -> str:
-    """All that was said in the session, what was compressed included."""
+    """Return the whole conversation of a session, including messages that were compressed."""
     return as_json(stored) if form == "json" else as_markdown(stored)
 
 
 def as_json(stored: Stored) -> str:
-    """The session's file as JSON, with its names."""
+    """Return the session's file as JSON, with its id, alias and agent."""
     told: dict[str, Any] = {"id": stored.id, "alias": stored.alias, "agent": stored.agent}
     held: dict[str, Any] = msgspec.to_builtins(stored.session)
     told |= {key: value for key, value in held.items() if key != "other" and value not in (None, {})}
@@ -36,20 +36,20 @@ def as_json(stored: Stored) -> str:
 
 
 def as_markdown(stored: Stored) -> str:
-    """The conversation, to be read."""
+    """Return the conversation as Markdown."""
     session = stored.session
     lines = [f"# {session.title or stored.label}", ""]
     facts = {"session": stored.id, "agent": stored.agent, "model": session.model, "owner": session.meta.owner}
     lines += [f"- {name}: {value}" for name, value in facts.items() if value]
     for turn in all_turns(session):
-        lines += ["", *_told(turn)]
+        lines += ["", *_turn_lines(turn)]
     if session.todo is not None:
         lines += ["", "## Todo list", "", *_fenced(TodoList(session.todo).render())]
     return "\n".join(lines).rstrip() + "\n"
 
 
 def all_turns(session: Session) -> list[Turn]:
-    """What was said, from the beginning; the summary of what was compressed left out."""
+    """Return the conversation from its beginning, without the summaries of compressed messages."""
     later = session.messages
     if session.compressed_messages and later and later[0].get("role") == "system":
         later = later[1:]
@@ -57,7 +57,7 @@ def all_turns(session: Session) -> list[Turn]:
     return turns_of(whole)
 
 
-def _told(turn: Turn) -> Iterator[str]:
+def _turn_lines(turn: Turn) -> Iterator[str]:
     if isinstance(turn, UserTurn):
         yield from ("## User", "", text_of(turn.content))
     elif isinstance(turn, AssistantTurn):

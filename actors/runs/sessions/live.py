@@ -1,11 +1,15 @@
-"""The sessions in use in a process: work on one happens in turns.
+"""Sessions in use in this process: access to each one is granted in turns.
 
     async with root.sessions.turn(None, "bridges", agent="researcher") as turn:
         outcome = await callboard.run("researcher", "And arches?", history=turn.history, on_history=turn.keep)
 
-Turns of one session come one after another, in the order of their requests; the session's file is read when a turn
-begins (if it has changed) and written when it ends, whatever ended it. All other operations on sessions are here as
-well, for outside callers, too: see `access` for what they may.
+Turns of one session run one after another, in the order of their requests. The file is read when a turn begins (if it
+has changed) and written when the turn ends, for whatever reason. All other operations on sessions are also here,
+including operations of outside callers (see `access`).
+
+Two mechanisms exclude each other's writers. Within a process, the session's actor grants one `Loan` at a time.
+Between processes, the lock file does. A change without the lock, for example by an editor, shows in the file's stamp,
+and `StoredTurn.write` then appends instead of overwriting.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ from .access import claim
 from .export import Form, exported
 from .roles import change_role
 from .store import SessionMeta, SessionStore, Stored
-from .turn import Turn
+from .turn import StoredTurn
 
 if TYPE_CHECKING:
     from ....protocol.control.caller import Caller
@@ -34,18 +38,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 SAVE_WITHIN = 5.0
-"""Seconds for a session to be written when its turn was interrupted."""
+"""Seconds to write a session whose turn was interrupted."""
 _LOOK_AGAIN = 0.05
 IDLE = 300.0
-"""Seconds after which an unused session is forgotten; its file stays."""
+"""Seconds after which an unused session's actor ends; the file stays."""
 
 
 class Sessions:
-    """See the module. Attributes: `store`, the files; `created`, how many sessions this process has made."""
+    """Sessions of a root. `store` has their files; `created` counts the sessions that this process has created."""
 
     def __init__(self, services: Services) -> None:
-        self.store = SessionStore(services.config_dir)
-        self.created = 0
+        self.store: SessionStore = SessionStore(services.config_dir)
+        self.created: int = 0
         self._services = services
         self._house: Actor | None = None
         self._live: dict[str, tuple[LiveSession, Actor]] = {}
@@ -61,28 +65,29 @@ class Sessions:
         agent: str | None = None,
         wait: float = 0.0,
         on_wait: Callable[[CallboardError], None] | None = None,
-    ) -> AsyncIterator[Turn]:
-        """The session, to work with.
+    ) -> AsyncIterator[StoredTurn]:
+        """Context manager for a turn of the session.
 
         Args:
-            name: its id, or its alias among those of `agent`.
-            wait: seconds to wait for another process that works with it. Others of this process are always waited for.
-            on_wait: told, once, that it is waited for another process.
+            name: its id, or its alias among the sessions of `agent`.
+            wait: seconds to wait for another process that uses it. Turns of this process are awaited without limit.
+            on_wait: called once if the turn has to wait for another process.
 
         Raises:
-            NotFound, Denied: there is none, or it has another owner.
-            Conflict: another process works with it.
-            CallboardError: at the end of the turn: what it has brought could not be written (`Turn.unkept`).
+            NotFound, Denied: the session does not exist, or has another owner.
+            Conflict: another process uses it.
+            CallboardError: at the end of the turn: its changes could not be written (`StoredTurn.unkept`).
         """
         stored = await self._found(caller, name, agent, "write:sessions")
         loan: Loan = await self._ask_turn(stored.id)
         try:
             lock = await self._lock(stored, wait, on_wait)
             try:
+                # Read again under the lock: the first read only resolved the name and checked access.
                 fresh = await _threaded(self.store.fresh, loan.known or stored)
                 if claim(caller, fresh.session.meta, fresh.id):
                     await _threaded(self.store.save, fresh)
-                turn = Turn(fresh)
+                turn = StoredTurn(fresh)
                 loan.known = fresh
                 try:
                     yield turn
@@ -95,15 +100,16 @@ class Sessions:
         finally:
             loan.give_back()
 
-    async def _finish(self, turn: Turn, loan: Loan) -> None:
+    async def _finish(self, turn: StoredTurn, loan: Loan) -> None:
         """Write the turn's changes to the file; a reason why that fails is in `turn.unkept`."""
         if turn.keeps and not turn.dirty:
             turn.settle()
             return
-        loan.known = None  # unknown until it is written
+        loan.known = None  # Unknown until the write has succeeded; the next turn reads the file again.
         if not turn.keeps or turn.is_lost():
             turn.settle()
             return
+        # Shielded: a cancelled turn still writes the messages that it has.
         with self._services.kernel.shield(SAVE_WITHIN):
             try:
                 loan.known = await _threaded(turn.write, self.store)
@@ -119,7 +125,7 @@ class Sessions:
             actor = self._actor(id)
             try:
                 loan: Loan = await actor.ref.ask(TakeTurn())
-            except ActorDead:  # it was idle for long, at this very moment
+            except ActorDead:  # The actor reached `IDLE` between lookup and request; a new one is started.
                 if self._services.kernel.stopping:
                     raise
                 continue
@@ -138,12 +144,14 @@ class Sessions:
         return self._live[id][1]
 
     def _forget(self, id: str, live: LiveSession) -> None:
+        # A new actor may already have taken the place of the ended one.
         if id in self._live and self._live[id][0] is live:
             del self._live[id]
 
     async def _lock(self, stored: Stored, wait: float, on_wait: Callable[[CallboardError], None] | None) -> Lock:
         until = trio.current_time() + wait
         told = False
+        # Poll: a blocking lock would keep a thread that a cancellation can't reach.
         while (lock := await _threaded(self.store.try_hold, stored.id, stored.agent)) is None:
             if trio.current_time() >= until:
                 raise self.store.in_use(stored)
@@ -155,10 +163,10 @@ class Sessions:
 
     @property
     def live(self) -> int:
-        """How many sessions are in use, or were a moment ago."""
+        """Number of sessions with an actor: in use, or used within the last `IDLE` seconds."""
         return len(self._live)
 
-    # --- what else can be done ------------------------------------------------------------------------------
+    # --- other operations -----------------------------------------------------------------------------------
 
     async def create(
         self,
@@ -172,15 +180,15 @@ class Sessions:
         role: str | None = None,
         cwd: str | None = None,
     ) -> SessionMeta:
-        """A new session.
+        """Create a session.
 
         Args:
-            role: in which the model answers, where no agent does.
-            rag: a knowledge base that its turns look things up in.
-            cwd: where the client works that wants it, for lists.
+            role: role in which the model answers, for a session without an agent.
+            rag: knowledge base in which its turns look up the prompt.
+            cwd: working directory of the client, shown in lists.
 
         Raises:
-            Conflict: the alias is taken.
+            Conflict: the alias is in use.
         """
         _need(caller, "write:sessions")
         other = {key: value for key, value in (("rag", rag), ("cwd", cwd)) if value}
@@ -192,10 +200,10 @@ class Sessions:
     async def set_agent(
         self, caller: Caller | None, name: str, to: str | None, *, agent: str | None = None
     ) -> SessionMeta:
-        """Make an empty session one of another agent, or of none.
+        """Assign an empty session to another agent, or to none.
 
         Raises:
-            Conflict: something was said in it already.
+            Conflict: it has messages already.
         """
         stored = await self._found(caller, name, agent, "write:sessions")
         if stored.session.messages or stored.session.compressed_messages:
@@ -203,13 +211,13 @@ class Sessions:
         async with self._alone(stored):
             moved = await _threaded(self.store.move, stored.id, stored.agent, to, caller=caller)
         if stored.id in self._live:
-            self._live.pop(stored.id)[1].interrupt()  # it remembers the session of the other agent
+            self._live.pop(stored.id)[1].interrupt()  # The actor has the session in memory with its former agent.
         return await self._meta(moved)
 
     async def set_rag(
         self, caller: Caller | None, name: str, rag: str | None, *, agent: str | None = None
     ) -> SessionMeta:
-        """The knowledge base that its turns look things up in, as `rag` in the file; None for none."""
+        """Set the knowledge base in which its turns look up the prompt (`rag` in the file); None for none."""
         async with self.change(caller, name, agent) as turn:
             turn.session.other = {key: value for key, value in turn.session.other.items() if key != "rag"}
             if rag:
@@ -219,10 +227,10 @@ class Sessions:
     async def set_role(
         self, caller: Caller | None, name: str, role: str | None, *, agent: str | None = None
     ) -> SessionMeta:
-        """The role in which the model answers from now on; None for none.
+        """Set the role in which the model answers from now on; None for none.
 
         Raises:
-            Conflict: an agent answers there.
+            Conflict: an agent answers in this session.
         """
         async with self.change(caller, name, agent) as turn:
             if role is not None and turn.stored.agent is not None:
@@ -233,34 +241,38 @@ class Sessions:
     async def list(
         self, caller: Caller | None, *, agent: str | None = None, everywhere: bool = True
     ) -> list[SessionMeta]:
-        """The sessions that the caller may see, newest first; of one agent, of all, or (neither) of none."""
+        """Return the sessions that the caller may read, newest first.
+
+        With `agent`, only sessions of that agent; otherwise all, or with `everywhere=False` the ones without an
+        agent.
+        """
         _need(caller, "read:sessions")
         return await _threaded(self.store.list, agent, everywhere=everywhere and agent is None, caller=caller)
 
     async def get(self, caller: Caller | None, name: str, *, agent: str | None = None) -> Stored:
-        """The session of that id or alias."""
+        """Return the session with this id or alias."""
         return await self._found(caller, name, agent, "read:sessions")
 
     async def delete(self, caller: Caller | None, name: str, *, agent: str | None = None) -> None:
-        """Remove it for good."""
+        """Delete the session permanently."""
         stored = await self._found(caller, name, agent, "write:sessions")
         async with self._alone(stored):
             await _threaded(self.store.delete, stored.id, stored.agent, caller=caller)
 
     async def rename(self, caller: Caller | None, name: str, alias: str, *, agent: str | None = None) -> SessionMeta:
-        """Give it another alias."""
+        """Replace the session's alias."""
         stored = await self._found(caller, name, agent, "write:sessions")
         async with self._alone(stored):
             return await self._meta(await _threaded(self.store.rename, stored.id, alias, stored.agent, caller=caller))
 
     async def empty(self, caller: Caller | None, name: str, *, agent: str | None = None) -> None:
-        """Forget all that was said."""
+        """Delete all messages of the session, and its todo list."""
         async with self.change(caller, name, agent) as turn:
             forget_all(turn.session)
             turn.todos.clear()
 
     async def compress(self, caller: Caller | None, name: str, *, agent: str | None = None) -> bool:
-        """Put a summary in the place of what was said; False if there is too little to shorten."""
+        """Replace the messages by a summary; return False if there is too little to summarise."""
         from .summary import compressed
 
         async with self.change(caller, name, agent) as turn:
@@ -270,13 +282,12 @@ class Sessions:
     async def export(
         self, caller: Caller | None, name: str, *, agent: str | None = None, form: Form = "markdown"
     ) -> str:
-        """All that was said, as a text for people or programs."""
+        """Return the whole conversation as Markdown or JSON."""
         return exported(await self._found(caller, name, agent, "read:sessions"), form)
 
     async def set_owner(
         self, caller: Caller | None, name: str, owner: str | None, *, agent: str | None = None
     ) -> SessionMeta:
-        """Set the owner."""
         async with self.change(caller, name, agent) as turn:
             turn.session.meta.owner = owner
         return await self._meta(turn.stored)
@@ -284,18 +295,22 @@ class Sessions:
     async def set_model(
         self, caller: Caller | None, name: str, model: str | None, *, agent: str | None = None
     ) -> SessionMeta:
-        """The model of its next turns; None for what its agent says."""
+        """Set the model of the next turns; None for that of the agent."""
         if model:
             self._services.gateway.check(model)
         async with self.change(caller, name, agent) as turn:
             turn.session.model = model or None
         return await self._meta(turn.stored)
 
-    # --- inside ---------------------------------------------------------------------------------------------
+    # --- internal -------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def change(self, caller: Caller | None, name: str, agent: str | None) -> AsyncIterator[Turn]:
-        """A turn in which a session is changed, and no agent runs. Raises `Conflict` if one does."""
+    async def change(self, caller: Caller | None, name: str, agent: str | None) -> AsyncIterator[StoredTurn]:
+        """Context manager for a turn that changes the session without running an agent.
+
+        Raises:
+            Conflict: a turn is under way.
+        """
         stored = await self._found(caller, name, agent, "write:sessions")
         self._refuse_busy(stored)
         async with self.turn(caller, stored.id, agent=stored.agent) as turn:
@@ -328,20 +343,20 @@ class Sessions:
 
 
 def forget_all(session: Session) -> None:
-    """Forget all that was said in it."""
+    """Delete all messages of the session, and its todo list."""
     session.messages, session.compressed_messages, session.data_urls, session.todo = [], [], {}, None
 
 
 class TakeTurn(msgspec.Struct, frozen=True, tag="take-turn"):
-    """Asked for a turn; the answer, which comes when it is one's turn, is a `Loan`."""
+    """Request for a turn. The reply is a `Loan`, sent when the turn begins."""
 
 
 @final
 class Loan:
-    """The right to work with a session.
+    """Exclusive right to use a session within this process.
 
     Attributes:
-        known: the session as the last holder left it; None before the first.
+        known: the session as the last holder left it; None before the first turn, or if it must be read again.
     """
 
     def __init__(self, known: Stored | None) -> None:
@@ -349,22 +364,22 @@ class Loan:
         self._back = trio.Event()
 
     def give_back(self) -> None:
-        """Let the next one have it."""
+        """Return the loan, so that the next request is served."""
         self._back.set()
 
     async def returned(self) -> None:
-        """Wait until it is given back."""
+        """Wait for `give_back`."""
         await self._back.wait()
 
 
 @final
 class LiveSession:
-    """Body of a session's actor: it gives out turns, one at a time, in the order of the requests.
+    """Body of a session's actor: it grants turns, one at a time, in the order of the requests.
 
-    So two writers of one process never meet; the lock keeps out other processes (see `disk.files`).
+    Two writers of one process never run concurrently; the lock file excludes other processes (see `disk.files`).
 
     Attributes:
-        busy: whether the turn is taken.
+        busy: True while a turn is under way.
     """
 
     def __init__(self) -> None:
@@ -379,7 +394,7 @@ class LiveSession:
                 return
             request = me.take_request()
             if not request.waits:
-                continue  # who asked has gone meanwhile
+                continue  # The requester was cancelled while waiting. A loan for it would never be returned.
             loan = Loan(self._known)
             self.busy = True
             try:
@@ -396,7 +411,7 @@ async def _keep_house(me: Actor) -> None:
 
 
 async def _threaded(function: Callable[..., T], *args: Any, **options: Any) -> T:
-    """Files take their time, and what was begun with them is brought to its end."""
+    """Run a function in a thread. It is not abandoned on cancellation, so a write that has begun is completed."""
     return await trio.to_thread.run_sync(partial(function, *args, **options))
 
 

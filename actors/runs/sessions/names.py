@@ -1,6 +1,6 @@
-"""The names of sessions: a UUID, an optional alias, and the agent that they belong to.
+"""Names of sessions: a UUID, an optional alias, and the agent that they belong to.
 
-All three become parts of paths, so they are checked here and nowhere else.
+All three become parts of paths. They are validated here and nowhere else.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import uuid
 from ....protocol.errors import UsageError
 
 TEMP = "temp"
-"""The session that is not kept."""
+"""Reserved alias of the session that is not stored."""
 
 AUTOMATIC = re.compile(r"\d{8}T\d{6}(-.+)?")
 """Generated aliases: `20261103T100000-what-holds-a-bridge-up`."""
@@ -21,12 +21,12 @@ _FAMILY = uuid.UUID("3c0c9d7e-7d2b-5e0e-9a35-0b6f2d4c8e11")
 
 
 def new_id() -> str:
-    """A new session's id."""
+    """Return a random id."""
     return str(uuid.uuid4())
 
 
 def as_id(text: str) -> str | None:
-    """`text` as an id in its one spelling; None if it is none."""
+    """Return `text` as an id in its canonical spelling, or None."""
     if len(text) != 36:
         return None
     try:
@@ -37,15 +37,15 @@ def as_id(text: str) -> str | None:
 
 
 def legacy_id(agent: str | None, alias: str) -> str:
-    """The id of a session that an older program has kept; a pure function of its name."""
+    """Return the id of an older program's session, computed from its name alone."""
     return str(uuid.uuid5(_FAMILY, f"{agent or ''}/{alias}"))
 
 
 def checked_alias(text: str) -> str:
-    """The alias, which is part of a path.
+    """Return the alias, without a `_/` prefix. It becomes a part of a path.
 
     Raises:
-        UsageError: it can't be one.
+        UsageError: the text cannot be an alias.
     """
     alias = text.removeprefix("_/") if AUTOMATIC.fullmatch(text.removeprefix("_/")) else text
     what = _wrong(alias)
@@ -54,19 +54,19 @@ def checked_alias(text: str) -> str:
     if what is None and alias == TEMP:
         what = "that is the session which is not kept"
     if what is not None:
-        raise UsageError(f"'{_shown(text)}' can't be the name of a session: {what}")
+        raise UsageError(f"'{_printable(text)}' can't be the name of a session: {what}")
     return alias
 
 
 def checked_agent(text: str) -> str:
-    """The name of an agent, which is part of a path.
+    """Return the name of an agent. It becomes a part of a path.
 
     Raises:
-        UsageError: it can't be one.
+        UsageError: the text cannot be the name of an agent.
     """
     what = _wrong(text)
     if what is not None:
-        raise UsageError(f"'{_shown(text)}' can't be the name of an agent with sessions: {what}")
+        raise UsageError(f"'{_printable(text)}' can't be the name of an agent with sessions: {what}")
     return text
 
 
@@ -84,11 +84,11 @@ def _wrong(name: str) -> str | None:
     return next((what for is_so, what in checks if is_so), None)
 
 
-def _shown(text: str) -> str:
+def _printable(text: str) -> str:
     short = text if len(text) <= 60 else text[:57] + "..."
     return short if short.isprintable() else ascii(short)[1:-1]
 
 
 def is_automatic(alias: str | None) -> bool:
-    """Whether this alias was generated."""
+    """Return whether this alias was generated."""
     return alias is not None and AUTOMATIC.fullmatch(alias) is not None

@@ -1,8 +1,8 @@
-"""The role in which a model answers in a session that has no agent.
+"""Role in which a model answers in a session without an agent.
 
-The file keeps the name of the role (`role_name`, as in Loki's), or the prompt that stands for one (`role_prompt`,
-ours), and every turn finds the role anew. Loki puts the role's system prompt into the first message instead; such a
-message goes when the role is changed, since it would go before the new one.
+The file has the name of the role (`role_name`, as in Loki) or its prompt (`role_prompt`, Callboard's own key). Every
+turn looks up the role again. Loki instead puts the role's system prompt into the first message. Such a message is
+removed when the role changes, because it would precede the new role's prompt.
 """
 
 from __future__ import annotations
@@ -14,23 +14,26 @@ _PROMPT = "role_prompt"
 
 
 def prompt_of(session: Session) -> str | None:
-    """The prompt that stands for a role."""
+    """Return the prompt that defines the session's role, if any."""
     found = session.other.get(_PROMPT)
     return found if isinstance(found, str) and found else None
 
 
 def name_of(session: Session) -> str | None:
-    """The role's name. `temp` is what Loki calls one that was no file; its system prompt is in the first message."""
+    """Return the role's name. Loki writes `temp` for a role without a file.
+
+    The system prompt of such a role is in the first message.
+    """
     return None if session.role_name == TEMP else session.role_name
 
 
 def is_empty(session: Session) -> bool:
-    """Whether nothing was said in it."""
+    """Return whether the session has no messages."""
     return not (session.messages or session.compressed_messages)
 
 
 def change_role(session: Session, name: str | None, prompt: str | None = None) -> None:
-    """Give the session this role, or the one that a prompt makes, or none."""
+    """Set the session's role by name or by prompt, or remove it."""
     session.role_name = name
     session.other = {key: value for key, value in session.other.items() if key != _PROMPT}
     if prompt:

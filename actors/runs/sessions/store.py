@@ -1,14 +1,15 @@
-"""The sessions on disk. Nothing here waits for a model or keeps a state of its own; it blocks, so call it in a thread.
+"""Session store on disk. It waits for no model and has no state of its own; it blocks, so call it in a thread.
 
     store = SessionStore(config_dir)
     kept = store.open_or_create_by_alias("bridges", agent="researcher")
     kept.session.messages.append({"role": "user", "content": "..."})
     store.save(kept)
 
-A file is replaced whole. Its writer holds its lock meanwhile (`hold`), so that two processes never write at once; a
-change without the lock, by an editor say, shows in the file's stamp and is never overwritten: `Conflict`.
+A file is always replaced as a whole. The writer holds its lock (`try_hold`), so two processes never write at once. A
+change without the lock, for example by an editor, shows in the file's stamp and is never overwritten: `save` raises
+`Conflict`.
 
-`caller` is an outside caller (see `access`); None is the person at this machine.
+`caller` is an outside caller (see `access`); None is the user at this machine.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
+from ....protocol.control.session_methods import SessionMeta
 from ....protocol.errors import Conflict, InvalidFile, NotFound, UsageError
 from ....protocol.problems import did_you_mean
 from ....protocol.session import Session, read_session, write_session
@@ -37,8 +39,8 @@ from .disk.catalog import (
     pointed,
 )
 from .disk.files import Lock, holder, private, stamp, sweep, telling, text_of, try_lock, wait_lock, write_whole
-from .disk.places import Scope, all_scopes, scope_of
-from .disk.stored import SessionMeta, Stored, listed, meta_of
+from .disk.places import SessionScope, all_scopes, scope_of
+from .disk.stored import Stored, listed, meta_of
 from .names import as_id, checked_alias, new_id
 
 if TYPE_CHECKING:
@@ -57,7 +59,7 @@ NAMES_WITHIN = 10.0
 def _on_disk(
     method: Callable[Concatenate[SessionStore, P], R],
 ) -> Callable[Concatenate[SessionStore, P], R]:
-    """Raise `NotKept` for errors of the disk."""
+    """Decorator that turns errors of the disk into `NotKept`."""
 
     @wraps(method)
     def told(self: SessionStore, /, *args: P.args, **options: P.kwargs) -> R:
@@ -68,26 +70,27 @@ def _on_disk(
 
 
 class SessionStore:
-    """See the module. `warn` gets oddities of the files."""
+    """Session files of a configuration directory. `warn` is called with irregularities of the files."""
 
     def __init__(self, config_dir: Path, *, warn: Callable[[str], None] = log.warning) -> None:
         self.config_dir = config_dir
         self.warn = warn
 
-    # --- finding --------------------------------------------------------------------------------------------
+    # --- lookup ---------------------------------------------------------------------------------------------
 
     @_on_disk
     def resolve_alias(self, alias: str, agent: str | None = None) -> str | None:
-        """The id that an alias stands for; None if it stands for none."""
+        """Return the id of an alias; None if there is no such alias."""
         return id_of(scope_of(self.config_dir, agent), checked_alias(alias), self.warn)
 
     @_on_disk
     def find(self, name: str, agent: str | None = None, *, caller: Caller | None = None) -> tuple[str, str | None]:
-        """Id and agent of the session with this id, whosever it is, or with this alias among those of `agent`.
+        """Return id and agent of the session with this id, of any owner, or with this alias among the sessions of
+        `agent`.
 
         Raises:
-            NotFound: there is none; the hint names only sessions of `caller`.
-            UsageError: nothing can be called so.
+            NotFound: it does not exist; the hint names only sessions of `caller`.
+            UsageError: no session can have this name.
         """
         id = as_id(name)
         if id is not None:
@@ -107,18 +110,20 @@ class SessionStore:
     def list(
         self, agent: str | None = None, *, everywhere: bool = False, caller: Caller | None = None
     ) -> list[SessionMeta]:
-        """The sessions of an agent, of none, or all there are; newest first. Others' are left out."""
+        """Return the sessions of an agent, of none, or of all, newest first. Sessions that the caller may not read are
+        omitted.
+        """
         scopes = all_scopes(self.config_dir) if everywhere else [scope_of(self.config_dir, agent)]
         found = [meta for scope in scopes for meta in listed(scope, caller, self.warn)]
         return sorted(found, key=lambda meta: (meta.last_modified, meta.id), reverse=True)
 
     def path(self, id: str, agent: str | None = None) -> Path:
-        """The session's file, which is there unless an older program's was not opened yet."""
+        """Return the path of the session's file. An older program's session has none until it is opened."""
         return scope_of(self.config_dir, agent).state(id)
 
     @_on_disk
     def meta(self, stored: Stored) -> SessionMeta:
-        """The session, as a list shows it."""
+        """Return the session as lists show it."""
         path = self.path(stored.id, stored.agent)
         written = stamp(path) if path.is_file() else stored.stamp
         return meta_of(stored.session, stored.id, stored.alias, stored.agent, written)
@@ -134,7 +139,7 @@ class SessionStore:
         *,
         caller: Caller | None = None,
     ) -> Stored:
-        """A new session.
+        """Create a session.
 
         Raises:
             Conflict: the alias is in use.
@@ -148,16 +153,17 @@ class SessionStore:
 
     @_on_disk
     def open(self, id: str, agent: str | None = None, *, caller: Caller | None = None) -> Stored:
-        """The session with this id.
+        """Return the session with this id.
 
         Raises:
-            NotFound, Denied: there is none, or it has another owner.
-            InvalidFile: its file can't be read.
+            NotFound, Denied: it does not exist, or has another owner.
+            InvalidFile: its file cannot be read.
         """
         scope = scope_of(self.config_dir, agent)
         known = as_id(id)
         if known is None:
             raise UsageError(f"'{id}' is not the id of a session, which is a UUID")
+        # A session of an older program has no such file until it is migrated here.
         if not scope.state(known).is_file():
             alias = alias_of_legacy(scope, known)
             if alias is None:
@@ -175,16 +181,18 @@ class SessionStore:
         *,
         caller: Caller | None = None,
     ) -> Stored:
-        """The session of this name, made if there is none.
+        """Return the session with this alias; create it if it does not exist.
 
         Raises:
             Denied: it has another owner.
         """
         scope = scope_of(self.config_dir, agent)
         alias = checked_alias(alias)
+        # First without the lock, which only a creation or a migration needs.
         id = pointed(scope.pointer(alias), scope, self.warn)
         if id is None:
             with self._names(scope):
+                # Looked up again under the lock: another process may have created it meanwhile.
                 id = pointed(scope.pointer(alias), scope) or migrate(scope, alias)
                 if id is None:
                     return self._create(scope, alias, initial(), caller)
@@ -192,7 +200,7 @@ class SessionStore:
 
     @_on_disk
     def fresh(self, stored: Stored) -> Stored:
-        """The session as it is now: `stored` itself if the file is unchanged."""
+        """Return the session as it is on disk; `stored` itself if the file is unchanged."""
         scope = scope_of(self.config_dir, stored.agent)
         path = scope.state(stored.id)
         if path.is_file() and stamp(path) == stored.stamp:
@@ -204,10 +212,10 @@ class SessionStore:
 
     @_on_disk
     def try_hold(self, id: str, agent: str | None = None) -> Lock | None:
-        """The session's lock, to change it; None while another process works with it.
+        """Acquire the session's lock, to change it; return None while another process has it.
 
         Raises:
-            NotFound: there is no such session any more.
+            NotFound: the session no longer exists.
         """
         folder = scope_of(self.config_dir, agent).folder(id)
         try:
@@ -219,14 +227,14 @@ class SessionStore:
         return lock
 
     def in_use(self, stored: Stored) -> Conflict:
-        """What to tell who can't have the lock."""
+        """Return the error for a caller that cannot get the lock."""
         pid = holder(scope_of(self.config_dir, stored.agent).folder(stored.id) / "lock")
         by = f"process {pid}" if pid is not None else "another process"
         return Conflict(f"session '{stored.label}' is in use by {by}; try again when that is done")
 
     @_on_disk
     def save(self, stored: Stored) -> None:
-        """Write what was changed. Hold the lock meanwhile.
+        """Write the changed session. Hold the lock meanwhile.
 
         Raises:
             NotFound: it was deleted.
@@ -241,15 +249,15 @@ class SessionStore:
         stored.stamp = stamp(path)
 
     @_on_disk
-    def save_beside(self, stored: Stored) -> Path:
-        """Write it to a new file beside its own, which can't be read; only people look there."""
+    def save_copy(self, stored: Stored) -> Path:
+        """Write the session to a new file next to its own, which cannot be read. Only users read that copy."""
         path = self.path(stored.id, stored.agent).with_name(f"state-{new_id()[:8]}.yaml")
         write_whole(path, _written(stored.session))
         return path
 
     @_on_disk
     def rename(self, id: str, alias: str, agent: str | None = None, *, caller: Caller | None = None) -> Stored:
-        """Give it this alias in place of the one it has; its file stays as it is.
+        """Replace the session's alias; its file stays as it is.
 
         Raises:
             Conflict: another session has the alias.
@@ -261,6 +269,7 @@ class SessionStore:
             other = self.resolve_alias(alias, agent)
             if other is not None and other != id:
                 raise Conflict(f"there is a session called '{alias}' already")
+            # The new alias is written before old ones are removed: a crash leaves two aliases rather than none.
             write_whole(scope.pointer(alias), f"{id}\n")
             for old in aliases_of(scope, id):
                 if old != alias:
@@ -270,9 +279,9 @@ class SessionStore:
 
     @_on_disk
     def delete(self, id: str, agent: str | None = None, *, caller: Caller | None = None) -> None:
-        """Remove it for good, an older program's file of it as well. Hold the lock meanwhile.
+        """Delete the session permanently, including an older program's file of it. Hold the lock meanwhile.
 
-        The person at this machine may also remove one whose file can't be read.
+        The user at this machine may also delete a session whose file cannot be read.
         """
         scope = scope_of(self.config_dir, agent)
         try:
@@ -281,8 +290,10 @@ class SessionStore:
             if caller is not None:  # its owner is unknown
                 raise
         with self._names(scope):
+            # Aliases go first: a crash leaves a session without an alias rather than an alias without a session.
             for alias in aliases_of(scope, id):
                 scope.pointer(alias).unlink(missing_ok=True)
+            # The file of an older program goes before the state: without a state it would be migrated again.
             for found, _, path in [*legacy_sessions(scope)]:
                 if found == id:
                     path.unlink(missing_ok=True)
@@ -291,29 +302,32 @@ class SessionStore:
 
     @_on_disk
     def move(self, id: str, agent: str | None, to: str | None, *, caller: Caller | None = None) -> Stored:
-        """Make it a session of another agent, or of none. Hold the lock meanwhile.
+        """Assign the session to another agent, or to none. Hold the lock meanwhile.
 
         Raises:
-            Conflict: that agent has a session of this alias already.
+            Conflict: that agent has a session with this alias already, or the session belongs to an older program.
         """
         stored = self._for_change(id, agent, caller)
         if to == agent:
             return stored
         old, new = scope_of(self.config_dir, agent), scope_of(self.config_dir, to)
-        with self._names(old), self._names(new):
+        # In one order, whatever the direction: two processes that move sessions must not wait for each other.
+        first, second = sorted((old, new), key=lambda scope: scope.home)
+        with self._names(first), self._names(second):
             alias = alias_of(old, id)
             if any(found == id for found, _, _ in legacy_sessions(old)):
                 raise Conflict(f"session '{stored.label}' is one of an older program, which keeps it where it is")
             if alias is not None and self.resolve_alias(alias, to) is not None:
                 raise Conflict(f"there is a session called '{alias}' already where this one should go")
             private(new.folder(id).parent)
+            # A rename is atomic: after a crash the session is in one of the two places, and complete.
             old.folder(id).rename(new.folder(id))
             if alias is not None:
                 write_whole(new.pointer(alias), f"{id}\n")
                 old.pointer(alias).unlink(missing_ok=True)
         return self.open(id, to)
 
-    # --- inside ---------------------------------------------------------------------------------------------
+    # --- internal -------------------------------------------------------------------------------------------
 
     def _for_change(self, id: str, agent: str | None, caller: Caller | None) -> Stored:
         stored = self.open(id, agent, caller=caller)
@@ -322,7 +336,7 @@ class SessionStore:
         return stored
 
     @contextlib.contextmanager
-    def _names(self, scope: Scope) -> Iterator[None]:
+    def _names(self, scope: SessionScope) -> Iterator[None]:
         private(scope.home)
         lock = wait_lock(scope.home / "lock", NAMES_WITHIN)
         if lock is None:
@@ -331,7 +345,7 @@ class SessionStore:
             sweep(scope.home / "by-name")
             yield
 
-    def _create(self, scope: Scope, alias: str | None, initial: Session | None, caller: Caller | None) -> Stored:
+    def _create(self, scope: SessionScope, alias: str | None, initial: Session | None, caller: Caller | None) -> Stored:
         id = new_id()
         session = initial or Session()
         session.meta = new_meta(caller)
@@ -339,19 +353,19 @@ class SessionStore:
             write_whole(scope.state(id), _written(session))
             if alias is not None:
                 write_whole(scope.pointer(alias), f"{id}\n")
-        except OSError:  # the disk is full, say: the half-made session is removed
+        except OSError:  # For example, the disk is full: remove the incomplete session.
             shutil.rmtree(scope.folder(id), ignore_errors=True)
             raise
         return Stored(id=id, alias=alias, agent=scope.agent, session=session, stamp=stamp(scope.state(id)))
 
-    def _opened(self, scope: Scope, id: str, guess: str | None, caller: Caller | None) -> Stored:
+    def _opened(self, scope: SessionScope, id: str, guess: str | None, caller: Caller | None) -> Stored:
         path = scope.state(id)
         try:
             written = stamp(path)
             text = text_of(path)
         except FileNotFoundError:
             raise NotFound(f"there is no session '{id}'") from None
-        if not text.strip("\ufeff\0 \t\r\n"):  # never written so: a crash, or a full disk
+        if not text.strip("\ufeff\0 \t\r\n"):  # Callboard never writes an empty file; a crash or a full disk does.
             name = alias_of(scope, id, guess) or id
             raise InvalidFile(f"session '{name}': its file {path} is empty; delete the session to begin anew")
         session = read_session(text, str(path))
@@ -361,9 +375,9 @@ class SessionStore:
 
 
 def _written(session: Session) -> str:
-    """The session's file: without what the vault has handed out, and without thoughts that held some of it.
+    """Return the session's file, without secrets of the vault and without reasoning items that contained any.
 
-    A provider has signed what was thought, and would refuse it changed.
+    Reasoning items are removed rather than redacted: a provider has signed them, and would reject a changed one.
     """
     kept = without_secrets(session)
     if kept is not session:

@@ -1,6 +1,6 @@
-"""The first configuration: which models can be used here, and what a config.yaml says to use one.
+"""First configuration: detection of usable models, and the text of a config.yaml for one of them.
 
-`found` makes an `Offer` of each key, server (`servers`) and model that is here; `written` is the text of a file for
-one, new or added to what is there; `needed` says whether there is no configuration at all. What people are asked is the
-front end's.
+`found` makes an offer of each key, server (`servers`) and model that is available. `written` is the text of a file
+for one offer, new or added to an existing file. `needed` tests whether there is no configuration at all. The
+questions to the user belong to the front end.
 """

@@ -1,4 +1,4 @@
-"""What can be used here without a configuration: keys of the environment, servers, weights."""
+"""Models that are usable without a configuration: from keys in the environment, servers, and downloaded weights."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ import msgspec
 from ....protocol.errors import ConfigError
 from ....protocol.settings import ClientSettings, ModelSettings, Settings
 from ...work.models import weights
-from ...work.models.catalog import Catalog
+from ...work.models.catalog import ModelCatalog
 from ...work.models.engines import require_engine
 from ...work.models.facts import Facts, chats, facts_of
 from ...work.models.providers import BUILT_IN, READY_MADE, SUGGESTED, base_of, key_variables, ollama_of, suggested
-from .servers import Answering, Server, answering, places
+from .servers import Answering, ModelServer, answering, places
 
 ORDER = ("claude", "openai", "gemini", "openrouter", "mistral", "deepseek", "groq", "xai", "cohere")
-"""The providers that come first where several can be used."""
+"""Providers that are offered first, in this order."""
 
 
-class Offer(msgspec.Struct, frozen=True, kw_only=True):
-    """A provider that can be used.
+class UsableProvider(msgspec.Struct, frozen=True, kw_only=True):
+    """Provider that can be used.
 
     Attributes:
-        client: how it is reached; without `api_key`, which is where `key` says.
-        title: what people call it.
+        client: its client entry, without `api_key`; see `key`.
+        title: display name.
         why: how it was found.
-        models: those that can be asked, the one to begin with first; "" and none where there is no model yet.
-        key: the variable that has its key, or would; "" where it needs none.
-        hint: what to do where there is no model.
+        models: models that can be used, the preferred one first; empty if it has none yet.
+        key: environment variable of its key, set or not; "" if it needs none.
+        hint: action for the user if it has no model.
     """
 
     client: ClientSettings
@@ -46,13 +46,18 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def needs_entry(self) -> bool:
-        """Whether `config.yaml` has to describe the client: it is known by its name and its key's variable if not."""
+        """True if `config.yaml` needs an entry for the client.
+
+        A known client is found by its name and its key's variable.
+        """
         known = self.client.name in BUILT_IN or self.client.name in READY_MADE
         return not known or bool(self.client.api_key or self.client.api_base)
 
 
-def offers(environ: Mapping[str, str] = os.environ, servers: Sequence[Server] | None = None) -> list[Offer]:
-    """All that can be used, the best first: keys, then servers that answer, then weights. Blocks for a moment."""
+def offers(
+    environ: Mapping[str, str] = os.environ, servers: Sequence[ModelServer] | None = None
+) -> list[UsableProvider]:
+    """Return all usable providers, the best first: keys, then running servers, then weights. Blocks for up to 1 s."""
     there = answering(places(environ) if servers is None else servers)
     keys = [_narrowed(offer, there) for offer in _with_keys(environ)]
     known = {offer.client.name for offer in keys}
@@ -61,29 +66,29 @@ def offers(environ: Mapping[str, str] = os.environ, servers: Sequence[Server] | 
 
 
 def providers_by_name() -> list[str]:
-    """The providers that a key is enough for."""
+    """Return the names of providers that only need a key."""
     return [*ORDER, *sorted(SUGGESTED.keys() - {*ORDER})]
 
 
-def of_provider(name: str, environ: Mapping[str, str], *, why: str) -> Offer:
-    """A provider that a key is enough for."""
+def of_provider(name: str, environ: Mapping[str, str], *, why: str) -> UsableProvider:
+    """Return the offer of a provider that only needs a key."""
     client = ClientSettings(type=BUILT_IN.get(name, "openai-compatible"), name=name)
     variables = key_variables(client)
     usual = variables[-1] if name == "claude" else variables[0]
     key = next((variable for variable in variables if environ.get(variable)), usual)
-    listed = Catalog(Settings(), environ).prices.finder.known(client, base_of(client, environ))
+    listed = ModelCatalog(Settings(), environ).prices.finder.known(client, base_of(client, environ))
     first = suggested(client)
     models = (first, *(model for model in sorted(listed) if model != first and chats(model)))
-    return Offer(client=client, title=name, why=why, models=models, key=key)
+    return UsableProvider(client=client, title=name, why=why, models=models, key=key)
 
 
-def facts(offer: Offer, models: Iterable[str], environ: Mapping[str, str]) -> list[Facts]:
-    """What the table of prices knows of models of its client, in their order."""
-    finder = Catalog(Settings(), environ).prices.finder
+def facts(offer: UsableProvider, models: Iterable[str], environ: Mapping[str, str]) -> list[Facts]:
+    """Return the price table's facts about models of the offer's client, in the given order."""
+    finder = ModelCatalog(Settings(), environ).prices.finder
     return [facts_of(finder, offer.client, ModelSettings(name=model), environ) for model in models]
 
 
-def _with_keys(environ: Mapping[str, str]) -> list[Offer]:
+def _with_keys(environ: Mapping[str, str]) -> list[UsableProvider]:
     found = []
     for name in providers_by_name():
         client = ClientSettings(type=BUILT_IN.get(name, "openai-compatible"), name=name)
@@ -93,8 +98,8 @@ def _with_keys(environ: Mapping[str, str]) -> list[Offer]:
     return found
 
 
-def _narrowed(offer: Offer, there: Sequence[Answering]) -> Offer:
-    """The offer with the models that its server says it has, where the environment names one that does."""
+def _narrowed(offer: UsableProvider, there: Sequence[Answering]) -> UsableProvider:
+    """Return the offer restricted to the models that its own server lists, if the environment names such a server."""
     own = next((each.models for each in there if each.server.name == offer.client.name), ())
     if not own:
         return offer
@@ -102,10 +107,10 @@ def _narrowed(offer: Offer, there: Sequence[Answering]) -> Offer:
     return msgspec.structs.replace(offer, models=(*first, *(model for model in own if model not in first)))
 
 
-def _of_server(found: Answering, environ: Mapping[str, str]) -> Offer:
+def _of_server(found: Answering, environ: Mapping[str, str]) -> UsableProvider:
     server = found.server
     usual = server.type == "openai" or (server.type == "ollama" and server.base == ollama_of(environ))
-    return Offer(
+    return UsableProvider(
         client=ClientSettings(type=server.type, name=server.name, api_base="" if usual else server.base),
         title=server.title,
         why=f"it answers at {server.base}" + (f" ({server.variable})" if server.variable else ""),
@@ -114,7 +119,7 @@ def _of_server(found: Answering, environ: Mapping[str, str]) -> Offer:
     )
 
 
-def _weights(environ: Mapping[str, str]) -> list[Offer]:
+def _weights(environ: Mapping[str, str]) -> list[UsableProvider]:
     try:
         require_engine()
     except ConfigError:
@@ -122,5 +127,5 @@ def _weights(environ: Mapping[str, str]) -> list[Offer]:
     here = {each.model for each in weights.installed(environ)}
     names = tuple(name for name, known in weights.KNOWN.items() if known.kind == "chat" and known.id in here)
     client = ClientSettings(type="local", name="local")
-    why = "its weights are here; small, and runs without a server"
-    return [Offer(client=client, title="on this machine", why=why, models=names)] if names else []
+    why = "small; already downloaded"
+    return [UsableProvider(client=client, title="this machine", why=why, models=names)] if names else []

@@ -1,8 +1,9 @@
-"""Model servers on this machine: who answers at the usual ports, and which models it has.
+"""Model servers on this machine: detection at the usual ports, and their lists of models.
 
-All are asked at once, within a fraction of a second, by threads: nothing of ours runs yet. What answers is whatever
-has taken the port, so no more than `MOST` bytes of it are read, and only a list of names is believed. A timeout of a
-socket is about the next bytes, and looking up a name has none at all, so whoever is not done in time is left behind.
+All ports are asked at once by threads, within a fraction of a second, because no event loop runs yet. An arbitrary
+program may answer at a port, so at most `MOST` bytes are read, and only a list of names is accepted. A socket's
+timeout only limits the wait for the next bytes, and name lookup has no timeout. Therefore threads that do not finish
+in time are abandoned.
 """
 
 from __future__ import annotations
@@ -24,21 +25,21 @@ WITHIN = 0.6
 """Seconds for a server to answer."""
 
 GRACE = 0.3
-"""Seconds for those that answer in time to read and understand it."""
+"""Additional seconds to read and parse the answers."""
 
 MOST = 1_000_000
 _MOST_MODELS = 500
 
 
-class Server(msgspec.Struct, frozen=True, kw_only=True):
-    """A place where a server may be.
+class ModelServer(msgspec.Struct, frozen=True, kw_only=True):
+    """Address at which a server may run.
 
     Attributes:
-        name: what it is called as a client; `title` for people.
-        type: the type of that client.
-        base: its base URL; models are listed at `base + path`.
-        variable: of the environment, which has said where it is.
-        hint: what a person does about one that has no model.
+        name: name of its client; `title` is its display name.
+        type: type of that client.
+        base: base URL; models are listed at `base + path`.
+        variable: environment variable that the address was read from.
+        hint: action for the user if the server has no model.
     """
 
     name: str
@@ -51,23 +52,23 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answering(msgspec.Struct, frozen=True, kw_only=True):
-    """A server that answers, and the models to chat with that it has."""
+    """Server that answers, and its chat models."""
 
-    server: Server
+    server: ModelServer
     models: tuple[str, ...]
 
 
 USUAL = (
-    Server(name="lmstudio", title="LM Studio", type="openai-compatible", base="http://127.0.0.1:1234/v1"),
-    Server(name="llamacpp", title="llama.cpp", type="openai-compatible", base="http://127.0.0.1:8080/v1"),
-    Server(name="vllm", title="vLLM", type="openai-compatible", base="http://127.0.0.1:8000/v1"),
+    ModelServer(name="lmstudio", title="LM Studio", type="openai-compatible", base="http://127.0.0.1:1234/v1"),
+    ModelServer(name="llamacpp", title="llama.cpp", type="openai-compatible", base="http://127.0.0.1:8080/v1"),
+    ModelServer(name="vllm", title="vLLM", type="openai-compatible", base="http://127.0.0.1:8000/v1"),
 )
-"""Those that have a port of their own by default; Ollama has a variable, too."""
+"""Servers with a default port of their own. Ollama is not included, because a variable can name its address."""
 
 
-def places(environ: Mapping[str, str]) -> list[Server]:
-    """Where to look."""
-    ollama = Server(
+def places(environ: Mapping[str, str]) -> list[ModelServer]:
+    """Return the addresses to try."""
+    ollama = ModelServer(
         name="ollama",
         title="Ollama",
         type="ollama",
@@ -77,12 +78,12 @@ def places(environ: Mapping[str, str]) -> list[Server]:
         hint="ollama pull llama3.2",
     )
     own = environ.get(BASES["openai"], "").rstrip("/")
-    named = Server(name="openai", title="OpenAI's interface", type="openai", base=own, variable=BASES["openai"])
+    named = ModelServer(name="openai", title="OpenAI's interface", type="openai", base=own, variable=BASES["openai"])
     return [*([named] if own else []), ollama, *USUAL]
 
 
-def answering(servers: Sequence[Server], within: float = WITHIN) -> list[Answering]:
-    """Those that answer, in the same order. Blocks, for `within` seconds and a little more at most."""
+def answering(servers: Sequence[ModelServer], within: float = WITHIN) -> list[Answering]:
+    """Return the servers that answer, in the given order. Blocks for at most `within + GRACE` seconds."""
     found: dict[int, tuple[str, ...] | None] = {}
 
     def look(place: int) -> None:
@@ -96,7 +97,7 @@ def answering(servers: Sequence[Server], within: float = WITHIN) -> list[Answeri
     until = time.monotonic() + within + GRACE
     for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))
-    lists = dict(found)  # who comes later is not listened to
+    lists = dict(found)  # A copy: abandoned threads may still add results.
     return [
         Answering(server=server, models=models)
         for place, server in enumerate(servers)
@@ -104,8 +105,8 @@ def answering(servers: Sequence[Server], within: float = WITHIN) -> list[Answeri
     ]
 
 
-def _models_of(server: Server, within: float) -> tuple[str, ...] | None:
-    """The models of a server; None where none answers that is one."""
+def _models_of(server: ModelServer, within: float) -> tuple[str, ...] | None:
+    """Return the chat models of a server; None if no model server answers."""
     try:
         parts = urlsplit(f"{server.base}{server.path}")
         connect = HTTPSConnection if parts.scheme == "https" else HTTPConnection
@@ -117,12 +118,14 @@ def _models_of(server: Server, within: float) -> tuple[str, ...] | None:
         finally:
             connection.close()
         return names_in(json.loads(data))
-    except (OSError, HTTPException, ValueError, RecursionError):  # no server there, or one of another kind
+    except (OSError, HTTPException, ValueError, RecursionError):  # no server, or another kind of server
         return None
 
 
 def names_in(listed: Any) -> tuple[str, ...] | None:
-    """The models to chat with of a list as Ollama (`/api/tags`) or OpenAI's interface (`/models`) gives it."""
+    """Return the chat models in a list of Ollama (`/api/tags`) or of OpenAI's interface (`/models`); None if it is no
+    list.
+    """
     if not isinstance(listed, dict):
         return None
     entries = listed.get("models", listed.get("data"))

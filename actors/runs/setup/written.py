@@ -1,8 +1,8 @@
-"""What a config.yaml says to use a model: a new one with comments, or one that is there with what it lacks.
+"""Text of a config.yaml that selects a model: a new file with comments, or an edit of an existing one.
 
-A file that is there keeps its text: comments, order, blank lines. So nothing is written from what was read: lines are
-put in or replaced, and the result is read again before it is shown. What can't be done so (`clients` in one line) is
-refused with the lines that a person puts in by hand.
+An existing file retains its text: comments, order, blank lines. Therefore the text is not generated from the parsed
+settings. Lines are inserted or replaced, and the result is parsed again before it is shown. If that is not possible
+(`clients` in one line), the edit is refused with the lines that the user can insert by hand.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ....protocol.problems import errors_in
 from ....protocol.settings import Settings, read_settings
 from ...io.directories import private_directory
 from ...io.whole_file import write_whole
-from .found import Offer
+from .found import UsableProvider
 
 _PLAIN = re.compile(r"[A-Za-z][\w./:@+-]*[\w/]")
 _WORDS = frozenset(("true", "false", "yes", "no", "on", "off", "null"))
@@ -24,12 +24,12 @@ _ITEM = re.compile(r"( *)- ")
 _MODEL = re.compile(r"model[ \t]*:(?P<value>[ \t]+[^#\n]*?)?(?P<rest>[ \t]*(?:#[^\n]*)?)")
 
 
-def new_config(offer: Offer, model: str, api_key: str = "") -> str:
-    """A file for one model and nothing else.
+def new_config(offer: UsableProvider, model: str, api_key: str = "") -> str:
+    """Return a file for one model.
 
     Args:
-        model: of those of the offer, or another one.
-        api_key: what the file says in place of a key, `{{NAME}}`; "" for a key of the environment, or none.
+        model: one of the offer's models, or another one.
+        api_key: `{{NAME}}` in place of a key; "" for a key in the environment, or none.
     """
     lines = [
         "# Written by `callboard setup`, which can be called again. `callboard schema settings` has all keys.",
@@ -45,8 +45,8 @@ def new_config(offer: Offer, model: str, api_key: str = "") -> str:
     return "\n".join(lines) + "\n"
 
 
-def client_lines(offer: Offer, api_key: str = "") -> list[str]:
-    """The entry of `clients`; none if the provider is known without."""
+def client_lines(offer: UsableProvider, api_key: str = "") -> list[str]:
+    """Return the lines of the entry in `clients`; none if the provider needs no entry."""
     client = offer.client
     if not offer.needs_entry and not api_key:
         return []
@@ -60,11 +60,12 @@ def client_lines(offer: Offer, api_key: str = "") -> list[str]:
     return lines
 
 
-def with_model(text: str, offer: Offer, model: str, api_key: str = "", *, file: str = "config.yaml") -> str:
-    """The text of a file that is there, with this client if it has none of that name, and this model as the default.
+def with_model(text: str, offer: UsableProvider, model: str, api_key: str = "", *, file: str = "config.yaml") -> str:
+    """Return the text of an existing file with this client, unless it has one of that name, and with this default
+    model.
 
     Raises:
-        Conflict: that can't be done without changing more; says what to write by hand.
+        Conflict: that needs further changes; the message has the lines to write by hand.
     """
     before, _ = read_settings(text, file, {})
     entry = [] if any(each.name == offer.client.name for each in before.clients) else client_lines(offer, api_key)
@@ -78,14 +79,14 @@ def with_model(text: str, offer: Offer, model: str, api_key: str = "", *, file: 
 
 
 def write_config(file: Path, text: str) -> None:
-    """Write it as a whole; only its owner may read a new one, and one that is there keeps its mode and its line ends.
+    """Replace the file. A new file is readable only by its owner; an existing one retains its mode and its line ends.
 
     Raises:
-        NotKept: the disk refuses.
+        NotKept: the disk refuses the write.
     """
     try:
         private_directory(file.parent)
-        target = file.resolve()  # a link stays one
+        target = file.resolve()  # write through a link instead of replacing it
         mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
         write_whole(target, _ended_as(target, text), private=True)
         target.chmod(mode)
@@ -94,10 +95,10 @@ def write_config(file: Path, text: str) -> None:
 
 
 def add_to_env_file(file: Path, name: str, value: str) -> None:
-    """Have a `.env` file set this as well; it is for its owner alone from then on.
+    """Add a variable to a `.env` file, which only its owner can read from then on.
 
     Raises:
-        NotKept: the disk refuses.
+        NotKept: the disk refuses the write.
     """
     try:
         text = file.read_text("utf-8") if file.exists() else ""
@@ -111,14 +112,14 @@ def add_to_env_file(file: Path, name: str, value: str) -> None:
 
 
 def _ended_as(file: Path, text: str) -> bytes:
-    """The text, with the line ends that all lines of the file have."""
+    """Return the text with CRLF line ends if all lines of the file have them."""
     before = file.read_bytes() if file.exists() else b""
     windows = 0 < before.count(b"\n") == before.count(b"\r\n")
     return (text.replace("\n", "\r\n") if windows else text).encode()
 
 
 def quoted(value: str) -> str:
-    """A value as a `.env` file has it."""
+    """Return a value in the syntax of a `.env` file."""
     if re.fullmatch(r"[\w./:@+=-]+", value):
         return value
     escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
@@ -126,17 +127,17 @@ def quoted(value: str) -> str:
 
 
 def scalar(text: str) -> str:
-    """A text as YAML has it."""
+    """Return a text as a YAML scalar."""
     return text if _PLAIN.fullmatch(text) and text.casefold() not in _WORDS else json.dumps(text, ensure_ascii=False)
 
 
-def _where_its_key_is(offer: Offer, api_key: str) -> str:
+def _where_its_key_is(offer: UsableProvider, api_key: str) -> str:
     if api_key:
         return f"The key is in the vault: `callboard vault update {api_key.strip('{}')}` changes it."
     return f"The key is that of the environment: {offer.key}."
 
 
-def _has_all(before: Settings, after: Settings, offer: Offer, *, added: bool) -> bool:
+def _has_all(before: Settings, after: Settings, offer: UsableProvider, *, added: bool) -> bool:
     names = [each.name for each in before.clients] + ([offer.client.name] if added else [])
     return sorted(names) == sorted(each.name for each in after.clients)
 

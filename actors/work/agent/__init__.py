@@ -1,5 +1,5 @@
-"""What LLM agents (`config.yaml`) are made of: prompt, history and its shortening, the families of built-in tools.
+"""Parts of LLM agents (`config.yaml`): prompt, history and its compaction, and the families of built-in tools.
 
-`todo`, `tasks`, `mail`, `user`, `lookup`, `children` with `team_tools`, and `escalations` are the families. How an
-agent works with them is in `engine/conversation`.
+`todo`, `tasks`, `mail`, `user`, `lookup`, `children` with `team_tools`, and `escalations` are the families.
+`engine/conversation` uses them to execute an agent.
 """

@@ -1,4 +1,4 @@
-"""Agents as people of aichat have them: the keys of a `config.yaml` in an `index.yaml`, and tools in a `tools.txt`."""
+"""Agents in aichat's format: the keys of a `config.yaml` in an `index.yaml`, and tools in a `tools.txt`."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ import msgspec
 
 from ....protocol.agent import Agent
 from ....protocol.errors import InvalidFile
-from ...io.stamps import look
+from ...io.stamps import record_read
+from ..tools.registry import AICHAT_FILE
 
-INDEX = "index.yaml"
-"""Counts where a directory has neither a `config.yaml` nor a `graph.yaml`."""
+INDEX = AICHAT_FILE
+"""Definition file, used where a directory has neither a `config.yaml` nor a `graph.yaml`."""
 
 LISTED = "tools.txt"
-"""Beside it: a global tool on each line, of which one that begins with `#` is none."""
+"""File in the same directory with one global tool per line; lines that begin with `#` are comments."""
 
 
 def with_listed(agent: Agent, directory: Path) -> Agent:
-    """The agent of an `index.yaml` with the tools of its `tools.txt`.
+    """Return the agent of an `index.yaml` with the tools of its `tools.txt`.
 
     Raises:
-        InvalidFile: that can't be read.
+        InvalidFile: `tools.txt` cannot be read.
     """
-    file = look(directory / LISTED)
+    file = record_read(directory / LISTED)
     if not file.is_file():
         return agent
     try:

@@ -1,18 +1,20 @@
-"""The children of an agent: agents that it spawned and that run beside it.
+"""Children of an agent: agents that it has spawned and that run concurrently.
 
-All live below one actor under the agent's, each in an actor of its own that is called by the child's id:
+All are below one actor under the agent's, each in its own actor, named after the child's id:
 
     /run-7f3a/sisyphus/children/agent_explore_1a2b3c4d/explore
 
-They are never restarted, and their failures are theirs: the parent reads of them when it collects. What a child has
-said is kept wherever it ends (`Record`). The end of the parent ends them all.
+Children are never restarted, and their failures do not propagate: the parent reads them when it collects the child. A
+child's output is stored wherever it ends (`Record`). The end of the parent ends all children.
 
-What the parent knows of them belongs to its conversation (`engine/conversation/team`), which decides about them. This
-object does what it wants done, and tells it what happens below: that a child has ended, asks, or asks no more.
+The parent's knowledge about its children belongs to its conversation (`engine/conversation/team`), which decides about
+them. `Children` executes the decisions, and reports events below: a child has ended, asks a question, or has a closed
+question.
 
-In a durable run the rows of a child have a path of its own, by its id. When the run goes on, children that had not
-ended begin again with their past, and their time has run on; those that had ended are records. What a child had asked
-it asks again, under the same id, and it is not noted a second time.
+In a durable run, a child's journal rows have their own path, which contains its id. When the run resumes, children that
+had not ended start again with their journal, and the time that they ran before counts for their limit. Ended children
+are only records. A recovered child asks its open questions again under the same ids, and they are not noted a second
+time.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ import msgspec
 import trio
 
 from ....protocol.agent import Agent
-from ....protocol.effects import AnswerQuestion, CancelChild, Effect, Spawn
+from ....protocol.effects import AnswerChild, CancelChild, Effect, Spawn
 from ....protocol.errors import CallboardError, LimitReached, ShuttingDown, TimedOut
 from ....protocol.failure import Failure
 from ....protocol.kernel.questions import Answer, Question
@@ -41,38 +43,40 @@ from ....supervisors import Actor, End
 from ....supervisors.escalation import NOTED, PASS, Verdict
 from ....supervisors.ref import describe
 from ..context import AgentCall, RunContext
-from ..journal.family import Begun, FamilyLeft
+from ..journal.family import UnfinishedChild, UnfinishedFamily
 from ..journal.of_run import CannotGoOn
-from ..journal.scope import Player
-from ..letters import PostOffice, Seat
+from ..journal.scope import JournalPlayer
 from ..playback.playback import now, token
 from ..record import Record
+from ..team_messages import PostOffice, TeamPosition
 from ..tools.tool import Arguments, Decided, Json
 from .family import NAME, ask_decider
 from .reports import shortened_report
 
 CATCH_UP_WITHIN = 10.0
-"""Seconds in which children are expected to be where they were when an earlier process was killed: the end of their
-parent, and calls about them, wait so long for that."""
+"""Seconds to wait for children to recover to their state before the kill.
+
+The end of their parent, and calls about them, wait at most this long.
+"""
 
 
 _ENDS_ANYHOW = (ShuttingDown, LimitReached)
-"""Errors of a child that say nothing of whether its past fits it."""
+"""Errors of a child that do not indicate a mismatch with its journal."""
 
 
 class _Child(msgspec.Struct, eq=False):
-    """A child that has not ended.
+    """A running child.
 
     Attributes:
-        left: seconds it has, or None.
-        clock: ends it when they are over.
-        ends: it is only to come to where it was.
-        behind: it has a past, and is not where it was.
-        there: of one with a past, set when it is where it was, or has ended.
+        left: remaining seconds, or None without a limit.
+        clock: cancels it after them.
+        ends: it only recovers to its last state and is then ended.
+        behind: it has a journal and has not caught up with it yet.
+        there: for a child with a journal, set when it has caught up or ended.
     """
 
     spawned: Spawn
-    seat: Seat
+    seat: TeamPosition
     left: float | None
     clock: trio.CancelScope | None
     ends: bool = False
@@ -83,19 +87,19 @@ class _Child(msgspec.Struct, eq=False):
 
 
 class Children:
-    """See the module.
+    """Executor of the parent's decisions about its children.
 
     Args:
         me: the parent's actor.
         agent: the parent.
         context: the run.
-        permissions: what the parent's file says; what they deny is denied to the children too.
-        depth: how many agents stand above the parent.
+        permissions: the rules of the parent's file; their denials also apply to the children.
+        depth: number of agents above the parent.
         near: the parent's directory.
-        seat: the parent's own place; letters of its children go to its address.
+        seat: the parent's own seat; messages of its children go to its address.
 
     Attributes:
-        office: where the parent and the children write to each other.
+        office: post office of the parent and its children.
     """
 
     _tell: Callable[[FromBelow], None]
@@ -109,7 +113,7 @@ class Children:
         permissions: Permissions | None = None,
         depth: int,
         near: Path,
-        seat: Seat,
+        seat: TeamPosition,
     ) -> None:
         self.office = PostOffice(seat.address)
         self._me = me
@@ -118,33 +122,37 @@ class Children:
         self._depth = depth
         self._near = near
         self._running: dict[str, _Child] = {}
-        self._player: Player | None = None
-        self._noted: dict[str, EscalationNoted] = {}  # by the ids of questions that have to be asked again
-        self._replies: dict[str, str | list[str]] = {}  # what they are answered then
+        self._player: JournalPlayer | None = None
+        # By the ids of questions that recovered children have to ask again.
+        self._noted: dict[str, EscalationNoted] = {}
+        # Answers that the parent gave to these questions before the kill.
+        self._replies: dict[str, str | list[str]] = {}
         self._site: Actor | None = None
-        self._variables = contextvars.copy_context()  # a step that spawns may be made in any task
+        # A step that spawns may run in any task, so the context variables are captured here.
+        self._variables = contextvars.copy_context()
 
     @property
     def too_deep(self) -> str | None:
-        """Why there may be no children here, or None."""
+        """The reason why the parent may have no children, or None."""
         return self._context.too_deep(self._depth + 1)
 
     @property
     def at_once(self) -> Mapping[type[Effect], Callable[[Any], None]]:
-        """Who carries out what the conversation wants of its children."""
-        return {Spawn: self._spawn, CancelChild: self._cancel, AnswerQuestion: self._answer}
+        """Handlers of the conversation's effects about its children."""
+        return {Spawn: self._spawn, CancelChild: self._cancel, AnswerChild: self._answer}
 
-    def begin(self, tell: Callable[[FromBelow], None], player: Player | None) -> None:
-        """The parent's conversation begins, and is told by this what happens; `player` keeps it in a durable run."""
+    def begin(self, tell: Callable[[FromBelow], None], player: JournalPlayer | None) -> None:
+        """Set the receiver of reports from below, and in a durable run the journal player."""
         self._tell, self._player = tell, player
         if player is not None:
             self.office.parent.path = player.path
 
-    def go_on(self, left: FamilyLeft, *, ends: bool) -> None:
-        """The conversation goes on from here.
+    def go_on(self, left: UnfinishedFamily, *, ends: bool) -> None:
+        """Restore the children from an earlier incarnation.
 
         Args:
-            ends: it is about to end, and with it all that works below it.
+            left: children and questions at the kill.
+            ends: the conversation is about to end, and with it everything below.
         """
         player = self._player
         assert player is not None
@@ -157,20 +165,20 @@ class Children:
             question, path = asked.question.id, self._me.path
             if (by := player.crossing.answered.get(question)) is None:
                 self._noted[question] = asked
-            else:  # of agents, only those above the asker can have been it, each at another depth
+            else:  # The answer came from an agent. Only agents above the asking one can answer, each at another depth.
                 answered = by.startswith("/") and by.count("/") == path.count("/")
                 self._tell(EscalationClosed(id=asked.id, answered=answered))
         self._replies = {question: value for question, value in left.replies.items() if question in self._noted}
 
     async def caught_up(self) -> None:
-        """Until all that have a past are where they were, or have ended; not for long."""
+        """Wait until all recovered children have caught up or ended, for at most `CATCH_UP_WITHIN` seconds."""
         with trio.move_on_after(CATCH_UP_WITHIN):
             for child in list(self._running.values()):
                 if child.there is not None:
                     await child.there.wait()
 
     async def available(self) -> list[tuple[str, str]]:
-        """The agents that may be children, each with its description."""
+        """Return names and descriptions of the agents that may be spawned."""
         found = await trio.to_thread.run_sync(self._context.agents_near, self._near)
         allowed = self._agent.spawnable_agents
         return [(name, description) for name, description in found if allowed is None or name in allowed]
@@ -178,12 +186,13 @@ class Children:
     # --- calls --------------------------------------------------------------------------------------------
 
     def asks(self, name: str) -> Decided:
-        """Has the conversation answer a call of the tool `name`, and tells it what it has to know for that."""
+        """Return a body for calls of the tool `name`: the conversation decides, based on facts about the child."""
         return partial(self._ask, name)
 
     async def _ask(self, name: str, me: Actor, key: int, arguments: Arguments) -> Json:
         agent, child = (arguments.get("agent") or "").strip(), self._running.get(str(arguments.get("id")).strip())
-        if child is not None and child.there is not None:  # what it has said and done so far is not known before
+        # A recovering child's counts and output are incomplete until it has caught up.
+        if child is not None and child.there is not None:
             with trio.move_on_after(CATCH_UP_WITHIN):
                 await child.there.wait()
         called = FamilyCalled(
@@ -196,20 +205,21 @@ class Children:
             tool_calls=0 if child is None else child.work.tool_calls,
         )
         value = await ask_decider(me, called)
-        if "output" in value:  # of a child: it is short for its parent
+        if "output" in value:  # The output of a child is summarized for its parent.
             output = await shortened_report(me, self._agent, self._context, value["agent"], value["output"])
             value = {**value, "output": output}
         return value
 
-    # --- what the conversation wants ----------------------------------------------------------------------
+    # --- effects of the conversation ---------------------------------------------------------------------
 
     def _spawn(self, effect: Spawn) -> None:
         self._begin(effect, None)
 
-    def _begin(self, spawned: Spawn, begun: Begun | None, *, ends: bool = False) -> None:
-        """Start a child, or with `begun` start it again."""
+    def _begin(self, spawned: Spawn, begun: UnfinishedChild | None, *, ends: bool = False) -> None:
+        """Start a child, or restart it with `begun`."""
         seat, left = self.office.seat(spawned.id), spawned.timeout
         if begun is not None and self._player is not None:
+            # The journal counts execution time over all incarnations, so the child gets the rest of its limit.
             if left is not None:
                 left -= (self._player.now - begun.at) / 1000
             ends = ends or begun.cancelled or (left is not None and left <= 0)
@@ -218,6 +228,7 @@ class Children:
         self._running[spawned.id] = child
         try:
             if self._site is None:
+                # Created with the first child: most agents have none.
                 self._site = self._me.adopt(_stand, (), name="children", bond="watched")
                 self._site.launch(self._variables)
             child.actor = self._site.adopt(self._play, (child,), name=spawned.id, bond="watched")
@@ -229,14 +240,15 @@ class Children:
             self._keep(self._player, child, child.actor, begun)
         child.actor.launch(self._variables)
 
-    def _keep(self, player: Player, child: _Child, actor: Actor, begun: Begun | None) -> None:
-        """It is part of a durable run."""
+    def _keep(self, player: JournalPlayer, child: _Child, actor: Actor, begun: UnfinishedChild | None) -> None:
+        """Attach a child of a durable run to its journal."""
         scope = player.child(actor, child.spawned.id, ends=child.ends)
         child.seat.address.path = scope.path
         if begun is None:
             return
         if scope.has_past:
             child.behind, child.there = True, trio.Event()
+            # Recovery does not count for the time limit, so the clock starts only in `_is_there`.
             if child.clock is not None:
                 child.clock.deadline = math.inf
             scope.on_there = partial(self._is_there, child, begun.cancelled)
@@ -244,7 +256,7 @@ class Children:
             actor.interrupt()
 
     def _is_there(self, child: _Child, cancelled: bool, over: bool) -> None:
-        """A child has come to where it was when an earlier process was killed; `over`: it had come to its end."""
+        """Handle a child that has caught up with its journal; `over`: its journal contains its end."""
         assert child.there is not None
         assert child.actor is not None
         child.behind = False
@@ -261,7 +273,7 @@ class Children:
         if child is not None and child.actor is not None:
             child.actor.interrupt()
 
-    def _answer(self, effect: AnswerQuestion) -> None:
+    def _answer(self, effect: AnswerChild) -> None:
         if effect.question in self._noted:
             self._replies[effect.question] = effect.value
         else:
@@ -292,7 +304,7 @@ class Children:
             return await self._context.run_agent(actor, call)
         raise TimedOut(f"Agent '{child.spawned.agent}' did not end within its {child.spawned.timeout or 0:g} s")
 
-    # --- what happens below -------------------------------------------------------------------------------
+    # --- events from below ---------------------------------------------------------------------------------
 
     def _ended(self, child: _Child, end: End) -> None:
         work, spawned = child.work, child.spawned
@@ -308,7 +320,8 @@ class Children:
         failures: list[CallboardError] = []
         if end.reason == "normal":
             record.status, record.output = "completed", str(end.value)
-            failures = work.failures  # the run has them as well: what was not accepted in a file is not accepted here
+            # The run has these failures too: a result that was rejected there is rejected here.
+            failures = work.failures
             if failures:
                 record.status, record.error = "failed", str(failures[0])
         elif end.error is not None:
@@ -317,8 +330,8 @@ class Children:
             self._forget(self._player, child, end)
         self._over(record, failures)
 
-    def _forget(self, player: Player, child: _Child, end: End) -> None:
-        """In a durable run: its actor has ended."""
+    def _forget(self, player: JournalPlayer, child: _Child, end: End) -> None:
+        """Release the journal scope of an ended child, and check that its journal fitted."""
         if child.actor is not None:
             player.scopes.ended(child.actor)
         if child.there is not None:
@@ -331,18 +344,18 @@ class Children:
         del self._running[record.id]
         self.office.children[record.id] = None
         for question, asked in list(self._noted.items()):
-            if asked.agent == record.id:  # it does not ask it again
+            if asked.agent == record.id:  # The child has ended without asking the question again.
                 del self._noted[question]
                 self._tell(EscalationClosed(id=asked.id, answered=False))
         told = tuple(Failure.of(failure) for failure in failures or ())
         self._tell(ChildEnded(record=record, failures=told, at=now(self._me), token=token(self._me)))
 
     def policy(self, question: Question) -> Answer | Verdict:
-        """Note what a child asks; the agent's own questions pass, and those that only a person may answer.
+        """Note a child's question. The agent's own questions pass, and questions that only a person may answer.
 
-        These are permissions, what was asked of `people`, and secrets, which no model should hold. A question that is
-        noted has an end: without a `timeout` of its own it expires after the agent's, since there may be no reader but
-        a model that does not answer.
+        Those are permissions, questions for `people`, and secrets, which no model should receive. A noted question
+        always has an end: without its own `timeout` it expires after the agent's. Otherwise a question would stay open
+        forever if its only reader is a model that does not answer.
         """
         child = next((child for child in self._running.values() if _is_below(question.actor, child.actor)), None)
         if child is None or question.permission is not None or question.people or question.secret:
@@ -363,6 +376,7 @@ class Children:
 
     async def _expire(self, me: Actor, id: str) -> None:
         seconds = self._agent.escalation_timeout
+        # In a recovered run the expiry counts from the first time that the question was asked.
         asked = None if self._player is None else self._player.crossing.asked.get(id)
         await trio.sleep(seconds if asked is None else max(0.0, seconds - (time.time() - asked)))
         me.root.questions.expire(id, seconds)
@@ -374,4 +388,5 @@ async def _stand(me: Actor) -> None:
 
 
 def _is_below(path: str, actor: Actor | None) -> bool:
+    # With the separator, since one child's path may be a prefix of another's.
     return actor is not None and (path == actor.path or path.startswith(actor.path + "/"))

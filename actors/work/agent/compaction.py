@@ -1,25 +1,25 @@
-"""Shortens a conversation that grows too long, as far as that achieves something, and says when nothing does.
+"""Compaction: shortens a conversation that grows too long, and reports one that cannot be shortened enough.
 
-The bound is `compression_threshold` tokens, or else four fifths of the model's window where the settings tell it
-(`max_input_tokens`); without either nothing is ever shortened. Once the next request would be over the bound, at most
-one of each is done before it (`Compaction.step`), and each only if it is worth its price:
+The bound is `compression_threshold` tokens, or 80 % of the model's window where that is known (`max_input_tokens`).
+Without either, nothing is ever shortened. Once the next request would exceed the bound, each of these steps is done at
+most once before it (`Compaction.step`), and only if it is worth its price:
 
-    SumUp       the older turns give way to a summary that the model writes, if that takes away a fifth of the request;
-                the todo list stands behind it word for word, since the summary may get it wrong
-    CutResults  a request that is still over seven tenths of the bound consists of the turns that are kept: of the
-                results that the model has read, the oldest first, only beginning and end stay, until half of the bound
-                is left; the whole result goes into a file (`tools/kept_results`)
-    DoesNotFit  it is over the window all the same, after a smaller summary too, if that would have been enough, and
-                with the results cut that the model has not read yet
+    SumUp       a summary by the model replaces the older turns, if that saves a fifth of the request; the todo list
+                follows it word for word, since the summary may get it wrong
+    CutResults  if the request still exceeds 70 % of the bound: results that the model has already read are cut to
+                their beginning and end, the oldest first, down to 50 % of the bound; the whole result is
+                stored in a file (`tools/stored_results`)
+    DoesNotFit  the request still exceeds the window, after a less effective summary where that would suffice, and
+                after cutting results that the model has not read yet
 
-So a summary is asked for only if what it takes the place of has grown by a fifth of the request since the
-last one, which stands in front of it: one that changes nothing is not asked for
-again, in this run or in the next turn of a session. It never parts a call from its result. When the summary can't be
-had, the conversation goes on without, with a warning, until the older turns are twice as many.
+A summary is requested only if the turns that it replaces have grown by a fifth of the request since the last one. A
+summary that changes nothing is therefore not requested again, neither in this run nor in the next turn of a session.
+Compaction never separates a call from its result. If the summary fails, the conversation continues without it, with a
+warning, until the older turns are twice as long.
 
-Tokens are what the provider counted for the last request, and the estimate of what has come and gone since: a quarter
-of the characters, times what the count has shown that rule to be wrong by. Before anything was counted, a request is
-called too large only if the conversation alone, without system prompt and tools, is so by half as much again.
+The token count is the provider's count for the last request, plus an estimate for later changes. The estimate is a
+quarter of the characters, scaled by the error that earlier counts revealed. Before the first count, a request is
+treated as too large only if the conversation alone, without system prompt and tools, exceeds the window by half.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ from ..tools.tool import shortened
 from ..tools.tool import text_of as as_text
 
 KEEP_LAST = 6
-"""Turns that stay as they are, where the agent's `compression_keep_last` says no other number."""
+"""Number of last turns that stay unchanged, where the agent's `compression_keep_last` sets none."""
 
 PART = 0.8
-"""Share of a model's window that a conversation may have before it is shortened."""
+"""Share of a model's window that a conversation may fill before it is shortened."""
 
 SUMMARIZER = """\
 You shorten the record of a conversation between a user and an agent that works with tools. Write what the agent needs \
@@ -57,10 +57,10 @@ reasons, file paths, names, numbers and error texts that still matter, and what 
 HEAD = "[Summary of the conversation so far; its older turns are no longer here]"
 
 RECORD = 400_000
-"""Characters that the summarizing model reads, where its window is not known."""
+"""Maximum characters for the summarizing model, where its window is unknown."""
 
 CUT_HEAD, CUT_TAIL = 800, 400
-"""Characters that stay of a result that is cut. One of less than twice as many is not worth it."""
+"""Characters kept of a result that is cut. A result of less than twice their sum is not cut."""
 
 _TURN_LIMIT = 8_000
 _SHORTEST_SUMMARY = 2_000
@@ -73,24 +73,24 @@ _RATES = (0.5, 4.0)
 
 
 def is_summary(turn: Turn) -> bool:
-    """Whether it stands for older turns."""
+    """Return True if the turn is a summary of older turns."""
     return isinstance(turn, UserTurn) and text_of(turn.content).startswith(HEAD)
 
 
 class SumUp(msgspec.Struct, frozen=True):
-    """The first `cut` turns are to give way to a summary."""
+    """Replace the first `cut` turns by a summary."""
 
     cut: int
 
 
 class CutResults(msgspec.Struct, frozen=True):
-    """Of the results at these places, only beginning and end are to stay."""
+    """Cut the results at these indexes to their beginning and end."""
 
     places: tuple[int, ...]
 
 
 class DoesNotFit(msgspec.Struct, frozen=True):
-    """A request of so many tokens, `fixed` of which are none of the conversation's, is over the window."""
+    """The request exceeds the window. It has this many tokens, `fixed` of them outside of the conversation."""
 
     tokens: int
     fixed: int
@@ -100,16 +100,16 @@ Step = SumUp | CutResults | DoesNotFit
 
 
 class Compaction:
-    """See the module.
+    """Decides about the compaction of one conversation. It sends no request and writes no file.
 
     Args:
         threshold: tokens from which on the conversation is shortened.
-        keep_last: turns that stay.
-        window: tokens that the model takes in; None if that is not known.
-        fixed: tokens of what is sent with the conversation each time: system prompt, tools.
+        keep_last: number of last turns that stay unchanged.
+        window: tokens of the model's window; None if unknown.
+        fixed: tokens sent with the conversation each time: system prompt, tools.
 
     Attributes:
-        tokens: how many the request had when the last step was found.
+        tokens: size of the request when the last step was decided.
     """
 
     def __init__(
@@ -120,21 +120,22 @@ class Compaction:
         self._keep = KEEP_LAST if keep_last is None else keep_last
         self._window = window
         self._fixed = fixed
-        self._rate = 1.0  # tokens that the provider counts for one that is estimated
-        self._counted: float = fixed  # tokens of the first `_at` turns, and of what is sent with them
-        self._estimated = 0  # those turns alone, by estimate
+        self._rate = 1.0  # Tokens counted by the provider per estimated token.
+        self._counted: float = fixed  # Tokens of the first `_at` turns, and of the fixed part of the request.
+        self._estimated = 0  # Estimated tokens of those turns alone.
         self._at = 0
         self._measured = False
-        self._shortening = False  # something was done for the request that comes next
+        self._shortening = False  # A step was already taken for the next request.
         self._summed_up = False
-        self._refused = 0  # the estimate of the turns that no summary was to be had of
+        self._refused = 0  # Estimated tokens of turns for which a summary failed, doubled.
 
     def count(self, usage: TokenUsage, messages: Sequence[Turn]) -> None:
-        """The model has replied, which ends `messages`: learn what its provider has counted."""
+        """Learn the provider's token count after the model's reply, which ends `messages`."""
         sent = self._estimated + estimate(messages[self._at : -1])
         replied = estimate(messages[-1:])
         if usage.input_tokens:
             lowest, highest = _RATES
+            # Clamp the rate, so that one odd count does not distort all later estimates.
             self._rate = min(max(usage.input_tokens / max(1, self._fixed + sent), lowest), highest)
             self._counted = usage.input_tokens + self._rate * replied
             self._measured = True
@@ -144,18 +145,20 @@ class Compaction:
         self._shortening = self._summed_up = False
 
     def size(self, messages: Sequence[Turn]) -> int:
-        """Tokens of a request with these turns."""
+        """Return the estimated tokens of a request with these turns."""
         return int(self._counted + self._rate * estimate(messages[self._at :]))
 
     def step(self, messages: Sequence[Turn]) -> Step | None:
-        """What is to be done before these turns are sent; None for nothing more."""
+        """Return the next step before these turns are sent; None for none."""
         size = self.tokens = self.size(messages)
+        # The lower limit applies only within one compaction, so that a request just below the bound is left alone.
         if size <= (self._bound * _NEEDS_ROOM if self._shortening else self._bound):
             return None
         cut = self._older(messages)
         gain = self._gain(messages, cut)
         if not self._summed_up and gain >= _NOTICEABLE * size:
             return self._sum_up(cut)
+        # Results before the last reply have been read by the model; cutting later ones loses unread text.
         read = 1 + max((i for i, turn in enumerate(messages) if isinstance(turn, AssistantTurn)), default=-1)
         if places := self._cuttable(messages, range(read), size - int(_ROOM * self._bound)):
             self._shortening = True
@@ -167,15 +170,17 @@ class Compaction:
             return self._sum_up(cut)
         if places := self._cuttable(messages, range(read, len(messages)), excess):
             return CutResults(places)
+        # Without a count by the provider the estimate may be wrong by half: send the request and let the provider
+        # decide.
         if not self._measured and estimate(messages) <= _UNSURE * self._window:
             return None
         return DoesNotFit(size, size - int(self._rate * estimate(messages)))
 
     def shorten(self, messages: list[Turn], cut: int, summary: str, pinned: str) -> int:
-        """Put the summary in the place of the first turns; returns how many tokens it has.
+        """Replace the first turns by the summary, and return the summary's tokens.
 
         Args:
-            pinned: what stands behind the summary word for word (the todo list); "" for nothing.
+            pinned: text that follows the summary word for word (the todo list); "" for none.
         """
         text = shortened(summary, max(_SHORTEST_SUMMARY, self._bound))
         said = UserTurn(f"{HEAD}\n{text}" + (f"\n\n[Todo list]\n{pinned}" if pinned else ""))
@@ -183,7 +188,7 @@ class Compaction:
         return int(self._rate * estimate([said]))
 
     def cut(self, messages: list[Turn], places: Sequence[int], files: Sequence[str]) -> None:
-        """Leave only beginning and end of these results; `files` are where the whole ones are, "" for nowhere."""
+        """Cut these results to their beginning and end; `files` contain the whole texts, "" for none."""
         for place, file in zip(places, files, strict=True):
             turn = messages[place]
             assert isinstance(turn, ToolTurn)
@@ -191,7 +196,7 @@ class Compaction:
             self._replace(messages, slice(place, place + 1), [parted])
 
     def failed(self, messages: Sequence[Turn], cut: int) -> None:
-        """There is no summary of these turns to be had: not asked again before they are twice as long."""
+        """Record that the summary failed: it is requested again only when these turns have doubled in length."""
         self._refused = 2 * estimate(messages[:cut])
 
     def _sum_up(self, cut: int) -> SumUp:
@@ -199,14 +204,15 @@ class Compaction:
         return SumUp(cut)
 
     def _older(self, messages: Sequence[Turn]) -> int:
-        """How many of the first turns are not among those that stay; 0 if too few to sum up."""
+        """Return the number of first turns that may be summarized; 0 if there are too few."""
         cut = max(0, len(messages) - max(1, self._keep))
-        while cut > 0 and isinstance(messages[cut], ToolTurn):  # what stands first is no result of a call that went
+        # The first kept turn must not be the result of a call that is removed.
+        while cut > 0 and isinstance(messages[cut], ToolTurn):
             cut -= 1
         return cut if cut >= 2 else 0
 
     def _gain(self, messages: Sequence[Turn], cut: int) -> float:
-        """Tokens that a summary of the first turns is likely to take away."""
+        """Return the tokens that a summary of the first turns is expected to save."""
         older = estimate(messages[:cut])
         if not cut or older < self._refused:
             return 0
@@ -215,7 +221,10 @@ class Compaction:
         return self._rate * (older - summary)
 
     def _cuttable(self, messages: Sequence[Turn], among: Iterable[int], tokens: int) -> tuple[int, ...]:
-        """The results to cut so that so many tokens less remain, the oldest first; all there are if that is too few."""
+        """Return the results to cut in order to save so many tokens, the oldest first.
+
+        Returns all candidates if they do not suffice.
+        """
         places: list[int] = []
         for place in among:
             turn = messages[place]
@@ -227,7 +236,7 @@ class Compaction:
         return tuple(places)
 
     def _replace(self, messages: list[Turn], there: slice, by: list[Turn]) -> None:
-        """Put others in the place of turns, and count them."""
+        """Replace turns and update the counts."""
         start, stop = there.start, there.stop
         known = min(stop, self._at)
         if start < known:
@@ -239,13 +248,13 @@ class Compaction:
 
 
 def summary_request(model: str, turns: Sequence[Turn], limit: int = RECORD) -> ChatRequest:
-    """What is asked of the model that writes the summary of these turns, of which it reads so many characters."""
-    record = shortened("\n\n".join(told(turn) for turn in turns), limit)
+    """Return the request for a summary of these turns, limited to so many characters of their text."""
+    record = shortened("\n\n".join(turn_as_text(turn) for turn in turns), limit)
     return ChatRequest(model=model, system=SUMMARIZER, messages=(UserTurn(record),))
 
 
 def too_large(agent: str, model: str, window: int, found: DoesNotFit) -> WindowReached:
-    """What the user reads of a conversation that does not fit."""
+    """Return the error for a conversation that does not fit."""
     talk = found.tokens - found.fixed
     return WindowReached(
         f"the conversation of '{agent}' does not fit the window of {model or 'its model'}: about {found.tokens} tokens "
@@ -256,7 +265,7 @@ def too_large(agent: str, model: str, window: int, found: DoesNotFit) -> WindowR
 
 
 def estimate(turns: Iterable[Turn]) -> int:
-    """Tokens of these turns, roughly: a quarter of their characters."""
+    """Return the estimated tokens of these turns: a quarter of their characters."""
     return sum(_characters(turn) for turn in turns) // 4
 
 
@@ -266,8 +275,8 @@ def _characters(turn: Turn) -> int:
     return len(text_of(turn.content))
 
 
-def told(turn: Turn) -> str:
-    """A turn in the record that the summarizing model reads."""
+def turn_as_text(turn: Turn) -> str:
+    """Return a turn as text for the summarizing model."""
     if isinstance(turn, UserTurn):
         return f"USER: {shortened(text_of(turn.content), _TURN_LIMIT)}"
     if isinstance(turn, AssistantTurn):

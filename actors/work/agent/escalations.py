@@ -1,16 +1,17 @@
-"""Questions of an agent's children, as the agent's own model sees them.
+"""Questions of an agent's children, presented to the agent's own model.
 
-A child asks a person, and its question passes its parent on the way to the root. The parent notes it (`children`): its
-model is shown the question with the next results and may answer, while the people at the root may do so as well. The
-first answer wins. Every agent on the way notes a question, so that of a grandchild has two that may know.
+A child asks a person, and its question passes its parent on the way to the root. The parent notes it (`children`). Its
+model receives the question with the next results and may answer, while the people at the root may answer as well. The
+first answer wins. Every agent on the way notes a question, so a grandchild's question has two possible answering
+agents.
 
-`Escalations` is plain data of the parent's conversation, which hears of each question (`EscalationNoted`), and of its
-end (`EscalationClosed`).
+`Escalations` is plain data of the parent's conversation, which receives a message for each question (`EscalationNoted`)
+and for its end (`EscalationClosed`).
 """
 
 from __future__ import annotations
 
-from ....protocol.effects import AnswerQuestion
+from ....protocol.effects import AnswerChild
 from ....protocol.errors import ToolFailed
 from ....protocol.kernel.questions import Question, understood
 from ....protocol.messages import EscalationNoted
@@ -26,43 +27,44 @@ _KINDS = {"choice": "ask", "confirm": "confirm", "text": "input", "checkbox": "c
 
 
 class Escalations:
-    """The questions below one agent.
+    """Questions below one agent.
 
     Attributes:
-        pending: the open ones, oldest first, by the id that the model calls them by.
+        pending: the open ones, oldest first, by the id that the model uses.
     """
 
     def __init__(self) -> None:
         self.pending: dict[str, EscalationNoted] = {}
         self._told: set[str] = set()
         self._in_round: set[str] = set()
-        self._gone: dict[str, str] = {}  # of each that was closed, the child that has this agent's answer, or ""
+        self._gone: dict[str, str] = {}  # For each closed question: the child that has this agent's answer, or "".
 
     def note(self, noted: EscalationNoted) -> None:
-        """A child asks."""
+        """Add a question of a child."""
         self.pending[noted.id] = noted
 
     def close(self, id: str, *, answered: bool) -> None:
-        """It is open no more: `answered` by this agent, or not."""
+        """Remove a closed question; `answered` by this agent, or by another party."""
         noted = self.pending.pop(id, None)
         if noted is not None:
             self._gone[id] = noted.agent if answered else ""
 
     @property
     def has_news(self) -> bool:
-        """Whether one is open that the model has not read, since it was noted in this round of its calls."""
+        """True if a question is open that the model has not seen, because it was noted in this round of calls."""
         return any(id not in self._told for id in self.pending)
 
     def tell(self) -> dict[str, Json]:
-        """All open ones, for a result of this round."""
+        """Return all open questions, for a result of this round."""
         self._in_round.update(self.pending)
-        shown = [_shown(noted) for noted in self.pending.values()]
+        shown = [_question_as_json(noted) for noted in self.pending.values()]
         return {"pending_escalations": shown, "instruction": INSTRUCTION}
 
     def notice(self) -> dict[str, Json] | None:
-        """What to add to the results of a round of calls: what is open, unless one of them tells it all already.
+        """Return the open questions to add to the results of a round of calls, and end the round.
 
-        Ends the round: until now, all calls that wait for news have returned for the same ones.
+        None if one of the results contains them all. Until the end of the round, all calls that wait for news have
+        returned because of the same questions.
         """
         told, self._in_round = self._in_round, set()
         self._told.update(self.pending)
@@ -72,8 +74,8 @@ class Escalations:
         self._in_round = set()
         return notice
 
-    def reply(self, id: str, reply: Json) -> AnswerQuestion | dict[str, Json]:
-        """Answer one; or why that can't be done."""
+    def reply(self, id: str, reply: Json) -> AnswerChild | dict[str, Json]:
+        """Return the answer to a question, or the reason why it cannot be answered."""
         noted = self.pending.get(id)
         if noted is None:
             if id in self._gone:
@@ -81,12 +83,12 @@ class Escalations:
             there = ", ".join(self.pending) or "none"
             return refused(f"Escalation '{id[:100]}' not found; pending: {there}")
         try:
-            return AnswerQuestion(noted.question.id, _checked(noted.question, reply))
+            return AnswerChild(noted.question.id, _checked(noted.question, reply))
         except ToolFailed as problem:
             return refused(str(problem))
 
     def replied(self, id: str) -> dict[str, Json] | None:
-        """What came of a reply; None if that is not known yet."""
+        """Return the result of a reply; None while it is unknown."""
         if id in self.pending:
             return None
         if not self._gone[id]:
@@ -94,7 +96,7 @@ class Escalations:
         return {"status": "ok", "message": f"'{self._gone[id]}' has your answer and goes on"}
 
 
-def _shown(noted: EscalationNoted) -> dict[str, Json]:
+def _question_as_json(noted: EscalationNoted) -> dict[str, Json]:
     question = noted.question
     shown: dict[str, Json] = {
         "escalation_id": noted.id,
@@ -114,14 +116,15 @@ def _closed(id: str) -> dict[str, Json]:
 
 
 def _checked(question: Question, reply: Json) -> str | list[str]:
-    """The reply as an answer to the question.
+    """Convert a model's reply to an answer to the question.
 
     Raises:
-        ToolFailed: it is none.
+        ToolFailed: the reply does not fit the question.
     """
     if question.kind == "checkbox":
         boxes = understood(question, _listed(reply))
         if isinstance(boxes, str):
+            # Models list boxes in one text, separated by commas.
             boxes = understood(question, [part.strip() for part in boxes.split(",")])
         return [_option(question, box) for box in boxes]
     if not isinstance(reply, str):
@@ -134,7 +137,7 @@ def _checked(question: Question, reply: Json) -> str | list[str]:
 
 
 def _listed(reply: Json) -> str | list[str]:
-    """A list as a list, whether it is one or the JSON text of one; a text that lists boxes, as it is."""
+    """Return a list, from a list or its JSON text; any other text unchanged."""
     if isinstance(reply, str) and not reply.lstrip().startswith("["):
         return reply
     return read_texts(reply, "reply")

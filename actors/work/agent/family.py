@@ -1,12 +1,13 @@
-"""What the built-in families of tools (`todo__*`, `agent__*`, `user__*`) have in common.
+"""Common parts of the built-in tool families (`todo__*`, `agent__*`, `user__*`).
 
-What an agent remembers beside its conversation (todo list, tasks, children, letters) belongs to the conversation's
-decider. The call of a tool over it is played like any other, by an actor of its own: permission, time and events are
-the same. But its result is decided: the actor tells the agent's that the call may go ahead (`FamilyCalled`), and waits
-for the answer (`CallAnswered`), which may take until a child ends. So each of these calls is mail, in their order.
+An agent's state outside of its conversation (todo list, tasks, children, team messages) belongs to the conversation's
+decider. A call of a tool over this state runs like any other, in its own actor: permission, time limit and events are
+the same. But the decider computes its result. The call's actor tells the agent's actor that the call may proceed
+(`FamilyCalled`), and waits for the answer (`CallAnswered`), possibly until a child ends. Each of these calls is
+therefore a message in the agent's mailbox, in order.
 
-Models are careless with types: a list comes as its JSON text, a number in quotes. The schemas here admit that, and the
-readers below make one value of it.
+Models are careless with types: they send a list as its JSON text, or a number in quotes. The schemas here accept that,
+and the readers below convert it.
 """
 
 from __future__ import annotations
@@ -27,21 +28,21 @@ from ..tools.tool import TIMEOUT, Arguments, Decided, Json, Tool, ToolSpec
 Schema = dict[str, Json]
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
-"""What may be the name of a child agent."""
+"""Valid names of a child agent."""
 
 
 def text(description: str) -> Schema:
-    """Schema of a text."""
+    """Return the schema of a text."""
     return {"type": "string", "description": description}
 
 
 def number(description: str) -> Schema:
-    """Schema of a whole number, which may be written in quotes."""
+    """Return the schema of a whole number, which may be written in quotes."""
     return {"anyOf": [{"type": "integer"}, {"type": "string"}], "description": description}
 
 
 def texts(description: str) -> Schema:
-    """Schema of a list of texts, which may be the JSON text of one."""
+    """Return the schema of a list of texts, which may be sent as its JSON text."""
     return {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}], "description": description}
 
 
@@ -55,12 +56,12 @@ def family_tool(
     decided: Decided | None = None,
     waits: bool = False,
 ) -> Tool:
-    """A tool of a built-in family.
+    """Return a tool of a built-in family.
 
     Args:
-        run: its body; None for one whose calls the decider answers.
-        decided: asks it, where more is to be done than that.
-        waits: its calls wait for people or other agents: they have no time limit, and run beside those that come after.
+        run: its body; None for a tool whose calls the decider answers.
+        decided: asks the decider, for a tool that has to do more than that.
+        waits: its calls wait for users or other agents. They have no time limit, and run concurrently with later calls.
     """
     required = required or {}
     parameters = {"type": "object", "properties": {**required, **(optional or {})}, "required": list(required)}
@@ -75,12 +76,13 @@ def family_tool(
 
 
 async def ask_decider(me: Actor, called: FamilyCalled) -> Json:
-    """What the conversation that `me` plays a call of says to it.
+    """Return the decider's answer to a call executed by `me`, a child of the agent's actor.
 
     Raises:
-        ToolFailed: that something is wrong with the call.
+        ToolFailed: the decider rejects the call.
     """
     assert me.parent is not None
+    # In a recovered run the message may already be in the journal with its answer; a second one would repeat the call.
     if not was_answered(me):
         await me.parent.ref.tell(called)
     answered = await me.receive()
@@ -99,10 +101,10 @@ async def _needs_a_conversation(_: Actor, __: Arguments) -> Json:
 
 
 def read_texts(value: Json, name: str) -> list[str]:
-    """A list of texts, given as such or as its JSON text; numbers in it become texts.
+    """Return a list of texts, from a list or its JSON text; numbers in it become texts.
 
     Raises:
-        ToolFailed: it is something else.
+        ToolFailed: the value is anything else.
     """
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
@@ -115,7 +117,8 @@ def read_texts(value: Json, name: str) -> list[str]:
 
 
 def whole_number(value: Json) -> int | None:
-    """A whole number, given as such or in quotes; None for anything else."""
+    """Return a whole number, from a number or a text in quotes; None for anything else."""
+    # bool is a subclass of int, but True is not the number 1 for a model.
     if isinstance(value, bool):
         return None
     if isinstance(value, float) and not value.is_integer():
@@ -127,20 +130,20 @@ def whole_number(value: Json) -> int | None:
 
 
 def refused(why: str, **more: Any) -> dict[str, Json]:
-    """The result of a call that could not do what it was asked for."""
+    """Return the result of a call that was refused, with the reason."""
     return {"status": "error", "message": why, **more}
 
 
 OWN_NAMES = {"user__select": "user__ask", "agent__list_running": "agent__list", "rag__query": "knowledge__search"}
-"""Names that Loki's successor has for tools of the families, and ours, so that prompts written for it work.
+"""Tool names of Loki's successor, with the names here, so that prompts written for it work.
 
-A tool is always found by them. It is offered to the model by such a name too where the agent's instructions, or a
-node's `tools`, say it: a tool twice in every request is paid for in every request.
+A tool can always be called by either name. It is offered under such a name only where the agent's instructions, or a
+node's `tools`, mention it. Offering each tool twice would cost tokens in every request.
 """
 
 
 def renamed(tools: Iterable[Tool]) -> dict[str, Tool]:
-    """Those of the tools that have another name, by it. Permissions know them by either."""
+    """Return the tools that have another name, by that name. Permission rules accept both names."""
     there = {tool.name: tool for tool in tools}
     return {
         other: msgspec.structs.replace(there[own], spec=msgspec.structs.replace(there[own].spec, name=other), alias=own)

@@ -1,19 +1,22 @@
-"""What was said before an agent's run, and who wants to know what was said in it.
+"""Conversation history of an agent's run: the earlier turns, and the receiver of the whole conversation.
 
-A conversation that was interrupted is kept as far as it makes sense to a model: calls without a result are told to have
-been interrupted. If the model has said nothing at all, there is nothing new to keep.
+An interrupted conversation is stored in a form that a model understands: a call without a result gets the result that
+it was interrupted. Without any new text of the model, nothing is stored.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 from ....protocol.chat import AssistantTurn, ToolTurn, Turn, UserTurn
+from ....protocol.errors import ResultInvalid
+from ....protocol.json_values import UnfitValue
 from ....protocol.requests import Overrides
 from ....supervisors.user_code import user_code
 
 if TYPE_CHECKING:
+    from ..results import ResultType
     from .todo import TodoList
 
 INTERRUPTED = "interrupted: this call did not come to its end"
@@ -21,16 +24,19 @@ INTERRUPTED = "interrupted: this call did not come to its end"
 
 @final
 class History:
-    """See the module.
+    """Earlier turns and the outcome of one run.
 
     Args:
-        turns: what was said before.
-        keep: told the whole conversation, once, when the run is over.
-        overrides: what goes before the file of the agent.
-        todos: the agent's todo list, which it goes on with; None for a new one.
+        turns: the turns before the run.
+        keep: called with the whole conversation, once, when the run is over.
+        overrides: options that override the agent's file.
+        todos: the agent's existing todo list; None for a new one.
+        result: the type of the run's result; None for any text.
 
     Attributes:
-        is_left: whether the run is left to another process, which will tell the conversation when it is over.
+        value: the result, once the run has one.
+        has_value: True if the run has a result.
+        is_left: returns True if another process continues the run and will deliver the conversation.
     """
 
     def __init__(
@@ -39,20 +45,38 @@ class History:
         keep: Callable[[Sequence[Turn]], None] | None = None,
         overrides: Overrides | None = None,
         todos: TodoList | None = None,
+        result: ResultType | None = None,
     ) -> None:
         self.turns = tuple(turns)
         self.overrides = overrides or Overrides()
         self.todos = todos
+        self.result = result
+        self.value: Any = None
+        self.has_value = False
         self.is_left: Callable[[], bool] = _never
         self._keep = keep
 
     @property
     def waits_for_the_model(self) -> bool:
-        """Whether it ends with results of tools, so that it goes on without a prompt."""
+        """True if the history ends with results of tools, so that the model continues without a prompt."""
         return bool(self.turns) and isinstance(self.turns[-1], ToolTurn)
 
+    def take_result(self, text: str) -> None:
+        """Parse the final text, if the run has a result type.
+
+        Raises:
+            ResultInvalid: the text does not fit the type.
+        """
+        if self.result is None:
+            return
+        try:
+            self.value = self.result.read(text)
+        except UnfitValue as misfit:
+            raise invalid(text, misfit) from misfit
+        self.has_value = True
+
     def over(self, messages: Sequence[Turn], said: str = "") -> None:
-        """The run is over; `said` is what the model had said of a reply that did not come to its end."""
+        """Deliver the conversation of a finished run; `said` is the text of an unfinished reply."""
         if self._keep is None or self.is_left():
             return
         whole = [*_mended(messages), *([AssistantTurn(said)] if said else [])]
@@ -61,7 +85,11 @@ class History:
                 self._keep(whole)
 
     def _is_more(self, whole: Sequence[Turn]) -> bool:
-        """Whether the model has said something, or calls have come to results. It may have been shortened meanwhile."""
+        """Return True if the run added a reply or a result of a call.
+
+        Compaction may have shortened the list meanwhile.
+        """
+        # By identity: an equal turn that the run added is new.
         known = {id(turn) for turn in self.turns}
         answered = {turn.call for turn in self.turns if isinstance(turn, ToolTurn)}
         return any(
@@ -71,10 +99,15 @@ class History:
         )
 
     def pair(self, prompt: str, output: str) -> None:
-        """A run without a conversation of its own is over."""
+        """Deliver prompt and output of a finished run without its own conversation."""
         if self._keep is not None and not self.is_left():
             with user_code:
                 self._keep([*self.turns, UserTurn(prompt), AssistantTurn(output)])
+
+
+def invalid(text: str, misfit: UnfitValue) -> ResultInvalid:
+    """Return the error of a run whose answer does not fit the type of its result."""
+    return ResultInvalid(f"the answer does not fit the type of the run's result: {misfit}\nThe answer was:\n{text}")
 
 
 def _never() -> bool:
@@ -82,7 +115,7 @@ def _never() -> bool:
 
 
 def _mended(messages: Sequence[Turn]) -> list[Turn]:
-    """The messages with a result for each of the last turn's calls."""
+    """Return the messages with a result for each of the last reply's calls."""
     whole = list(messages)
     at = max((index for index, turn in enumerate(whole) if isinstance(turn, AssistantTurn)), default=None)
     if at is not None and isinstance(last := whole[at], AssistantTurn):

@@ -1,4 +1,4 @@
-"""`knowledge__search`: a model looks things up by itself, as often and in whatever words it wants."""
+"""The tool `knowledge__search`: a model searches documents in its own words, any number of times."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 NAME = "knowledge__search"
 
 MOST = 50
-"""Chunks of one search."""
+"""Maximum chunks of one search."""
 
 SAID = """\
 ## Looking things up
@@ -30,7 +30,7 @@ source of what you take from it."""
 
 
 def lookup_tool(knowledge: RunKnowledge, recipes: Sequence[Recipe]) -> Tool:
-    """The tool over these bases."""
+    """Return the tool for these knowledge bases."""
 
     async def search(me: Actor, arguments: Arguments) -> Json:
         query = arguments["query"].strip()
@@ -44,7 +44,7 @@ def lookup_tool(knowledge: RunKnowledge, recipes: Sequence[Recipe]) -> Tool:
         except CallboardError as error:
             raise ToolFailed(f"the search failed: {error}") from error
         if found.chunks:
-            return "\n\n".join(map(_shown, found.chunks))
+            return "\n\n".join(map(_hit_text, found.chunks))
         return f"Nothing was found in sources that match '{source}'." if source else "Nothing was found."
 
     tool = family_tool(
@@ -57,15 +57,16 @@ def lookup_tool(knowledge: RunKnowledge, recipes: Sequence[Recipe]) -> Tool:
             "source": text("A pattern of paths or URLs, `guides/*.md`, to find only what stands there."),
         },
     )
+    # A search changes no state of the agent, so several searches may run at once.
     return msgspec.structs.replace(tool, effect="read", ordered=False)
 
 
 def explained(recipes: Sequence[Recipe]) -> str:
-    """What the system prompt says about the tool."""
+    """Return the section of the system prompt about the tool."""
     names = list(dict.fromkeys(document for recipe in recipes for document in recipe.documents))
     return SAID.format(documents=", ".join(names[:10]) + (", ..." if len(names) > 10 else ""))
 
 
-def _shown(hit: Hit) -> str:
+def _hit_text(hit: Hit) -> str:
     heading = f" ({' > '.join(hit.heading)})" if hit.heading else ""
     return f"[Source: {hit.source}, lines {hit.lines[0]}-{hit.lines[1]}{heading}]\n{hit.text}"

@@ -1,4 +1,7 @@
-"""The tools `agent__send_message` and `agent__check_inbox`, and who reaches whom by them; see `work.letters`."""
+"""Messages within a team: the tools `agent__send_message` and `agent__check_inbox`.
+
+`post` decides which agents can reach each other; see `work.team_messages` for addresses and inboxes.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +9,28 @@ from ....protocol.journal import LETTER, Posted
 from ....protocol.messages import FamilyCalled, Letter, Payload, Text
 from ....supervisors import Actor
 from ..journal.scope import noted, was_answered
-from ..letters import PARENT, Address, PostOffice, Seat
 from ..playback.playback import now
+from ..team_messages import PARENT, Address, PostOffice, TeamPosition
 from ..tools.tool import Arguments, Json, Tool, shortened
 from .family import ask_decider, family_tool, refused, text
 
 LONGEST = 64_000
-"""Characters of one letter."""
+"""Maximum characters of one team message."""
 
 
-def send(me: Actor | None, seat: Seat, below: PostOffice | None, to: str, payload: Payload) -> str | None:
-    """Send a letter of `me`, if that is an actor, from `seat` to its parent, a sibling, or an own child (`below`).
+def send(me: Actor | None, seat: TeamPosition, below: PostOffice | None, to: str, payload: Payload) -> str | None:
+    """Send a team message from the agent at `seat` to its parent, a sibling, or a child (`below`).
+
+    `me` is the sending actor, or None outside of one.
 
     Returns:
-        What is in the way, or None.
+        The reason why the message was not sent, or None.
     """
     return post(me, seat, below, to, payload).problem
 
 
-def post(me: Actor | None, seat: Seat, below: PostOffice | None, to: str, payload: Payload) -> Posted:
-    """As `send`; what has become of it."""
+def post(me: Actor | None, seat: TeamPosition, below: PostOffice | None, to: str, payload: Payload) -> Posted:
+    """Send a team message like `send`, and return where it went."""
     above = seat.office
     if to == seat.id and to:
         return _not_sent(f"'{to}' is yourself")
@@ -39,10 +44,12 @@ def post(me: Actor | None, seat: Seat, below: PostOffice | None, to: str, payloa
         address = above.children[to]
     else:
         return _not_sent(f"Agent '{shortened(to, 100)}' not found. {_reachable(seat, below)}")
+    # An ended child remains known, so that its sender gets a precise error.
     if address is None:
         return _not_sent(f"Agent '{to}' has ended and reads no more letters")
     if address.elsewhere:
         return _not_sent(f"Agent '{to}' is played by another worker of the cluster, where no letters come")
+    # The address decides the sender's name: a child knows this agent as its parent, others by its id.
     own_child = to != PARENT and below is not None and to in below.children
     letter = Letter(sender=PARENT if own_child else seat.id, payload=payload, written=now(me))
     if not address.send(letter):
@@ -55,24 +62,26 @@ def _not_sent(problem: str) -> Posted:
     return Posted("", None, problem)
 
 
-def mail_tools(seat: Seat, below: PostOffice | None = None) -> list[Tool]:
-    """`agent__send_message` and `agent__check_inbox` for the agent of this seat.
+def mail_tools(seat: TeamPosition, below: PostOffice | None = None) -> list[Tool]:
+    """Return `agent__send_message` and `agent__check_inbox` for the agent at this seat.
 
     Args:
-        below: the office of its own children, if it may have any.
+        below: the post office of its own children, if it may have any.
     """
 
     async def send_message(me: Actor, arguments: Arguments) -> Json:
         to = arguments["id"].strip()
 
-        async def sent() -> Posted:  # without a checkpoint: that it is sent is noted before its reader can be told
+        # No checkpoint inside: the journal must contain the sending before its reader can process the message.
+        async def sent() -> Posted:
             return post(me, seat, below, to, Text(shortened(arguments["message"], LONGEST)))
 
         problem = (await noted(me, LETTER, Posted, sent)).problem
         return refused(problem) if problem else {"status": "ok", "message": f"Message sent to '{to}'"}
 
     async def check_inbox(me: Actor, key: int, arguments: Arguments) -> Json:
-        counted = not was_answered(me)  # else it was read in an earlier life of the run, and is unread no more
+        # False if an earlier incarnation of the run has read the inbox: its messages no longer count as unread.
+        counted = not was_answered(me)
         read = await ask_decider(me, FamilyCalled(key=key, name="agent__check_inbox", arguments=arguments))
         if counted:
             seat.address.unread -= sum(letter["payload"]["type"] != "task_completed" for letter in read["messages"])
@@ -92,7 +101,7 @@ def mail_tools(seat: Seat, below: PostOffice | None = None) -> list[Tool]:
     ]
 
 
-def _reachable(seat: Seat, below: PostOffice | None) -> str:
+def _reachable(seat: TeamPosition, below: PostOffice | None) -> str:
     there = list(below.ids) if below is not None else []
     if seat.office is not None:
         there += [PARENT, *(id for id in seat.office.ids if id != seat.id)]

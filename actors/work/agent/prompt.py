@@ -1,10 +1,10 @@
-"""The system prompt of an agent: its instructions with the variables put in, then a block for each family it may use.
+"""System prompt of an agent: instructions with variables replaced, then a block for each usable tool family.
 
-Variables are `{{name}}`: the agent's own (`variables`) and the special ones (`__os__`, `__now__`, ...). What a variable
-holds is never looked at again, so a value can't bring in another. A name that nobody knows stays as it stands.
+Variables are `{{name}}`: the agent's own (`variables`) and the special ones (`__os__`, `__now__`, ...). Values are
+never expanded again, so a value cannot insert another variable. An unknown name remains in the text.
 
-The blocks explain our own tools. They stand in fixed order behind the instructions, an empty line before each, and each
-can be switched off (`inject_todo_instructions` ...) by who wants to explain the tools in his own words.
+The blocks explain the built-in tools. They follow the instructions in fixed order, each after an empty line. Each can
+be switched off (`inject_todo_instructions` ...) by an author who explains the tools in the instructions.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ def special_variables(
     cwd: Path | None = None,
     machine: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """The values of `__os__`, `__now__`, `__tools__` and the other variables that are ours.
+    """Return the values of `__os__`, `__now__`, `__tools__` and the other special variables.
 
     Args:
-        machine: those that say something of this machine, and what time it is.
+        machine: recorded values of the variables about this machine and the time; None to read them now.
     """
     listed = [f"{number}. {tool.name}: {_first_line(tool.spec.description)}" for number, tool in enumerate(tools, 1)]
     return {
@@ -99,19 +99,24 @@ def filled_in(
     cwd: Path | None = None,
     me: Actor | None = None,
 ) -> str:
-    """Instructions with all variables put in; in a run that is played from a record with those that it has of `me`."""
+    """Return instructions with all variables replaced.
+
+    A replay takes the values about the machine from its record, for `me`.
+    """
     if "{{" not in text:
         return text
+    # Recorded as a value, since it differs on another machine or at another time.
     machine = value(me, "variables", dict[str, str], partial(_of_machine, environ))
     known = {**special_variables(environ, tools, cwd, machine), **values}
     return _NAME.sub(lambda found: known.get(found.group(1), found.group(0)), text)
 
 
 def blocks(agent: Agent, *, teammates: bool, user: bool) -> list[str]:
-    """What is said about the families that the agent has, in order.
+    """Return the blocks for the tool families of the agent, in order.
 
     Args:
-        teammates: whether it has the messaging tools; user: whether it has those that ask.
+        teammates: the agent has the messaging tools.
+        user: the agent has the tools that ask the user.
     """
     said = []
     if agent.auto_continue and agent.inject_todo_instructions:
@@ -126,7 +131,7 @@ def blocks(agent: Agent, *, teammates: bool, user: bool) -> list[str]:
 
 
 def system_prompt(instructions: str, said: Iterable[str]) -> str:
-    """Instructions and blocks, an empty line between them."""
+    """Return instructions and blocks, separated by empty lines."""
     return "\n\n".join(part for part in (instructions.strip("\n"), *said) if part)
 
 

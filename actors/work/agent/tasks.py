@@ -1,15 +1,14 @@
-"""The task queue of an agent: what is to be done, what has to wait for what, and who does it.
+"""Task queue of an agent: tasks, their dependencies, and the agents that work on them.
 
-    pending      nothing stands in its way
-    blocked      it waits for other tasks; with a `reason`, one of them has failed and it would wait for ever
+    pending      ready to start
+    blocked      waits for other tasks; with a `reason`, one of them has failed and it would wait forever
     in_progress  an agent works on it
     completed, failed
 
-A task with an `agent` is dispatched as soon as nothing blocks it and there is room for another child, and that agent's
-end completes or fails it. Ids are `task_1`, `task_2`, ...; a bare number means the same.
+A task with an `agent` is dispatched as soon as no dependency is open and another child is allowed. That agent's end
+completes or fails it. Ids are `task_1`, `task_2`, ...; a bare number is accepted too.
 
-`TaskQueue` is plain data that knows the rules; the conversation that has it (`engine/conversation/team`) starts the
-agents.
+`TaskQueue` is plain data with these rules; its conversation (`engine/conversation/team`) starts the agents.
 """
 
 from __future__ import annotations
@@ -23,22 +22,22 @@ from ....protocol.errors import ToolFailed
 from ..tools.tool import Json, shortened
 
 MOST = 1_000
-"""Tasks of one queue."""
+"""Maximum tasks of one queue."""
 
 Status = Literal["pending", "blocked", "in_progress", "completed", "failed"]
 
 
-class Task(msgspec.Struct, kw_only=True):
-    """One task.
+class AgentTask(msgspec.Struct, kw_only=True):
+    """A task of the queue.
 
     Attributes:
-        blocked_by: ids of the tasks that it waits for, completed ones included.
-        agent, prompt: who is to do it, and what it is told.
-        owner: who works on it: `auto:<agent>` for one that was dispatched, else the id of the agent that took it.
+        blocked_by: ids of the tasks that it depends on, including completed ones.
+        agent, prompt: the agent to dispatch, and its prompt.
+        owner: `auto:<agent>` for a dispatched task, else the id of the agent that claimed it.
         agent_id: id of that agent.
-        reason: why it failed, or why it can't go on.
-        output: what the agent that did it said.
-        held: it is not dispatched, since its dependencies are not those that were meant.
+        reason: why it failed, or why it is blocked forever.
+        output: the output of the agent that completed it.
+        held: it is not dispatched, because some of its intended dependencies are unknown.
     """
 
     id: str
@@ -55,7 +54,7 @@ class Task(msgspec.Struct, kw_only=True):
     held: bool = False
 
     def shown(self) -> dict[str, Json]:
-        """As the model reads it."""
+        """Return the task for the model."""
         shown: dict[str, Json] = {"id": self.id, "subject": self.subject, "status": self.status}
         if self.description:
             shown["description"] = self.description
@@ -66,18 +65,17 @@ class Task(msgspec.Struct, kw_only=True):
 
 
 class TaskQueue:
-    """See the module. Tasks are kept in the order in which they were created."""
+    """All tasks of an agent, in the order of their creation."""
 
     def __init__(self) -> None:
-        self._tasks: dict[str, Task] = {}
+        self._tasks: dict[str, AgentTask] = {}
 
     @property
-    def tasks(self) -> list[Task]:
-        """All of them."""
+    def tasks(self) -> list[AgentTask]:
         return list(self._tasks.values())
 
-    def find(self, id: Json) -> Task | None:
-        """The task of this id: `task_1`, `1` or 1."""
+    def find(self, id: Json) -> AgentTask | None:
+        """Return the task with this id: `task_1`, `1` or 1."""
         return self._tasks.get(id_of(id))
 
     def create(
@@ -88,17 +86,17 @@ class TaskQueue:
         blocked_by: Iterable[Json] = (),
         agent: str | None = None,
         prompt: str | None = None,
-    ) -> tuple[Task, list[str]]:
-        """A new task, and warnings about those of its dependencies that were left out.
+    ) -> tuple[AgentTask, list[str]]:
+        """Add a task, and return it with warnings about dependencies that were left out.
 
         Raises:
-            ToolFailed: there can't be such a task.
+            ToolFailed: the task is invalid.
         """
         if agent and not prompt:
             raise ToolFailed("'prompt' is required when 'agent' is set")
         if len(self._tasks) >= MOST:
             raise ToolFailed(f"the queue has {MOST} tasks, as many as it may")
-        task = Task(
+        task = AgentTask(
             id=f"task_{len(self._tasks) + 1}",
             subject=subject,
             description=description,
@@ -107,8 +105,9 @@ class TaskQueue:
         )
         self._tasks[task.id] = task
         warnings = self._block(task, blocked_by)
-        self._look_again()
+        self._refresh_waiting()
         if warnings and task.agent:
+            # Dispatched now, it would start before one of its intended dependencies.
             task.held = True
             warnings.append(
                 f"'{task.agent}' is not started by itself for {task.id}, since not all that it was to wait for is "
@@ -116,10 +115,10 @@ class TaskQueue:
             )
         return task, warnings
 
-    def _block(self, task: Task, blocked_by: Iterable[Json]) -> list[str]:
-        """Have a new task wait for others; what is wrong with those it can't wait for.
+    def _block(self, task: AgentTask, blocked_by: Iterable[Json]) -> list[str]:
+        """Add dependencies to a new task, and return warnings about invalid ones.
 
-        Nothing waits for it yet, so no circle can come of it.
+        No task depends on the new one yet, so this cannot create a cycle.
         """
         ids = list({id_of(id): None for id in blocked_by})
         warnings = []
@@ -134,58 +133,62 @@ class TaskQueue:
                 warnings.append(f"Dependency task '{named(id)}' does not exist")
         return warnings
 
-    def complete(self, task: Task, output: str = "") -> list[Task]:
-        """The task is done; those that nothing blocks any more because of that. Also mends a failed one."""
+    def complete(self, task: AgentTask, output: str = "") -> list[AgentTask]:
+        """Complete a task, even a failed one. Return the tasks that are no longer blocked."""
         if task.status == "completed":
             return []
         task.status, task.reason, task.output = "completed", None, output
-        return self._look_again()
+        return self._refresh_waiting()
 
-    def fail(self, task: Task, reason: str = "") -> list[Task]:
-        """The task has failed; those that can't go on because of that, however far behind it."""
+    def fail(self, task: AgentTask, reason: str = "") -> list[AgentTask]:
+        """Fail a task. Return all tasks, at any distance, that can no longer start."""
         if task.status in ("completed", "failed"):
             return []
         before = {other.id for other in self._tasks.values() if other.reason is not None}
         task.status, task.reason = "failed", reason or "it was marked as failed"
-        self._look_again()
+        self._refresh_waiting()
         return [
             other
             for other in self._tasks.values()
             if other.status == "blocked" and other.reason is not None and other.id not in before
         ]
 
-    def claim(self, task: Task, owner: str, agent_id: str | None = None) -> None:
-        """An agent works on it."""
+    def claim(self, task: AgentTask, owner: str, agent_id: str | None = None) -> None:
+        """Mark a task as in progress by an agent."""
         task.status, task.owner, task.agent_id, task.reason = "in_progress", owner, agent_id, None
-        self._look_again()
+        self._refresh_waiting()
 
     @property
-    def dispatchable(self) -> list[Task]:
+    def dispatchable(self) -> list[AgentTask]:
         """Tasks whose agents may be started, oldest first."""
         return [task for task in self._tasks.values() if task.status == "pending" and task.agent and not task.held]
 
-    def results_for(self, task: Task) -> list[Task]:
-        """The tasks that it waited for and whose agents said something."""
+    def results_for(self, task: AgentTask) -> list[AgentTask]:
+        """Return the tasks that it depended on and whose agents produced output."""
         return [other for id in task.blocked_by if (other := self._tasks[id]).output]
 
-    def _look_again(self) -> list[Task]:
-        """Bring the waiting tasks up to date; those that wait no more. Each waits for older ones only."""
-        freed: list[Task] = []
+    def _refresh_waiting(self) -> list[AgentTask]:
+        """Update the waiting tasks, and return the ones that became ready.
+
+        One pass suffices: tasks depend only on older ones.
+        """
+        freed: list[AgentTask] = []
         for task in self._tasks.values():
             if task.status in ("pending", "blocked"):
                 before = task.status
-                task.status, task.reason = self._standing(task)
+                task.status, task.reason = self._summary(task)
                 if task.status == "pending" and before == "blocked":
                     freed.append(task)
         return freed
 
-    def _standing(self, task: Task) -> tuple[Status, str | None]:
+    def _summary(self, task: AgentTask) -> tuple[Status, str | None]:
         waiting: Status = "pending"
         for id in task.blocked_by:
             other = self._tasks[id]
             if other.status == "failed":
                 return "blocked", f"{id} failed: {other.reason}"
             if other.status == "blocked" and other.reason is not None:
+                # The reason passes on through each level, so its length is bounded.
                 return "blocked", f"{id} can't go on ({shortened(other.reason, 500)})"
             if other.status != "completed":
                 waiting = "blocked"
@@ -193,12 +196,12 @@ class TaskQueue:
 
 
 def id_of(value: Json) -> str:
-    """The id that a model means by `task_1`, `1`, `#1`, 1 or 1.0, which is a whole number to JSON."""
+    """Return the id for `task_1`, `1`, `#1`, 1 or 1.0, which is a whole number in JSON."""
     word = str(value).strip().lstrip("#")
     digits = word.removesuffix(".0")
     return f"task_{int(digits)}" if digits.isascii() and digits.isdigit() and len(digits) < 10 else word
 
 
 def named(value: Json) -> str:
-    """The id that is meant, as errors say it."""
+    """Return the shortened id for error messages."""
     return shortened(id_of(value), 100)

@@ -1,5 +1,8 @@
-"""The tools of a team: `agent__spawn`, `agent__collect` and their kin for children, `agent__task_*` for the queue,
-`agent__reply_escalation` for what children ask. What they do is decided in `engine/conversation/team`."""
+"""Team tools: `agent__spawn`, `agent__collect` and others for children, `agent__task_*`, `agent__reply_escalation`.
+
+`agent__task_*` manage the task queue, and `agent__reply_escalation` answers questions of children.
+`engine/conversation/team` decides their results.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ _REPLY = {
 
 
 def team_tools(children: Children) -> list[Tool]:
-    """All of them, for the agent that has these children."""
+    """Return all team tools for the agent with these children."""
 
     def tool(
         name: str,
@@ -103,7 +106,7 @@ def team_tools(children: Children) -> list[Tool]:
 
 
 def available_tool(children: Children) -> Tool:
-    """`agent__list_available`, which Loki's successor has: who may be spawned."""
+    """Return `agent__list_available` of Loki's successor, which lists the agents that may be spawned."""
 
     async def show(_: Actor, __: Arguments) -> Json:
         agents = [

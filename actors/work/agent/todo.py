@@ -1,8 +1,8 @@
-"""The todo list of an agent: kept for the model outside of its conversation, so that nothing can summarize it away.
-A session keeps it from turn to turn.
+"""Todo list of an agent, stored outside of its conversation so that no summary can lose it.
 
-The list belongs to the agent's conversation, which decides about its calls (`engine/conversation/families`), looks at
-`incomplete` when the model thinks it is done, and shows it `render()` when it goes on.
+A session keeps it from turn to turn. The list belongs to the agent's conversation, which answers its tool calls
+(`engine/conversation/families`). The conversation checks `incomplete` when the model claims to be done, and sends
+`render()` when the model continues.
 """
 
 from __future__ import annotations
@@ -17,32 +17,33 @@ from ..tools.tool import Arguments, Json, Tool, shortened
 from .family import family_tool, number, text, whole_number
 
 MOST = 500
-"""Items of one list."""
+"""Maximum items of one list."""
 
 LONGEST = 2_000
-"""Characters of one item, and of the goal."""
+"""Maximum characters of one item, and of the goal."""
 
 _DISABLED = "Auto-continue is not enabled. Set 'auto_continue: true' in your config to use todo tools."
 
 
 class TodoList:
-    """A goal, and the steps to it.
+    """A goal, and the steps towards it.
 
     Attributes:
-        goal: what is reached when all items are done; "" before anything was said.
-        items: in the order they were added.
+        goal: the state to reach; "" before one is set.
+        items: in the order of their creation.
     """
 
     def __init__(self, kept: Todos | None = None) -> None:
         self.become(kept or Todos())
 
     def become(self, kept: Todos) -> None:
-        """Have this goal and these items."""
-        self.goal = kept.goal
-        self.items = [msgspec.structs.replace(item) for item in kept.items]
+        """Replace the goal and the items."""
+        self.goal: str = kept.goal
+        # Copies, because items are mutable and a session holds its own list.
+        self.items: list[Todo] = [msgspec.structs.replace(item) for item in kept.items]
 
     def told(self) -> Todos | None:
-        """The list as a session keeps it; None if there is nothing on it."""
+        """Return the list for storage in a session; None if it is empty."""
         if not self.goal and not self.items:
             return None
         return Todos(goal=self.goal, items=[msgspec.structs.replace(item) for item in self.items])
@@ -53,19 +54,20 @@ class TodoList:
         return [item for item in self.items if not item.done]
 
     def begin(self, goal: str) -> None:
-        """A new goal; the items of the last one are dropped."""
+        """Set a new goal and drop all items."""
         self.goal = shortened(goal.strip(), LONGEST)
         self.items = []
 
     def add(self, desc: str) -> Todo:
-        """A new item at the end."""
+        """Append a new item."""
+        # Ids are never reused while the item with the highest id exists.
         last = max((item.id for item in self.items), default=0)
         item = Todo(id=last + 1, desc=shortened(desc, LONGEST))
         self.items.append(item)
         return item
 
     def done(self, id: int) -> bool:
-        """Mark an item as done; False if there is none of that id."""
+        """Mark an item as done; return False if the id is unknown."""
         for item in self.items:
             if item.id == id:
                 item.done = True
@@ -73,12 +75,11 @@ class TodoList:
         return False
 
     def clear(self) -> None:
-        """No goal, no items."""
         self.goal = ""
         self.items = []
 
     def render(self) -> str:
-        """As the model is shown it; "" when there is nothing."""
+        """Return the list as text for the model; "" if it is empty."""
         if not self.goal and not self.items:
             return ""
         complete = len(self.items) - len(self.incomplete)
@@ -87,7 +88,7 @@ class TodoList:
         return "\n".join([*head, f"Progress: {complete}/{len(self.items)} completed", *lines])
 
     def answer(self, name: str, arguments: Arguments) -> Json:
-        """The result of a call of the tool `name`."""
+        """Return the result of a call of the tool `name`."""
         match name:
             case "todo__init":
                 self.begin(arguments["goal"])
@@ -122,7 +123,7 @@ _DONE = {"id": number("Id of the item, as todo__add returned it.")}
 
 @cache
 def todo_tools() -> tuple[Tool, ...]:
-    """The `todo__*` tools."""
+    """Return the `todo__*` tools."""
     called_off = "Empty the todo list and forget its goal, when the work was called off or changed."
     begun = "Begin a new todo list with a goal. Drops the items of the list before."
     return (
@@ -138,7 +139,7 @@ def todo_tools() -> tuple[Tool, ...]:
 
 @cache
 def refusing_todo_tools() -> dict[str, Tool]:
-    """The same, by name, for all agents that have no todo list: each says how to enable it."""
+    """Return the same tools, by name, for agents without a todo list: each call fails with a hint how to enable it."""
     return {tool.name: msgspec.structs.replace(tool, run=_refuse, decided=None) for tool in todo_tools()}
 
 

@@ -1,8 +1,8 @@
 """The tools with which a model asks the user: `user__ask`, `user__confirm`, `user__input`, `user__checkbox`.
 
-A call puts its question on the way to the root (see `supervisors.escalation`) and waits there. It does not know who
-answers: a person at a terminal or a browser, a prepared answer, or an agent above that knows (see `escalations`). When
-nobody does, the model is told so, and to go by its own judgment: no agent fails because a person is out.
+A call sends its question towards the root (see `supervisors.escalation`) and waits. The answer may come from a person
+at a terminal or a browser, a prepared answer, or an agent above (see `escalations`). Without an answer, the model
+receives a note to use its own judgment: no agent fails because a person is away.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TOOLS: tuple[tuple[str, QuestionKind, str, dict[str, Schema]], ...] = (
     ("input", "text", "Ask the user for a text.", {}),
     ("checkbox", "checkbox", _BOXES, {"options": texts("What may be chosen.")}),
 )
-"""Names, kinds of questions, descriptions, and what else is given."""
+"""Names, kinds of questions, descriptions, and further parameters."""
 
 
 async def _ask(kind: QuestionKind, timeout: float | None, me: Actor, arguments: Arguments) -> Json:
@@ -47,10 +47,10 @@ async def _ask(kind: QuestionKind, timeout: float | None, me: Actor, arguments: 
 
 
 def user_tools(*, timeout: float | None) -> list[Tool]:
-    """The `user__*` tools.
+    """Return the `user__*` tools.
 
     Args:
-        timeout: seconds a question waits for its answer; None for as long as it takes.
+        timeout: seconds that a question waits for its answer; None for no limit.
     """
 
     question = text("The question, as the user reads it.")
@@ -61,7 +61,7 @@ def user_tools(*, timeout: float | None) -> list[Tool]:
 
 
 def unanswered(why: str) -> dict[str, Json]:
-    """What the model is told when no answer came."""
+    """Return the result for the model when no answer came."""
     return {"error": why, "fallback": FALLBACK}
 
 

@@ -1,7 +1,8 @@
-"""What the things in a bundle will be able to do once they are installed, read from their files without running any.
+"""Capabilities of the items of a bundle after installation, read from their files without running any.
 
-It is shown before anything is installed, for each item: what starts a program, and whether it asks a person first;
-which servers are reached; which names hide others. The texts are a stranger's: one line each, and bounded.
+The preview shows them for each item before anything is installed. They are programs that it starts, with or without
+asking the user, servers that it reaches, and built-in names that it hides. All texts are untrusted: one line each, and
+limited in length.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from ..tools.declare.declaration import ToolFile
 
 _LONGEST = 240
-"""Characters of what something says of itself. What is to be run is shown whole, or not installed (`_WHOLE`)."""
+"""Most characters of a description. A command line is shown completely, or the item is refused (`_WHOLE`)."""
 
 _WHOLE = 4_000
 _MANY = 40
@@ -48,12 +49,12 @@ _OWN = ("LLM_", "CALLBOARD_", "ARGC_")
 
 
 class Abilities(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one item.
+    """Capabilities of one item.
 
     Attributes:
-        about: what it says it is for.
-        can: what it will be able to do, a line each.
-        wrong: why it can't be used; "" if it can.
+        about: its description of itself.
+        can: its capabilities, one line each.
+        wrong: reason why it can't be used; "" if it can.
     """
 
     about: str = ""
@@ -62,10 +63,12 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def abilities_of(item: Item, home: Path, files: Container[str] = ()) -> Abilities:
-    """Of an agent, a role, a macro, a tool or a workflow whose files lie in `home` as in a configuration directory.
+    """Return the capabilities of an agent, a role, a macro, a tool or a workflow.
 
     Args:
-        files: the global tools that are files, in the place of a built-in one too: those run without asking.
+        home: directory with its files, in the layout of a configuration directory.
+        files: names of global tools that are files, including ones that replace built-in tools: they run without
+            asking.
     """
     try:
         found = _of(item, home, files)
@@ -73,12 +76,13 @@ def abilities_of(item: Item, home: Path, files: Container[str] = ()) -> Abilitie
         return Abilities(wrong=f"it can't be read: {error}")
     except CallboardError as error:
         return Abilities(wrong=line(str(error)))
-    return _shown(found)
+    return _printable(found)
 
 
-def _shown(found: Abilities) -> Abilities:
-    """With its texts as single lines, which hold nothing that a terminal would take for something else."""
+def _printable(found: Abilities) -> Abilities:
+    """Turn the texts into single lines without control characters, which a terminal could interpret."""
     can = tuple(map(one_line, found.can))
+    # A truncated command line could hide its dangerous end, so the item is refused instead.
     if any(len(text) > _WHOLE for text in can):
         return Abilities(wrong=f"what it runs is too long to be read: more than {_WHOLE} characters")
     return msgspec.structs.replace(found, about=line(found.about), can=can)
@@ -176,7 +180,7 @@ def _secrets(variables: Iterable[Variable]) -> Iterator[str]:
 
 
 def _tools_line(names: Iterable[str], files: Container[str]) -> Iterator[str]:
-    """What tools of these names do; what a file of the user's or of the bundle does is not known."""
+    """Yield the effects of tools by name. Effects of tool files, the user's or the bundle's, are unknown."""
     named = list(dict.fromkeys(bare_name(name) for name in names))
     if "all" in named:
         yield "uses every global tool; those that are files run without asking"
@@ -198,11 +202,11 @@ def _tools_line(names: Iterable[str], files: Container[str]) -> Iterator[str]:
         yield f"uses tools: {_listed(others)}"
 
 
-# --- the others
+# --- tools, roles, macros, workflows, servers
 
 
 def _of_tool(item: Item, file: Path) -> Abilities:
-    if len(item.files) > 1:  # a tool is found by its name: which of them runs is not what is shown here
+    if len(item.files) > 1:  # tools are found by name: another file than the described one could run
         return Abilities(wrong=f"there are several files of this name ({_listed(sorted(item.files))}); one would run")
     read = read_tool_file(file, agent=False)
     if errors_in(read.problems) or not read.declarations:
@@ -256,9 +260,9 @@ def _of_workflow(text: str, file: Path) -> Abilities:
 
 
 def _kinds_of_nodes(whole: dict[str, Any]) -> set[str]:
-    """The types of all nodes, of those in workflows within it (`subgraph`) as well."""
+    """Return the types of all nodes, including nodes of nested workflows (`subgraph`)."""
     kinds: set[str] = set()
-    seen: set[int] = set()  # an anchor may stand in many places
+    seen: set[int] = set()  # an anchor may be referenced in many places, or contain itself
     todo: list[Any] = [whole]
     while todo:
         value = todo.pop()
@@ -274,7 +278,7 @@ def _kinds_of_nodes(whole: dict[str, Any]) -> set[str]:
 
 
 def abilities_of_server(name: str, entry: Any) -> Abilities:
-    """What an entry of mcp.json makes possible. Its values are shown as written, with their references."""
+    """Return the capabilities of an entry of mcp.json. Its values are shown as written, with their references."""
     text = msgspec.json.encode({"mcpServers": {name: entry}}).decode()
     config = read_mcp(text, "mcp.json")
     if name not in config.servers:
@@ -294,18 +298,18 @@ def abilities_of_server(name: str, entry: Any) -> Abilities:
     names = sorted({found["name"] or found["secret"] for found in REFERENCE.finditer(text)})
     if names:
         can.append(f"gets from the environment or the vault: {_listed(names)}")
-    # Whole, like the command: GIT_SSH_COMMAND, NODE_OPTIONS and their likes name programs.
+    # Completely, like the command: GIT_SSH_COMMAND, NODE_OPTIONS and similar variables name programs.
     given = [f"{variable}={value}" for variable, value in server.env.items()]
     if given:
         can.append(f"has set in its environment: {' '.join(given)}")
-    return _shown(Abilities(about=server.description, can=tuple(can)))
+    return _printable(Abilities(about=server.description, can=tuple(can)))
 
 
-# --- words
+# --- texts
 
 
 def _hides(kind: Kind, name: str) -> Iterator[str]:
-    """What comes with Callboard under the same name is not found any more."""
+    """Yield a line if the item hides a built-in one with the same name."""
     ours: Mapping[Kind, bool] = {
         "agents": (AGENTS / name).is_dir(),
         "roles": (ROLES / f"{name}.md").is_file(),
@@ -342,6 +346,6 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def line(text: str) -> str:
-    """A stranger's text in one bounded line."""
+    """Return an untrusted text as one line of limited length."""
     text = one_line(text)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

@@ -1,11 +1,11 @@
-"""Changes files of the configuration directory so that a kill leaves the old state or leads to the new one.
+"""Crash-safe changes to the configuration directory: a kill leaves the old state, or one that leads to the new state.
 
-Everything new is written below `.installing/` first, and a journal beside it last. Without a journal nothing has
-happened, and the next install throws the directory away. With one, everything is there that is needed: what a kill
-has left undone, the next `callboard install` of any kind does before anything else. The record is the last file of
-the journal.
+All new files are first written below `.installing/`, and a journal next to them last. Without a journal nothing has
+changed, and the next install deletes the directory. With a journal, everything needed is on disk: the next `callboard
+install` of any kind first completes the interrupted one. The record is the last file of the journal.
 
-One install at a time: the configuration directory itself is locked (`flock`), which ends with the process.
+Only one install runs at a time: it locks the configuration directory itself (`flock`). The kernel releases the lock
+when the process ends.
 """
 
 from __future__ import annotations
@@ -31,30 +31,28 @@ STAGE = ".installing"
 JOURNAL = "journal.json"
 
 
-class Put(msgspec.Struct, frozen=True):
-    """A file that is to be there: its path, the name of its contents below `STAGE`, and `NewFile.personal`."""
+class PutFile(msgspec.Struct, frozen=True):
+    """A file to write: its path, the name of its contents below `STAGE`, and `NewFile.personal`."""
 
     path: str
     staged: str
     personal: bool = False
 
 
-class Journal(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be done, in this order; doing it twice does no harm."""
+class InstallJournal(msgspec.Struct, frozen=True, kw_only=True):
+    """Changes to make, in this order; making them twice is harmless."""
 
-    puts: list[Put] = []
+    puts: list[PutFile] = []
     removes: list[str] = []
 
 
 class NewFile(msgspec.Struct, frozen=True):
-    """What a file is to hold.
-
-    A file that is there keeps who may read and write it.
+    """New contents of a file. An existing file keeps its read and write permissions.
 
     Attributes:
-        executable: whether it can be started.
-        personal: it is the person's own, and some of it is ours: where it is a link, what that leads to is changed,
-            and a new one is for its owner alone.
+        executable: the file can be started as a program.
+        personal: the file belongs to the user, and only a part of it to bundles. If it is a link, the target is
+            changed. A new one is readable by its owner alone.
     """
 
     data: bytes
@@ -64,11 +62,13 @@ class NewFile(msgspec.Struct, frozen=True):
 
 @contextmanager
 def alone(base: Path) -> Iterator[None]:
-    """Keep other processes from installing in this directory during the block. It is made if it is not there.
+    """Prevent other processes from installing in this directory during the block.
+
+    The directory is created if it is missing.
 
     Raises:
         Conflict: another process installs there.
-        NotKept: the directory can't be made or read.
+        NotKept: the directory can't be created or read.
     """
     try:
         private_directory(base)
@@ -86,24 +86,25 @@ def alone(base: Path) -> Iterator[None]:
 
 
 def carry_out(base: Path, puts: Mapping[str, NewFile], removes: Sequence[str]) -> None:
-    """Have these files be there, and those not. Blocks.
+    """Write and remove these files. Blocks.
 
     Raises:
-        NotKept: the disk refuses; what was done of it is finished by the next install.
+        NotKept: a write failed; the next install completes the changes if the journal was written.
     """
     stage = base / STAGE
     try:
         shutil.rmtree(stage, ignore_errors=True)
         stage.mkdir(mode=0o700)
-        journal = Journal(removes=list(removes))
+        journal = InstallJournal(removes=list(removes))
         for number, (path, new) in enumerate(puts.items()):
             staged = stage / str(number)
             staged.write_bytes(new.data)
+            # A new file's mode shows the umask, which can't be queried without changing it.
             before = stat.S_IMODE(staged.stat().st_mode)
             mode = _mode(base / path, new, before)
             if mode != before:
                 staged.chmod(mode)
-            journal.puts.append(Put(path, staged.name, new.personal))
+            journal.puts.append(PutFile(path, staged.name, new.personal))
         write_whole(stage / JOURNAL, msgspec.json.encode(journal), durable=True)
         _follow(base, journal)
     except OSError as error:
@@ -111,11 +112,11 @@ def carry_out(base: Path, puts: Mapping[str, NewFile], removes: Sequence[str]) -
 
 
 def finish(base: Path) -> bool:
-    """Do what a killed install has left undone, or throw away what it has begun; whether there was something to do.
+    """Complete or discard an interrupted install. Return whether there was one to complete.
 
     Raises:
-        InvalidFile: its journal is none.
-        NotKept: the disk refuses.
+        InvalidFile: the journal is invalid.
+        NotKept: a write failed.
     """
     stage = base / STAGE
     try:
@@ -124,7 +125,8 @@ def finish(base: Path) -> bool:
         shutil.rmtree(stage, ignore_errors=True)
         return False
     try:
-        journal = decode_json(text, Journal)
+        journal = decode_json(text, InstallJournal)
+        # The journal is data in the user's directory: a damaged one must not write or delete files outside of it.
         named = [name for put in journal.puts for name in (put.path, put.staged)]
         if not all(map(is_safe, [*named, *journal.removes])):
             raise ValueError("it names a path outside of the configuration directory")
@@ -138,29 +140,30 @@ def finish(base: Path) -> bool:
 
 
 def _mode(target: Path, new: NewFile, usual: int) -> int:
-    """The mode for what is to be at the target; `usual` is what the umask says."""
+    """Return the mode of the new file; `usual` is the mode according to the umask."""
     mode = 0o600 if new.personal else usual
     with suppress(FileNotFoundError, NotADirectoryError):
         mode = target.stat().st_mode & 0o666
-    return mode | (mode & 0o444) >> 2 if new.executable else mode  # started by all who may read it
+    return mode | (mode & 0o444) >> 2 if new.executable else mode  # executable for everyone who may read it
 
 
-def _follow(base: Path, journal: Journal) -> None:
+def _follow(base: Path, journal: InstallJournal) -> None:
     for put in journal.puts[:-1]:
         _put(base, put)
     for path in journal.removes:
         (base / path).unlink(missing_ok=True)
         _drop_empty(base, PurePosixPath(path).parent)
+    # The record comes last: until then, a repeated run of the journal completes the install.
     for put in journal.puts[-1:]:
         _put(base, put)
     (base / STAGE / JOURNAL).unlink(missing_ok=True)
     shutil.rmtree(base / STAGE, ignore_errors=True)
 
 
-def _put(base: Path, put: Put) -> None:
+def _put(base: Path, put: PutFile) -> None:
     staged, target = base / STAGE / put.staged, base / put.path
     if not staged.exists():
-        return  # done already, before we were killed
+        return  # done before an interruption
     if put.personal:
         target = Path(os.path.realpath(target))
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -169,13 +172,13 @@ def _put(base: Path, put: Put) -> None:
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        write_whole(target, staged.read_bytes(), private=True)  # `agents` may be a link to another disk
+        write_whole(target, staged.read_bytes(), private=True)  # `agents` may be a link to another file system
         target.chmod(staged.stat().st_mode & 0o777)
         staged.unlink()
 
 
 def _drop_empty(base: Path, directory: PurePosixPath) -> None:
-    """Remove directories that have become empty, up to the configuration directory."""
+    """Remove empty directories, up to the configuration directory."""
     while directory.parts:
         with suppress(OSError):
             (base / directory).rmdir()

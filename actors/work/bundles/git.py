@@ -1,12 +1,12 @@
-"""A git repository as a source: one commit is fetched, and read without being checked out.
+"""Git repository as a source of a bundle: one commit is fetched, and read without a checkout.
 
-What a checkout could do to us can't happen, because there is none: no hook, no filter (`.gitattributes`), no
-submodule, no link, and no file of a name that the repository has chosen. `ls-tree` says what there is and how large,
-`cat-file` hands out what was chosen. The repository is made without templates in a temporary directory, and goes with
-it.
+Problem: a checkout of an untrusted repository can run hooks and filters (`.gitattributes`), fetch submodules, create
+links, and write files under names that the repository has chosen. Without a checkout none of this can happen. `ls-tree`
+lists paths and sizes, and `cat-file` prints the selected files. The repository is created without templates in a
+temporary directory, and deleted with it.
 
-Our git's own configuration stays in force: proxies, certificates, credential helpers and `insteadOf` are its user's.
-What asks at a terminal is turned off; who needs a password has a credential helper or an agent for keys.
+The user's git configuration stays in effect: proxies, certificates, credential helpers and `insteadOf`. Prompts at a
+terminal are turned off; users with passwords need a credential helper or an SSH agent.
 """
 
 from __future__ import annotations
@@ -18,29 +18,36 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....protocol.errors import ConfigError, InvalidFile, NotKept, ProcessError, TimedOut, UpstreamError, UsageError
-from .source import Source
-from .tree import MIB, MOST_ENTRIES, Entry, Kind, Tree
+from ...io.imports import PROCESSES, imported
+from .source import BundleSource
+from .tree import MIB, MOST_ENTRIES, Kind, SourceFile, SourceTree
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
     from ....supervisors.process import Completed
 
 SECONDS = 120.0
-"""For fetching; a bundle is small."""
+"""Timeout of a git command; a bundle is small."""
 
 LARGEST = 256 * MIB
-"""Bytes of a repository's commit, packed."""
+"""Most bytes of a commit's pack."""
 
 MOST_LISTED = 16 * MIB
-"""Bytes of the list of its files."""
+"""Most bytes of the file list."""
 
 PROTOCOLS = "https:ssh:file"
 
 _BOUNDED = f'ulimit -f {LARGEST // 512}; ulimit -v {4 * 1024 * 1024}; exec git "$@"'
-"""The kernel ends a git whose pack grows beyond that (twice that, if the shell counts in KiB), or that needs 4 GiB."""
+"""Shell command with limits by the kernel: 4 GiB of memory, and `LARGEST` bytes for a pack.
 
+The limit of the pack is twice that in shells that count in KiB.
+"""
+
+# No hooks, no prompts, no background work. With unpackLimit=1 the objects stay in one pack, whose size `ulimit` can
+# limit.
 _SETTINGS = ("core.hooksPath=/dev/null", "core.askPass=", "core.fsmonitor=false", "gc.auto=0", "fetch.unpackLimit=1")
 _SAFE = tuple(part for setting in _SETTINGS for part in ("-c", setting))
+# Variables that would make git use another repository, ask with a dialog, or write traces.
 _PLACES = re.compile(
     r"GIT_(?:DIR|WORK_TREE|INDEX_FILE|OBJECT_DIRECTORY|ALTERNATE_OBJECT_DIRECTORIES|COMMON_DIR|NAMESPACE|PREFIX"
     r"|CEILING_DIRECTORIES|TEMPLATE_DIR|ASKPASS|TRACE.*|EXEC_PATH|SHALLOW_FILE|GRAFT_FILE)|SSH_ASKPASS.*"
@@ -49,14 +56,14 @@ _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 _MODES: Mapping[str, Kind] = {"100644": "file", "100755": "file", "120000": "link", "160000": "submodule"}
 
 
-async def fetch(me: Actor, source: Source, into: Path, environ: Mapping[str, str]) -> Tree:
-    """The files of a repository, which is fetched into an empty directory and stays there as long as they are read.
+async def fetch(me: Actor, source: BundleSource, into: Path, environ: Mapping[str, str]) -> SourceTree:
+    """Fetch a repository into an empty directory, which must exist as long as its files are read. Return its files.
 
     Raises:
-        ConfigError: there is no git.
-        UpstreamError: the repository can't be reached, or does not let us in.
-        UsageError: it has no such branch, tag or commit.
-        InvalidFile: it is too large.
+        ConfigError: git is not installed.
+        UpstreamError: the repository can't be reached, or access is denied.
+        UsageError: the repository has no such branch, tag or commit.
+        InvalidFile: the repository is too large.
     """
     if shutil.which("git", path=environ.get("PATH")) is None:
         raise ConfigError("git is needed to fetch a bundle, and is not on the PATH; install it, or name a directory")
@@ -64,27 +71,28 @@ async def fetch(me: Actor, source: Source, into: Path, environ: Mapping[str, str
     await git.ask("init", "--bare", "--quiet", "--template=", str(into))
     await git.fetch()
     commit = (await git.ask("rev-parse", "--verify", "--quiet", "callboard^{commit}")).decode().strip()
-    # A few small objects can name each other so that there are a billion paths.
+    # Limit of the output: a few small objects can refer to each other so that there are a billion paths.
     listed = await git.ask("ls-tree", "-r", "-z", "-l", "--full-tree", commit, limit=MOST_LISTED)
-    return Tree(entries=tuple(_listed(listed)), read=git.read, commit=commit)
+    return SourceTree(entries=tuple(_listed(listed)), read=git.read, commit=commit)
 
 
 class _Git:
-    def __init__(self, me: Actor, home: Path, environ: Mapping[str, str], source: Source) -> None:
+    def __init__(self, me: Actor, home: Path, environ: Mapping[str, str], source: BundleSource) -> None:
         self._me = me
         self._home = home
         self._source = source
         kept = {name: value for name, value in environ.items() if not _PLACES.fullmatch(name)}
+        # A user's own ssh command stays in effect. BatchMode makes ssh fail instead of asking.
         ssh = {} if "GIT_SSH_COMMAND" in kept or "GIT_SSH" in kept else {"GIT_SSH_COMMAND": "ssh -oBatchMode=yes"}
         fixed = {"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": PROTOCOLS, "LC_ALL": "C", "GIT_LFS_SKIP_SMUDGE": "1"}
         self._environ = {**kept, **ssh, **fixed}
 
     async def fetch(self) -> None:
-        """The commit that the source names, alone if its server lets us ask for it alone."""
+        """Fetch the commit of the source, alone if the server allows it."""
         ref = self._source.ref or "HEAD"
         done = await self._fetched(f"+{ref}:refs/heads/callboard", "--depth=1")
         if done.status != 0 and _COMMIT.fullmatch(ref):
-            # Few servers hand out a commit by a short id, and some by none: among all branches it is found.
+            # Few servers serve a commit by a short id, and some by none: search it in all branches.
             done = await self._fetched("+refs/heads/*:refs/remotes/*")
             if done.status == 0:
                 found = await self.run("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
@@ -95,13 +103,15 @@ class _Git:
         if done.status != 0:
             raise self._refused(done)
 
-    async def read(self, entries: Sequence[Entry]) -> dict[str, bytes]:
-        """The contents of some files."""
+    async def read(self, entries: Sequence[SourceFile]) -> dict[str, bytes]:
+        """Return the contents of some files."""
         wanted = "".join(f"{entry.id}\n" for entry in entries)
+        # 200 bytes are enough for the header line of each object.
         room = sum(entry.size for entry in entries) + 200 * len(entries) + 1
         data = await self.ask("cat-file", "--batch", input=wanted.encode(), limit=room)
         found, at = {}, 0
         for entry in entries:
+            # `cat-file --batch` prints a header line with id, type and size before each object.
             head, _, _ = data[at : at + 200].partition(b"\n")
             if head.split() != [entry.id.encode(), b"blob", str(entry.size).encode()]:
                 raise InvalidFile(f"{self._source.url}: git can't read {entry.path!r}")
@@ -111,7 +121,7 @@ class _Git:
         return found
 
     async def ask(self, *arguments: str, input: bytes | None = None, limit: int = 64 * MIB) -> bytes:
-        """What a command prints that can only fail by our fault, or that of the disk."""
+        """Return the output of a command that should always succeed. Raises InvalidFile if it fails."""
         done = await self.run(*arguments, input=input, limit=limit, kill=True)
         if done.status != 0 or done.truncated:
             why = "it printed too much" if done.truncated else _last_line(done.stderr_tail) or "it was ended"
@@ -119,7 +129,8 @@ class _Git:
         return done.stdout
 
     async def run(self, *arguments: str, input: bytes | None = None, limit: int = MIB, kill: bool = False) -> Completed:
-        """One command, to its end, or with `kill` until it has printed more than the limit."""
+        """Execute a command to its end, or with `kill` until its output exceeds the limit."""
+        await imported(PROCESSES)
         from ....supervisors.process import run_process
 
         argv = ["/bin/sh", "-c", _BOUNDED, "git", *_SAFE, f"--git-dir={self._home}", *arguments]
@@ -162,8 +173,8 @@ class _Git:
         return UpstreamError(f"{url} can't be fetched: {said or f'git ended with status {done.status}'}")
 
 
-def _listed(text: bytes) -> Iterator[Entry]:
-    """What `ls-tree -z -l` has printed: mode, type, id and size before a tab, and the path."""
+def _listed(text: bytes) -> Iterator[SourceFile]:
+    """Parse the output of `ls-tree -z -l`: mode, type, id and size before a tab, then the path."""
     rows = text.split(b"\0")
     if len(rows) > MOST_ENTRIES:
         raise InvalidFile(f"the repository holds more than {MOST_ENTRIES} files, which no bundle does")
@@ -173,14 +184,14 @@ def _listed(text: bytes) -> Iterator[Entry]:
             continue
         mode, _, id, size = about.decode().split()
         kind = _MODES.get(mode, "special")
-        # A path that is no UTF-8 is seen as one with surrogates, and refused by `layout`.
+        # A path that is not UTF-8 is decoded with surrogates, and refused by `layout`.
         shown = path.decode(errors="surrogateescape")
         bytes_ = int(size) if size.isdecimal() else 0
-        yield Entry(path=shown, kind=kind, size=bytes_, executable=mode == "100755", id=id)
+        yield SourceFile(path=shown, kind=kind, size=bytes_, executable=mode == "100755", id=id)
 
 
 def _last_line(text: str) -> str:
-    """What git says last, without its own prefix; of a connection by ssh what that says, which git does not repeat."""
+    """Return the last error of git, without its prefix. For ssh it is the line before, which git does not repeat."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     told = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines
     last = told[-1] if told else ""

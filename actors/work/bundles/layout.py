@@ -1,17 +1,17 @@
-"""Which files of a source are taken, and where they go: a bundle is laid out as a configuration directory is.
+"""Layout of bundles: selects the files to install, and their targets. It is the layout of a configuration directory.
 
-    agents/NAME/…  (also functions/agents/NAME/…)    an agent each; agents/.shared/… is what they share
+    agents/NAME/…  (also functions/agents/NAME/…)    an agent each; agents/.shared/… is shared by them
     roles/NAME.md   macros/NAME.yaml   workflows/…   a role, a macro, a workflow each
-    functions/tools/NAME.sh|.py|.ts   tools/…        a global tool each; functions/utils/… is what they share, and
-                                                     utils/… beside tools/…, where aichat's find it ($LLM_ROOT_DIR)
+    functions/tools/NAME.sh|.py|.ts   tools/…        a global tool each; functions/utils/… is shared by them, and
+                                                     utils/… next to tools/…, as in aichat's ($LLM_ROOT_DIR)
     mcp.json        functions/mcp.json               an MCP server for each entry
 
-All of it may stand in one directory below the top, such as `assets/`. Everything else stays where it is: documents,
-tests, and what concerns the author's own machine (`.env`, `config.yaml`, sessions, caches). `functions/bin` is left
-out because the programs in it would come first on the PATH of every tool.
+All of it may be in one directory below the top, such as `assets/`. Other files are not installed: documents, tests, and
+files of the author's own machine (`.env`, `config.yaml`, sessions, caches). `functions/bin` is left out because its
+programs would come first on the PATH of every tool.
 
-What is taken is refused as a whole where a file of it is no plain file, or has a name that another system would take
-for a different place. One line for each.
+A bundle is refused as a whole if a selected file is unsafe: not a plain file, or with a name that is another path on
+some system. The error has one line for each such file.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from ....protocol.errors import InvalidFile, UsageError
 from ....protocol.problems import did_you_mean
 from ...io.named_files import is_name
 from ..agent.aichat import INDEX
-from .tree import KIB, MIB, Entry, Tree, one_line
+from .tree import KIB, MIB, SourceFile, SourceTree, one_line
 
 Kind: TypeAlias = Literal["agents", "roles", "macros", "tools", "mcp", "workflows"]
 KINDS: tuple[Kind, ...] = ("agents", "roles", "macros", "tools", "mcp", "workflows")
 OTHER_NAMES: dict[str, Kind] = {"functions": "tools", "mcp_config": "mcp", "mcp_servers": "mcp"}
-"""What Loki calls kinds in its own `--filter`."""
+"""Loki's names of kinds for its `--filter`."""
 
 ONE: dict[Kind, str] = {
     "agents": "agent",
@@ -48,7 +48,7 @@ LARGEST_FILE = 4 * MIB
 LARGEST = 32 * MIB
 MOST_FILES = 2_000
 DEEPEST = 3
-"""Directories above the bundle's own, where it does not stand at the top."""
+"""Most directories above the bundle's own directory."""
 
 MCP_FILES = ("mcp.json", "functions/mcp.json")
 
@@ -64,56 +64,56 @@ _LOOSE = "utils/"
 _LEFT = frozenset(
     {".env", ".git", ".DS_Store", "sessions", "node_modules", "__pycache__", ".venv", ".mypy_cache", ".pytest_cache"}
 )
-"""Names of files and directories, within what is taken, that concern the machine of their author."""
+"""Files and directories of the author's machine, which are not installed."""
 
 LONGEST_PART = 200
-"""Bytes of a name within a path; file systems take 255, and what a file is written through has a longer name."""
+"""Most bytes of a path component: file systems allow 255, and the temporary file of a write has a longer name."""
 
 _ODD = re.compile(r"[\x00-\x1f\x7f\\:*?\"<>|]|[. ]$")
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that can be installed by itself.
+    """Unit that can be installed by itself.
 
     Attributes:
-        files: what belongs to it, by the path that each has in the configuration directory. Of a server none.
+        files: its files, by target path in the configuration directory. A server has none.
     """
 
     kind: Kind
     name: str
-    files: dict[str, Entry] = {}
+    files: dict[str, SourceFile] = {}
 
     @property
     def label(self) -> str:
-        """`agent coder`."""
+        """Label for messages: `agent coder`."""
         return f"{ONE[self.kind]} {self.name}"
 
 
-class Layout(msgspec.Struct, frozen=True, kw_only=True):
-    """What a source has for us.
+class SourceLayout(msgspec.Struct, frozen=True, kw_only=True):
+    """Installable items of a source.
 
     Attributes:
-        top: the directory that it stands in; "" for the source's own.
-        mcp: the file of servers, if there is one.
-        left_out: files within it that are not taken, and why.
+        top: directory with the bundle; "" for the top of the source.
+        mcp: the file with servers, if there is one.
+        left_out: files that are not installed, with the reason.
     """
 
     top: str
     items: tuple[Item, ...]
-    mcp: Entry | None = None
+    mcp: SourceFile | None = None
     left_out: tuple[str, ...] = ()
 
 
-def lay_out(tree: Tree) -> Layout:
-    """What a source has for us.
+def lay_out(tree: SourceTree) -> SourceLayout:
+    """Find the installable items of a source.
 
     Raises:
-        InvalidFile: nothing, or it stands in several directories.
+        InvalidFile: there are none, or they are in several directories.
     """
     paths = [entry.path for entry in tree.entries]
     tops = _tops(paths)
     if not tops and any(map(_TOOL.fullmatch, paths)):
-        tops = [""]  # a collection of tools, and nothing else that we know
+        tops = [""]  # a collection of tools alone
     if not tops:
         raise InvalidFile(
             "there is nothing to install: no agents/NAME/, roles/NAME.md, macros/NAME.yaml, functions/tools/NAME.sh,"
@@ -126,9 +126,10 @@ def lay_out(tree: Tree) -> Layout:
     return _of(tree.below(tops[0]), tops[0])
 
 
-def _of(tree: Tree, top: str) -> Layout:
-    found: dict[tuple[Kind, str], dict[str, Entry]] = defaultdict(dict)
+def _of(tree: SourceTree, top: str) -> SourceLayout:
+    found: dict[tuple[Kind, str], dict[str, SourceFile]] = defaultdict(dict)
     left: list[str] = []
+    # `utils/` belongs to a bundle only next to a `tools/` with tools.
     loose = any(entry.path.startswith("tools/") and _TOOL.fullmatch(entry.path) for entry in tree.entries)
     for entry in sorted(tree.entries, key=lambda entry: entry.path):
         if entry.path.startswith("functions/bin/"):
@@ -137,18 +138,19 @@ def _of(tree: Tree, top: str) -> Layout:
         if place is None or (entry.path.startswith(_LOOSE) and not loose):
             continue
         kind, name, target = place
-        if reason := _left_out(entry.path):
+        if reason := _reason_to_skip(entry.path):
             left.append(f"{one_line(entry.path)}: {reason}")
         else:
+            # `agents/X` and `functions/agents/X` have the same target: the first in sort order is used.
             found[kind, name].setdefault(target, entry)
     items = [Item(kind=kind, name=name, files=files) for (kind, name), files in found.items()]
     items.sort(key=lambda item: (KINDS.index(item.kind), item.name))
     mcp = next((entry for path in MCP_FILES for entry in tree.entries if entry.path == path), None)
-    return Layout(top=top, items=tuple(items), mcp=mcp, left_out=tuple(left))
+    return SourceLayout(top=top, items=tuple(items), mcp=mcp, left_out=tuple(left))
 
 
 def _place(path: str) -> tuple[Kind, str, str] | None:
-    """Kind and name of what a file belongs to, and where it goes; None if it is not taken."""
+    """Return kind and name of the item of a file, and its target; None if the file is not installed."""
     if match := _AGENT.fullmatch(path):
         name = match[1]
         return ("agents", name, f"agents/{name}/{match[2]}") if name == ".shared" or is_name(name) else None
@@ -162,7 +164,7 @@ def _place(path: str) -> tuple[Kind, str, str] | None:
     return None
 
 
-def _left_out(path: str) -> str:
+def _reason_to_skip(path: str) -> str:
     for part in path.split("/"):
         if part in _LEFT or part.endswith((".pyc", ".part")):
             return "belongs to its author's machine"
@@ -170,13 +172,13 @@ def _left_out(path: str) -> str:
 
 
 def _tops(paths: Iterable[str]) -> list[str]:
-    """The directories that are laid out as a bundle, none of them within another; the highest ones only."""
+    """Return the highest directories with the layout of a bundle, none of them within another."""
     found: set[str] = set()
     for path in paths:
         parts = path.split("/")
         for depth in range(min(DEEPEST, len(parts) - 1) + 1):
             if depth and parts[depth - 1].startswith("."):
-                break  # .github/workflows are other workflows
+                break  # .github/workflows are workflows of another kind
             rest = "/".join(parts[depth:])
             place = _place(rest)
             if rest in MCP_FILES or (place is not None and _counts(rest)):
@@ -188,26 +190,27 @@ def _tops(paths: Iterable[str]) -> list[str]:
 
 
 def _counts(path: str) -> bool:
-    """Whether such a file makes a directory a bundle. A directory `tools` alone may be anything."""
+    """Return whether such a file makes a directory a bundle. A directory `tools` alone may be anything."""
     agent = _AGENT.fullmatch(path)
     if agent is not None:
         return agent[2] in ("config.yaml", "graph.yaml", INDEX)
     return not path.startswith(("tools/", "functions/utils/", _LOOSE))
 
 
-# --- what was chosen
+# --- selection and safety checks
 
 
 def chosen(items: Sequence[Item], filters: Sequence[str], *, strict: bool = True) -> list[Item]:
-    """The items that the filters name, by kind (`roles`), by name (`coder`) or by both (`agents/coder`).
+    """Return the items that match the filters: a kind (`roles`), a name (`coder`) or both (`agents/coder`).
 
-    What agents or tools share comes with any of them.
+    Shared files of agents or tools are included with any of them.
 
     Args:
-        strict: whether a filter has to name something: upstream may have given up what was installed.
+        strict: every filter must match an item; an update is not strict, because an installed item may be gone
+            upstream.
 
     Raises:
-        UsageError: a filter names nothing.
+        UsageError: a filter matches nothing.
     """
     if not filters:
         return list(items)
@@ -226,7 +229,7 @@ def chosen(items: Sequence[Item], filters: Sequence[str], *, strict: bool = True
 
 
 def is_kind(text: str) -> Kind | None:
-    """The kind that a word of `--filter` means; None if it is a name."""
+    """Return the kind for a word of `--filter`; None if the word is a name."""
     return next((kind for kind in KINDS if kind == text), OTHER_NAMES.get(text))
 
 
@@ -241,10 +244,10 @@ def _matches(text: str, item: Item) -> bool:
 
 
 def refuse(items: Iterable[Item]) -> None:
-    """See to it that all files of these items can be taken.
+    """Check that all files of these items can be installed safely.
 
     Raises:
-        InvalidFile: some can't; a line for each.
+        InvalidFile: some can't; one line for each.
     """
     files = [(target, entry) for item in items for target, entry in item.files.items()]
     lines = [line for target, entry in files for line in _refusals(target, entry)]
@@ -259,7 +262,7 @@ def refuse(items: Iterable[Item]) -> None:
         raise InvalidFile("\n".join(["this bundle is refused, and nothing was installed:", *shown]))
 
 
-def _refusals(target: str, entry: Entry) -> Iterator[str]:
+def _refusals(target: str, entry: SourceFile) -> Iterator[str]:
     shown = one_line(entry.path)
     if entry.kind == "link":
         yield f"{shown} is a symbolic link, which might lead out of the bundle"
@@ -274,7 +277,7 @@ def _refusals(target: str, entry: Entry) -> Iterator[str]:
 
 
 def is_safe(path: str) -> bool:
-    """Whether a path stays below the directory that it is seen from, on every system."""
+    """Return whether a path stays below its base directory on every operating system."""
     parts = path.split("/")
     return (
         len(path.encode(errors="replace")) <= 1_000
@@ -286,11 +289,15 @@ def is_safe(path: str) -> bool:
 
 
 def _collisions(targets: Sequence[str]) -> Iterator[str]:
-    """Paths that are one on a file system that takes no notice of case, or of how letters are composed, and files in
-    whose place a directory is to be as well (`agents/a/x` beside `functions/agents/a/x/y`)."""
+    """Yield a message for each pair of paths that collide.
+
+    Paths collide on a file system that ignores case or Unicode composition. A path also collides with a directory of
+    the same name (`agents/a/x` and `functions/agents/a/x/y`).
+    """
     files, seen = frozenset(targets), dict[str, str]()
     for target in targets:
         yield from (f"{path!r} is a file and a directory" for path in _above(target) if path in files)
+        # Every prefix, since directories collide as well.
         parts = target.split("/")
         for depth in range(1, len(parts) + 1):
             path = "/".join(parts[:depth])
@@ -300,6 +307,6 @@ def _collisions(targets: Sequence[str]) -> Iterator[str]:
 
 
 def _above(path: str) -> Iterator[str]:
-    """The directories that a path is in."""
+    """Return the parent directories of a path."""
     parts = path.split("/")
     return ("/".join(parts[:depth]) for depth in range(1, len(parts)))

@@ -1,4 +1,4 @@
-"""What a source offers: its chosen items with their contents, and what each of them will be able to do."""
+"""Offer of a source: its selected items with their contents and capabilities."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from ..tools.registry import ENDINGS
 from .abilities import Abilities, abilities_of, abilities_of_server
 from .carry_out import NewFile
 from .folder import list_folder
-from .layout import LARGEST_FILE, Item, Layout, chosen, lay_out, refuse
-from .source import BUILT_IN, Source
-from .tree import KIB, Tree
+from .layout import LARGEST_FILE, Item, SourceLayout, chosen, lay_out, refuse
+from .source import BUILT_IN, BundleSource
+from .tree import KIB, SourceTree
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
@@ -33,23 +33,23 @@ if TYPE_CHECKING:
 Choose: TypeAlias = Callable[[Sequence[Item]], list[Item]]
 
 LIBRARY = AGENTS.parent
-"""What comes with Callboard, which is laid out as a bundle is."""
+"""Directory with the items that come with Callboard, in the layout of a bundle."""
 
 
-class Offer(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be installed from a source.
+class BundleOffer(msgspec.Struct, frozen=True, kw_only=True):
+    """Installable contents of a source.
 
     Attributes:
-        commit: which state of it this is.
-        items: what was chosen and can be used.
-        files: what each file is to hold, by its path in the configuration directory.
+        commit: commit of the repository, or version of Callboard.
+        items: selected items that can be used.
+        files: new files by path in the configuration directory.
         servers: entries for mcp.json.
-        abilities: of each item, by its label.
-        left_out: what is not taken, and why.
-        withheld: items of it that are not taken; what is installed of them stays as it is.
+        abilities: capabilities by item label.
+        left_out: items and files that are not installed, with the reason.
+        withheld: items that are not installed; installed versions of them stay unchanged.
     """
 
-    source: Source
+    source: BundleSource
     commit: str
     items: tuple[Item, ...]
     files: dict[str, NewFile]
@@ -59,18 +59,18 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     withheld: tuple[Item, ...] = ()
 
     def withholds(self, path: str) -> bool:
-        """Whether a file of the configuration directory belongs to an item that is not taken."""
+        """Return whether a file of the configuration directory belongs to a withheld item."""
         return any(
             path.startswith(f"agents/{item.name}/") if item.kind == "agents" else path in item.files
             for item in self.withheld
         )
 
     def withholds_server(self, name: str) -> bool:
-        """The same of an MCP server."""
+        """Return whether an MCP server is withheld."""
         return any(item.kind == "mcp" and item.name == name for item in self.withheld)
 
-    def without(self, labels: Mapping[str, str]) -> Offer:
-        """The offer without these items; the values say why."""
+    def without(self, labels: Mapping[str, str]) -> BundleOffer:
+        """Return the offer without these items; the values are the reasons."""
         if not labels:
             return self
         items = tuple(item for item in self.items if item.label not in labels)
@@ -88,23 +88,23 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
 
 async def offer_of(
     me: Actor,
-    source: Source,
+    source: BundleSource,
     environ: Mapping[str, str],
     *,
     base: Path,
     path: str = "",
     filters: Sequence[str] = (),
     strict: bool = True,
-) -> Offer:
-    """Fetch a source and read what it offers. Nothing of it is run.
+) -> BundleOffer:
+    """Fetch a source and read its offer. Nothing of it is run.
 
     Args:
-        base: the configuration directory, whose own tools stand in the place of built-in ones.
-        path: the directory in it that is laid out as a bundle; "" to look for it.
+        base: the configuration directory, whose own tools replace built-in ones.
+        path: directory in the source with the bundle; "" to search for it.
         filters, strict: see `layout.chosen`.
 
     Raises:
-        CallboardError: it can't be fetched, holds nothing of the kind, or is refused.
+        CallboardError: the source can't be fetched, has nothing to install, or is refused.
     """
     with _scratch() as scratch:
         if source.folder is not None:
@@ -135,19 +135,22 @@ def _scratch() -> Iterator[Path]:
         raise NotKept(f"{where} can't be written to: {error.strerror or error}; TMPDIR names another one") from error
 
 
-async def _read(source: Source, tree: Tree, commit: str, choose: Choose, scratch: Path, own: set[str]) -> Offer:
+async def _read(
+    source: BundleSource, tree: SourceTree, commit: str, choose: Choose, scratch: Path, own: set[str]
+) -> BundleOffer:
     layout = lay_out(tree)
     below = tree.below(layout.top)
     servers = await _servers(below, layout)
     everything = [*layout.items, *(Item(kind="mcp", name=name) for name in servers)]
     items = choose(everything)
+    # Refused by names, sizes and kinds, before any content is read.
     refuse(items)
     servers = {item.name: servers[item.name] for item in items if item.kind == "mcp"}
     places = {target: entry for item in items for target, entry in item.files.items()}
     contents = await below.read(list(places.values()))
     files = {target: NewFile(contents[entry.path], entry.executable) for target, entry in places.items()}
     abilities = await trio.to_thread.run_sync(_abilities, items, files, servers, scratch, own)
-    offer = Offer(
+    offer = BundleOffer(
         source=source,
         commit=commit,
         items=tuple(items),
@@ -159,7 +162,7 @@ async def _read(source: Source, tree: Tree, commit: str, choose: Choose, scratch
     return offer.without({label: found.wrong for label, found in abilities.items() if found.wrong})
 
 
-async def _servers(tree: Tree, layout: Layout) -> dict[str, Any]:
+async def _servers(tree: SourceTree, layout: SourceLayout) -> dict[str, Any]:
     if layout.mcp is None:
         return {}
     file = layout.mcp
@@ -181,11 +184,15 @@ async def _servers(tree: Tree, layout: Layout) -> dict[str, Any]:
 def _abilities(
     items: Sequence[Item], files: Mapping[str, NewFile], servers: Mapping[str, Any], scratch: Path, own: set[str]
 ) -> dict[str, Abilities]:
-    """Of all items; those that read files want them on the disk, where they lie as long as that takes."""
+    """Return the capabilities of all items.
+
+    The files are written to `scratch` meanwhile, since the readers need paths.
+    """
     for target, new in files.items():
         place = scratch / target
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(new.data)
+    # A tool file of the user or of this bundle replaces a built-in tool of the same name, and runs without asking.
     tools = own | {item.name for item in items if item.kind == "tools"}
     return {
         item.label: abilities_of_server(item.name, servers[item.name])
@@ -196,6 +203,6 @@ def _abilities(
 
 
 def own_tools(base: Path, environ: Mapping[str, str] = os.environ) -> set[str]:
-    """The names of the global tools that are files of the user's."""
+    """Return the names of the user's global tools that are files."""
     folder = user_folder("functions", base, environ) / "tools"
     return {path.stem for path in folder.glob("*") if path.suffix in ENDINGS}

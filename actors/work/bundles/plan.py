@@ -1,6 +1,6 @@
-"""What becomes of each file and each MCP server of a bundle, as pure code over hashes.
+"""Install plan: the fate of each file and each MCP server of a bundle, as pure code over hashes.
 
-| there is   | the record says | the bundle has | fate      |
+| on disk    | in the record   | in the bundle  | fate      |
 | ---------- | --------------- | -------------- | --------- |
 | nothing    | anything        | a              | `new`     |
 | a          | anything        | a              | `same`    |
@@ -10,8 +10,8 @@
 | a          | a               | nothing        | `gone`    |
 | x          | a               | nothing        | `left`    |
 
-`mine` and `left` are what the user has changed since: they stay unless force is used, and are named. `taken` was there
-before: without force or an answer the whole item stays out, since half an agent is none.
+`mine` and `left` are changes by the user: such files stay unless force is used, and are listed. `taken` is a file of
+other origin: without force or the user's consent the whole item is left out, since half an agent is useless.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ WRITTEN: tuple[Fate, ...] = ("new", "changed")
 def fates(
     there: Mapping[str, str], recorded: Mapping[str, str], wanted: Mapping[str, str], *, others: bool = True
 ) -> dict[str, Fate]:
-    """The fate of each name; all three give hashes by name.
+    """Return the fate of each name; all three arguments are hashes by name.
 
     Args:
-        others: whether what the record has and the bundle has not is looked at as well.
+        others: also decide on names in the record that the bundle no longer has.
     """
     found: dict[str, Fate] = {name: _fate(there.get(name), recorded.get(name), hash) for name, hash in wanted.items()}
     if others:
@@ -51,8 +51,8 @@ def _fate(there: str | None, recorded: str | None, wanted: str) -> Fate:
     return "changed" if there == recorded else "mine"
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be done.
+class InstallPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """Changes of an install.
 
     Attributes:
         files: the fate of each file by its path in the configuration directory.
@@ -62,13 +62,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     files: dict[str, Fate]
     servers: dict[str, Fate]
 
-    def forced(self) -> Plan:
-        """The same, where all that is in the way is replaced or removed."""
-        return Plan(files=_forced(self.files), servers=_forced(self.servers))
+    def forced(self) -> InstallPlan:
+        """Return the plan that replaces or removes everything that would be kept."""
+        return InstallPlan(files=_forced(self.files), servers=_forced(self.servers))
 
     @property
     def nothing_to_do(self) -> bool:
-        """Whether everything is there already."""
+        """True if the plan changes nothing."""
         return not {*self.files.values(), *self.servers.values()} & {"new", "changed", "gone", "taken"}
 
 

@@ -1,4 +1,4 @@
-"""What a person reads before something is installed, updated or removed."""
+"""Preview of an install or update for the user."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from ....protocol.errors import InvalidFile
 from .abilities import Abilities
 from .layout import Item
-from .offer import Offer
-from .plan import Fate, Plan
+from .offer import BundleOffer
+from .plan import Fate, InstallPlan
 from .record import Bundle
 from .source import BUILT_IN
 
@@ -18,14 +18,14 @@ _MOST_LINES = 2_000
 _COMPARED = 256 * 1024
 
 
-def shown_offer(offer: Offer, plan: Plan, base: Path, before: Mapping[str, Abilities], head: str) -> str:
-    """What becomes of each item, and what it will be able to do that it can't do now.
+def offer_text(offer: BundleOffer, plan: InstallPlan, base: Path, before: Mapping[str, Abilities], head: str) -> str:
+    """Return the text about each item: its fate, and its new capabilities.
 
     Args:
-        before: of the items that are there already, by label.
+        before: capabilities of the installed items, by label.
 
     Raises:
-        InvalidFile: it is too long to be read, so that anything could hide in it.
+        InvalidFile: the text is too long to be read, so anything could hide in it.
     """
     lines = [head]
     for item in offer.items:
@@ -47,13 +47,14 @@ def shown_offer(offer: Offer, plan: Plan, base: Path, before: Mapping[str, Abili
     return "\n".join(lines)
 
 
-def _item(item: Item, offer: Offer, plan: Plan, base: Path, before: Abilities | None) -> Iterator[str]:
+def _item(item: Item, offer: BundleOffer, plan: InstallPlan, base: Path, before: Abilities | None) -> Iterator[str]:
     fates = _fates(item, plan)
     if set(fates.values()) <= {"same"}:
         yield f"  {item.label}: as it is"
         return
     found = offer.abilities[item.label]
     yield f"  {item.label} ({_in_word(fates)}){f': {found.about}' if found.about else ''}"
+    # Of an installed item only new capabilities are shown, so that they are noticed.
     can = found.can if before is None else [text for text in found.can if text not in before.can]
     mark = "" if before is None else "now also: "
     yield from (f"      {mark}{text}" for text in can)
@@ -61,7 +62,7 @@ def _item(item: Item, offer: Offer, plan: Plan, base: Path, before: Abilities | 
         yield from (f"      {text}" for text in _changes(item, offer, fates, base))
 
 
-def _fates(item: Item, plan: Plan) -> dict[str, Fate]:
+def _fates(item: Item, plan: InstallPlan) -> dict[str, Fate]:
     if item.kind == "mcp":
         return {item.name: plan.servers[item.name]}
     return {path: plan.files[path] for path in item.files}
@@ -76,7 +77,7 @@ def _in_word(fates: Mapping[str, Fate]) -> str:
     return "changed" if kinds - {"same", "mine"} else "yours is kept"
 
 
-def _changes(item: Item, offer: Offer, fates: Mapping[str, Fate], base: Path) -> Iterator[str]:
+def _changes(item: Item, offer: BundleOffer, fates: Mapping[str, Fate], base: Path) -> Iterator[str]:
     for path, fate in fates.items():
         if item.kind == "mcp" or fate not in ("new", "changed"):
             continue
@@ -95,8 +96,8 @@ def _changes(item: Item, offer: Offer, fates: Mapping[str, Fate], base: Path) ->
         yield f"~ {path} (lines: +{(after - before).total()} -{(before - after).total()})"
 
 
-def shown_bundle(name: str, bundle: Bundle) -> str:
-    """A bundle in a line."""
+def bundle_line(name: str, bundle: Bundle) -> str:
+    """Return a bundle as one line."""
     if bundle.url == BUILT_IN:
         return f"{name}, which comes with Callboard {bundle.commit}"
     commit = f", commit {bundle.commit[:12]}" if len(bundle.commit) >= 40 else ""

@@ -1,6 +1,6 @@
-"""`installed.json` of the configuration directory: the bundles, the commit of each, and what each file was.
+"""Record of installed bundles: `installed.json` of the configuration directory, with commits and file hashes.
 
-A file whose contents are no longer those has been changed by its user since, and is theirs.
+A file with another hash than the recorded one has been changed by the user, and counts as the user's own.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ class Bundle(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An installed bundle.
 
     Attributes:
-        url, ref, path: where it comes from: see `Source`, and the directory in it.
-        commit: which state of it is installed; of what comes with Callboard, the version.
-        filter: what was chosen of it.
-        date: when it was installed or updated last, in UTC.
-        files: the SHA-256 of each file as it was installed, by its path in the configuration directory.
-        servers: the same of entries of mcp.json, by their names.
+        url, ref, path: its origin: see `BundleSource`, and the directory in it.
+        commit: the installed commit; for the built-in bundle, the version of Callboard.
+        filter: the filters that selected its items.
+        date: time of the last install or update, in UTC.
+        files: SHA-256 of each installed file, by its path in the configuration directory.
+        servers: the same for entries of mcp.json, by name.
     """
 
     url: str
@@ -41,18 +41,18 @@ class Bundle(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def shown(self) -> str:
-        """Where it comes from, as a person writes it."""
+        """Origin in the form in which users write it."""
         return f"{self.url}#{self.ref}" if self.ref else self.url
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """All of them, by name."""
+class InstallRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """All installed bundles, by name."""
 
     version: int = 1
     bundles: dict[str, Bundle] = {}
 
-    def with_bundle(self, name: str, bundle: Bundle | None) -> Record:
-        """The record with this one in the place of what it said of it; without it for None.
+    def with_bundle(self, name: str, bundle: Bundle | None) -> InstallRecord:
+        """Return the record with this bundle added or replaced; None removes it.
 
         A file belongs to the bundle that has written it last.
         """
@@ -63,17 +63,17 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, bundles=dict(sorted(rest.items())))
 
 
-def read_record(base: Path) -> Record:
-    """What is installed in a configuration directory.
+def read_record(base: Path) -> InstallRecord:
+    """Return the record of a configuration directory; empty if there is none.
 
     Raises:
-        InvalidFile: the file can't be read, or is none of ours.
+        InvalidFile: the file can't be read, or is invalid.
     """
     file = base / NAME
     try:
-        record = decode_json(file.read_bytes(), Record)
+        record = decode_json(file.read_bytes(), InstallRecord)
     except FileNotFoundError:
-        return Record()
+        return InstallRecord()
     except OSError as error:
         raise InvalidFile(f"{file} can't be read: {error.strerror or error}") from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -89,18 +89,18 @@ def read_record(base: Path) -> Record:
     return record
 
 
-def written(record: Record) -> bytes:
-    """The file's contents."""
+def written(record: InstallRecord) -> bytes:
+    """Return the contents of the file."""
     return msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
 
 
 def hash_of(data: bytes) -> str:
-    """The SHA-256 of a file's contents."""
+    """Return the SHA-256 of a file's contents."""
     return hashlib.sha256(data).hexdigest()
 
 
 def hash_of_entry(entry: Any) -> str:
-    """The same of an entry of mcp.json, however it is written."""
+    """Return the hash of an entry of mcp.json, independent of the order of its keys and its formatting."""
     return hash_of(msgspec.json.encode(entry, order="sorted"))
 
 

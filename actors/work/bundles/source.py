@@ -1,4 +1,4 @@
-"""Where a bundle comes from, as a person writes it: `URL[#ref]` of a git repository, or a directory."""
+"""Origin of a bundle as users write it: `URL[#ref]` of a git repository, or a directory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ....protocol.errors import UsageError
 from ...io.redact import Redactor
 
 BUILT_IN = "builtin:"
-"""The source of what comes with Callboard."""
+"""Source of the items that come with Callboard."""
 
 FORMS = (
     "https://…, ssh://…, git@host:path or file://…, and #REF behind it for a branch, a tag or a commit; or a directory"
@@ -22,12 +22,12 @@ _SCP = re.compile(r"[A-Za-z0-9_][\w.-]*@[A-Za-z0-9][\w.-]*:(?!/?$)[^\s:][^\s]*")
 _REF = re.compile(r"[A-Za-z0-9._/+][A-Za-z0-9._/+-]{0,199}")
 
 
-class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a bundle comes from.
+class BundleSource(msgspec.Struct, frozen=True, kw_only=True):
+    """Origin of a bundle.
 
     Attributes:
-        url: as git takes it, an absolute path of a directory, or `BUILT_IN`.
-        ref: branch, tag or commit; "" for what the repository itself names (its HEAD).
+        url: URL for git, absolute path of a directory, or `BUILT_IN`.
+        ref: branch, tag or commit; "" for the repository's HEAD.
         folder: the directory; None for a repository.
     """
 
@@ -37,34 +37,34 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """What the bundle is called: the last part of the URL."""
+        """Default name of the bundle: the last part of the URL."""
         last = re.split(r"[/:]", self.url.rstrip("/:"))[-1].removesuffix(".git")
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", last).strip("-._")[:64]
         return name or "bundle"
 
     @property
     def shown(self) -> str:
-        """As a person writes it."""
+        """Origin in the form in which users write it."""
         return f"{self.url}#{self.ref}" if self.ref else self.url
 
 
-def read_source(text: str, here: Path) -> Source:
-    """What the text means; a relative path is seen from `here`.
+def read_source(text: str, here: Path) -> BundleSource:
+    """Parse the origin of a bundle; a relative path starts from `here`.
 
     Raises:
-        UsageError: it is neither a URL that we fetch from, nor a directory.
+        UsageError: the text is neither a supported URL nor a directory.
     """
     directory = _directory(text, here)
     if directory is not None:
-        return Source(url=str(directory), folder=directory)
+        return BundleSource(url=str(directory), folder=directory)
     url, _, ref = text.partition("#")
     if ref and (not _REF.fullmatch(ref) or ".." in ref):
         raise UsageError(f"'{ref[:100]}' can't be a branch, a tag or a commit: it takes letters, digits and . _ / + -")
     directory = _directory(url, here)
     if directory is not None:
-        return Source(url=directory.as_uri(), ref=ref)
+        return BundleSource(url=directory.as_uri(), ref=ref)
     _check(url)
-    return Source(url=url, ref=ref)
+    return BundleSource(url=url, ref=ref)
 
 
 def _check(url: str) -> None:
@@ -94,5 +94,5 @@ def _directory(text: str, here: Path) -> Path | None:
     try:
         path = (here / Path(text).expanduser()).absolute()
         return path.resolve() if path.is_dir() else None
-    except (OSError, RuntimeError):  # no such home, or a name that no file can have
+    except (OSError, RuntimeError):  # the home directory is unknown, or the name is invalid for files
         return None

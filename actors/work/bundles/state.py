@@ -1,4 +1,4 @@
-"""What there is in a configuration directory before something is changed: hashes of files, and mcp.json as a text."""
+"""State of a configuration directory before a change: hashes of files, and the text of mcp.json."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from .layout import MCP_FILES
 from .record import hash_of, hash_of_entry
 
 
-class State(msgspec.Struct, frozen=True, kw_only=True):
-    """What there is in a configuration directory: hashes of some files, and mcp.json as a text."""
+class ConfigState(msgspec.Struct, frozen=True, kw_only=True):
+    """State of a configuration directory: hashes of some files, and the text of mcp.json."""
 
     files: dict[str, str]
     mcp_file: str
     mcp_text: str
 
     @classmethod
-    def of(cls, base: Path, paths: Mapping[str, object]) -> State:
+    def of(cls, base: Path, paths: Mapping[str, object]) -> ConfigState:
         files = {path: hash for path in paths if (hash := _hash_at(base / path)) is not None}
         mcp_file = next((name for name in MCP_FILES if (base / name).exists()), MCP_FILES[0])
         text = ""
         with suppress(FileNotFoundError):
             try:
-                text = (base / mcp_file).read_bytes().decode("utf-8")  # with its ends of lines
+                text = (base / mcp_file).read_bytes().decode("utf-8")  # bytes, to preserve the line endings
             except (OSError, UnicodeDecodeError) as error:
                 if isinstance(error, FileNotFoundError):
                     raise
@@ -56,7 +56,7 @@ def _hash_at(file: Path) -> str | None:
         raise Conflict(f"{file} can't be read: {error.strerror or error}") from error
 
 
-def mcp_put(state: State, entries: Mapping[str, object], gone: list[str]) -> dict[str, NewFile]:
+def mcp_put(state: ConfigState, entries: Mapping[str, object], gone: list[str]) -> dict[str, NewFile]:
     if not entries and not gone:
         return {}
     text = state.mcp_text if state.mcp_text.strip() else EMPTY

@@ -1,4 +1,4 @@
-"""What a source holds, listed before anything of it is on the disk, and the way to read what was chosen of it."""
+"""File listing of a source, made before any file is on disk, with a function that reads selected files."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import msgspec
 KIB, MIB = 1024, 1024 * 1024
 
 MOST_ENTRIES = 50_000
-"""Files of a source that are listed; a repository with more is no bundle."""
+"""Most files of a source; a repository with more is not a bundle."""
 
 Kind: TypeAlias = Literal["file", "link", "submodule", "special"]
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """One file of a source.
+class SourceFile(msgspec.Struct, frozen=True, kw_only=True):
+    """File of a source.
 
     Attributes:
-        path: from the top of the source, with `/` between its parts.
-        size: in bytes.
-        executable: whether it may be started as a program.
-        id: how its source calls its contents.
+        path: path from the top of the source, with `/` between its parts.
+        size: size in bytes.
+        executable: the file may be started as a program.
+        id: id of its contents in the source.
     """
 
     path: str
@@ -33,37 +33,37 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def one_line(text: str) -> str:
-    """A stranger's text as a single line that a terminal takes for nothing else: a name of a file may hold anything."""
+    """Return an untrusted text as a single line without control characters, which a terminal could interpret."""
     text = " ".join(text.split())
     return "".join(letter if letter.isprintable() else f"\\u{ord(letter):04x}" for letter in text)
 
 
-Read: TypeAlias = Callable[[Sequence[Entry]], Awaitable[dict[str, bytes]]]
+Read: TypeAlias = Callable[[Sequence[SourceFile]], Awaitable[dict[str, bytes]]]
 
 
-class Tree(msgspec.Struct, frozen=True, kw_only=True):
-    """A source.
+class SourceTree(msgspec.Struct, frozen=True, kw_only=True):
+    """Files of a source.
 
     Attributes:
-        commit: which state of a repository it is; "" for a directory.
+        commit: commit of a repository; "" for a directory.
         entries: all files, in no order.
-        read: the contents of some of them, by path.
+        read: returns the contents of some of them, by path.
     """
 
-    entries: tuple[Entry, ...]
+    entries: tuple[SourceFile, ...]
     read: Read
     commit: str = ""
 
-    def below(self, top: str) -> Tree:
-        """The tree as a directory of it sees it."""
+    def below(self, top: str) -> SourceTree:
+        """Return the tree of a subdirectory."""
         if not top:
             return self
         start = f"{top}/"
         inner = {entry.path.removeprefix(start): entry for entry in self.entries if entry.path.startswith(start)}
 
-        async def read(entries: Sequence[Entry]) -> dict[str, bytes]:
+        async def read(entries: Sequence[SourceFile]) -> dict[str, bytes]:
             found = await self.read([inner[entry.path] for entry in entries])
             return {path.removeprefix(start): data for path, data in found.items()}
 
         seen = tuple(msgspec.structs.replace(entry, path=path) for path, entry in inner.items())
-        return Tree(entries=seen, read=read, commit=self.commit)
+        return SourceTree(entries=seen, read=read, commit=self.commit)

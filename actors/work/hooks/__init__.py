@@ -1,9 +1,9 @@
-"""Hooks of the user, of a trusted workspace and of programs: commands and functions that have a say in what a run does.
+"""Hooks of the user, of a trusted workspace and of the calling program: commands and functions that influence a run.
 
-    hooks      who is asked, at what, with which input; commands are supervised processes in the run's sandbox
-    calls      before and after one tool call
-    session    around a run
-    answers    what one has said, and what all of them said come to
+    hooks      selection of hooks for an event, their input and execution; commands run in the run's sandbox
+    calls      hooks before and after one tool call
+    session    hooks around a run
+    answers    parsing and merging of the hooks' answers
 
-`hooks` is the way in.
+`hooks` is the entry point.
 """

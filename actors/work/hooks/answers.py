@@ -1,7 +1,7 @@
-"""What hooks say: one answer is JSON, or an exit status; all answers to one event come to one `Said`.
+"""Answers of hooks: one answer is JSON or an exit status; the answers to one event merge to one `HookAnswers`.
 
-What refuses wins, then what wants a person asked, then what allows. Of two that change the input of a call the later
-one counts, in the order in which they stand in files. Texts for the model are put together in that order.
+A refusal wins, then a request to ask the user, then a permission. If two hooks change the input of a call, the later
+one in the order of the files wins. Texts for the model are joined in that order.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from typing import Any, Literal
 import msgspec
 
 REFUSES = 2
-"""The exit status that refuses."""
+"""Exit status that means a refusal."""
 
 MOST_TEXT = 20_000
-"""Characters of one hook's text that the model gets."""
+"""Maximum characters of one hook's text for the model."""
 
 PLAIN_TEXT = ("SessionStart", "UserPromptSubmit")
-"""Events at which what a hook prints is told to the model even if it is no JSON."""
+"""Events whose hooks may print plain text for the model, instead of JSON."""
 
 
-class Said(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What hooks have said of one event.
+class HookAnswers(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Merged answers of hooks to one event.
 
     Attributes:
-        refused: why it must not go on, or must go on instead of ending; None if nobody said so.
-        verdict: of a call: `ask` a person, `allow` it without asking; "" for nothing.
-        input: other arguments for the call; None for those that it has.
+        refused: why the action is blocked, or for an end event why the agent must continue; None without a refusal.
+        verdict: for a call: `ask` the user, `allow` without a question; "" for none.
+        input: replacement arguments for the call; None to keep them.
         context: texts for the model.
-        ends: why the whole run is to end; None if nobody said so.
-        notes: texts for the user: what hooks have to say, and what went wrong with them.
+        ends: why the whole run must end; None to continue.
+        notes: texts for the user: messages and failures of hooks.
     """
 
     refused: str | None = None
@@ -41,19 +41,19 @@ class Said(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     notes: tuple[str, ...] = ()
 
 
-def of_command(event: str, status: int | None, stdout: str, stderr: str, hook: str) -> Said:
-    """What a command has said that has ended by itself.
+def of_command(event: str, status: int | None, stdout: str, stderr: str, hook: str) -> HookAnswers:
+    """Parse the answer of a command that exited by itself.
 
     Raises:
-        ValueError: it has failed, or its JSON makes no sense; the text says how.
+        ValueError: the command failed, or its JSON is invalid; the text is the reason.
     """
     if status == REFUSES:
-        return Said(refused=_bounded(stderr.strip()) or f"the hook `{hook}` refused, and said nothing")
+        return HookAnswers(refused=_bounded(stderr.strip()) or f"the hook `{hook}` refused, and said nothing")
     if status != 0:
         raise ValueError(f"ended with exit status {status}: {_bounded(stderr.strip())[:400] or 'it said nothing'}")
     text = stdout.strip()
     if not text.startswith("{"):
-        return Said(context=(_bounded(text),)) if text and event in PLAIN_TEXT else Said()
+        return HookAnswers(context=(_bounded(text),)) if text and event in PLAIN_TEXT else HookAnswers()
     try:
         value = msgspec.json.decode(text)
     except msgspec.DecodeError as error:
@@ -61,11 +61,11 @@ def of_command(event: str, status: int | None, stdout: str, stderr: str, hook: s
     return of_json(event, value)
 
 
-def of_json(event: str, value: object) -> Said:
-    """What JSON says, in the shape of Claude Code.
+def of_json(event: str, value: object) -> HookAnswers:
+    """Parse an answer in Claude Code's JSON format.
 
     Raises:
-        ValueError: it makes no sense.
+        ValueError: the value is invalid.
     """
     if not isinstance(value, Mapping):
         raise ValueError("answered with something that is no object")
@@ -82,9 +82,10 @@ def of_json(event: str, value: object) -> Said:
     refuses = decision in ("deny", "block")
     context = own.get("additionalContext")
     note = value.get("systemMessage")
-    return Said(
+    return HookAnswers(
         refused=(_bounded(str(reason)) or "a hook refused, and gave no reason") if refuses else None,
         verdict="ask" if decision == "ask" else "allow" if decision in ("allow", "approve") else "",
+        # After the call it is too late to change its arguments.
         input=input if event == "PreToolUse" else None,
         context=(_bounded(str(context)),) if context else (),
         ends=str(value.get("stopReason") or "a hook ended the run") if value.get("continue") is False else None,
@@ -92,13 +93,13 @@ def of_json(event: str, value: object) -> Said:
     )
 
 
-def together(answers: Iterable[Said]) -> Said:
-    """What they all come to."""
+def together(answers: Iterable[HookAnswers]) -> HookAnswers:
+    """Merge all answers to one event."""
     given = list(answers)
     verdicts = {each.verdict for each in given}
     inputs = [each.input for each in given if each.input is not None]
     refusals = [each.refused for each in given if each.refused is not None]
-    return Said(
+    return HookAnswers(
         refused="\n".join(refusals) if refusals else None,
         verdict="ask" if "ask" in verdicts else "allow" if "allow" in verdicts else "",
         input=inputs[-1] if inputs else None,

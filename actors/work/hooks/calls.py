@@ -1,4 +1,4 @@
-"""What hooks have to say of one tool call: before it, and after it."""
+"""Hooks of one tool call, before and after it."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from ....protocol.others_names import arguments_back, arguments_of, theirs
 from ...io.imports import imported
 from ...io.json_schema import LIBRARY, schema_errors
 from ..tools.tool import Arguments, Json, Tool, text_of
-from .answers import Said
+from .answers import HookAnswers
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
     from .hooks import Hooks
 
 
-async def before(hooks: Hooks, me: Actor, tool: Tool, arguments: Arguments, id: str) -> tuple[Arguments, Said]:
-    """The arguments that the call is to be made with, and what was said.
+async def before(hooks: Hooks, me: Actor, tool: Tool, arguments: Arguments, id: str) -> tuple[Arguments, HookAnswers]:
+    """Run the hooks before a call. Return the arguments for the call, and the hooks' answer.
 
     Raises:
-        ToolFailed: a hook has refused the call, or given it arguments that don't fit; the model reads why.
+        ToolFailed: a hook refused the call, or replaced its arguments by invalid ones; the model receives the reason.
         HookRefused: a hook ends the run.
     """
     name = theirs(tool.name, mcp=tool.origin == "mcp")
-    given = {"tool_name": name, "tool_input": _told(hooks, tool, arguments), "tool_use_id": id}
+    given = {"tool_name": name, "tool_input": _hook_arguments(hooks, tool, arguments), "tool_use_id": id}
     said = await hooks.ask(me, "PreToolUse", name, given, _subject(tool, arguments))
     if said.ends is not None:
         raise HookRefused(said.ends)
@@ -35,6 +35,7 @@ async def before(hooks: Hooks, me: Actor, tool: Tool, arguments: Arguments, id: 
         raise ToolFailed(f"'{tool.name}' was not run: {said.refused}")
     if said.input is None:
         return arguments, said
+    # Arguments from a hook have not been validated yet, unlike those from the model.
     changed = arguments_back(tool.name, said.input)
     await imported(*LIBRARY)
     wrong = schema_errors(changed, tool.spec.parameters)
@@ -44,7 +45,7 @@ async def before(hooks: Hooks, me: Actor, tool: Tool, arguments: Arguments, id: 
 
 
 async def after(hooks: Hooks, me: Actor, tool: Tool, arguments: Arguments, value: Json, id: str) -> str:
-    """What the model is to read behind a call's result; "" for nothing.
+    """Run the hooks after a call. Return text to append to the call's result; "" for none.
 
     Raises:
         HookRefused: a hook ends the run.
@@ -52,7 +53,7 @@ async def after(hooks: Hooks, me: Actor, tool: Tool, arguments: Arguments, value
     name = theirs(tool.name, mcp=tool.origin == "mcp")
     given = {
         "tool_name": name,
-        "tool_input": _told(hooks, tool, arguments),
+        "tool_input": _hook_arguments(hooks, tool, arguments),
         "tool_response": _plain(value),
         "tool_use_id": id,
     }
@@ -63,10 +64,11 @@ async def after(hooks: Hooks, me: Actor, tool: Tool, arguments: Arguments, value
     return "\n\n".join(f"[A hook says:]\n{text}" for text in (*told, *said.context))
 
 
-def _told(hooks: Hooks, tool: Tool, arguments: Arguments) -> Arguments:
-    """The arguments with their names; a path of our own tools as an absolute one."""
+def _hook_arguments(hooks: Hooks, tool: Tool, arguments: Arguments) -> Arguments:
+    """Return the arguments under Claude Code's names; a path argument of a tool becomes absolute."""
     path = arguments.get("path")
     if tool.subject == "path" and isinstance(path, str):
+        # Hooks written for Claude Code expect absolute paths.
         arguments = {**arguments, "path": os.path.normpath(hooks.here / path)}
     return arguments_of(tool.name, arguments)
 
@@ -77,7 +79,7 @@ def _subject(tool: Tool, arguments: Arguments) -> str:
 
 
 def _plain(value: Json) -> Json:
-    """A result as JSON."""
+    """Return a result as JSON values, or as text if it has no JSON form."""
     try:
         return msgspec.to_builtins(value)
     except (TypeError, ValueError):

@@ -1,6 +1,6 @@
-"""What hooks have to say of a run as a whole: of its prompt, of its end, of what an agent is about to forget.
+"""Hooks of a run as a whole: at its prompt, at its end, and before compaction.
 
-What they say of the prompt and of the end is kept in a durable run, since what follows depends on it.
+A durable run stores the answers about the prompt and the end, since later steps depend on them.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from ....protocol.errors import HookRefused
 from ....protocol.hooks import Event
 from ..journal.of_run import HOOK
 from ..journal.scope import noted
-from .answers import Said
+from .answers import HookAnswers
 from .hooks import Hooks, Input
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
 
 MOST_STOPS = 10
-"""How often hooks may have an agent go on that is at its end."""
+"""Maximum number of times that hooks may make an ending agent continue."""
 
 
 async def at_beginning(hooks: Hooks, me: Actor, prompt: Content, *, is_new: bool, model: str) -> Content:
-    """The prompt, with what hooks add to it.
+    """Return the prompt with the text that hooks add.
 
     Args:
-        is_new: nothing was said in this conversation before.
+        is_new: the conversation has no earlier turns.
 
     Raises:
         HookRefused: a hook refuses the prompt.
@@ -46,11 +46,13 @@ async def at_beginning(hooks: Hooks, me: Actor, prompt: Content, *, is_new: bool
 
 
 async def at_end(hooks: Hooks, me: Actor, *, agent: str, depth: int, again: int) -> str | None:
-    """What an agent that is at its end is told so that it goes on; None if it may end.
+    """Return the text with which an agent must continue instead of ending; None if it may end.
 
     Args:
-        depth: how many agents stand above it; again: how often it was told to go on.
+        depth: number of agents above it.
+        again: number of times that hooks already made it continue.
     """
+    # A hook that never accepts the end would keep the agent running forever.
     if again >= MOST_STOPS:
         return None
     event: Event = "SubagentStop" if depth else "Stop"
@@ -61,19 +63,20 @@ async def at_end(hooks: Hooks, me: Actor, *, agent: str, depth: int, again: int)
 
 
 async def over(hooks: Hooks, me: Actor) -> None:
-    """The run is over, and so is the conversation."""
+    """Run the hooks for the end of the conversation."""
     await hooks.ask(me, "SessionEnd", "other", {"reason": "other"})
 
 
 async def before_shortening(hooks: Hooks, me: Actor) -> None:
-    """The history is about to be summed up."""
+    """Run the hooks before a compaction."""
     await hooks.ask(me, "PreCompact", "auto", {"trigger": "auto", "custom_instructions": ""})
 
 
-async def _asked(hooks: Hooks, me: Actor, event: Event, matched: str, given: Input) -> Said:
+async def _asked(hooks: Hooks, me: Actor, event: Event, matched: str, given: Input) -> HookAnswers:
     if not hooks.has(event):
-        return Said()
-    said = await noted(me, HOOK.format(event), Said, partial(hooks.ask, me, event, matched, given))
+        return HookAnswers()
+    # `noted` stores the answer, so that a resumed run neither asks again nor gets another answer.
+    said = await noted(me, HOOK.format(event), HookAnswers, partial(hooks.ask, me, event, matched, given))
     if said.ends is not None:
         raise HookRefused(said.ends)
     return said

@@ -1,5 +1,5 @@
-"""What is kept of a durable run while it is played, and what it goes on from: `of_run` the run, `scope` a part of it.
+"""Journal of a durable run on the actors' side: `of_run` for the run, `scope` for one actor in it.
 
-Rows are in `protocol/journal`, how they get to the disk in `supervisors/journal`. Drivers, nodes and tools ask for the
-`scope` that they are in; a run that is not durable has none.
+`protocol/journal` defines the rows, and `supervisors/journal` writes them to disk. Drivers, nodes and tools get the
+scope of their actor from `scope`; a run that is not durable has none.
 """

@@ -1,7 +1,7 @@
-"""What is between the deciders of a durable run: letters, questions and answers, MCP servers in use, what models cost.
+"""State between the deciders of a durable run: team messages, questions and answers, MCP servers in use, and spending.
 
-The rest of a run's past belongs to one path. This does not: whether a letter still has to be told to its reader, its
-sender's rows say together with the reader's.
+The other rows of a run belong to one path each. This state does not: only the rows of sender and reader together show
+whether a team message still has to be delivered.
 """
 
 from __future__ import annotations
@@ -9,14 +9,27 @@ from __future__ import annotations
 import msgspec
 
 from ....protocol.chat import ChatReply
-from ....protocol.journal import LETTER, Answered, AnyRow, Asked, Intends, Noted, Posted, Told, decode_value
+from ....protocol.journal import (
+    LETTER,
+    Answered,
+    AnyRow,
+    Asked,
+    Intends,
+    Noted,
+    Posted,
+    Told,
+    decode_value,
+)
 from ....protocol.messages import Letter, ServersAnew
 from ..spending.parts import PartUsage
 
 
-class Spent(msgspec.Struct, frozen=True):
-    """A reply of a model, to a decider of this path or, if it is not `told`, to what works there; or so many replies,
-    of a part of the run that was played elsewhere."""
+class UsedReplies(msgspec.Struct, frozen=True):
+    """Usage of model replies.
+
+    One reply to the decider of `path` if `told`, otherwise to work of that path; or `turns` replies of a part of the
+    run that another worker executed.
+    """
 
     path: str
     told: bool
@@ -25,14 +38,14 @@ class Spent(msgspec.Struct, frozen=True):
     turns: int = 1
 
 
-class Crossing(msgspec.Struct):
-    """See the module. `see` takes all rows of a run, in their order.
+class CrossingReplies(msgspec.Struct):
+    """State between deciders, collected from all rows of a run in their order (`see`).
 
     Attributes:
-        letters: that were sent, and that their reader was not told of; by the path of its decider.
-        asked: when questions were asked, in seconds since 1970; by their ids.
-        answered: who has answered them; by their ids.
-        servers: MCP servers that a conversation has used, and may rely on; by its path.
+        letters: team messages that were sent and not delivered, by the path of the reader's decider.
+        asked: times of questions in seconds since 1970, by question id.
+        answered: authors of answers, by question id.
+        servers: MCP servers that a conversation has used and may rely on, by its path.
         spent: all replies of models.
     """
 
@@ -40,10 +53,10 @@ class Crossing(msgspec.Struct):
     asked: dict[str, float] = {}
     answered: dict[str, str] = {}
     servers: dict[str, dict[str, None]] = {}
-    spent: list[Spent] = []
+    spent: list[UsedReplies] = []
 
     def see(self, path: str, row: AnyRow) -> None:
-        """The next row, of this path."""
+        """Process the next row, which belongs to `path`."""
         if isinstance(row, Noted):
             if row.name == LETTER and (letter := (posted := decode_value(row.value, Posted)).letter) is not None:
                 self.letters.setdefault(posted.to, []).append(letter)
@@ -52,29 +65,31 @@ class Crossing(msgspec.Struct):
         elif isinstance(row, Answered):
             self.answered[row.answer.question] = row.answer.by
         elif isinstance(row, Intends):
+            # The conversation is the parent of the call's path. A dict keeps the order of use.
             if row.server:
                 self.servers.setdefault(path.rpartition("/")[0], {})[row.server] = None
         elif isinstance(row, Told):
-            self._told(path, row.message)
+            self._count(path, row.message)
 
     def spends(self, path: str, reply: ChatReply, *, told: bool) -> None:
-        """The reply of a model; see `Spent`."""
+        """Record a reply of a model; see `UsedReplies`."""
         tokens = reply.usage.input_tokens + reply.usage.output_tokens
-        self.spent.append(Spent(path, told, tokens, reply.cost or 0.0))
+        self.spent.append(UsedReplies(path, told, tokens, reply.cost or 0.0))
 
-    def spends_elsewhere(self, path: str, part: PartUsage) -> None:
-        """What a part has used that was played elsewhere for this path."""
+    def add_remote_spending(self, path: str, part: PartUsage) -> None:
+        """Record the usage of a part of the run that another worker executed for this path."""
         amount = part.amount
-        self.spent.append(Spent(path, False, amount.tokens, amount.cost, part.turns))
+        self.spent.append(UsedReplies(path, False, amount.tokens, amount.cost, part.turns))
 
-    def below(self, path: str) -> list[Spent]:
-        """The replies to a decider of this path, and to all that works below it."""
+    def below(self, path: str) -> list[UsedReplies]:
+        """Return the replies to the decider of this path, and to everything below it."""
         deeper = f"{path}/"
         return [
             each for each in self.spent if not path or (each.told and each.path == path) or each.path.startswith(deeper)
         ]
 
-    def _told(self, path: str, message: object) -> None:
+    def _count(self, path: str, message: object) -> None:
+        # Delivery in an earlier incarnation, so the next one must not repeat it.
         if isinstance(message, Letter):
             on_their_way = self.letters.get(path, [])
             if message in on_their_way:

@@ -1,21 +1,21 @@
-"""What is open between a conversation and its children when its decider has been told its past (`engine/past`)."""
+"""Open state between a conversation and its children, collected during the replay of its decider (`engine/past`)."""
 
 from __future__ import annotations
 
 import msgspec
 
-from ....protocol.effects import AnswerQuestion, CancelChild, Effect, Spawn
+from ....protocol.effects import AnswerChild, CancelChild, Effect, Spawn
 from ....protocol.kernel.messages import Message
 from ....protocol.messages import ChildEnded, EscalationClosed, EscalationNoted
 
 
-class Begun(msgspec.Struct):
-    """A child that has not ended.
+class UnfinishedChild(msgspec.Struct):
+    """Child that has not ended.
 
     Attributes:
-        spawned: as the conversation has wanted it.
-        at: when, in milliseconds that the run had been played.
-        cancelled: it is to be interrupted.
+        spawned: effect with which the conversation requested it.
+        at: time of the request, in milliseconds of the run's execution.
+        cancelled: True if it is to be interrupted.
     """
 
     spawned: Spawn
@@ -23,21 +23,21 @@ class Begun(msgspec.Struct):
     cancelled: bool = False
 
 
-class FamilyLeft(msgspec.Struct):
-    """See the module.
+class UnfinishedFamily(msgspec.Struct):
+    """Children and questions of a conversation that are open at the end of the replay.
 
     Attributes:
         children: by id, in the order of their start; None for one that has ended.
-        escalations: the questions that it was told of, and not that they are closed; by the ids it knows them by.
-        replies: what it has answered to some of them; by the ids of the questions.
+        escalations: questions that the conversation knows and that are not closed, by its own ids for them.
+        replies: its answers to some of them, by question id.
     """
 
-    children: dict[str, Begun | None] = {}
+    children: dict[str, UnfinishedChild | None] = {}
     escalations: dict[str, EscalationNoted] = {}
     replies: dict[str, str | list[str]] = {}
 
     def told(self, message: Message) -> None:
-        """The conversation was told this."""
+        """Process a message to the conversation."""
         if isinstance(message, ChildEnded):
             self.children[message.record.id] = None
         elif isinstance(message, EscalationNoted):
@@ -48,14 +48,14 @@ class FamilyLeft(msgspec.Struct):
                 self.replies.pop(closed.question.id, None)
 
     def wants(self, effect: Effect, at: int) -> bool:
-        """The conversation wanted this; whether it has to do with children."""
+        """Process an effect of the conversation. Return True if it concerns children."""
         if isinstance(effect, Spawn):
-            self.children[effect.id] = Begun(effect, at)
+            self.children[effect.id] = UnfinishedChild(effect, at)
         elif isinstance(effect, CancelChild):
             begun = self.children.get(effect.id)
             if begun is not None:
                 begun.cancelled = True
-        elif isinstance(effect, AnswerQuestion):
+        elif isinstance(effect, AnswerChild):
             self.replies[effect.question] = effect.value
         else:
             return False

@@ -1,4 +1,4 @@
-"""Says what it is in a row that can't be kept: a Python object in a state, or in what a node has said."""
+"""Error texts for rows that can't be stored: they name the Python object in a state or in a node's output."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import msgspec
 from ....protocol.journal import Told, encode_value
 
 DEEPEST = 50
-"""Levels that are looked into."""
+"""Nesting levels that are searched."""
 
 
 def what_is_no_data(row: object, error: Exception) -> str:
-    """Words for the author of a file: the node, the place of the value, and its type; never the value.
+    """Return a text for the author of a file: the node, the place of the value, and its type; never the value.
 
     Args:
-        row: it, or a value of one.
-        error: what encoding it failed with.
+        row: the row, or a value of one.
+        error: error of the encoder.
     """
     inside = row.message if isinstance(row, Told) else row
     node = getattr(inside, "node", None)
@@ -30,7 +30,7 @@ def what_is_no_data(row: object, error: Exception) -> str:
 
 
 def _found(value: Any, place: tuple[str, ...], deep: int) -> tuple[tuple[str, ...], Any] | None:
-    """The first value in it, at its place, that is no data; None if all of it is."""
+    """Return the innermost first value that can't be stored, with its place; None if all values can be."""
     if _is_data(value) or not deep:
         return None
     for name, each in _parts(value):

@@ -1,9 +1,14 @@
-"""One durable run in this process: writes its rows, and has those of its earlier lives.
+"""Durable run in this process: writes the rows of the run, and holds the rows of earlier incarnations.
 
-When the root stops, nothing more is written, as if the process had been killed then: what is told to deciders from
-there on are the interruptions of the stop itself, and a run that goes on later must not know of them.
+Rows are written as their messages are delivered, so a killed process leaves a prefix of the run on disk. The next
+incarnation delivers that prefix to new deciders (`engine/past`) and resumes behind it. Three rules keep the prefix
+valid:
 
-What the vault has handed out is in no row: in its place stands `[redacted]`, as in all that is told of the run.
+- When the root stops, no more rows of a resumable run are written, as if the process were killed then. Messages from
+  there on are interruptions caused by the stop itself, and a resumed run must not contain them.
+- A row that can't be encoded spoils the run: rows after a gap would replay to another state. The run continues, but it
+  can't be recovered.
+- Secrets from the vault are in no row. `[redacted]` replaces them, as in all output of the run.
 """
 
 from __future__ import annotations
@@ -43,69 +48,70 @@ from ....protocol.kernel.questions import Answer
 from ....protocol.messages import Replied, ToolDone
 from ...io.handed_out import holds, without_secrets
 from ..spending.parts import PartUsage
-from .crossing import Crossing
+from .crossing import CrossingReplies
 from .no_data import what_is_no_data
 
 if TYPE_CHECKING:
-    from ....supervisors.journal.row import Row
+    from ....supervisors.journal.row import StoredRow
 
 REPLY = "reply"
+"""Name under which a model's reply is noted."""
+
 OF_HOOK = "hook "
 HOOK = OF_HOOK + "{}"
-"""With the event: what hooks have said at an agent's beginning or end."""
-"""What a reply of a model is noted as."""
+"""Name under which answers of hooks at an agent's beginning or end are noted, with the event."""
 
 SERVER_TOOLS = "server tools: "
-"""What the tools of an MCP server are noted as, with its name behind."""
+"""Name under which the tools of an MCP server are noted, followed by its name."""
 
 DEFINITION = "definition"
-"""What is noted of a run that went on with today's files: its own, if it has one."""
+"""Name of the note with the definition files of a run that resumed with changed files."""
 
 CALLED = "agent: "
-"""What the file of an agent that the run calls is noted as, with the name and the place of its caller behind."""
+"""Name under which the file of a called agent is noted, followed by the agent and the place of its caller."""
 
 PART = "part "
-"""What a part of the run has used that was played elsewhere is noted as, with that run's id behind."""
+"""Name under which the usage of a part on another worker is noted, followed by that run's id."""
 
 PREPARED = "answers"
-"""Who gives answers that were prepared before a run."""
+"""Author of answers that were given in advance of a run."""
 
 log = logging.getLogger("callboard.journal")
 
 
 LOOK_EVERY = 0.25
-"""Seconds between two looks at the limit and at the root, while a run waits for the disk."""
+"""Seconds between two checks of the limit and of the root while a run waits for the disk."""
 
 
 class CannotGoOn(JournalError):
-    """A run that was interrupted can't go on."""
+    """An interrupted run can't be resumed."""
 
     code = "cannot_go_on"
 
 
 class Before(msgspec.Struct):
-    """What earlier lives have written of one path: what its deciders were told, and all else."""
+    """Rows of one path from earlier incarnations: messages to its deciders, and all others."""
 
     told: list[Told] = []
     others: list[AnyRow] = []
 
 
 class RunPast(msgspec.Struct, kw_only=True):
-    """What earlier lives have written of a run.
+    """Rows of a run from earlier incarnations.
 
     Attributes:
         began: its first row.
-        paths: the rest of it, by path.
-        at: milliseconds that it was played.
-        questions: how many it has asked.
-        replies: of models, in all lives.
-        parts: what parts of it have used that were played elsewhere.
-        tool_calls: calls that have ended.
-        prepared: nodes whose questions were answered by answers that were prepared before the run, "" for no node.
-        crossing: what went on between its deciders.
-        spoilt: why it can't go on, or "".
-        once: what was noted of the run as a whole; of one name the last.
-        left: the answers that were left for it while nobody played it, by question, and when each was.
+        paths: the other rows, by path.
+        at: milliseconds of its execution.
+        questions: number of questions it has asked.
+        replies: replies of models in all incarnations.
+        parts: usage of parts that other workers executed.
+        tool_calls: number of finished calls.
+        prepared: askers (`Question.asker`) whose questions were answered in advance.
+        crossing: state between its deciders.
+        spoilt: reason why it can't be resumed, or "".
+        once: notes of the run as a whole; the last one of each name.
+        left: answers that arrived while no process executed it, by question, each with its time.
     """
 
     began: Began
@@ -116,16 +122,17 @@ class RunPast(msgspec.Struct, kw_only=True):
     parts: list[PartUsage] = []
     tool_calls: int = 0
     prepared: list[str] = []
-    crossing: Crossing = msgspec.field(default_factory=Crossing)
+    crossing: CrossingReplies = msgspec.field(default_factory=CrossingReplies)
     spoilt: str = ""
     once: dict[str, msgspec.Raw] = {}
     _changed: list[Noted] = []
     left: dict[str, tuple[Answer, float]] = {}
 
     def notes_once(self, row: Noted) -> None:
-        """This was noted of the run as a whole.
+        """Add a note of the run as a whole.
 
-        Of a life that went on with other files this counts once it has done something: it may have been refused.
+        Notes of an incarnation that resumed with other files are valid once it has written another row: it may have
+        been refused before.
         """
         if row.name == DEFINITION:
             self._changed = [row]
@@ -136,30 +143,30 @@ class RunPast(msgspec.Struct, kw_only=True):
 
     @property
     def has_changed(self) -> bool:
-        """Whether a life went on with other files, and has not yet done anything."""
+        """True if an incarnation has resumed with other files and has written no further row."""
         return bool(self._changed)
 
     def did(self) -> None:
-        """That life has done something."""
+        """Make the notes of that incarnation valid, since it has written a row."""
         changed, self._changed = self._changed, []
         self.forget_files()
         self.once |= {row.name: row.value for row in changed}
 
     def forget_files(self) -> None:
-        """It went on, or goes on, with the files of that day."""
+        """Drop the notes about definition files: the run resumes with the current files."""
         self.once = {name: value for name, value in self.once.items() if not is_of_files(name)}
 
 
 def is_of_files(name: str) -> bool:
-    """Whether what is noted under this name says with which files a run has begun."""
+    """Return True for the name of a note about the definition files with which a run has begun."""
     return name == DEFINITION or name.startswith(CALLED)
 
 
-def past_of(rows: Iterable[Row]) -> RunPast:
-    """The rows of a run, as they are read.
+def past_of(rows: Iterable[StoredRow]) -> RunPast:
+    """Return the past of a run from its rows.
 
     Raises:
-        CannotGoOn: they are of another program.
+        CannotGoOn: the rows are of an unknown version, or the first one is missing.
     """
     past: RunPast | None = None
     nodes: dict[str, str] = {}
@@ -189,14 +196,16 @@ def past_of(rows: Iterable[Row]) -> RunPast:
             elif past.has_changed:
                 past.did()
             past.crossing.see(each.actor, row)
+            # `_count` appends new replies and parts; their path is recorded here.
             replies, parts = len(past.replies), len(past.parts)
             _count(past, row, nodes)
             for reply in past.replies[replies:]:
                 past.crossing.spends(each.actor, reply, told=isinstance(row, Told))
             for part in past.parts[parts:]:
-                past.crossing.spends_elsewhere(each.actor, part)
+                past.crossing.add_remote_spending(each.actor, part)
     if past is None:
         raise CannotGoOn("nothing of it is on disk")
+    # A run that resumed with changed files has these as its definition.
     if DEFINITION in past.once:
         for definition in decode_value(past.once[DEFINITION], list[Definition]):
             past.began = msgspec.structs.replace(past.began, definition=definition)
@@ -216,63 +225,65 @@ def _count(past: RunPast, row: AnyRow, nodes: dict[str, str]) -> None:
             past.parts.append(decode_value(row.value, PartUsage))
     elif isinstance(row, Asked):
         past.questions += 1
-        nodes[row.question.id] = row.question.node or ""
+        nodes[row.question.id] = row.question.asker
     elif isinstance(row, Answered) and row.answer.by == PREPARED:
         past.prepared.append(nodes.get(row.answer.question, ""))
 
 
 def question_id(run: str, number: int) -> str:
-    """The id of the question that a run has asked as its first, second, ..."""
+    """Return the id of a run's question with this number, counted from 1. It is the same in every incarnation."""
     return f"q-{run.removeprefix('run-')}-{number}"
 
 
 class RowsOut(Protocol):
-    """Where the rows of a run go: `RunJournal`, and in a replay nowhere."""
+    """Destination of a run's rows: `RunJournal`, or nothing in a replay."""
 
     run: str
     rows: int
 
     @property
     def trouble(self) -> str:
-        """See `RunJournal`."""
+        """Directory and reason if nothing can be written at the moment; else empty."""
 
     def append(self, actor: str, data: bytes) -> int:
-        """See `RunJournal`."""
+        """Append a row and return its number. Never waits."""
 
     def tell(self, about: bytes, *, over: bool = False) -> None:
-        """See `RunJournal`."""
+        """Replace the summary of the run; with `over`, mark the run as ended."""
 
     def beside(self, kind: str, key: str, data: bytes) -> None:
-        """See `RunJournal`."""
+        """Store data in the same transaction as the rows around it."""
 
     def hurry(self) -> None:
-        """See `RunJournal`."""
+        """Write the appended rows soon, without a barrier."""
 
     def stop(self) -> None:
-        """See `RunJournal`."""
+        """Store nothing more."""
 
     async def barrier(self) -> None:
-        """See `RunJournal`."""
+        """Wait until all rows appended before are on the disk. Raises as `RunJournal.barrier`."""
 
 
-class OfRun:
-    """See the module.
+class JournaledRun:
+    """Durable run in this process.
 
     Args:
-        rows: where they go; about: what is said of it.
-        past: of its earlier lives; None for a new run.
-        stopping: whether the root is stopping.
-        insists: whether a person wants the run to be kept.
+        rows: destination of the rows.
+        about: summary of the run.
+        past: rows of earlier incarnations; None for a new run.
+        stopping: returns True while the root is stopping.
+        insists: True if the user requested a durable run.
 
     Attributes:
-        about: what is said of it now.
-        paths: what is left of the past, by path; who takes up a path takes it out.
-        crossing: what went on between its deciders.
-        on_refusal: called when the rows turn out not to be those of what the run would go on with.
-        left: whether this process has left it to the next, and keeps nothing more; `dormant`: until an answer comes.
-        relies: whether a conversation of it has used an MCP server that may remember it.
-        once: what earlier lives have noted of the run as a whole.
-        answers: those that were left for it while nobody played it, by question, and when each was.
+        about: current summary of the run.
+        paths: unused rows of the past, by path; a scope removes the rows of its path.
+        crossing: state between its deciders.
+        on_refusal: called when the rows do not match the run that would be resumed with them.
+        left: True if this process has left the run to the next one and writes nothing more.
+        dormant: True if it is left until an answer arrives.
+        relies: True if a conversation has used an MCP server that may have state of it.
+        once: notes of earlier incarnations on the run as a whole.
+        answers: answers that arrived while no process executed it, by question, each with its time.
     """
 
     on_refusal: Callable[[CannotGoOn], None] | None = None
@@ -289,7 +300,7 @@ class OfRun:
         self.rows = rows
         self.about = about
         self.paths: dict[str, Before] = {} if past is None else past.paths
-        self.crossing = Crossing() if past is None else past.crossing
+        self.crossing = CrossingReplies() if past is None else past.crossing
         self.left = self.dormant = False
         self.relies = past is not None and bool(past.crossing.servers)
         self.answers = {} if past is None else past.left
@@ -298,20 +309,23 @@ class OfRun:
         self._insists = insists
         self._questions = 0 if past is None else past.questions
         self._is_over = False
+        # Digests, so that an unchanged value is not stored again after each resume.
         self._noted = {name: _digest(value) for name, value in self.once.items()}
         self._clock = trio.lowlevel.current_clock().current_time
+        # Execution time continues where the last incarnation ended.
         self._zero = self._clock() - (0 if past is None else past.at / 1000)
 
     @property
     def now(self) -> int:
-        """Milliseconds that the run has been played, in all its lives."""
+        """Milliseconds of the run's execution, in all incarnations."""
         return int((self._clock() - self._zero) * 1000)
 
     def append(self, path: str, row: AnyRow) -> None:
-        """Keep a row; never waits."""
+        """Append a row; never waits."""
         if self._stopping():
             self.leave()
         try:
+            # Redaction copies the row, so it only runs if the encoded row contains a secret.
             data = encode(row)
             if holds(data):
                 data = encode(without_secrets(row))
@@ -321,7 +335,7 @@ class OfRun:
         self.rows.append(path, data)
 
     def note(self, path: str, name: str, value: object) -> None:
-        """Keep what a node's own code has found out, or what an effect has come to."""
+        """Append a note: a finding of a node's own code, or the result of an effect."""
         try:
             data = encode_value(without_secrets(value))
         except (TypeError, ValueError, RecursionError) as error:
@@ -330,7 +344,7 @@ class OfRun:
         self.append(path, Noted(self.now, name, data))
 
     def told(self, path: str, message: Kept) -> None:
-        """Keep what a decider was told; as `append`, but this is done for each message of a run."""
+        """Append a message to a decider. A faster `append`, since it runs for each message of a run."""
         row = Told(int((self._clock() - self._zero) * 1000), message)
         if self._stopping():
             self.leave()
@@ -338,21 +352,22 @@ class OfRun:
             data = encode_plain(row)
         except (TypeError, ValueError, OverflowError, RecursionError):
             data = None
-        if data is None or holds(data):  # `append` knows what is to be done
+        if data is None or holds(data):  # `append` handles both cases
             self.append(path, row)
         else:
             self.rows.append(path, data)
 
     def spoil(self, why: str) -> None:
-        """Say that the run can't go on after a kill."""
+        """Declare that the run can't be resumed after a kill."""
         if not self.about.spoilt:
+            # A warning only for users who requested a durable run.
             level = logging.WARNING if self._insists else logging.INFO
             log.log(level, "%s could not go on if this process was killed: %s", self.rows.run, why)
             self.tell(spoilt=why)
             self.append("", Spoilt(self.now, why))
 
     def note_once(self, name: str, value: Any) -> None:
-        """Keep what is the same for all of the run; again only if it has changed."""
+        """Append a note of the run as a whole, if it has changed."""
         data = encode_value(without_secrets(value))
         digest = _digest(data)
         if self._noted.get(name) != digest:
@@ -360,7 +375,7 @@ class OfRun:
             self.append("", Noted(self.now, name, data))
 
     def refuse(self, error: CannotGoOn) -> None:
-        """It can't go on: it stays what it was before, whatever becomes of the actors that are at work in it."""
+        """Stop the journal of a run that can't be resumed: its state on disk remains, whatever its actors still do."""
         self.left = True
         self.rows.stop()
         if self.on_refusal is not None:
@@ -368,52 +383,53 @@ class OfRun:
 
     @property
     def is_left(self) -> bool:
-        """Whether this process has left it to the next, since it ends."""
+        """True if this process has left the run to the next one, since it ends."""
         if self._stopping():
             self.leave()
         return self.left
 
     def tell(self, **changes: Any) -> None:
-        """Say this of it in lists from now on."""
+        """Change the summary of the run."""
         self.about = msgspec.structs.replace(self.about, **changes)
         self.rows.tell(encode_about(without_secrets(self.about)))
 
     def leave(self) -> None:
-        """This process ends before the run: leave it to the next, and keep nothing more of what becomes of it here.
+        """Leave the run to the next process, since this one ends before it. Nothing more is written.
 
-        One that can't go on stays what it is.
+        A run that can't be resumed keeps its state.
         """
+        # No other process can resume a spoilt run, and an ended run needs none.
         if not self.left and not self.about.spoilt and not self._is_over:
             self.left = True
             self.tell(left=True)
             self.rows.stop()
 
     def sleep(self) -> None:
-        """It waits for people alone: this process plays it no more until an answer comes. As `leave`."""
+        """Suspend the run until an answer arrives, since it waits for nothing else. As `leave`."""
         self.left = self.dormant = True
         self.tell(left=True, dormant=True)
         self.rows.stop()
 
     def wakes(self) -> None:
-        """It is played again."""
+        """Mark the run as executing again."""
         self.tell(left=False, dormant=False)
 
     def new_question(self) -> str:
-        """The id of a question: the same whenever the run goes on."""
+        """Return the id of the next question: the same in every incarnation."""
         self._questions += 1
         return question_id(self.rows.run, self._questions)
 
     @property
     def trouble(self) -> str:
-        """Why the run waits for the disk, and what to do; "" if all is well."""
+        """Reason why the run waits for the disk, with a remedy; "" if there is none."""
         trouble = self.rows.trouble
         return f"can't write to {trouble}; free some space there, or run it with --ephemeral" if trouble else ""
 
     async def barrier(self, within: float | None = None) -> None:
-        """Wait until all that was written so far is on the disk.
+        """Wait until everything appended so far is on the disk.
 
         Args:
-            within: seconds after which it fails if nothing can be written then. A disk that is only slow is waited for.
+            within: seconds after which it fails if nothing can be written then. A slow disk is no failure.
 
         Raises:
             JournalError: nothing can be written within that time; or as `RunJournal.barrier`.
@@ -423,6 +439,7 @@ class OfRun:
         while True:
             if self._stopping():
                 self.leave()
+            # The root may begin to stop, and the limit may pass, while the disk is full: both are checked in between.
             with trio.move_on_after(LOOK_EVERY):
                 await self.rows.barrier()
                 return
@@ -433,13 +450,13 @@ class OfRun:
                 raise JournalError(f"{self.rows.run} {trouble}")
 
     def over(self, status: str) -> None:
-        """It is over, unless the root stops, and it may go on in the next process."""
+        """Mark the run as finished, unless the root stops and the next process may resume it."""
         self.append("", Over(self.now, status))
         self._is_over = not self.left
         self.rows.tell(encode_about(without_secrets(self.about)), over=True)
 
     async def is_over(self) -> bool:
-        """Whether it will not go on in another process: what it has come to is on the disk."""
+        """Return True if no other process will resume the run: its result is on the disk."""
         try:
             await self.barrier()
         except (JournalError, ShuttingDown):
@@ -447,11 +464,12 @@ class OfRun:
         return not self.left
 
     def lives(self, life: int, version: str) -> None:
-        """Say that another process goes on with it: this one."""
+        """Append the row of a new incarnation, for this process."""
         self.append("", Lived(self.now, life, version, time.time()))
 
     def is_well(self) -> None:
-        """The process has lived long enough to say that this run does not end it."""
+        """Record that the process has run long enough to prove that this run does not kill it."""
+        # Ends the count of incarnations that died without progress (`STUCK`).
         if self.about.since:
             self.tell(since=0)
 

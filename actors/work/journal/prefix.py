@@ -1,12 +1,12 @@
-"""The beginning of a run as the rows of another: what `callboard fork` copies.
+"""Prefix of a run as the rows of another: the rows that `callboard fork` copies.
 
-Rows are taken as they are, but for what belongs to the run that they were of:
+Rows are copied unchanged, except where they refer to the original run:
 
-- the first one says of what, and up to which row, it is a fork
-- questions have ids of the new run, in their order; one that is open is asked as if just now
-- work that was under way has not begun: what it was about to do to the world is to be done again, so nobody is asked or
-  told whether it was (`Intends` is left out, and the questions about it)
-- how many processes played it, and that it was over, is left out
+- The first row names the original and the row at which the fork begins.
+- Questions get ids of the new run, in their order. An open one counts as asked now.
+- Unfinished work has not begun in the fork. Its side effects are to happen again, so no question about their outcome
+  makes sense: `Intends` rows and such questions are left out.
+- Rows about the processes that executed the run, and about its end, are left out.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from .of_run import PART, CannotGoOn, question_id
 
 if TYPE_CHECKING:
     from ....protocol.kernel.questions import Question
-    from ....supervisors.journal.row import Row
+    from ....supervisors.journal.row import StoredRow
 
 Placed = tuple[str, AnyRow]
-"""A row, and the path that it is of."""
+"""A row with its path."""
 
 
-def read(rows: Sequence[Row]) -> list[Placed]:
-    """Rows as they were read.
+def read(rows: Sequence[StoredRow]) -> list[Placed]:
+    """Decode rows.
 
     Raises:
-        CannotGoOn: they are of another program.
+        CannotGoOn: the rows are of an unknown version, or the first one is missing.
     """
     found: list[Placed] = []
     for each in rows:
@@ -61,26 +61,26 @@ def read(rows: Sequence[Row]) -> list[Placed]:
     return found
 
 
-def written(rows: Sequence[Placed]) -> list[Row]:
-    """Rows as a journal has them, from the first: what `read` reads."""
-    from ....supervisors.journal.row import Row
+def written(rows: Sequence[Placed]) -> list[StoredRow]:
+    """Return rows in the form of a journal, numbered from 1; the inverse of `read`."""
+    from ....supervisors.journal.row import StoredRow
 
-    return [Row(number, path, encode(row)) for number, (path, row) in enumerate(rows, 1)]
+    return [StoredRow(number, path, encode(row)) for number, (path, row) in enumerate(rows, 1)]
 
 
 def began(rows: Sequence[Placed]) -> Began:
-    """The first row of a run."""
+    """Return the first row of a run."""
     first = rows[0][1]
     assert isinstance(first, Began)
     return first
 
 
 class Prefix(msgspec.Struct, frozen=True):
-    """The beginning of a run as that of another.
+    """Prefix of a run as rows of its fork.
 
     Attributes:
-        rows: of the other.
-        ids: those that its questions had, and have.
+        rows: rows of the fork.
+        ids: new ids of its questions, by their old ids.
     """
 
     rows: list[Placed]
@@ -88,15 +88,15 @@ class Prefix(msgspec.Struct, frozen=True):
 
 
 def prefix(rows: Sequence[Placed], at: int, run: str) -> Prefix:
-    """The first `at` rows as those of the run with this id.
+    """Return the first `at` rows as rows of a fork with this run id.
 
     Raises:
-        CannotGoOn: before there something happened that can't be kept.
+        CannotGoOn: some earlier state could not be stored.
     """
     for number, (_, row) in enumerate(rows[:at], 1):
         if isinstance(row, Spoilt):
             raise CannotGoOn(f"it can't go on from row {at}, as since row {number} not all of it is kept: {row.why}")
-    kept = [rows[place] for place in _kept(rows, at)]
+    kept = [rows[place] for place in _retained_rows(rows, at)]
     asked = (row.question.id for _, row in kept if isinstance(row, Asked))
     ids = {old: question_id(run, number) for number, old in enumerate(asked, 1)}
     of = began(rows)
@@ -107,16 +107,16 @@ def prefix(rows: Sequence[Placed], at: int, run: str) -> Prefix:
 
 
 def done_again(rows: Sequence[Placed], at: int) -> list[int]:
-    """The numbers of the rows that say what a run was about to do to the world, and its fork behind row `at` does anew:
-    all behind there, and those of work that was under way."""
-    kept = set(_kept(rows, at))
+    """Return the numbers of the rows with side effects that a fork after row `at` repeats: all later ones, and earlier
+    ones of unfinished work."""
+    kept = set(_retained_rows(rows, at))
     return [place + 1 for place, (_, row) in enumerate(rows) if isinstance(row, Intends) and place not in kept]
 
 
-def parts_kept(rows: Sequence[Placed], at: int) -> set[str]:
-    """The ids of the parts whose results are in the first `at` rows: a fork has no other worker play them again."""
+def part_ids(rows: Sequence[Placed], at: int) -> set[str]:
+    """Return the ids of the parts whose results are in the first `at` rows: a fork does not execute them again."""
     kept: set[str] = set()
-    ends: dict[str, list[str]] = {}  # by the work that has waited for them and has not ended
+    ends: dict[str, list[str]] = {}  # by the work that waited for them and has not ended
     for place, (path, row) in enumerate(rows):
         if isinstance(row, Noted) and row.name.startswith(PART) and place < at:
             id = row.name.removeprefix(PART)
@@ -130,7 +130,7 @@ def parts_kept(rows: Sequence[Placed], at: int) -> set[str]:
 
 
 def open_questions(rows: Sequence[Placed]) -> dict[str, tuple[str, Question]]:
-    """Those that have no answer in these rows, by id, each with its path."""
+    """Return the questions without an answer in these rows, by id, each with its path."""
     asked: dict[str, tuple[str, Question]] = {}
     for path, row in rows:
         if isinstance(row, Asked):
@@ -138,30 +138,31 @@ def open_questions(rows: Sequence[Placed]) -> dict[str, tuple[str, Question]]:
         elif isinstance(row, Answered):
             asked.pop(row.answer.question, None)
         elif isinstance(row, Told) and isinstance(row.message, WorkDone):
+            # The end of the work closes its open questions.
             ended = work_path(path, row.message.key)
             asked = {id: each for id, each in asked.items() if not _is_of(each[0], ended)}
     return asked
 
 
 def work_path(decider: str, key: int) -> str:
-    """The path of work that was given to a decider, the first under this key."""
+    """Return the path of a decider's work: the first under this key."""
     return f"{decider}/{key}" if decider else str(key)
 
 
 def _first_use(path: str) -> str:
-    """The path of the first work under the key of this one."""
+    """Return the path of the first work under the same key as this path."""
     above, slash, last = path.rpartition("/")
     return f"{above}{slash}{last.partition('.')[0].partition(':')[0]}"
 
 
 def _is_of(path: str, work: str) -> bool:
-    """Whether this is work of that key, whichever of those under it, or a part of it."""
+    """Return True if a path is work of that key in any of its uses, or a part of such work."""
     return path.startswith(work) and path[len(work) : len(work) + 1] in ("", "/", ".", ":")
 
 
-def _kept(rows: Sequence[Placed], at: int) -> list[int]:
-    """The places of the first `at` rows that are rows of a fork as well."""
-    begun: dict[str, int] = {}  # what is about to change the world, and since when
+def _retained_rows(rows: Sequence[Placed], at: int) -> list[int]:
+    """Return the indexes among the first `at` rows that a fork keeps."""
+    begun: dict[str, int] = {}  # work with side effects that has not ended, and its first row
     for place, (path, row) in enumerate(rows[:at]):
         if isinstance(row, Intends):
             begun.setdefault(path, place)
@@ -170,6 +171,7 @@ def _kept(rows: Sequence[Placed], at: int) -> list[int]:
             begun = {work: since for work, since in begun.items() if not _is_of(work, ended)}
     kept = []
     for place, (path, row) in enumerate(rows[:at]):
+        # Intents and questions of unfinished side effects, from their first intent on.
         about_it = isinstance(row, Intends | Asked | Answered) and place >= begun.get(path, at)
         if not about_it and not isinstance(row, Lived | Over):
             kept.append(place)

@@ -1,12 +1,12 @@
-"""A part of a durable run: what an actor of it has written, and writes.
+"""Journal of one actor in a durable run: its rows of earlier incarnations, and the rows that it writes.
 
-Whoever does work in a run finds the scope of its actor by `here`; None in a run that is not durable. Most work asks for
-none, so it is made when it is asked for.
+`scope_of` returns the scope of an actor; None in a run that is not durable. Most work needs no scope, so scopes are
+created on demand.
 
-When a run goes on, the bodies of work that was under way begin anew. A decider is told its past first, and what it had
-done by then is not done again (`engine/past`). A node's own code runs from its beginning, and gets what it had found
-out (`noted`), and the answers to what it had asked (`asked`), without a request. What it was about to do to the world
-may have been done (`unknown`).
+When a run resumes, the bodies of unfinished work start from the beginning. A decider first replays its past, and
+nothing that it had completed is executed again (`engine/past`). A node's own code also runs from its beginning. It gets
+its earlier findings (`noted`) and the answers to its questions (`asked`) from the rows, without repeating the requests.
+The outcome of a side effect may be unknown (`unknown`).
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from ....protocol.kernel.events import QuestionAnswered
 from ....protocol.kernel.questions import Answer, Question
 from ....protocol.messages import Follows, FromBelow, Idle, Interrupted, Letter, WorkDone
 from ....supervisors.escalation import remembers
-from .crossing import Crossing, Spent
-from .of_run import Before, CannotGoOn, OfRun
+from .crossing import CrossingReplies, UsedReplies
+from .of_run import Before, CannotGoOn, JournaledRun
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
@@ -47,17 +47,18 @@ D = TypeVar("D")
 _PLAIN = frozenset(kind for kind in CAN_BE_KEPT if kind is not Idle and not issubclass(kind, Follows))
 
 
-class Scope:
-    """See the module.
+class JournalScope:
+    """Rows of one actor's path in a durable run.
 
     Args:
-        scopes: those of the run.
-        path: below it; see `protocol/journal`.
-        answered: work of this path has asked its decider in an earlier life, and only waits for the answer.
-        ends: it is only to come to where it was, so that it can be told what had become of it, and does nothing more.
+        scopes: scopes of the run.
+        path: path below the run; see `protocol/journal`.
+        answered: True if work of this path has asked its decider in an earlier incarnation, and only waits for the
+            answer.
+        ends: True if it only restores its state so that its end can be recorded, and executes nothing more.
 
     Attributes:
-        on_there: called when its first decider was told its past, with whether that had come to its end.
+        on_there: called when its first decider has replayed its past, with True if that included the end.
     """
 
     __slots__ = ("_before", "_drivers", "answered", "ends", "on_there", "path", "run", "scopes")
@@ -72,26 +73,27 @@ class Scope:
         self._drivers = 0
         self._before = run.paths.pop(path, Before())
 
-    def player(self) -> Player:
-        """For a decider that is to be played by this actor: the next one."""
+    def player(self) -> JournalPlayer:
+        """Return the player for the next decider of this actor."""
         self._drivers += 1
+        # The first decider has the path of its actor; later ones get a suffix (`:2`).
         if self._drivers == 1:
             return self.scopes.player(self, self.path, self._before.told)
         path = f"{self.path}:{self._drivers}"
         return self.scopes.player(self, path, self.run.paths.pop(path, Before()).told)
 
-    def spent(self) -> list[Spent]:
-        """The replies of models that its next decider, and all that works below that, had in earlier lives."""
+    def spent(self) -> list[UsedReplies]:
+        """Return the model replies of earlier incarnations to its next decider, and to everything below that."""
         path = self.path if self._drivers == 0 else f"{self.path}:{self._drivers + 1}"
         return self.run.crossing.below(path)
 
     @property
     def has_past(self) -> bool:
-        """Whether its first decider was told something in an earlier life."""
+        """True if its first decider has received a message in an earlier incarnation."""
         return bool(self._before.told)
 
     async def noted(self, name: str, kind: type[T], work: Callable[[], Awaitable[T]]) -> T:
-        """What this comes to, which is found out once in all lives of the run."""
+        """Return the result of `work`, which is executed once in all incarnations of the run."""
         known = self._take(lambda row: isinstance(row, Noted) and row.name == name)
         if isinstance(known, Noted):
             return decode_value(known.value, kind)
@@ -100,13 +102,13 @@ class Scope:
         return value
 
     def note(self, name: str, value: object) -> None:
-        """Keep what has been found out."""
+        """Store a finding."""
         self.run.note(self.path, name, value)
 
     def ended(self, name: str) -> msgspec.Raw | None:
-        """What an effect of this name had come to; None if that is not known.
+        """Return the result of an effect of this name; None if it is not known.
 
-        What was written before its end is settled by it: that it was about to begin, what was asked about it.
+        The effect's end settles the rows before it, such as its intent and the questions about it. They are dropped.
         """
         others = self._before.others
         for place, row in enumerate(others):
@@ -116,30 +118,35 @@ class Scope:
         return None
 
     def noted_below(self, name: str) -> Iterator[msgspec.Raw]:
-        """What earlier lives have noted under this name, here and in all below that has not begun again yet."""
+        """Return the notes of this name from earlier incarnations, here and in all paths below that have not begun
+        again."""
         below = f"{self.path}/" if self.path else ""
         paths = self.run.paths
         found = [self._before, *(paths[path] for path in paths if path.startswith((below, f"{self.path}:")))]
         return (row.value for each in found for row in each.others if isinstance(row, Noted) and row.name == name)
 
     async def intend(self, what: str, server: str = "", within: float | None = None) -> None:
-        """The world is about to be changed: wait until that is on the disk. `within` and errors: `OfRun.barrier`."""
+        """Record that a side effect is about to happen, and wait until that is on the disk.
+
+        `within` and errors: see `JournaledRun.barrier`.
+        """
         self.run.relies = self.run.relies or bool(server)
         self.run.append(self.path, Intends(self.run.now, what, server))
         await self.run.barrier(within)
 
     def intended(self, what: str) -> int:
-        """How often this may have been done to the world, without that its end is known."""
+        """Return how many times this side effect may have happened without a known end."""
         return sum(isinstance(row, Intends) and row.what == what for row in self._before.others)
 
     def questions(self) -> list[Question]:
-        """What this work had asked in earlier lives, and has not asked again."""
+        """Return the questions of earlier incarnations that this work has not asked again."""
         return [row.question for row in self._before.others if isinstance(row, Asked)]
 
     def asked(self, question: Question) -> Question | Answer:
-        """The answer that was given to this question; else the question under the id that it had, or with a new one.
+        """Return the answer to this question if there is one; otherwise the question with its old id, or with a new
+        one.
 
-        One that was left while nobody played the run counts if it was in time; it is kept now.
+        An answer that arrived while no process executed the run is used if it was in time; its row is written now.
         """
         row = self._take(lambda row: isinstance(row, Asked) and row.question.text == question.text)
         if not isinstance(row, Asked):
@@ -154,12 +161,13 @@ class Scope:
         if answer is not None and (timeout is None or at <= row.wall + timeout):
             self.answer(question, answer)
             return answer
+        # The remaining time: the clock of a question also runs while no process executes the run.
         if timeout is not None:
             timeout = max(0.0, timeout - (time.time() - row.wall))
         return msgspec.structs.replace(question, id=id, timeout=timeout)
 
     def answer(self, question: Question, answer: Answer) -> None:
-        """It was answered."""
+        """Record the answer to a question, unless it is secret."""
         if not question.secret:
             self.run.append(self.path, Answered(self.run.now, answer))
 
@@ -172,114 +180,120 @@ class Scope:
 
 
 class Scopes:
-    """The scopes of a run, by actor: that of an actor without one is that of the next above it.
+    """Scopes of a run, by actor. An actor without a scope has that of the nearest actor above it.
 
     Args:
         run: the run.
-        top: its actor.
+        top: actor of the run.
     """
 
-    def __init__(self, run: OfRun, top: Actor) -> None:
+    def __init__(self, run: JournaledRun, top: Actor) -> None:
         self.run = run
-        self._made: dict[Actor, Scope] = {top: Scope(self, "")}
-        self._works: dict[Actor, tuple[Player, Work]] = {}
+        self._made: dict[Actor, JournalScope] = {top: JournalScope(self, "")}
+        # Scopes of work are created in `of`, at the first use: most work has none.
+        self._works: dict[Actor, tuple[JournalPlayer, Work]] = {}
         self._answered: set[Actor] = set()
 
     def inside(self, context: Context) -> Context:
-        """The context of the run's actor, below another."""
+        """Return the context for actors of the run, based on another context."""
         own = context.copy()
         own.run(remembers.set, self)
         return own
 
-    def of(self, actor: Actor) -> Scope:
-        """That of an actor of the run."""
+    def of(self, actor: Actor) -> JournalScope:
+        """Return the scope of an actor of the run.
+
+        Raises:
+            CannotGoOn: the actor does not belong to the run.
+        """
         each: Actor | None = actor
         while each is not None:
             if (made := self._made.get(each)) is not None:
                 return made
             if (found := self._works.get(each)) is not None:
                 player, work = found
-                scope = self._made[each] = Scope(self, player.path_of(work), answered=each in self._answered)
+                scope = self._made[each] = JournalScope(self, player.path_of(work), answered=each in self._answered)
                 return scope
             each = each.parent
         raise CannotGoOn(f"{actor.path} is no actor of {self.run.rows.run}")
 
-    def player(self, scope: Scope, path: str, past: list[Told]) -> Player:
-        """For the decider of this path, of an actor of this scope."""
-        return Player(scope, path, past)
+    def player(self, scope: JournalScope, path: str, past: list[Told]) -> JournalPlayer:
+        """Return the player for the decider of this path, of an actor of this scope."""
+        return JournalPlayer(scope, path, past)
 
-    def begun(self, actor: Actor, player: Player, work: Work, *, answered: bool = False) -> None:
-        """This actor does this work. It has asked its decider already, if it is `answered`."""
+    def begun(self, actor: Actor, player: JournalPlayer, work: Work, *, answered: bool = False) -> None:
+        """Register the actor that executes this work. With `answered` the work has already asked its decider."""
         self._works[actor] = player, work
         if answered:
             self._answered.add(actor)
 
-    def child(self, actor: Actor, path: str, *, ends: bool) -> Scope:
-        """This actor is a child that an agent has spawned; see `Scope`."""
-        scope = self._made[actor] = Scope(self, path, ends=ends)
+    def child(self, actor: Actor, path: str, *, ends: bool) -> JournalScope:
+        """Create the scope of an actor that is a spawned child; see `JournalScope`."""
+        scope = self._made[actor] = JournalScope(self, path, ends=ends)
         return scope
 
     def ended(self, actor: Actor) -> None:
-        """It has ended."""
+        """Remove the scope of an actor that has ended."""
         self._works.pop(actor, None)
         self._made.pop(actor, None)
 
     def asked(self, actor: Actor, question: Question) -> Question | Answer:
-        """See `Scope`."""
+        """Record a question, or return its answer; see `JournalScope.asked`."""
         left = len(self.run.answers)
         found = self.of(actor).asked(question)
-        if isinstance(found, Answer) and len(self.run.answers) < left:  # nobody was there to tell it when it was given
+        if isinstance(found, Answer) and len(self.run.answers) < left:  # no process could report it when it was given
             actor.emit(QuestionAnswered(value=found.value, by=found.by), id=found.question)
         return found
 
     def answer(self, actor: Actor, question: Question, answer: Answer) -> None:
-        """See `Scope`."""
+        """Record the answer to a question; see `JournalScope.answer`."""
         self.of(actor).answer(question, answer)
 
     async def keep(self) -> None:
-        """Wait until all that was written so far is on the disk. Raises as `RunJournal.barrier` does."""
+        """Wait until everything appended so far is on the disk. Raises as `RunJournal.barrier` does."""
         await self.run.barrier()
 
 
-def here(me: Actor) -> Scope | None:
-    """The part of a durable run that an actor is."""
+def scope_of(me: Actor) -> JournalScope | None:
+    """Return the scope of an actor of a durable run; None in other runs."""
     scopes = remembers.get()
     return scopes.of(me) if isinstance(scopes, Scopes) else None
 
 
 def was_answered(me: Actor) -> bool:
-    """Whether work of this actor has asked its decider in an earlier life, and only waits for the answer."""
-    scope = here(me)
+    """Return True if this actor's work asked its decider in an earlier incarnation, and only waits for the answer."""
+    scope = scope_of(me)
     return scope is not None and scope.answered
 
 
 def played(me: Actor) -> float:
-    """A clock for what an actor waits for: of a durable run the seconds that it was played, in all its lives."""
-    scope = here(me)
+    """Return the clock for an actor's waits: in a durable run the seconds of execution in all incarnations."""
+    scope = scope_of(me)
     return trio.current_time() if scope is None else scope.run.now / 1000
 
 
 async def noted(me: Actor, name: str, kind: type[T], work: Callable[[], Awaitable[T]]) -> T:
-    """As `Scope.noted`; where nothing is kept, it is found out each time."""
-    scope = here(me)
+    """Return the result as `JournalScope.noted` does; in a run that is not durable, execute `work` each time."""
+    scope = scope_of(me)
     return await work() if scope is None else await scope.noted(name, kind, work)
 
 
-class Player:
-    """What one decider was told, and is told. A tape (`engine/driver`).
+class JournalPlayer:
+    """Recorder and source of one decider's messages. A tape (`engine/driver`).
 
-    That no mail waits (`Idle`) is left out where it shows in what comes next: the end of what was begun then.
+    `Idle` (no mail waits) is not stored where the next row implies it: the end of the work that was begun then.
 
     Attributes:
-        past: what it was told in earlier lives.
-        lines_up: it is asked before work begins (`line_up`) and ends (`ends_in_turn`), and before the decider goes on
-            without mail (`mail_first`); for replays, see `runs/rerun/replaying`.
+        past: messages of earlier incarnations.
+        lines_up: True if the player is asked before work begins (`line_up`), before its end is delivered
+            (`ends_in_turn`), and before the decider continues without mail (`mail_first`). For replays, see
+            `runs/rerun/replaying`.
     """
 
     __slots__ = ("_highest", "_idle", "_in_place", "_run", "_scope", "_uses", "past", "path")
     lines_up = False
 
-    def __init__(self, scope: Scope, path: str, past: list[Told]) -> None:
+    def __init__(self, scope: JournalScope, path: str, past: list[Told]) -> None:
         self.past = past
         self.path = path
         self._scope = scope
@@ -291,57 +305,59 @@ class Player:
 
     @property
     def scopes(self) -> Scopes:
-        """Those of the run."""
+        """Scopes of the run."""
         return self._scope.scopes
 
     @property
-    def crossing(self) -> Crossing:
-        """What went on between the deciders of the run in earlier lives."""
+    def crossing(self) -> CrossingReplies:
+        """State between the run's deciders from earlier incarnations."""
         return self._run.crossing
 
     @property
     def now(self) -> int:
-        """Milliseconds that the run has been played."""
+        """Milliseconds of the run's execution."""
         return self._run.now
 
     @property
     def ends(self) -> bool:
-        """See `Scope`."""
+        """True if the decider only restores its state; see `JournalScope`."""
         return self._scope.ends
 
     def there(self, *, over: bool) -> None:
-        """The decider is where it was in an earlier life; `over`: it had come to its end."""
+        """Handle the end of the replay of the past; `over`: the past includes the decider's end."""
         scope = self._scope
         if self.path == scope.path and scope.on_there is not None:
             on_there, scope.on_there = scope.on_there, None
             on_there(over)
 
     def refuse(self, error: CannotGoOn) -> None:
-        """What was kept does not fit what is played; see `OfRun`."""
+        """Report that the rows do not match the run; see `JournaledRun.refuse`."""
         self._run.refuse(error)
 
-    def child(self, actor: Actor, id: str, *, ends: bool = False) -> Scope:
-        """That of the child of this id, whose actor this is."""
+    def child(self, actor: Actor, id: str, *, ends: bool = False) -> JournalScope:
+        """Create the scope of the child with this id, whose actor this is."""
         return self.scopes.child(actor, self.path_of_child(id), ends=ends)
 
     def path_of_child(self, id: str) -> str:
-        """The path of the child of this id."""
+        """Return the path of the child with this id."""
         return f"{self.path}/{id}" if self.path else id
 
     def letters(self) -> list[Letter]:
-        """Those that were sent to the decider and that it was not told of in an earlier life; once."""
+        """Return the team messages that were sent to the decider and not delivered, once."""
         return self._run.crossing.letters.pop(self.path, [])
 
-    def of(self, path: str) -> Player:
-        """For a decider of this path that was played in earlier lives alone."""
-        return Player(self._scope, path, self._run.paths.pop(path, Before()).told)
+    def of(self, path: str) -> JournalPlayer:
+        """Return the player for a decider of this path that only earlier incarnations executed."""
+        return JournalPlayer(self._scope, path, self._run.paths.pop(path, Before()).told)
 
     def servers(self) -> tuple[str, ...]:
-        """The MCP servers that the conversation has used in an earlier life, and that are others by now; once."""
+        """Return the MCP servers that the conversation used in an earlier incarnation, which have been restarted since,
+        once."""
         return tuple(self._run.crossing.servers.pop(self.path, ()))
 
     def heard_by(self, decider: D, tell: Callable[[FromBelow], None]) -> D:
-        """What the driver, which `tell` tells something, talks to in the place of this decider: itself."""
+        """Return the object that the driver uses as decider; here the decider itself. `tell` sends the driver a
+        message."""
         del tell
         return decider
 
@@ -349,10 +365,10 @@ class Player:
         """Wait until this work may begin."""
 
     async def ends_in_turn(self, ended: int | str) -> None:
-        """Wait until the decider may be told of the end of its work of this key, or of its child of this id."""
+        """Wait until the end of the work with this key, or of the child with this id, may be delivered."""
 
     async def played_in_turn(self, ended: int | str, work: Awaitable[T]) -> T:
-        """What that work comes to, or fails with, when its end may be told."""
+        """Return the result of the work, or raise its error, once its end may be delivered."""
         try:
             done = await work
         except CallboardError:
@@ -362,14 +378,15 @@ class Player:
         return done
 
     async def mail_first(self, me: Actor, key: int | None) -> None:
-        """Wait for mail that comes before work in place (this key), or before it is told that no mail waits (None)."""
+        """Wait for mail that precedes work in place (with this key), or the report that no mail waits (None)."""
 
     def wrote(self, message: Any, effects: list[Effect]) -> None:
-        """The decider was told this, and said that."""
+        """Record a message to the decider, with its effects."""
         kind = type(message)
-        if self._idle is None and kind in _PLAIN:  # most of them
+        if self._idle is None and kind in _PLAIN:  # most messages
             self._run.told(self.path, message)
             return
+        # The work is executed again, so its interruption must not be part of the past.
         if kind is Interrupted:
             return
         if kind is Idle:
@@ -379,6 +396,7 @@ class Player:
                 return
         elif self._idle is not None:
             idle, self._idle = self._idle, None
+            # The end of that work implies the idle message, so only another message needs it stored.
             if not (isinstance(message, WorkDone) and message.key == self._in_place):
                 self._append(idle)
         self._append(message.emptied() if isinstance(message, Follows) else message)
@@ -391,14 +409,14 @@ class Player:
             run.spoil(f"{type(message).__name__} is of a kind of run that can't go on yet")
 
     def count(self, work: Work) -> None:
-        """The decider wants this done. Most give each work a key of its own, higher than those before."""
+        """Count a use of a work key. Most deciders give each work a key of its own, higher than all before."""
         if work.key > self._highest:
             self._highest = work.key
         else:
             self._uses[work.key] = self._uses.get(work.key, 1) + 1
 
     def path_of(self, work: Work) -> str:
-        """That of work that is under way."""
+        """Return the path of unfinished work."""
         uses = self._uses.get(work.key, 1)
         name = f"{work.key}.{uses}" if uses > 1 else str(work.key)
         return f"{self.path}/{name}" if self.path else name

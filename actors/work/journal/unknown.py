@@ -1,12 +1,15 @@
-"""What was done to the world when the program was killed: whether it is done again.
+"""Side effects with unknown outcome: the decision whether to execute them again after a kill.
 
-What changes the world is on the disk as an intent (`Intends`) before it begins. An intent without an end is a call, or
-a script, of which nobody knows whether it did its work. Each time a process was killed in the midst of it, this is
-settled by what its author says (`Repeats`), and else as the run wants it (`OnUnknown`), by the first of these that says
-something: the flag `--on-unknown` of `run` or `resume`; `on_unknown` of the node, of the agent; `durable.on_unknown`
-of config.yaml. Without any, a model is told, and about a script a person is asked: again, skip or fail. If no person is
-there, it fails with `unknown_outcome`, and the node's `fallback` counts. A task of a batch, which asks nobody, would
-begin anew if nothing was kept of it: its scripts are run again.
+An action with side effects writes an intent (`Intends`) to disk before it begins. An intent without an end is a call or
+a script that may or may not have done its work. For each process killed during it, a decision is needed:
+
+1. The author of the tool may declare calls repeatable (`Repeats`).
+2. Otherwise the run's setting decides (`OnUnknown`), by the first of these that is set: the flag `--on-unknown` of
+   `run` or `resume`; `on_unknown` of the node, then of the agent; `durable.on_unknown` of config.yaml.
+3. Otherwise a model is informed of an unknown call. For a script the user is asked: again, skip or fail. If no user is
+   attached, it fails with `unknown_outcome`, and the node's `fallback` applies.
+
+A task of a batch asks no questions. Without a journal it would start from the beginning, so its scripts run again.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from ....protocol.json_values import NotJson, decode
 from ....protocol.kernel.questions import Question
 from ....protocol.repeats import OnUnknown
 from ..call_clock import current as call_clock
-from .scope import Scope, here
+from .scope import JournalScope, scope_of
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
@@ -39,7 +42,7 @@ _TOLD: dict[str, Verdict] = {AGAIN: "again", TELL: "told", SKIP: "skipped"}
 
 
 class Skipped:
-    """A script that is left out, and what a person has said that it would have printed: an object, or nothing."""
+    """Result for a script that is left out, with the output that the user supplied for it, if any."""
 
     def __init__(self, output: dict[str, Any] | None = None) -> None:
         self.output = output
@@ -54,27 +57,27 @@ async def may_run(
     has_output: bool = True,
     within: float | None = None,
 ) -> Skipped | None:
-    """Settle whether a script may run; in a durable run that it will is on the disk then.
+    """Decide whether a script may run. In a durable run its intent is on the disk afterwards.
 
     Args:
-        has_output: a person may say what it would have printed.
-        within: seconds to wait for a disk that takes nothing.
+        has_output: True if the user may supply the output of the script.
+        within: seconds to wait for a disk that accepts no data.
 
     Returns:
-        None: it may. Otherwise it was under way when an earlier process was killed, and a person wants it left out.
+        None if it may run. Otherwise it was running when an earlier process was killed, and the user wants it left out.
 
     Raises:
-        UnknownOutcome: it was, and it is to fail, or nobody is there to be asked.
-        JournalError: nothing may be done, since it can't be kept.
+        UnknownOutcome: it was running then, and it must fail, or no user is attached.
+        JournalError: it must not run, since its intent can't be stored.
     """
-    scope = here(me)
+    scope = scope_of(me)
     if scope is None:
         return None
     if wanted is None and scope.run.about.by == BATCH:
         wanted = "again"
     verdict: str | Skipped = AGAIN
     unknown = scope.intended(what)
-    for _ in range(unknown):  # each time it was killed it was settled; the last time counts
+    for _ in range(unknown):  # once per kill: earlier decisions are replayed from the journal, and the last one counts
         if wanted in (AGAIN, FAIL):
             verdict = wanted
         else:
@@ -90,20 +93,20 @@ async def may_run(
 
 
 async def may_call(me: Actor, what: str, wanted: OnUnknown | None, *, repeatable: bool, server: str = "") -> bool:
-    """Settle whether a call that changes the world may be made; in a durable run that it will is on the disk then.
+    """Decide whether a call with side effects may be made. In a durable run its intent is on the disk afterwards.
 
     Args:
-        repeatable: its tool says that it may be made again.
-        server: the MCP server that may remember something of it.
+        repeatable: True if its tool declares that a call may be repeated.
+        server: MCP server that may have state of the call.
 
     Returns:
-        False: it was under way when an earlier process was killed, and the model is to be told so.
+        False if it was active when an earlier process was killed, and the model is to be informed of that.
 
     Raises:
-        UnknownOutcome: it was, and whoever made the call is to fail.
-        JournalError: nothing may be done, since it can't be kept.
+        UnknownOutcome: it was active then, and the caller must fail.
+        JournalError: it must not be made, since its intent can't be stored.
     """
-    scope = here(me)
+    scope = scope_of(me)
     if scope is None:
         return True
     verdict = AGAIN
@@ -134,21 +137,21 @@ async def once(
     noted: bool = True,
     within: float | None = None,
 ) -> T:
-    """What this comes to, which may change the world: done once in all lives of a durable run, as far as is known.
+    """Return the result of work with side effects, executed once in all incarnations as far as that is known.
 
     Args:
-        node: the id of the node whose work it is a part of.
-        what: it, for people; of two in one firing the first has ended before the second begins.
-        kind: of what it comes to, which is data.
-        skipped: what it comes to if a person wants it left out.
-        name: what its end is noted as; "" for `what`.
-        noted: whether that is noted; not where the end of its node's work is told at once.
-        within: seconds to wait for a disk that takes nothing.
+        node: id of the node that the work belongs to.
+        what: description for users; of two with the same one in a firing, the first ends before the second begins.
+        kind: type of the result, which must be storable.
+        skipped: result if the user wants the work left out.
+        name: name under which the end is noted; "" for `what`.
+        noted: False if no end is noted, because the end of the node's work is delivered immediately.
+        within: seconds to wait for a disk that accepts no data.
 
     Raises:
         UnknownOutcome, JournalError: see `may_run`.
     """
-    scope = here(me)
+    scope = scope_of(me)
     if scope is None:
         return await work()
     ended = scope.ended(name or what)
@@ -162,13 +165,16 @@ async def once(
 
 
 def call_key(me: Actor) -> str:
-    """The key of a call, for tools that do their work once for each: the same in all lives of a durable run."""
-    scope = here(me)
+    """Return the key of a call, for tools that do their work once per key: the same in all incarnations of a durable
+    run."""
+    scope = scope_of(me)
+    # Without a journal no incarnation repeats the call, so any unique key works.
     return secrets.token_hex(16) if scope is None else key_of(scope)
 
 
-def key_of(scope: Scope) -> str:
-    """See `call_key`."""
+def key_of(scope: JournalScope) -> str:
+    """Return the key of a call of this scope; see `call_key`."""
+    # Derived from run and path, so the key needs no row of its own.
     return hashlib.blake2s(f"{scope.run.rows.run}/{scope.path}".encode(), digest_size=16).hexdigest()
 
 
@@ -226,6 +232,7 @@ async def _asked(
         permission=what,
     )
     clock = call_clock.get()
+    # The user's time for the answer does not count as the call's.
     try:
         with nullcontext() if clock is None else clock.stopped():
             return (await me.ask_person(question)).text

@@ -1,6 +1,6 @@
-"""Knowledge: documents found, read, split, embedded and kept, so that agents can look things up in them.
+"""Knowledge bases (RAG): find, read, split, embed and store documents, so that agents can search them.
 
-`sources` finds them and `reading` makes text of them; `split` cuts the text up, `embed` makes vectors of the pieces,
-and `base` keeps both on disk and answers queries. They know each other only through `protocol.knowledge`. Start with
-`sources.gather`.
+`sources` finds documents and `reading` extracts their text. `split` splits the text into chunks, `embed` computes
+vectors, and `base` stores both on disk and answers queries. These subpackages are connected only through the types of
+`protocol.knowledge`. Start with `sources.gather`.
 """

@@ -1,16 +1,16 @@
-"""What the user attaches to a prompt with `-f`: it is read once, for this run, and kept nowhere.
+"""Files attached to a prompt with `-f`: read once, for this run, and not stored.
 
     -f notes.md                  a file; -f ./docs a directory, -f 'docs/**/*.md' a glob
     -f https://example.com/spec  a page
-    -f '`git diff`'              what a command prints, run by `sh` in the working directory
+    -f '`git diff`'              output of a command, run by `sh` in the working directory
     -f %%                        the last reply
-    -f git:./project             what the loader `git` of `document_loaders` makes of it
+    -f git:./project             output of the loader `git` of `document_loaders`
 
-Up to `WHOLE` characters go into the prompt as they are, each document under its name. More than that becomes a
-knowledge base which lives as long as it takes to look the prompt up in it; what fits best goes into the prompt, and a
-warning says so. Commands are run because the user typed them: nothing that a file or a model says ends up here.
+Up to `WHOLE` characters are inserted into the prompt unchanged, each document under its name. Larger attachments become
+a temporary knowledge base. The best passages for the prompt are inserted, and a warning says so. Commands are run
+because the user typed them: no text of a file or a model reaches this module.
 
-What gives no document at all is wrong usage: an attached file is meant to be read.
+An attachment without any document is an error: the user expects an attached file to be read.
 """
 
 from __future__ import annotations
@@ -29,43 +29,43 @@ from ....protocol.knowledge import Document, Unreadable
 from ....supervisors.actor import Actor
 from ...io import temporary
 from ...io.last_reply import last_reply
-from .base.base import Base
+from .base.base import KnowledgeBase
 from .base.build import build
 from .base.passages import as_query
 from .embed.embedder import Embedder
 from .progress import listed
 from .reading.bounds import CantRead
-from .reading.read import Raw
-from .sources.found import Held, SourceContext
+from .reading.read import RawDocument
+from .sources.found import FetchedSource, SourceContext
 from .sources.gather import gather
 from .sources.specs import is_wild, parse
 from .split.split import split
 
 WHOLE = 100_000
-"""Characters that go into a prompt whole, of all that is attached: some 25,000 tokens."""
+"""Most characters of all attachments that are inserted unchanged: some 25,000 tokens."""
 
 MOST = 20_000_000
-"""Characters that can be attached at all; for more, a knowledge base should be made and kept."""
+"""Most characters of all attachments; for more, the user should create a permanent knowledge base."""
 
 PASSAGES = 20
-"""Chunks that are taken of what is too much."""
+"""Chunks to retrieve from attachments that are too large."""
 
 COMMAND_SECONDS = 60.0
 
 LAST_REPLY = "%%"
 LONGEST_NAMED = 500
-"""Characters of a name that an error quotes."""
+"""Most characters of a name that an error quotes."""
 
 
 def check(files: Sequence[str], loaders: Collection[str] = (), *, base: Path | None = None) -> None:
-    """See that each of them means something, without reading any.
+    """Check that each attachment is valid, without reading any.
 
     Args:
-        loaders: the names that `document_loaders` has.
-        base: what relative paths are relative to; by default the working directory.
+        loaders: names of `document_loaders`.
+        base: directory that relative paths start from; the working directory by default.
 
     Raises:
-        UsageError: one does not.
+        UsageError: an attachment is invalid, or a file is missing.
     """
     for text in files:
         if text.strip() == LAST_REPLY or _command(text) is not None:
@@ -78,29 +78,29 @@ def check(files: Sequence[str], loaders: Collection[str] = (), *, base: Path | N
 def _is_there(name: str, base: Path) -> bool:
     try:
         return (base / Path(name).expanduser()).exists()
-    except (OSError, RuntimeError, ValueError):  # too long, no such home, a zero byte
+    except (OSError, RuntimeError, ValueError):  # too long, a null byte, or an unknown home directory
         return False
 
 
 async def attached(context: SourceContext, files: Sequence[str], query: str, embedder: Callable[[], Embedder]) -> str:
-    """What is to stand before the prompt; "" if nothing is attached.
+    """Return the text of the attachments, to be inserted before the prompt; "" without attachments.
 
     Args:
-        context: its base is the working directory; its environment says where the last reply is.
-        files: see the module.
-        query: the prompt, by which too much is cut down to what fits.
-        embedder: called if there is too much.
+        context: its base is the working directory; its environment locates the last reply.
+        files: attachments in the forms that the module lists.
+        query: the prompt, used to select passages if there is too much text.
+        embedder: called if there is too much text.
 
     Raises:
-        UsageError: something can't be read, or is far too much.
-        ConfigError: there is too much, and no model to look it up with.
+        UsageError: an attachment can't be read, or all together exceed `MOST`.
+        ConfigError: there is too much text, and no embedding model.
     """
     if not files:
         return ""
     reading = _Reading(context)
     for text in files:
         await reading.add(text)
-    reading.tell_unreadable()
+    reading.warn_unreadable()
     if reading.characters <= WHOLE:
         return "\n\n".join(
             f'<document source="{escape(each.source)}">\n{each.text.strip()}\n</document>' for each in reading.documents
@@ -115,7 +115,7 @@ def _command(text: str) -> str | None:
 
 @final
 class _Reading:
-    """Reads what is attached, one after the other, each source once."""
+    """Reader of attachments: one after the other, each source once."""
 
     def __init__(self, context: SourceContext) -> None:
         self._context = context
@@ -135,8 +135,8 @@ class _Reading:
         else:
             await self._gather(text)
 
-    def tell_unreadable(self) -> None:
-        """Warn about what could not be read beside something that could."""
+    def warn_unreadable(self) -> None:
+        """Warn about unreadable sources; it is only called if the others could be read."""
         if not self._unreadable:
             return
         told = listed([f"{each.source} ({each.reason})" for each in self._unreadable], "; ")
@@ -155,6 +155,7 @@ class _Reading:
                     known = True
                 else:
                     self._keep(finding.source, await finding.documents())
+        # A source that another attachment has already read is no error.
         if len(self.sources) == before and not known:
             reasons = [each.reason for each in self._unreadable[failed:]]
             raise UsageError(f"{text}: {reasons[0] if reasons else 'there is nothing in it that could be read'}")
@@ -186,14 +187,14 @@ class _Reading:
         hint = "\n    append `|| true` to the command if that is as it should be"
         try:
             data = await context.printed(["/bin/sh", "-c", command], "attached", seconds=COMMAND_SECONDS, hint=hint)
-            contents = await context.read(Raw(source=name, data=data, path="printed.txt"))
+            contents = await context.read(RawDocument(source=name, data=data, path="printed.txt"))
         except CantRead as error:
             raise UsageError(f"{name}: {error}") from error
         return contents.documents[0]
 
 
 async def _passages(me: Actor, reading: _Reading, query: str, embedder: Embedder) -> str:
-    """What fits the prompt best, of more than would fit into it."""
+    """Return the best passages for the prompt, of attachments that are too large."""
     if not query.strip():
         raise UsageError(
             f"attached files: {reading.characters:,} characters are more than the {WHOLE:,} that go into a prompt"
@@ -207,15 +208,15 @@ async def _passages(me: Actor, reading: _Reading, query: str, embedder: Embedder
         )
     )
 
-    async def sources() -> AsyncIterator[Held]:
+    async def sources() -> AsyncIterator[FetchedSource]:
         for source, documents in reading.sources.items():
-            yield Held(source, hashlib.sha256(os.fsencode(source)).hexdigest(), documents)
+            yield FetchedSource(source, hashlib.sha256(os.fsencode(source)).hexdigest(), documents)
 
     with temporary.directory("attached-") as home:
         place, query = home / "attached.kb", as_query(query)
         await build(me, place, sources(), embedder=embedder, splitter=split)
         [vector] = await embedder.embed(me, [query], query=True)
-        base = await Base.open(place)
+        base = await KnowledgeBase.open(place)
         try:
             found = await base.retrieve(query, vector, top_k=PASSAGES)
         finally:

@@ -1,4 +1,4 @@
-"""Who pays for what knowledge asks of models: a run, or a subject who has work done beside its runs."""
+"""Cost attribution: charge requests of knowledge bases to a run, or to a subject for work outside of runs."""
 
 from __future__ import annotations
 
@@ -15,30 +15,33 @@ if TYPE_CHECKING:
     from ..spending.meter import Meter
 
 _beside: ContextVar[Meter | None] = ContextVar("meter", default=None)
-"""What counts the work that belongs to no run."""
+"""Meter for work that belongs to no run; overrides the meter of the run."""
 
 _within: ContextVar[Account | None] = ContextVar("account", default=None)
-"""What is charged in the place of the run's account: that of an agent or a node which is a part of it."""
+"""Account of an agent or a node of the run, which is charged instead of the run's account."""
 
 
 @final
 class Charges:
-    """See the module."""
+    """Meters and accounts for the requests of a process's knowledge, by run."""
 
     def __init__(self) -> None:
         self._runs: dict[str, tuple[Meter, bool]] = {}
 
     def begin_run(self, run: str, meter: Meter, *, may_wait: bool = True) -> None:
-        """Count on this meter what is used for the run, until `end_run`; `may_wait`: requests, for their turn."""
+        """Charge the requests of a run to this meter, until `end_run`.
+
+        Args:
+            may_wait: requests of the run may wait for the limiter.
+        """
         self._runs[run] = meter, may_wait
 
     def end_run(self, run: str) -> None:
-        """The run is over."""
         self._runs.pop(run, None)
 
     @contextmanager
     def on(self, meter: Meter) -> Iterator[None]:
-        """Count on this meter what is used in the block, which belongs to no run."""
+        """Charge requests in the block, which belong to no run, to this meter."""
         before = _beside.set(meter)
         try:
             yield
@@ -47,7 +50,7 @@ class Charges:
 
     @contextmanager
     def within(self, account: Account | None) -> Iterator[None]:
-        """Reserve in this account, a part of the run's, what is used in the block; None for that of the run."""
+        """Reserve requests in the block in this account, which is below the run's; None for the account of the run."""
         before = _within.set(account)
         try:
             yield
@@ -55,11 +58,11 @@ class Charges:
             _within.reset(before)
 
     def may_wait(self, me: Emitter) -> bool:
-        """Whether its requests may wait for their turn."""
+        """Return whether requests of the caller may wait for the limiter."""
         return self._found(me)[1]
 
     def account(self, me: Emitter) -> Account | None:
-        """Where its requests are reserved; None where nothing is limited."""
+        """Return the account for requests of the caller; None if nothing is limited."""
         account = _within.get()
         if account is not None:
             return account
@@ -67,7 +70,7 @@ class Charges:
         return None if meter is None else meter.account
 
     def used(self, me: Emitter, model: str, tokens: TokenUsage, cost: float | None) -> UsageUpdate | None:
-        """Count what a request has used; the totals of the run, if it was for one."""
+        """Count the usage of a request. Return the totals of the run, if the request belongs to one."""
         meter, _ = self._found(me)
         totals = None if meter is None else meter.count(model, tokens, cost)
         return totals if _beside.get() is None else None

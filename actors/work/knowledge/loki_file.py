@@ -1,4 +1,4 @@
-"""Loki's knowledge files: what is in a `<node-id>.yaml`, an agent's `rag.yaml`, or one of `rags/`.
+"""Loki's knowledge files: a `<node-id>.yaml`, an agent's `rag.yaml`, or one of `rags/`.
 
     embedding_model: openai:text-embedding-3-small
     chunk_size: 1500
@@ -13,9 +13,9 @@
     vectors:
       0-0: <base64 of 32 bit floats, little end first>
 
-The keys of `vectors` are file and piece. Such a file may have hundreds of megabytes, so it is read as a stream of
-YAML's events, and no tree is made of it; vectors are cut to half precision as they come. What no such file has is
-refused, or skipped without being kept: an alias, another shape, a file without end.
+The keys of `vectors` are file and piece. Such a file may have hundreds of megabytes. So it is read as a stream of YAML
+events, without building a tree, and each vector is reduced to half precision at once. Content that Loki never writes is
+refused, or skipped without storing it: an alias, another structure, a file without end.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MOST = 2 << 30
-"""Bytes of a file that is read; far more than Loki itself could load."""
+"""Most bytes that are read of a file; far more than Loki itself could load."""
 
 _CONTENTS = ("files", "vectors")
 _Parser: type[Any] = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 _END = yaml.StreamEndEvent()
 
 
-class Head(msgspec.Struct, frozen=True, kw_only=True):
-    """What a file says of itself before its contents; the names are Loki's."""
+class LokiHead(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings at the start of a file; the names are Loki's."""
 
     embedding_model: str
     chunk_size: int
@@ -59,7 +59,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     document_paths: tuple[str, ...] = ()
 
     def filling(self, recipe: Recipe) -> Recipe:
-        """The recipe with this file's word for what it does not say. The model is the base's to say."""
+        """Return the recipe with unset fields filled from this file, except the model, which the base determines."""
         return msgspec.structs.replace(
             recipe,
             documents=recipe.documents or self.document_paths,
@@ -71,8 +71,8 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Text(msgspec.Struct, frozen=True):
-    """One of the sources: checksum of its text, where it was, and its pieces in their order."""
+class LokiText(msgspec.Struct, frozen=True):
+    """Source in a file: checksum of its text, its path, and its pieces in order."""
 
     hash: str
     path: str
@@ -80,36 +80,39 @@ class Text(msgspec.Struct, frozen=True):
 
 
 class Whole(msgspec.Struct, frozen=True):
-    """All of a file.
+    """Content of a whole file.
 
     Attributes:
-        texts: its sources by their numbers.
-        vectors: by source and piece, in half precision; only those that make sense, all of one length.
+        texts: its sources by number.
+        vectors: half precision vectors by source and piece; invalid ones and ones of an unusual length are left out.
     """
 
-    head: Head
-    texts: dict[int, Text]
+    head: LokiHead
+    texts: dict[int, LokiText]
     vectors: dict[tuple[int, int], bytes]
 
 
 def is_loki_file(path: Path) -> bool:
-    """Whether there is such a file, sound or broken. Blocks for a moment: it belongs into a thread, as all here."""
-    return "embedding_model" in _looked_at(path)
+    """Return whether the path is such a file, valid or broken. Blocks; call it in a thread, like all functions here."""
+    return "embedding_model" in _inspected(path)
 
 
-def read_head(path: Path) -> Head | None:
-    """What the file says of itself; None if there is none, or it is broken, or of another kind. Reads no further."""
+def read_head(path: Path) -> LokiHead | None:
+    """Return the settings of the file, without reading its contents.
+
+    None if the file is missing, broken, or of another kind.
+    """
     try:
-        return _made(_looked_at(path), path)
+        return _made(_inspected(path), path)
     except KnowledgeError:
         return None
 
 
 def read_whole(path: Path) -> Whole:
-    """All of the file, which takes seconds if it is large. It ends early if the caller gave up.
+    """Return the content of the file. This takes seconds for a large file, and ends early if the caller is cancelled.
 
     Raises:
-        KnowledgeError: it can't be read, or is one of another kind.
+        KnowledgeError: the file can't be read, or is of another kind.
     """
     whole = _opened(path, lambda cursor: _whole(cursor, path))
     if whole is None:
@@ -120,7 +123,7 @@ def read_whole(path: Path) -> Whole:
 # --- the keys ---------------------------------------------------------------------------------------------------
 
 
-def _looked_at(path: Path) -> dict[str, Any]:
+def _inspected(path: Path) -> dict[str, Any]:
     values: dict[str, Any] = {}
     if not path.is_file():
         return values
@@ -138,7 +141,7 @@ def _looked_at(path: Path) -> dict[str, Any]:
 
 def _whole(cursor: _Cursor, path: Path) -> Whole | None:
     values: dict[str, Any] = {}
-    texts: dict[int, Text] = {}
+    texts: dict[int, LokiText] = {}
     vectors: dict[tuple[int, int], bytes] = {}
     for key in cursor.pairs():
         if key == "files":
@@ -153,6 +156,7 @@ def _whole(cursor: _Cursor, path: Path) -> Whole | None:
             _take(cursor, key, values)
     head = _made(values, path)
     lengths = Counter(map(len, vectors.values()))
+    # A base needs vectors of one length, so only vectors of the most frequent length are used.
     usual = max(lengths, key=lengths.__getitem__, default=0)
     sound = {key: row for key, row in vectors.items() if len(row) == usual}
     return None if head is None else Whole(head, texts, sound)
@@ -161,23 +165,23 @@ def _whole(cursor: _Cursor, path: Path) -> Whole | None:
 def _take(cursor: _Cursor, key: str, values: dict[str, Any]) -> None:
     if key == "document_paths":
         values[key] = list(cursor.scalars())
-    elif key in Head.__struct_fields__:
+    elif key in LokiHead.__struct_fields__:
         values[key] = cursor.scalar()
     else:
         cursor.skip()
 
 
-def _made(values: dict[str, Any], path: Path) -> Head | None:
+def _made(values: dict[str, Any], path: Path) -> LokiHead | None:
     if not {"embedding_model", "chunk_size", "chunk_overlap"} <= values.keys():
         return None
     known = {key: value for key, value in values.items() if value not in (None, "", "null", "~")}
     try:
-        return convert(known, Head, strict=False)
+        return convert(known, LokiHead, strict=False)
     except msgspec.ValidationError as error:
         raise KnowledgeError(f"{path} can't be read as a knowledge file of Loki's: {error}") from None
 
 
-def _text(cursor: _Cursor) -> Text:
+def _text(cursor: _Cursor) -> LokiText:
     values: dict[str, str] = {}
     pieces: list[str] = []
     for key in cursor.pairs():
@@ -187,7 +191,7 @@ def _text(cursor: _Cursor) -> Text:
             values[key] = cursor.scalar()
         else:
             cursor.skip()
-    return Text(values.get("hash", ""), values.get("path", ""), tuple(pieces))
+    return LokiText(values.get("hash", ""), values.get("path", ""), tuple(pieces))
 
 
 def _piece(cursor: _Cursor) -> str:
@@ -207,7 +211,7 @@ def _number(key: str) -> int:
 
 
 def _vector(base64: str) -> bytes | None:
-    """In half precision; None for one that makes no sense: not every file was left as it was written."""
+    """Return a vector in half precision, or None if it is invalid: some files were changed after Loki wrote them."""
     import numpy as np
 
     try:
@@ -222,7 +226,7 @@ def _vector(base64: str) -> bytes | None:
 
 
 def _opened(path: Path, read: Callable[[_Cursor], T]) -> T:
-    """Do `read` with a cursor at the start of the file; every way it can fail is a KnowledgeError."""
+    """Call `read` with a cursor at the start of the file. Every failure becomes a KnowledgeError."""
     try:
         with path.open("rb") as file:
             return read(_Cursor(_Bounded(file)))
@@ -235,7 +239,7 @@ def _opened(path: Path, read: Callable[[_Cursor], T]) -> T:
 
 @final
 class _Bounded:
-    """A file whose reading ends at a bound, or when the caller gives up."""
+    """File whose reading ends at `MOST` bytes, or when the caller is cancelled."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -252,11 +256,11 @@ class _Bounded:
 
 @final
 class _Cursor:
-    """Goes through the events of one document. A caller that gets a key takes its value next."""
+    """Cursor over the events of one YAML document. After a key, the caller must consume its value."""
 
     def __init__(self, file: _Bounded) -> None:
         self._events: Iterator[Any] = yaml.parse(file, Loader=_Parser)
-        for _ in range(3):  # the beginnings of the stream and of the document; then its first
+        for _ in range(3):  # skip the starts of the stream and of the document, and read the next event
             self._next: Any = next(self._events, _END)
 
     def _take(self) -> Any:
@@ -267,7 +271,7 @@ class _Cursor:
         return event
 
     def _is_empty(self) -> bool:
-        """Whether a scalar stands where a list or mapping could, and says that there is none."""
+        """Consume a null scalar if it replaces a list or mapping. Return whether there was one."""
         if isinstance(self._next, yaml.ScalarEvent) and self._next.value in ("", "null", "~"):
             self._take()
             return True

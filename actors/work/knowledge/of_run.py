@@ -1,4 +1,4 @@
-"""One run's access to the knowledge of its process: bases made ready once, prompts with their findings."""
+"""Knowledge of one run: prepares each base once, and adds retrieved passages to prompts."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ....protocol.events import Warned
 from ....protocol.kernel.questions import Question
 from ....protocol.knowledge import Retrieved
 from ..models import weights
-from ..playback.playback import Effect, done
+from ..playback.playback import OutsideEffect, done
 from .attachments import attached
-from .base.model import Progress
+from .base.model import BuildProgress
 from .base.passages import together, with_knowledge
 from .embed import local
 from .progress import listed, telling
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
     from ....supervisors.actor import Actor
     from ..spending.accounts import Account
     from ..spending.meter import Meter
-    from .base.model import Meta
+    from .base.model import GenerationMeta
 
 
 @final
 class RunKnowledge:
-    """See the module. Nothing is opened, nor asked for, before the first look-up.
+    """Access of one run to the knowledge bases of its process. Nothing is opened or requested before the first use.
 
     Args:
-        service: the process's.
-        meter: counts what the run uses.
-        rebuild: every base that the run needs is built anew, once.
-        agreed: bases are built without asking.
-        may_wait: its requests to models may wait for their turn.
+        service: returns the knowledge service of the process.
+        meter: counts the usage of the run.
+        rebuild: rebuild every base that the run needs, once.
+        agreed: build bases without asking the user.
+        may_wait: requests of the run to models may wait for the limiter.
     """
 
     def __init__(
@@ -64,13 +64,13 @@ class RunKnowledge:
         self._ready: set[Path] = set()
 
     def within(self, account: Account | None) -> RunKnowledge:
-        """The same, at the expense of a part of the run that has limits of its own."""
+        """Return a copy that charges the account of an agent or node with limits of its own."""
         lower = copy.copy(self)
-        lower._account = account  # noqa: SLF001 - a copy of mine
+        lower._account = account  # noqa: SLF001 - a copy of this object
         return lower
 
     async def ready(self, me: Actor, recipes: Iterable[Recipe]) -> None:
-        """Have all these bases there, one after the other; what was seen to once in this run is not seen to again.
+        """Prepare all these bases, one after the other. A base that this run has already prepared is skipped.
 
         Raises:
             KnowledgeError: see `make_ready`.
@@ -78,7 +78,9 @@ class RunKnowledge:
         for recipe in recipes:
             async with self._seen_to.setdefault(recipe.directory, trio.Lock()):
                 if recipe.directory not in self._ready:
-                    await done(me, Effect("knowledge", recipe.what), type(None), partial(self._make_ready, me, recipe))
+                    await done(
+                        me, OutsideEffect("knowledge", recipe.what), type(None), partial(self._make_ready, me, recipe)
+                    )
                     self._ready.add(recipe.directory)
 
     async def _make_ready(self, me: Actor, recipe: Recipe) -> None:
@@ -89,7 +91,10 @@ class RunKnowledge:
     async def retrieve(
         self, me: Actor, recipes: Sequence[Recipe], query: str, *, top_k: int | None = None, filters: Sequence[str] = ()
     ) -> Retrieved:
-        """What these bases know about a query, each asked once. Raises as `Knowledge.retrieve` does."""
+        """Return the passages of these bases for a query; a base listed twice is searched once.
+
+        Raises as `Knowledge.retrieve` does.
+        """
         distinct = {each.directory.absolute(): each for each in recipes}.values()
 
         async def look_up() -> Retrieved:
@@ -99,18 +104,18 @@ class RunKnowledge:
             return together(found)
 
         names = ", ".join(each.what for each in distinct)
-        effect = Effect("retrieval", names, {"query": query, "top_k": top_k, "filters": list(filters)})
+        effect = OutsideEffect("retrieval", names, {"query": query, "top_k": top_k, "filters": list(filters)})
         return await done(me, effect, Retrieved, look_up)
 
     async def prompt(self, me: Actor, recipes: Sequence[Recipe], prompt: str) -> str:
-        """The prompt, with what these bases know about it."""
+        """Return the prompt with passages of these bases inserted."""
         if not recipes:
             return prompt
         found = await self.retrieve(me, recipes, prompt)
         return with_knowledge(prompt, found, self.of(me).settings.rag_template)
 
     async def attached(self, me: Actor, files: Sequence[str], prompt: str) -> str:
-        """What is to stand before the prompt of the files that the user attached to it; "" for none."""
+        """Return the text of the user's attachments, to be inserted before the prompt; "" without any."""
         if not files:
             return ""
 
@@ -120,61 +125,61 @@ class RunKnowledge:
             with service.charges.within(self._account):
                 return await attached(context, files, prompt, service.embedder)
 
-        return await done(me, Effect("attachments", "files", list(files)), str, read)
+        return await done(me, OutsideEffect("attachments", "files", list(files)), str, read)
 
     def of(self, me: Actor) -> Knowledge:
-        """The process's knowledge, which counts what it does for this run."""
+        """Return the knowledge service of the process, which charges its work for this run to the run's meter."""
         service = self._service()
         service.charges.begin_run(me.stream.run, self._meter, may_wait=self._may_wait)
         return service
 
 
-# --- a base made ready at the start of a run, before the first look-up
+# --- preparation of a base at the start of a run, before the first retrieval
 #
-#     it is there             used as it is; changed files are reported, not read again
-#     Loki's own file is      taken over, vectors and all
-#     enough is said          built, with events only
-#     a person can be asked   asked whether to fetch the model's weights and build it; a no ends the run
-#     else                    an error that says what to write or to run
+#     the base exists         used as it is; changed files are reported, not read again
+#     Loki has a file         imported with its vectors
+#     the model is known      built, with events only
+#     a user can be asked     asked whether to download the model's weights and to build; a no ends the run
+#     else                    an error that says what to configure or to run
 #
-# Enough is said when the embedding model is known: by the recipe, by `rag_embedding_model`, or because the weights of
-# `local:static` are here. Sizes have defaults. Under Loki's rules only a node that says all three by itself is built
-# without asking.
+# The embedding model is known from the recipe, from `rag_embedding_model`, or because the weights of `local:static` are
+# installed. Sizes have defaults. Under Loki's rules only a node that states all three itself is built without asking.
 
 BUSY = 1800.0
 """Seconds to wait for another process that builds the same base."""
 
 LOOK = 5.0
-"""Seconds in which a base is compared with its files; where they don't suffice, nothing is said about it."""
+"""Most seconds for comparing a base with its files; after that, the warning is omitted."""
 
 
 async def make_ready(
     knowledge: Knowledge, me: Actor, recipe: Recipe, *, rebuild: bool = False, agreed: bool = False
 ) -> None:
-    """Have the base there. Other tasks that want the same one meanwhile wait for this.
+    """Prepare the base. Other tasks that need the same one wait for this.
 
     Args:
-        me: events and questions are this actor's.
-        rebuild: make it anew in any case.
-        agreed: it may be built without asking a person.
+        me: actor whose events and questions these are.
+        rebuild: rebuild it in any case.
+        agreed: build it without asking the user.
 
     Raises:
-        KnowledgeError: it is not there, and can't be built without asking, or is broken; says what to do.
+        KnowledgeError: the base is missing and can't be built without asking, or is broken; the text says how to fix
+            it.
     """
     async with knowledge.turn(recipe):
         meta = None if rebuild else await knowledge.meta(recipe)
         if meta is not None:
-            await _tell_stale(knowledge, me, recipe, meta)
+            await _warn_stale(knowledge, me, recipe, meta)
             return
         if not rebuild and not await knowledge.takes_over(recipe) and not _is_enough(knowledge, recipe):
             await _have_leave(knowledge, me, recipe, agreed=agreed)
         await _build(knowledge, me, recipe, rebuild=rebuild)
 
 
-# --- it is there ------------------------------------------------------------------------------------------------
+# --- the base exists --------------------------------------------------------------------------------------------
 
 
-async def _tell_stale(knowledge: Knowledge, me: Actor, recipe: Recipe, meta: Meta) -> None:
+async def _warn_stale(knowledge: Knowledge, me: Actor, recipe: Recipe, meta: GenerationMeta) -> None:
     settings = meta.settings
     overlap = settings.chunk_size // OVERLAP if settings.chunk_overlap is None else settings.chunk_overlap
     differing = {
@@ -202,11 +207,11 @@ async def _tell_stale(knowledge: Knowledge, me: Actor, recipe: Recipe, meta: Met
         me.emit(Warned(code="knowledge_stale", message=message, node=recipe.node))
 
 
-# --- it is not --------------------------------------------------------------------------------------------------
+# --- the base is missing ----------------------------------------------------------------------------------------
 
 
 async def _build(knowledge: Knowledge, me: Actor, recipe: Recipe, *, rebuild: bool) -> None:
-    """Build it, after builds under way. An empty first base is a warning, one of nothing readable an error."""
+    """Build the base, after other builds of it. Warn if it contains no text, and raise if nothing is readable."""
     try:
         report = await knowledge.build(me, recipe, rebuild=rebuild)
     except KnowledgeBusy as busy:
@@ -233,12 +238,14 @@ def _has_weights(knowledge: Knowledge) -> bool:
 
 
 async def _have_leave(knowledge: Knowledge, me: Actor, recipe: Recipe, *, agreed: bool) -> None:
-    """Ask a person whether it may be built, and have the weights here that it takes.
+    """Ask the user for permission to build, and download the weights that this needs.
 
     Raises:
-        KnowledgeError: it may not, or no person is there to ask.
+        KnowledgeError: the user refuses, or can't be asked.
     """
     pulls = recipe.settled(knowledge.settings).embedding_model is None and not _has_weights(knowledge)
+    if pulls:
+        weights.require_extra(weights.KNOWN[local.PULLED_AS])
     if not agreed and not await _is_allowed(me, recipe, pulls=pulls):
         raise KnowledgeError(f"nothing is built for {recipe.what}, and you did not want it to be")
     if not pulls:
@@ -247,7 +254,7 @@ async def _have_leave(knowledge: Knowledge, me: Actor, recipe: Recipe, *, agreed
     tell = telling(me, recipe.what)
 
     def pulled(_: object, done: int, total: int) -> None:
-        tell(Progress(phase="pull", done=done, total=total or None))
+        tell(BuildProgress(phase="pull", done=done, total=total or None))
 
     await weights.pull(me, local.PULLED_AS, knowledge.environ, pulled)
 

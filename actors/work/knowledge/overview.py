@@ -1,4 +1,4 @@
-"""What can be seen of a base without opening it: whether it is built, when, of how much, with which model."""
+"""State of a knowledge base for display, read without opening it: build time, size, model."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from typing import Any
 
 from ....protocol.errors import KnowledgeError
 from ....protocol.knowledge import Unreadable
-from .base.layout import Layout
-from .base.model import Meta
+from .base.layout import BaseLayout
+from .base.model import GenerationMeta
 from .recipe import Recipe
 from .split.split import OVERLAP
 
 
 @dataclass(frozen=True, kw_only=True)
 class BaseInfo:
-    """One base.
+    """State of one base.
 
     Attributes:
-        meta: what the current generation says of itself; None if there is none.
+        meta: metadata of the current generation; None if there is none.
         size: bytes on disk.
-        building: whether there is an unfinished build.
-        builder: the building process, in words; "" after an interruption, which a build resumes.
-        unreadable: what could not be read the last time.
-        error: why it can't be used.
+        building: there is an unfinished build.
+        builder: description of the building process; "" after an interruption, which a build resumes.
+        unreadable: sources that the last build could not read.
+        error: reason why the base can't be used.
     """
 
     recipe: Recipe
-    meta: Meta | None = None
+    meta: GenerationMeta | None = None
     size: int = 0
     building: bool = False
     builder: str = ""
@@ -38,14 +38,14 @@ class BaseInfo:
 
     @property
     def overlap(self) -> int | None:
-        """Characters that neighbours may share."""
+        """Characters that adjacent chunks may share."""
         if self.meta is None:
             return None
         settings = self.meta.settings
         return settings.chunk_size // OVERLAP if settings.chunk_overlap is None else settings.chunk_overlap
 
     def to_wire(self) -> dict[str, Any]:
-        """As JSON shows it."""
+        """Return the state as a JSON object."""
         meta = self.meta
         about: dict[str, Any] = {
             "target": self.recipe.target,
@@ -73,8 +73,8 @@ class BaseInfo:
 
 
 def base_info(recipe: Recipe) -> BaseInfo:
-    """What there is now. Takes no lock, so a builder may be at work meanwhile."""
-    layout = Layout(recipe.directory)
+    """Return the state of a base. Takes no lock, so a builder may change the base at the same time."""
+    layout = BaseLayout(recipe.directory)
     size, building = _size(layout), layout.building.is_dir()
     builder = layout.builder() if building else ""
     try:
@@ -86,11 +86,11 @@ def base_info(recipe: Recipe) -> BaseInfo:
     return BaseInfo(recipe=recipe, meta=meta, size=size, building=building, builder=builder, unreadable=unreadable)
 
 
-def _size(layout: Layout) -> int:
+def _size(layout: BaseLayout) -> int:
     total = 0
     for path in layout.directory.rglob("*"):
         try:
             total += path.stat().st_size if path.is_file() else 0
-        except OSError:  # a generation that was removed meanwhile
+        except OSError:  # a generation was removed during the iteration
             continue
     return total

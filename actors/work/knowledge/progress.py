@@ -1,4 +1,4 @@
-"""Events about a base that is being built: a few a second at most, and one when it is done."""
+"""Events of knowledge base builds: a few per second at most, and one at the end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from ....protocol.events import KnowledgeBuilding, KnowledgeBuilt, Warned
-from .base.model import BuildReport, Progress
+from .base.model import BuildProgress, BuildReport
 
 if TYPE_CHECKING:
     from ....supervisors.actor import Actor
@@ -19,20 +19,22 @@ EVERY = 0.3
 """Seconds between two events of one phase."""
 
 SHOWN = 3
-"""Names that a warning lists."""
+"""Most names that a warning lists."""
 
 
-def telling(me: Actor, what: str, also: Callable[[Progress], None] | None = None) -> Callable[[Progress], None]:
-    """An `on_progress` that turns reports into events.
+def telling(
+    me: Actor, what: str, also: Callable[[BuildProgress], None] | None = None
+) -> Callable[[BuildProgress], None]:
+    """Return an `on_progress` callback that emits events.
 
     Args:
-        me: whose events they are.
-        what: is built.
-        also: gets every report, at once.
+        me: actor whose events they are.
+        what: name of the base.
+        also: called with every report, without a rate limit.
     """
     last, since = "", -math.inf
 
-    def tell(progress: Progress) -> None:
+    def tell(progress: BuildProgress) -> None:
         nonlocal last, since
         if also is not None:
             also(progress)
@@ -52,8 +54,8 @@ def telling(me: Actor, what: str, also: Callable[[Progress], None] | None = None
     return tell
 
 
-def tell_built(me: Actor, recipe: Recipe, report: BuildReport) -> None:
-    """The base is up to date; what could not be read is warned about."""
+def report_built(me: Actor, recipe: Recipe, report: BuildReport) -> None:
+    """Emit the event that the base is up to date, and a warning about unreadable sources."""
     me.emit(
         KnowledgeBuilt(
             what=recipe.what,
@@ -74,6 +76,6 @@ def tell_built(me: Actor, recipe: Recipe, report: BuildReport) -> None:
 
 
 def listed(names: list[str] | tuple[str, ...], between: str = ", ") -> str:
-    """The first of them, and how many more there are."""
+    """Join the first names, and the number of the others."""
     rest = len(names) - SHOWN
     return between.join([*names[:SHOWN], *([f"and {rest} more"] if rest > 0 else [])])

@@ -1,7 +1,7 @@
-"""A recipe: what a knowledge base is made of, and how.
+"""Recipe of a knowledge base: its sources and build settings.
 
-They come from the rag nodes of graphs, from the `documents` of agents, and from bases with names of their own. Each
-base keeps the one that it was built by, as `recipe.json`, so that its directory alone is enough to build it again.
+Recipes come from the rag nodes of graphs, from the `documents` of agents, and from named bases. Each base stores the
+recipe of its last build as `recipe.json`, so that its directory alone is enough to build it again.
 """
 
 from __future__ import annotations
@@ -24,18 +24,20 @@ from ....protocol.languages import Language
 from ....protocol.settings import Settings
 from ...io.directories import cache_dir
 from ..library import AGENTS
-from .base.layout import Layout
+from .base.layout import BaseLayout
 
 
 class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a base is built and asked. None is unset: then the settings' `rag_*` count, else the default.
+    """Settings for building and querying a base.
+
+    None means the value of the settings' `rag_*` keys, or else the default.
 
     Attributes:
         embedding_model: `client:model`.
         chunk_size, chunk_overlap: characters.
-        language: whose words are reduced to their stems.
-        reranker_model: `client:model` that looks again at what was found.
-        batch_size: texts in one request for vectors.
+        language: language whose words are reduced to their stems.
+        reranker_model: `client:model` that reranks the hits.
+        batch_size: texts in one embedding request.
         top_k: chunks that a query finds.
     """
 
@@ -49,22 +51,22 @@ class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 def build_settings(said: object) -> dict[str, Any]:
-    """What of `BuildSettings` is said there: by a rag node, by the file of a base, or by another recipe."""
+    """Return the fields of `BuildSettings` that an object has: a rag node, the file of a base, or another recipe."""
     return {name: getattr(said, name) for name in BuildSettings.__struct_fields__ if hasattr(said, name)}
 
 
 class Recipe(BuildSettings, frozen=True, kw_only=True):
-    """See the module.
+    """Sources and build settings of one base.
 
     Attributes:
-        what: its name in messages: `rag node 'lookup' of 'researcher'`, `knowledge base 'handbook'`.
-        target: what `callboard kb build` calls it: `researcher:lookup`, `handbook`.
-        directory: of the base.
-        documents: where it comes from; see `sources.specs`.
-        base: the directory that relative documents start from.
-        upstream: Loki's own file of the same knowledge, taken over if it is there and no base is.
-        node: id of the rag node it belongs to.
-        asks: build it only if a person agrees, unless model and sizes are all said here, as Loki does.
+        what: name in messages: `rag node 'lookup' of 'researcher'`, `knowledge base 'handbook'`.
+        target: name for `callboard kb build`: `researcher:lookup`, `handbook`.
+        directory: directory of the base.
+        documents: its sources; see `sources.specs`.
+        base: directory that relative documents start from.
+        upstream: Loki's own file of the same knowledge, imported if it exists and no base does.
+        node: id of its rag node, if it belongs to one.
+        asks: build it only with the user's permission, unless model and sizes are all set here. This is Loki's rule.
     """
 
     what: str
@@ -78,11 +80,14 @@ class Recipe(BuildSettings, frozen=True, kw_only=True):
 
     @property
     def specified(self) -> bool:
-        """Whether it says by itself all that a build must know."""
+        """True if the recipe itself sets the model and both sizes."""
         return None not in (self.embedding_model, self.chunk_size, self.chunk_overlap)
 
     def settled(self, settings: Settings) -> Recipe:
-        """With the settings' word for what it does not say. An overlap goes with the size that it was chosen for."""
+        """Return the recipe with unset fields filled from the settings.
+
+        A configured overlap is used only together with the configured size, for which it was chosen.
+        """
         size, overlap = self.chunk_size, self.chunk_overlap
         if size is None:
             size = settings.rag_chunk_size
@@ -99,7 +104,10 @@ class Recipe(BuildSettings, frozen=True, kw_only=True):
 
 
 class _File(BuildSettings, frozen=True, kw_only=True):
-    """A `recipe.json`. `base` is relative to the directory of the base if that lies below it, so both can be moved."""
+    """Content of a `recipe.json`.
+
+    `base` is relative to the directory of the base if that is below it, so both can be moved together.
+    """
 
     what: str
     documents: tuple[str, ...]
@@ -107,7 +115,7 @@ class _File(BuildSettings, frozen=True, kw_only=True):
 
 
 def encoded(recipe: Recipe) -> bytes:
-    """The recipe as the text of its `recipe.json`."""
+    """Return the recipe as the bytes of its `recipe.json`."""
     home, base = (Path(os.path.normpath(path.absolute())) for path in (recipe.directory, recipe.base))
     shown = os.path.relpath(base, home) if home.is_relative_to(base) else str(base)
     file = _File(base=shown, what=recipe.what, documents=recipe.documents, **build_settings(recipe))
@@ -115,13 +123,13 @@ def encoded(recipe: Recipe) -> bytes:
 
 
 def read_recipe(directory: Path) -> Recipe:
-    """The recipe that the base in this directory was built by.
+    """Return the recipe of the base in this directory.
 
     Raises:
-        KnowledgeMissing: there is none.
-        KnowledgeError: it can't be read.
+        KnowledgeMissing: the directory has no recipe.
+        KnowledgeError: the recipe can't be read.
     """
-    path = Layout(directory).recipe
+    path = BaseLayout(directory).recipe
     try:
         file = decode_json(path.read_bytes(), _File)
     except FileNotFoundError:
@@ -141,14 +149,14 @@ def read_recipe(directory: Path) -> Recipe:
 
 # --- the recipes of an agent: one for each rag node of a graph, one for the `documents` of an LLM agent
 #
-# The bases stand beside the agent, `<node-id>.kb/` and `documents.kb/`. Agents that come with Callboard, and those in
-# directories that can't be written to, have theirs in the cache directory.
+# The bases are stored next to the agent, as `<node-id>.kb/` and `documents.kb/`. Bases of agents that are part of
+# Callboard, or in read-only directories, are stored in the cache directory.
 
 DOCUMENTS = "documents"
-"""The name of the recipe, and of the base, of an LLM agent's `documents`."""
+"""Name of the recipe, and of the base, of an LLM agent's `documents`."""
 
 LONGEST = 200
-"""Bytes of a name that a file is called after: most file systems take 255."""
+"""Most bytes of a file name: most file systems allow 255."""
 
 
 def recipes_of(
@@ -159,12 +167,12 @@ def recipes_of(
     *,
     compat: str | None = None,
 ) -> dict[str, Recipe]:
-    """What an agent looks things up in: by the ids of its rag nodes, or as `DOCUMENTS`.
+    """Return the recipes of an agent by the ids of its rag nodes, or under the key `DOCUMENTS`.
 
     Args:
-        agent: as it was read.
-        directory: where it stands; None for one that a program has made, whose documents start from here.
-        compat: the dialect that was forced from outside.
+        agent: the decoded agent.
+        directory: its directory; None for an agent made by a program, whose documents start from the working directory.
+        compat: dialect forced by the caller.
     """
     base = directory or Path.cwd()
     target = _target(agent.name, base, config_dir)
@@ -186,7 +194,7 @@ def recipes_of(
                 documents=node.documents,
                 node=node.id,
                 asks=asks,
-                **(build_settings(node) | {"top_k": None}),  # a node's own is said with each look-up
+                **(build_settings(node) | {"top_k": None}),  # `top_k` of a node is passed with each query
             )
             for node in agent.nodes.values()
             if isinstance(node, RagNode)
@@ -198,7 +206,7 @@ def recipes_of(
 
 
 def _target(name: str, directory: Path, config_dir: Path) -> str:
-    """How the agent is called on a command line: by its name, if that is enough to find it."""
+    """Return the agent's name on a command line: its plain name if that finds it, else its directory."""
     own = config_dir / "agents" / name
     known = own if own.is_dir() else AGENTS / name
     return name if directory.absolute() == known.absolute() else str(directory)
@@ -209,7 +217,8 @@ def _place(agent: str, directory: Path | None, name: str, environ: Mapping[str, 
     if directory is not None:
         beside = directory.absolute() / file
         ours = beside.is_relative_to(AGENTS)
-        if Layout(beside).current.exists() or (not ours and os.access(directory, os.W_OK)):
+        # An existing base next to the agent is used even if the directory is read-only now.
+        if BaseLayout(beside).current.exists() or (not ours and os.access(directory, os.W_OK)):
             return beside
     whose = str(Path.cwd() if directory is None else directory.absolute())
     mark = hashlib.sha256(whose.encode(errors="surrogateescape")).hexdigest()[:8]
@@ -217,7 +226,7 @@ def _place(agent: str, directory: Path | None, name: str, environ: Mapping[str, 
 
 
 def _as_file(name: str) -> str:
-    """The name of a file for any name, also for one that has more bytes than file systems take."""
+    """Return a file name for any name, shortened with a hash if it is too long."""
     quoted = quote(name, safe=" ", errors="surrogatepass")
     if len(quoted) <= LONGEST:
         return quoted

@@ -1,10 +1,10 @@
-"""Knowledge bases with names of their own, which belong to no agent.
+"""Named knowledge bases, which belong to no agent.
 
-    <config>/knowledge/handbook.yaml     what it is made of (`protocol.knowledge_file`)
+    <config>/knowledge/handbook.yaml     its sources and settings (`protocol.knowledge_file`)
     <config>/knowledge/handbook.kb/      the base, once it is built
-    <config>/rags/manual.yaml            one of Loki's: known by its name too, and imported when it is first needed
+    <config>/rags/manual.yaml            a file of Loki's: also known by its name, and imported on first use
 
-A name may always be the path of a `.kb` directory instead, wherever that is.
+Instead of a name, users can always give the path of a `.kb` directory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ....protocol.knowledge_file import KnowledgeFile, read_knowledge_file
 from ....protocol.problems import Problem, did_you_mean
 from ...io.directories import user_folder
 from ...io.whole_file import write_whole
-from .base.layout import ENDING, Layout
+from .base.layout import ENDING, BaseLayout
 from .recipe import Recipe, build_settings, read_recipe
 from .sources.specs import is_wild, parse
 
@@ -27,18 +27,18 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 
 def folder(config_dir: Path) -> Path:
-    """Where ours stand."""
+    """Return the directory of named bases."""
     return config_dir / "knowledge"
 
 
 def names(config_dir: Path) -> list[str]:
-    """All names there are, Loki's among them."""
+    """Return the names of all bases, including Loki's."""
     folders = (folder(config_dir), user_folder("rags", config_dir))
     return sorted({path.stem for each in folders if each.is_dir() for path in each.glob("*.yaml") if path.is_file()})
 
 
 def file_of(name: str, config_dir: Path) -> Path | None:
-    """The file that says what the base of this name is made of; None if there is none."""
+    """Return the file with the sources of the base of this name; None if there is none."""
     if not _NAME.fullmatch(name):
         return None
     files = (folder(config_dir) / f"{name}.yaml", user_folder("rags", config_dir) / f"{name}.yaml")
@@ -46,30 +46,30 @@ def file_of(name: str, config_dir: Path) -> Path | None:
 
 
 def warnings(name: str, config_dir: Path) -> list[Problem]:
-    """What is odd in the file of the base of this name, and does not prevent its use.
+    """Return the problems in the file of the base of this name that do not prevent its use.
 
     Raises:
-        InvalidFile: it has errors.
+        InvalidFile: the file has errors.
     """
     file = file_of(name, config_dir)
     return [] if file is None or file.parent != folder(config_dir) else _read(file)[1]
 
 
 def home(name: str, config_dir: Path) -> Path:
-    """The directory of the base of this name."""
+    """Return the directory of the base of this name."""
     return folder(config_dir) / f"{name}{ENDING}"
 
 
 def is_path(name: str) -> bool:
-    """Whether this means a directory, not a name."""
+    """Return whether the text is a directory, not a name."""
     return os.sep in name or name.endswith(ENDING)
 
 
 def named(name: str, config_dir: Path) -> Recipe:
-    """The recipe of a base, by its name or its directory.
+    """Return the recipe of a base, by its name or its directory.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is no such base.
         InvalidFile: its file has errors.
         KnowledgeError: the recipe in the directory can't be read.
     """
@@ -108,10 +108,10 @@ def make(
     chunk_overlap: int | None = None,
     language: str | None = None,
 ) -> Path:
-    """Write the file of a new base; nothing is built. Relative sources are relative to the working directory.
+    """Write the file of a new base; nothing is built. Relative sources start from the working directory.
 
     Raises:
-        UsageError: the name is taken or won't do, a source means nothing, or the file can't be written.
+        UsageError: the name is taken or invalid, a source is invalid, or the file can't be written.
     """
     import yaml
 
@@ -128,6 +128,7 @@ def make(
         _check(source, loaders)
     keys = {
         "description": description,
+        # The file is stored in the configuration directory, so it records where relative sources start.
         "relative_to": os.fspath(Path.cwd()),
         "documents": list(sources),
         "embedding_model": embedding_model,
@@ -146,11 +147,11 @@ def make(
 
 
 def replace(name: str, text: str, config_dir: Path) -> None:
-    """Write the file of a base of ours anew.
+    """Replace the file of a base in `<config>/knowledge`.
 
     Raises:
         InvalidFile: the text has errors; nothing is written.
-        UsageError: it can't be written.
+        UsageError: the file can't be written.
     """
     file = folder(config_dir) / f"{name}.yaml"
     said, problems = read_knowledge_file(text, str(file))
@@ -169,7 +170,7 @@ _HEAD = """\
 
 
 def _check(source: str, loaders: Sequence[str]) -> None:
-    """See that it means something, and that a single file or directory is there."""
+    """Check that a source is valid, and that a single file or directory exists."""
     spec = parse(source, loaders)
     if spec.kind == "path" and not is_wild(spec.target) and not Path(spec.target).expanduser().exists():
         name, colon, _ = source.partition(":")
@@ -179,8 +180,8 @@ def _check(source: str, loaders: Sequence[str]) -> None:
 
 
 def _at(directory: Path, config_dir: Path) -> Recipe:
-    """The recipe of what is built in this directory, or is to be built there by a file of ours beside it."""
-    layout = Layout(directory)
+    """Return the recipe of the base in this directory, or of the file next to it if it is not built yet."""
+    layout = BaseLayout(directory)
     if layout.recipe.is_file():
         return read_recipe(directory)
     if directory.absolute().parent == folder(config_dir).absolute() and file_of(directory.stem, config_dir):

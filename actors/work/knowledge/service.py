@@ -1,11 +1,11 @@
-"""The knowledge of a process: every base that its runs look things up in, opened once, built when it is needed.
+"""Knowledge service of a process: opens each base once for all runs, and builds bases on demand.
 
-Open bases are kept in the kernel's pool, one per directory, however many agents read it; one that is idle for a
-while is closed. All that blocks is done in threads: of the base, of the embedder, of those who read.
+Open bases are kept in the kernel's pool, one per directory, shared by all agents that read it. Idle bases are closed
+after a while. All blocking work runs in threads of the base, of the embedder, and of the source readers.
 
-A base is looked up in with the model that it was built with, whatever the settings say by now. What a recipe leaves
-open is, for a new base, what the settings say, and for one that is there, how it was built: so a change of settings
-changes nothing unseen.
+A base is queried with the model that it was built with, even if the settings name another one now. Settings that a
+recipe leaves open come from the user's settings for a new base, and from the last build for an existing one. So a
+change of settings never changes an existing base silently.
 """
 
 from __future__ import annotations
@@ -27,19 +27,18 @@ from ....protocol.errors import ActorFailed, CallboardError, KnowledgeError, Usa
 from ....protocol.events import KnowledgeRetrieved, Warned
 from ....protocol.knowledge import Retrieved, Unreadable
 from ....protocol.settings import Settings as UserSettings
-from ....supervisors.lease import PoolStatistics
-from ....supervisors.pool import Pool
+from ....supervisors.pool import Pool, PoolStatistics
 from ...io.directories import cache_dir
 from .base import build as building
-from .base.base import TOP_K, Base, Changes, changes
-from .base.layout import Layout, told
-from .base.model import BuildReport, Meta, Progress, Settings
+from .base.base import TOP_K, KnowledgeBase, SourceChanges, changes
+from .base.layout import BaseLayout, knowledge_errors
+from .base.model import BaseSettings, BuildProgress, BuildReport, GenerationMeta
 from .base.passages import as_query
 from .charges import Charges
 from .embed.cache import EmbeddingCache, default_path
 from .embed.embedder import Embedder
-from .embed.embedders import Embedders
-from .progress import tell_built, telling
+from .embed.embedders import DEFAULT, Embedders
+from .progress import report_built, telling
 from .recipe import Recipe, encoded
 from .sources.found import Finding, SourceSettings
 from .sources.gather import gather
@@ -54,25 +53,26 @@ if TYPE_CHECKING:
     from .base.model import Floats
 
 IDLE = 300.0
-"""Seconds that an idle base stays open."""
+"""Seconds after which an idle base is closed."""
 
 LATELY = 2.0
-"""Seconds for which it counts what has changed since a base was built."""
+"""Seconds for which the changes found since a build are cached."""
 
 Mode = Literal["hybrid", "vector", "keyword"]
 
 
 class Knowledge:
-    """See the module.
+    """All knowledge bases of a process.
 
     Args:
-        owner: what is opened and started lives and ends as its child.
-        settings: what `config.yaml` says.
-        environ, vault: keys, proxies, cache directory, and what loaders get; secrets that clients and loaders name.
-        gates: the limiters of models, which chats go through, too.
+        owner: parent of the actors that are started.
+        settings: settings of `config.yaml`.
+        environ, vault: keys, proxies, cache directory, and environment of loaders; secrets that clients and loaders
+            name.
+        gates: the limiters of models, shared with chat requests.
 
     Attributes:
-        charges: who pays for what it asks of models.
+        charges: attribution of the cost of model requests.
     """
 
     def __init__(
@@ -85,9 +85,9 @@ class Knowledge:
     ) -> None:
         self.settings = settings
         self.environ = environ
-        self.charges = Charges()
+        self.charges: Charges = Charges()
         cache = EmbeddingCache(default_path(environ))
-        self.embedders = Embedders(
+        self.embedders: Embedders = Embedders(
             settings,
             environ,
             owner=owner,
@@ -99,9 +99,9 @@ class Knowledge:
             vault=vault,
         )
         loaders, private = settings.document_loaders, settings.rag_private_pages
-        self.sources = SourceSettings(loaders=loaders, allow_private=private, vault=vault)
-        self._pool: Pool[str, Base] = Pool(owner, _opened, name="knowledge", idle_ttl=IDLE)
-        self._seen: dict[Recipe, tuple[float, Changes]] = {}
+        self.sources: SourceSettings = SourceSettings(loaders=loaders, allow_private=private, vault=vault)
+        self._pool: Pool[str, KnowledgeBase] = Pool(owner, _opened, name="knowledge", idle_ttl=IDLE)
+        self._seen: dict[Recipe, tuple[float, SourceChanges]] = {}
         self._turns: WeakValueDictionary[Path, trio.Lock] = WeakValueDictionary()
 
     async def aclose(self) -> None:
@@ -110,26 +110,31 @@ class Knowledge:
 
     @property
     def statistics(self) -> PoolStatistics:
-        """How many bases are open, and how often they were used."""
+        """Number of open bases, and of their uses."""
         return self._pool.statistics
 
+    @property
+    def default_model(self) -> str:
+        """Id of the embedding model if none is named."""
+        return self.settings.rag_embedding_model or DEFAULT
+
     def embedder(self, model: str | None = None, *, batch: int | None = None) -> Embedder:
-        """The embedder for that model, else for `rag_embedding_model`, else the one that needs no key."""
+        """Return the embedder for a model, or else for `rag_embedding_model`, or else the default that needs no key."""
         named = model or self.settings.rag_embedding_model
         return self.embedders.of(named, batch=batch) if named else self.embedders.of(batch=batch)
 
-    # --- being there ---------------------------------------------------------------------------------------------
+    # --- building ------------------------------------------------------------------------------------------------
 
     def turn(self, recipe: Recipe) -> trio.Lock:
-        """Held by the one task of this process that sees to the base."""
+        """Return the lock that a task of this process holds while it prepares the base."""
         return self._turns.setdefault(recipe.directory, trio.Lock())
 
-    async def meta(self, recipe: Recipe) -> Meta | None:
-        """What the base on the disk says of itself; None if there is none."""
-        layout = Layout(recipe.directory)
+    async def meta(self, recipe: Recipe) -> GenerationMeta | None:
+        """Return the metadata of the base on disk; None if there is none."""
+        layout = BaseLayout(recipe.directory)
 
-        def looked_up() -> Meta | None:
-            with told(layout):
+        def looked_up() -> GenerationMeta | None:
+            with knowledge_errors(layout):
                 number = layout.number()
                 return layout.meta(number) if number else None
 
@@ -142,19 +147,19 @@ class Knowledge:
         *,
         rebuild: bool = False,
         wait: float = 0.0,
-        on_progress: Callable[[Progress], None] | None = None,
+        on_progress: Callable[[BuildProgress], None] | None = None,
     ) -> BuildReport:
-        """Build the base, or bring it up to date. Where there is none yet and Loki's own file is, that is taken over.
+        """Build the base, or update it. If there is no base yet but a file of Loki's, that is imported.
 
         Args:
-            me: owner of the processes that read, and whose events tell how far it is.
-            rebuild: use nothing of what is there.
+            me: owner of the reading processes, and source of the progress events.
+            rebuild: reuse nothing of the existing base.
             wait: seconds to wait for another builder.
             on_progress: called often.
 
         Raises:
-            KnowledgeBusy: another process builds it, for longer than `wait`.
-            KnowledgeError: it can't be built as the recipe says.
+            KnowledgeBusy: another process builds the base for longer than `wait`.
+            KnowledgeError: the base can't be built from the recipe.
             ConfigError, CredentialsError, UpstreamError: the embedding model is not available.
         """
         known = None if rebuild else await self.meta(recipe)
@@ -163,13 +168,14 @@ class Knowledge:
             report = await self._taken_over(me, recipe, tell, wait)
         else:
             report = await self._built(me, await _filled(recipe), known, tell, rebuild=rebuild, wait=wait)
+        # The cached comparison is outdated now.
         self._seen.pop(recipe, None)
         await self.renew(recipe)
-        tell_built(me, recipe, report)
+        report_built(me, recipe, report)
         return report
 
     async def takes_over(self, recipe: Recipe) -> bool:
-        """Whether a file of Loki's is there for the first build."""
+        """Return whether the first build imports a file of Loki's."""
         if recipe.upstream is None or not recipe.upstream.is_file():
             return False
         from .loki_file import is_loki_file
@@ -177,7 +183,7 @@ class Knowledge:
         return await trio.to_thread.run_sync(is_loki_file, recipe.upstream)
 
     async def _taken_over(
-        self, me: Actor, recipe: Recipe, tell: Callable[[Progress], None], wait: float
+        self, me: Actor, recipe: Recipe, tell: Callable[[BuildProgress], None], wait: float
     ) -> BuildReport:
         from .upstream import imported
 
@@ -193,8 +199,8 @@ class Knowledge:
         self,
         me: Actor,
         recipe: Recipe,
-        known: Meta | None,
-        tell: Callable[[Progress], None],
+        known: GenerationMeta | None,
+        tell: Callable[[BuildProgress], None],
         *,
         rebuild: bool,
         wait: float,
@@ -221,13 +227,13 @@ class Knowledge:
         return report
 
     async def renew(self, recipe: Recipe) -> None:
-        """If the base is open here, have it read what was built last."""
+        """Make the base, if it is open here, switch to the newest generation."""
         if str(recipe.directory) in self._pool:
             async with self.base(recipe) as base:
                 await base.refresh()
 
     async def drop(self, recipe: Recipe) -> None:
-        """Remove the base from the disk. Who reads it at this moment reads on.
+        """Remove the base from the disk. Open readers can still read it.
 
         Raises:
             KnowledgeBusy: a build of it is running.
@@ -236,18 +242,20 @@ class Knowledge:
         await building.drop(recipe.directory)
         await trio.to_thread.run_sync(_forget, self._history(recipe.directory))
 
-    async def changes(self, me: Actor, recipe: Recipe, *, pages: bool = False) -> Changes:
-        """What has changed since the base was built.
+    async def changes(self, me: Actor, recipe: Recipe, *, pages: bool = False) -> SourceChanges:
+        """Return the changes since the base was built.
 
         Args:
-            pages: look at pages, and at what loaders make of other things than files, as well.
+            pages: also compare pages, and loader output that is not from files.
 
         Raises:
-            KnowledgeMissing: nothing was built.
+            KnowledgeMissing: there is no base.
         """
         recipe = await _filled(recipe)
         if not recipe.documents:
-            return Changes()
+            return SourceChanges()
+        # Sources that are not examined must not count as removed. They are passed as unreadable, and these reports are
+        # dropped below.
         specs = [spec for spec in recipe.documents if pages or self._is_path(spec)]
         left_out = [parse(spec, self.sources.loaders).target for spec in recipe.documents if spec not in specs]
         async with self.base(recipe) as base:
@@ -260,20 +268,20 @@ class Knowledge:
             unreadable=tuple(each for each in seen.unreadable if each.reason != _LEFT_OUT),
         )
 
-    async def changes_lately(self, me: Actor, recipe: Recipe) -> Changes:
-        """What has changed, from a look a moment ago if there was one: a hundred runs that begin at once look once."""
+    async def changes_lately(self, me: Actor, recipe: Recipe) -> SourceChanges:
+        """Return the changes, cached for `LATELY` seconds: a hundred runs that start at once compare once."""
         now = trio.current_time()
         then, seen = self._seen.get(recipe, (-math.inf, None))
         if seen is None or now - then > LATELY:
             try:
                 seen = await self.changes(me, recipe)
-            except trio.Cancelled:  # it takes too long: a hundred runs needn't all try
-                self._seen[recipe] = trio.current_time(), Changes()
+            except trio.Cancelled:  # It takes too long: other runs must not all try the same.
+                self._seen[recipe] = trio.current_time(), SourceChanges()
                 raise
             self._seen[recipe] = trio.current_time(), seen
         return seen
 
-    # --- looking things up ---------------------------------------------------------------------------------------
+    # --- retrieval -----------------------------------------------------------------------------------------------
 
     async def retrieve(
         self,
@@ -287,18 +295,18 @@ class Knowledge:
         mode: Mode = "hybrid",
         rerank: bool = True,
     ) -> Retrieved:
-        """What the base knows about a query; see `Base.retrieve`.
+        """Return the passages of the base for a query; see `KnowledgeBase.retrieve`.
 
         Args:
-            me: on whose behalf the models work.
-            top_k: chunks to find; None for what the recipe, else the settings say.
-            filters: patterns of sources, of which one must fit.
-            min_score: hits must have more.
-            mode: by what is looked for.
-            rerank: have the recipe's reranker, if it has one, look again at what was found.
+            me: actor on whose behalf the models work.
+            top_k: chunks to find; None for the value of the recipe, or else of the settings.
+            filters: patterns of sources; one of them must match.
+            min_score: hits must score higher than this.
+            mode: indexes to search: words, vectors, or both.
+            rerank: use the recipe's reranker, if it has one.
 
         Raises:
-            KnowledgeMissing: nothing was built.
+            KnowledgeMissing: there is no base.
             KnowledgeError: the base is broken.
             ConfigError, CredentialsError, UpstreamError: the model is not available.
         """
@@ -310,7 +318,8 @@ class Knowledge:
                 return Retrieved()
             vector: Floats | None = None
             model = ""
-            while mode != "keyword" and model != base.meta.model:  # it may be built anew meanwhile
+            # the base may be rebuilt with another model during the request
+            while mode != "keyword" and model != base.meta.model:
                 model = base.meta.model
                 embedder = await self.embedders.ready(model, batch=settled.batch_size)
                 [vector] = await embedder.embed(me, [text], query=True)
@@ -337,17 +346,18 @@ class Knowledge:
         return found
 
     @asynccontextmanager
-    async def base(self, recipe: Recipe) -> AsyncIterator[Base]:
-        """The open base, shared with all other runs.
+    async def base(self, recipe: Recipe) -> AsyncIterator[KnowledgeBase]:
+        """Return the open base, shared with all other runs.
 
         Raises:
-            KnowledgeMissing: nothing was built.
-            KnowledgeError: it is broken.
+            KnowledgeMissing: there is no base.
+            KnowledgeError: the base is broken.
         """
         lease = self._pool.lease(str(recipe.directory))
         try:
             base = await lease.acquire()
         except ActorFailed as failed:
+            # The pool wraps errors of opening a base; callers expect the original.
             if isinstance(failed.__cause__, CallboardError):
                 raise failed.__cause__ from failed
             raise
@@ -356,14 +366,14 @@ class Knowledge:
         finally:
             lease.release()
 
-    # --- how it is built -----------------------------------------------------------------------------------------
+    # --- build settings ------------------------------------------------------------------------------------------
 
-    def _plan(self, recipe: Recipe, known: Meta | None) -> tuple[Embedder, Settings]:
+    def _plan(self, recipe: Recipe, known: GenerationMeta | None) -> tuple[Embedder, BaseSettings]:
         if known is None:
             settled = recipe.settled(self.settings)
             model = settled.embedding_model
             suits = self.embedders.chunk_size(model) if model else None
-            default = Settings() if suits is None else Settings(chunk_size=suits)
+            default = BaseSettings() if suits is None else BaseSettings(chunk_size=suits)
         else:
             settled, model, default = recipe, recipe.embedding_model or known.model, known.settings
         embedder = self.embedder(model, batch=recipe.batch_size)
@@ -385,7 +395,7 @@ class Knowledge:
         try:
             return parse(spec, self.sources.loaders).kind == "path"
         except UsageError:
-            return True  # `gather` says what is wrong with it
+            return True  # `gather` reports the error
 
     def _history(self, directory: Path) -> Path:
         name = hashlib.sha256(str(directory).encode(errors="surrogateescape")).hexdigest()[:16]
@@ -393,7 +403,7 @@ class Knowledge:
 
 
 async def _filled(recipe: Recipe) -> Recipe:
-    """With the word of Loki's own file for what it does not say, if there is one. The model is the base's to say."""
+    """Return the recipe with unset fields filled from Loki's file, if there is one, except the model."""
     if recipe.upstream is None or not recipe.upstream.is_file():
         return recipe
     from .loki_file import read_head
@@ -413,8 +423,8 @@ async def _with(found: AsyncIterator[Finding], left_out: Sequence[str]) -> Async
 
 
 @asynccontextmanager
-async def _opened(_: Actor, directory: str) -> AsyncIterator[Base]:
-    base = await Base.open(Path(directory))
+async def _opened(_: Actor, directory: str) -> AsyncIterator[KnowledgeBase]:
+    base = await KnowledgeBase.open(Path(directory))
     try:
         yield base
     finally:

@@ -1,12 +1,12 @@
-"""Taking over what Loki has built: its knowledge file becomes a base of ours, and its vectors are not made again.
+"""Import of Loki's knowledge files: the file becomes a knowledge base, and its vectors are reused.
 
-The file is handed to `build` as if it were the sources themselves: each of its texts is a source, its pieces are the
-chunks, and the embedder first looks whether the file has the vector. So an import is atomic, locked and resumable as
-every build is. Only what has no sound vector is embedded, by the model of the file, which queries need anyway.
+The file is passed to `build` as if it were the sources themselves. Each of its texts is a source, its pieces are the
+chunks, and the embedder looks for vectors in the file first. So an import is atomic, locked and resumable like every
+build. Only pieces without a valid vector are embedded, by the model of the file, which queries need anyway.
 
-Sources get the names that `sources.gather` would give them, also if the agent's directory was moved since. Where the
-file that a text was made of is still as it was, the lines of its pieces are looked up in it, and the next build
-does not read it again; pages are read again by the next build, since only the checksum of their text is known.
+Sources get the names that `sources.gather` would give them, even if the agent's directory has been moved. If the file
+of a text is unchanged, the lines of its pieces are found in it, and the next build does not read it again. Pages are
+read again by the next build, since only the checksum of their text is known.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from ....protocol.events import Warned
 from ....protocol.knowledge import Chunk, Document, Unreadable
 from ..models.call import Emitter
 from .base.build import build
-from .base.model import BuildReport, Progress, Settings, Source
-from .loki_file import Text, Whole, read_whole
+from .base.model import BaseSettings, BuildProgress, BuildReport, KnowledgeSource
+from .loki_file import LokiText, Whole, read_whole
 from .reading import kinds
 from .recipe import Recipe, encoded
-from .sources.found import Held
+from .sources.found import FetchedSource
 from .split.cutter import LineIndex
 from .split.split import Ids
 
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from .embed.embedders import Embedders
 
 ANEW = "--rebuild-kb"
-"""What makes a base of the documents themselves, whatever Loki has left."""
+"""Option that builds a base from the documents themselves instead of Loki's file."""
 
 READ = 50 * 1024 * 1024
-"""Bytes of a source that are read to find the lines of its pieces."""
+"""Most bytes of a source that are read to find the lines of its pieces."""
 
 
 async def imported(
@@ -51,19 +51,19 @@ async def imported(
     recipe: Recipe,
     embedders: Embedders,
     *,
-    on_progress: Callable[[Progress], None] | None = None,
+    on_progress: Callable[[BuildProgress], None] | None = None,
     wait: float = 0.0,
 ) -> BuildReport:
-    """Make a base of `recipe.upstream` in `recipe.directory`. What the recipe does not say it takes from that file.
+    """Build a base from `recipe.upstream` in `recipe.directory`. Unset fields of the recipe are filled from that file.
 
     Args:
-        me: told if vectors had to be made again.
+        me: emits a warning if vectors had to be computed again.
         embedders: must have the model of the file.
         wait: seconds to wait for another builder.
 
     Raises:
-        KnowledgeError: the file can't be read, or its model can't be reached.
-        KnowledgeBusy: another builder is at work.
+        KnowledgeError: the file can't be read, or its model is not available.
+        KnowledgeBusy: another builder holds the lock.
     """
     assert recipe.upstream is not None
     try:
@@ -89,6 +89,7 @@ async def imported(
         message = f"{recipe.upstream}: {lost} of its pieces have no vector that makes sense, and are embedded again"
         me.emit(Warned(code="knowledge_vectors", message=message, node=recipe.node))
     taken = _Taken(embedder, sources)
+    # Reversed: of two texts with one name, `build` uses the first.
     by_name = {source.source: source.chunks for source in reversed(sources)}
     report = await build(
         me,
@@ -96,10 +97,10 @@ async def imported(
         _each(sources),
         embedder=taken,
         splitter=lambda document: by_name[document.source],
-        settings=Settings(
+        settings=BaseSettings(
             chunk_size=head.chunk_size,
             chunk_overlap=head.chunk_overlap,
-            language=recipe.language or Settings().language,
+            language=recipe.language or BaseSettings().language,
         ),
         recipe=encoded(filled),
         on_progress=on_progress,
@@ -108,18 +109,18 @@ async def imported(
     return msgspec.structs.replace(report, embedded=taken.made)
 
 
-async def _each(sources: Sequence[_Text]) -> AsyncIterator[Source | Unreadable]:
+async def _each(sources: Sequence[_Text]) -> AsyncIterator[KnowledgeSource | Unreadable]:
     for source in sources:
         yield source
 
 
 @final
-class _Text(Held):
-    """A text of the file, as a source of the base: one document, of which only the chunks are left.
+class _Text(FetchedSource):
+    """Text of the file as a source of the base: one document, represented by its chunks only.
 
     Attributes:
         chunks: its pieces.
-        vectors: theirs, by their texts.
+        vectors: vectors of the pieces, by text.
     """
 
     def __init__(self, source: str, origin: _Origin, chunks: Sequence[Chunk], vectors: Mapping[str, bytes]) -> None:
@@ -131,10 +132,10 @@ class _Text(Held):
 
 @final
 class _Taken:
-    """An embedder that has most vectors already, by the texts that they are of.
+    """Embedder that has most vectors already, by text.
 
     Attributes:
-        made: how many it has not had.
+        made: number of texts that it had to embed.
     """
 
     def __init__(self, embedder: Embedder, sources: Sequence[_Text]) -> None:
@@ -160,11 +161,11 @@ class _Taken:
         return np.stack(rows).astype(np.float32)
 
 
-# --- what the file says, as sources -----------------------------------------------------------------------------
+# --- contents of the file as sources ----------------------------------------------------------------------------
 
 
 class _Origin(msgspec.Struct, frozen=True):
-    """What a text was made of: its checksum, the text that was cut up, the stamp of the file if it is still that."""
+    """Origin of a text: its checksum, the text that was split, and the stamp of its file if that is unchanged."""
 
     digest: str
     text: str
@@ -173,7 +174,7 @@ class _Origin(msgspec.Struct, frozen=True):
 
 
 def _sources(whole: Whole, recipe: Recipe, file: Path) -> list[_Text]:
-    """All texts that have something to say, in their order. Reads the files they were made of; blocks."""
+    """Return all texts with content, in order. Reads the files of their origin; blocks."""
     written = file.stat().st_mtime
     found = []
     for number, text in whole.texts.items():
@@ -188,7 +189,7 @@ def _sources(whole: Whole, recipe: Recipe, file: Path) -> list[_Text]:
     return found
 
 
-def _chunks(name: str, text: Text, whole: str) -> list[Chunk]:
+def _chunks(name: str, text: LokiText, whole: str) -> list[Chunk]:
     lines, ids, after = LineIndex(whole), Ids(), 0
     chunks = []
     for piece in text.pieces:
@@ -196,18 +197,19 @@ def _chunks(name: str, text: Text, whole: str) -> list[Chunk]:
             continue
         trio.from_thread.check_cancelled()
         start = whole.find(piece, after)
+        # A piece that is not found in the text gets the position at which the search began.
         start, after = (after, after) if start < 0 else (start, start + 1)
         id = ids.of(name, (), piece)
         chunks.append(Chunk(id=id, source=name, text=piece, lines=lines.of(start, start + len(piece))))
     return chunks
 
 
-def _origin(text: Text, place: Path | None, written: float) -> _Origin:
-    """What is left of what it was made of.
+def _origin(text: LokiText, place: Path | None, written: float) -> _Origin:
+    """Return the origin of a text, as far as it still exists.
 
     Args:
-        written: when Loki wrote its file. What is older than that is what Loki has read, also where the checksum of
-            its text says nothing about its bytes (a PDF).
+        written: time when Loki wrote its file. An older file is the one that Loki has read, even if the checksum of its
+            text does not match its bytes (a PDF).
     """
     lost = _Origin(text.hash, "\n".join(text.pieces))
     try:
@@ -226,7 +228,7 @@ def _place(path: str, recipe: Recipe) -> Path | None:
     if not path.startswith("/"):
         return None
     place, base = Path(os.path.normpath(path)), _base(recipe)
-    if not place.is_relative_to(base) and base.name in place.parts:  # the agent was moved, its knowledge with it
+    if not place.is_relative_to(base) and base.name in place.parts:  # the agent was moved together with its documents
         at = len(place.parts) - place.parts[::-1].index(base.name)
         moved = base.joinpath(*place.parts[at:])
         if moved.is_file():

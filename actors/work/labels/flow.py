@@ -1,145 +1,223 @@
-"""What one conversation carries, and what is done about a call of it that sends something away.
+"""Labels carried by a run, and the check before a call that sends data away.
 
-    below()     a conversation that is made from this one carries what this one carries then
-    over()      what it carries at its end is carried by what was made of it: its caller
-    check(...)  before a call
+    await flow.check(...)     before each tool call: ask the user if necessary, then add the labels of its result
+    await flow.start(...)     before a process of a node starts: the same
+    flow.add(labels)          other text has entered the run
 
-What it carries is found out from its turns, each time: so it is the same when a durable run goes on and in the next
-turn of a session. What a summary has replaced stays as long as the process does.
+Labels are added before the text arrives: a cancelled call may already have reached its server, and a killed process may
+have written a file. Labels are never removed. Each change is recorded, so that the run can continue with it: in the
+journal of a durable run, the file of a session, or the result of a remote child.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from ....protocol.chat import AssistantTurn, ToolTurn, Turn
-from ....protocol.errors import NobodyToAsk, ToolFailed
+from ....protocol.chat import AssistantTurn, TextPart, ToolTurn, Turn, UserTurn, parts_of
+from ....protocol.errors import NobodyToAsk, SendingRefused
 from ....protocol.events import Warned
 from ....protocol.kernel.questions import Question
-from ..tools.tool import Arguments, Tool
-from .labels import NOTHING, Labels
-from .setting import Setting
+from ...io.imports import imported
+from ..playback.playback import in_the_world
+from ..tools.tool import Arguments, Label, Tool
+from .labels import MOST_WAYS, NOTHING, Labels
+from .path_labels import PathLabels
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
+    from ..knowledge.recipe import Recipe
 
 Mode = Literal["off", "warn", "enforce"]
 
-_LETTERS = ("agent__send_message", "agent__check_inbox")
+RULES = (
+    ".actors.work.labels.sources",
+    ".actors.work.labels.sinks",
+    ".actors.work.sandbox.holding",
+    ".actors.work.trust.place",
+)
+"""Modules that are imported in a thread, when a process or a call first needs them."""
+
+NOTED = "labels"
+"""Name of the labels in the journal of a durable run."""
+
 _LONGEST_SHOWN = 2_000
+_OWN = ("user__", "todo__", "agent__")
 
 
 class Flow:
-    """See the module.
+    """Labels of one run, and the policy for calls that send data away.
 
     Args:
-        mode: what is done: nothing, a warning, or a question.
-        setting: the run's directory.
-        above: whose conversation this one is made from.
-        carried: what it carries from the beginning.
+        mode: `warn` emits a warning, `enforce` asks the user.
+        paths: labels of files, for the run's directory.
+        typed: the words of the user, without text read from files, pipes, and knowledge bases.
 
     Attributes:
-        carried: what it carries so far.
-        prompt: what the user has said; "" where another agent, a node or a summary speaks to the model.
+        carried: the labels that the run carries so far.
+        knows_history: `carried` already covers the conversation that the run continues.
     """
 
-    def __init__(
-        self,
-        mode: Mode,
-        setting: Setting,
-        above: Flow | None = None,
-        carried: Labels = NOTHING,
-    ) -> None:
+    def __init__(self, mode: Mode, paths: PathLabels, typed: str = "") -> None:
         self.mode = mode
-        self.setting = setting
-        self.carried = carried
-        self._above = above
-        self.prompt = ""
-        self._heard = 0
-        self._last: Turn | None = None
-        self._calls: dict[str, tuple[str, Arguments]] = {}
-        self._warned: set[str] = set()
-
-    def below(self, carried: Labels = NOTHING) -> Flow:
-        """That of a conversation that is made from this one; `carried` is what else it begins with."""
-        return Flow(self.mode, self.setting, self, self.carried.plus(carried))
+        self.paths = paths
+        self.typed = typed
+        self.carried: Labels = NOTHING
+        self.knows_history = False
+        self._noted_by: list[Callable[[Labels], None]] = []
+        self._described: dict[str, str] = {}
+        self._warned: dict[str, None] = {}
 
     def add(self, labels: Labels) -> None:
-        """It carries this as well from now on."""
-        self.carried = self.carried.plus(labels)
+        """Add labels to the run, and notify the callbacks of `noted_by` if this changes anything."""
+        whole = self.carried.plus(labels)
+        if whole != self.carried:
+            self.carried = whole
+            for note in self._noted_by:
+                note(whole)
 
-    def over(self, said: Sequence[Turn], tools: Mapping[str, Tool]) -> None:
-        """It has ended; its caller reads what it has said."""
-        self.hear(said, tools)
-        if self._above is not None:
-            self._above.add(self.carried)
+    def noted_by(self, note: Callable[[Labels], None]) -> None:
+        """Register a callback that receives all labels of the run after each change."""
+        self._noted_by.append(note)
 
-    def hear(self, said: Sequence[Turn], tools: Mapping[str, Tool]) -> None:
-        """Take in what was said since."""
-        if self._heard and (self._heard > len(said) or said[self._heard - 1] is not self._last):
-            self._heard = 0  # it was shortened: what stands where has changed
-        for turn in said[self._heard :]:
-            if isinstance(turn, AssistantTurn):
-                for call in turn.tool_calls:
-                    self._calls[call.id] = call.name, call.arguments
-            elif isinstance(turn, ToolTurn):
-                self._took(turn, tools)
-        self._heard = len(said)
-        self._last = said[-1] if said else None
+    def reached(self, host: str) -> None:
+        """Add the label for a host to which a process of the run is about to connect; `*` means any host."""
+        self.add(Labels(untrusted=(f"a process that reached {'any host' if host == '*' else host}",)))
 
-    def _took(self, turn: ToolTurn, tools: Mapping[str, Tool]) -> None:
-        name, arguments = self._calls.get(turn.call, (turn.name, {}))
-        tool = tools.get(name)
-        if tool is not None:
-            from .sources import carries
+    def knows(self, recipes: Sequence[Recipe]) -> None:
+        """Add the labels of these knowledge bases, whose passages enter the run."""
+        from .sources import of_knowledge
 
-            self.add(carries(tool, arguments, self.setting))
-        elif "__" in name and not name.startswith(("user__", "todo__", "agent__")):
-            self.add(Labels(untrusted=(name,)))  # a server's, that is offered no more
-        if name in _LETTERS:
-            self._share()
+        if recipes:
+            self.add(of_knowledge(recipes, self.paths))
 
-    def _share(self) -> None:
-        """What is written to others, and read from them, is carried by all that work above and below here."""
-        above = self._above
-        if above is not None:
-            above.add(self.carried)
-            self.add(above.carried)
+    def labels_of(self, recipes: Sequence[Recipe]) -> frozenset[Label]:
+        """Return the labels of a tool that searches these knowledge bases."""
+        from .sources import of_knowledge
 
-    async def check(
-        self, me: Actor, tool: Tool, arguments: Arguments, said: Sequence[Turn], tools: Mapping[str, Tool]
+        found = of_knowledge(recipes, self.paths)
+        said: dict[Label, tuple[str, ...]] = {"outside": found.untrusted, "private": found.private}
+        return frozenset(label for label, ways in said.items() if ways)
+
+    def describes(self, tools: Iterable[Tool]) -> None:
+        """Record the tools that a model is offered.
+
+        Descriptions by MCP servers without the label `trusted` count as untrusted text.
+        """
+        for tool in tools:
+            if tool.origin == "mcp" and "trusted" not in tool.labels:
+                self._described.setdefault("".join(tool.server[:1]), f"what its MCP server says of {tool.name}")
+
+    async def follows(
+        self, history: Sequence[Turn], tools: Mapping[str, Tool], is_summary: Callable[[Turn], bool]
     ) -> None:
-        """Warn of a call that sends something away, or have a person asked about it.
+        """Add the labels of the conversation that the run continues, unless `knows_history`.
+
+        They are derived from its turns: from the tools that were called, from files, and from summaries.
+        """
+        if self.knows_history:
+            return
+        from .sources import source_of
+
+        calls: dict[str, tuple[str, Arguments]] = {}
+        for turn in history:
+            if isinstance(turn, AssistantTurn):
+                calls.update((call.id, (call.name, call.arguments)) for call in turn.tool_calls)
+            elif isinstance(turn, ToolTurn):
+                name, arguments = calls.get(turn.call, (turn.name, {}))
+                if (tool := tools.get(name)) is not None:
+                    self.add(await source_of(tool, arguments, self.paths, past=True))
+                # The tool is not in this run, so nothing is known of its result: both labels.
+                elif not name.startswith(_OWN):
+                    way = f"{name}, in an earlier run"
+                    self.add(Labels(untrusted=(way,), private=(way,)))
+            elif isinstance(turn, UserTurn):
+                has_files = any(not isinstance(part, TextPart) for part in parts_of(turn.content))
+                way = "a summary of an earlier conversation" if is_summary(turn) else "a file, in an earlier run"
+                if has_files or is_summary(turn):
+                    self.add(Labels(untrusted=(way,), private=(way,)))
+
+    async def check(self, me: Actor, tool: Tool, arguments: Arguments) -> None:
+        """Ask about a call that sends data away, or warn of it; then add the labels of its result.
 
         Raises:
-            ToolFailed: it must not be made.
+            SendingRefused: the user did not agree, or could not be asked.
         """
-        if self.mode == "off":
-            return
-        self.hear(said, tools)
-        if not self.carried.meet:
+        # Children, and functions without declared labels, have no labels of their own and do not send.
+        if tool.origin in ("family", "function") and not tool.labels and tool.effect != "send":
             return
         from .sinks import sends
+        from .sources import source_of
 
-        if not sends(tool, arguments, self.setting, self.prompt):
-            return
-        came = f"from outside by: {'; '.join(self.carried.untrusted)}. Private by: {'; '.join(self.carried.private)}"
+        brings = await source_of(tool, arguments, self.paths)
+        if self._meets(brings, "".join(tool.server[:1])) and await sends(tool, arguments, self.paths, self.typed):
+            shown = str(arguments.get(tool.subject) if tool.subject else arguments)[:_LONGEST_SHOWN]
+            await self._agreed(me, tool.name, shown, self.carried.plus(Labels(private=brings.private)))
+        self.add(brings)
+
+    async def start(self, me: Actor, name: str, what: str) -> None:
+        """Check a process that no tool starts, in the same way as `check`.
+
+        Args:
+            name: name of the process in the sandbox configuration.
+            what: description of the process for the user.
+
+        Raises:
+            SendingRefused: the user did not agree, or could not be asked.
+        """
+        await imported(*RULES)
+        from .sources import exposure_named, of_process
+
+        exposure = await exposure_named(name, self.paths)
+        brings = of_process(exposure, what, self.paths)
+        if self._meets(brings) and exposure.reaches == "anything":
+            await self._agreed(me, name, what, self.carried.plus(Labels(private=brings.private)))
+        self.add(brings)
+
+    def _meets(self, brings: Labels, server: str = "") -> bool:
+        """Return whether a call that sends data could leak private text on the instructions of untrusted text.
+
+        Private text is text that the run has read, or text that the call itself reads. A process without a sandbox, or
+        a server with files and a network, reads and sends in one call. For such a server its own description does not
+        count as untrusted: it can leak the text without the model.
+        """
+        # Private text is in the run already: any untrusted text can make the model send it.
+        if self.carried.private:
+            return bool(self.carried.untrusted or self._described)
+        others = any(name != server for name in self._described)
+        return bool(brings.private and (self.carried.untrusted or others))
+
+    async def heard_of_hooks(self) -> None:
+        """Add the labels of text that a hook has printed, which the model reads."""
+        await imported(*RULES)
+        from ..hooks.hooks import NAME
+        from .sources import exposure_named, of_process
+
+        self.add(of_process(await exposure_named(NAME, self.paths), "a hook", self.paths))
+
+    async def _agreed(self, me: Actor, name: str, shown: str, carried: Labels) -> None:
+        """Ask the user for consent; in mode `warn`, emit one warning for each name instead.
+
+        Raises:
+            SendingRefused: the user does not agree, or no user can be asked.
+        """
+        outside = (*carried.untrusted, *self._described.values())[:MOST_WAYS]
+        came = f"from outside by: {'; '.join(outside)}. Private by: {'; '.join(carried.private)}"
         if self.mode == "warn":
-            if tool.name not in self._warned:
-                self._warned.add(tool.name)
-                text = f"{tool.name} sends something away, from a conversation with text that came {came}"
+            # A replay starts no process, so its labels may be fewer than the run's and would depend on the machine.
+            if name not in self._warned and in_the_world():
+                self._warned[name] = None
+                text = f"{name} can send something away, in a run with text that came {came}"
                 me.emit(Warned(code="labels", message=text))
             return
-        shown = str(arguments.get(tool.subject) if tool.subject else arguments)[:_LONGEST_SHOWN]
         question = Question(
             id="",
             actor="",
             kind="choice",
-            text=f"Let {tool.name} send this away?\n{shown}\nWhat the agent has read came {came}",
+            text=f"Let {name} send this away?\n{shown}\nWhat the run has read came {came}",
             options=("yes", "no"),
             rule="any other answer is a no, and the model reads it",
-            permission=tool.name,
+            permission=name,
         )
         try:
             answer = str((await me.ask_person(question)).value).strip()
@@ -147,7 +225,7 @@ class Flow:
             answer = "nobody is there to be asked"
         if answer.lower() not in ("yes", "y"):
             why = "" if answer.lower() in ("no", "n", "") else f" ({answer})"
-            raise ToolFailed(
-                f"'{tool.name}' was not run: it sends something away, and this conversation has read what came {came}. "
+            raise SendingRefused(
+                f"'{name}' was not run: it can send something away, and this run has read what came {came}. "
                 f"A person has to agree to that{why}"
             )

@@ -1,19 +1,19 @@
-"""The two labels, each with the ways by which it came."""
+"""The two labels, each with descriptions of the ways by which such text entered the run."""
 
 from __future__ import annotations
 
 import msgspec
 
 MOST_WAYS = 5
-"""Ways of one label that are remembered, and told."""
+"""Ways of one label that are stored, and shown to the user."""
 
 
 class Labels(msgspec.Struct, frozen=True, kw_only=True):
-    """What something carries.
+    """Labels of a text, a call, or a run.
 
     Attributes:
-        untrusted: the ways by which something came in from outside, in words; empty for nothing of the kind.
-        private: the same for what is the user's own business.
+        untrusted: the ways by which text entered from outside, in words; empty if there are none.
+        private: the ways by which private text of the user entered; empty if there are none.
     """
 
     untrusted: tuple[str, ...] = ()
@@ -24,11 +24,11 @@ class Labels(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def meet(self) -> bool:
-        """Whether both are there."""
+        """True if both labels are present."""
         return bool(self.untrusted and self.private)
 
     def plus(self, other: Labels) -> Labels:
-        """What is made of both."""
+        """Return the union of both; each label stores its first `MOST_WAYS` ways."""
         if not other:
             return self
         return Labels(

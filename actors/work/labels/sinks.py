@@ -1,47 +1,58 @@
-"""Which calls send something away: to a network, to other people, to what others own."""
+"""Sinks: calls that send data away, to a network, to other people, or to systems of others.
+
+    files, family   never: their output stays in the run
+    web             the URL, or the query, goes to a host that the model has chosen
+    process         if it can reach a host that the user has not named; a network behind the proxy asks by itself
+    MCP server      unless the user's `mcp.json` labels it `inside`, or its process has no network
+    function        if its author says so (`effect` of the tool)
+
+Approved are the URLs that the user has typed, and the hosts that the user has named (`network` of the sandbox, rules
+for `host:`).
+"""
 
 from __future__ import annotations
 
 import re
+from urllib.parse import urlsplit
 
-from ..tools.shell_line import commands_of
+from ..sandbox.current import current
 from ..tools.tool import Arguments, Tool
-from .setting import Setting
-from .sources import WEB, talks_to_others
+from .path_labels import PathLabels
+from .sources import exposure_of
 
-_INTERPRETERS = frozenset(("python", "python3", "node", "perl", "ruby", "php", "deno", "bun", "lua"))
-_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_BETWEEN = re.compile(r"[\s<>\"'`()\[\]{}|]+")
+_END = ".,;:!?"
 
 
-def sends(tool: Tool, arguments: Arguments, setting: Setting, prompt: str) -> bool:
-    """Whether a call sends something away that the model has put into it.
+async def sends(tool: Tool, arguments: Arguments, paths: PathLabels, typed: str) -> bool:
+    """Return whether a call sends away arguments that the model has written.
 
     Args:
-        prompt: what the user has said: an address that stands there as it is was not made by the model.
+        typed: the words of the user.
     """
     if tool.effect == "send" or "sends" in tool.labels:
         return True
-    if WEB.fullmatch(tool.name):
-        said = str(arguments.get(tool.subject, ""))
-        return not (said and said in prompt)
-    if not setting.has_network(tool.name):
+    if tool.origin == "mcp":
+        return "inside" not in tool.labels and (await exposure_of(tool, paths)).reaches == "anything"
+    if tool.origin in ("family", "function"):
         return False
-    if tool.name == "execute_py_code":
-        return True
-    return tool.shell and _line_sends(str(arguments.get(tool.subject, "")), prompt)
+    if tool.access == "web":
+        return not _is_approved(str(arguments.get("url", "")), typed)
+    return tool.access == "process" and (await exposure_of(tool, paths)).reaches == "anything"
 
 
-def _line_sends(line: str, prompt: str) -> bool:
-    if line.strip() and line.strip() in prompt:
+def _is_approved(url: str, typed: str) -> bool:
+    """True if the user has typed this whole URL, or named its host."""
+    if not url:
         return False
-    commands = commands_of(line)
-    if commands is None:
+    if any(url in (word, word.rstrip(_END)) for word in _BETWEEN.split(typed)):
         return True
-    for command in (part for each in commands for part in each.all()):
-        if talks_to_others(command) or command.opaque or not command.known:
-            return True
-        if command.program in _INTERPRETERS or any(_ADDRESS.search(word) for word in command.words):
-            return True
-        if any("/dev/tcp/" in word or "/dev/udp/" in word for word in command.words):
-            return True
-    return "/dev/tcp/" in line or "/dev/udp/" in line
+    sandbox = current.get()
+    try:
+        parts = urlsplit(url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError:
+        return False
+    if sandbox is None or parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+        return False
+    return sandbox.approves(parts.hostname, port)

@@ -1,117 +1,135 @@
-"""What the result of a call carries: by the tool, by its path, by the command. Never by what stands in the result.
+"""Labels of the result of a call, by the mechanism of its tool.
 
-    untrusted   pages and searches; servers, unless marked `trusted`; knowledge bases; files of a directory that its
-                user does not trust; what a command gets from a network
-    private     files outside of the workspace; secret files in it; servers marked `private`
+    files       labels of the path (`path_labels`)
+    web         untrusted
+    process     private if its sandbox lets it read a private path; untrusted if so (the file may be anyone's), if it
+                can reach a network, or if the workspace is not trusted. Hosts behind the proxy count when one is
+                reached (`Flow.reached`)
+    MCP server  untrusted and private, unless the user's `mcp.json` says otherwise
+    function    of the program that embeds Callboard: none, unless its author has declared labels
+    family      none of its own: children and team messages are parts of the same run
 
-A call that has failed carries the same: its error may quote what it has read.
+A call that fails has the same labels: its error may quote text that it has read.
 """
 
 from __future__ import annotations
 
 import os
-import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ..tools.shell_line import Simple, commands_of
+from ..sandbox.current import current
+from ..sandbox.exposure import UNBOUNDED, Exposure
 from ..tools.tool import Arguments, Tool
 from .labels import NOTHING, Labels
-from .setting import Setting
+from .path_labels import PathLabels
 
-WEB = re.compile(r"(fetch_url|web_search|search)_\w+")
-"""Our own tools that read what strangers write."""
+if TYPE_CHECKING:
+    from ..knowledge.recipe import Recipe
 
-KNOWLEDGE = "knowledge__search"
+SEARCHES = ("fs_grep",)
+"""Tools that read the contents of all files below a directory."""
 
-NETWORK = frozenset(
-    (
-        *(
-            "curl",
-            "wget",
-            "http",
-            "https",
-            "xh",
-            "aria2c",
-            "lynx",
-            "w3m",
-            "links",
-            "ftp",
-            "sftp",
-            "scp",
-            "rsync",
-            "ssh",
-        ),
-        *("nc", "ncat", "netcat", "socat", "telnet", "gh", "glab", "hub", "jira", "aws", "gcloud", "az", "kubectl"),
-        *("mail", "sendmail", "mutt", "msmtp", "dig", "nslookup", "host", "ping"),
+
+async def source_of(tool: Tool, arguments: Arguments, paths: PathLabels, *, past: bool = False) -> Labels:
+    """Return the labels of the result of a call.
+
+    Args:
+        past: an earlier run made the call; the hosts that its processes have reached are unknown.
+    """
+    way = way_of(tool, arguments)
+    if tool.origin == "mcp":
+        return await _of_server(tool, way, paths)
+    found = Labels(
+        # `elsewhere`: the caller of the run executes the tool, so nothing is known of its result.
+        untrusted=(way,) if "outside" in tool.labels or tool.elsewhere else (),
+        private=(way,) if "private" in tool.labels or tool.elsewhere else (),
     )
-)
-"""Programs that talk to others."""
-
-_GIT = frozenset(("clone", "fetch", "pull", "push", "ls-remote", "remote", "submodule", "send-email", "request-pull"))
-_PACKAGES = frozenset(("npm", "pnpm", "yarn", "pip", "pip3", "uv", "cargo", "gem", "go", "docker", "podman"))
-_FETCHES = frozenset(("install", "add", "publish", "push", "pull", "login", "upload", "get", "run", "build"))
-_ENV_FILE = re.compile(
-    r"\.env(\..+)?|\.envrc|.*\.pem|.*\.key|id_(rsa|ed25519|ecdsa)|credentials(\.json)?|secrets?(\..+)?"
-)
-_EXAMPLE = re.compile(r".*\.(example|sample|template|dist)")
-
-
-def carries(tool: Tool, arguments: Arguments, setting: Setting) -> Labels:
-    """What the result of a call carries."""
-    found = NOTHING
-    if "outside" in tool.labels or WEB.fullmatch(tool.name) or tool.name == KNOWLEDGE:
-        found = found.plus(Labels(untrusted=(_way(tool, arguments),)))
-    if "private" in tool.labels:
-        found = found.plus(Labels(private=(_way(tool, arguments),)))
-    if tool.subject == "path" and tool.reads:
+    if tool.origin in ("family", "function"):
+        return found
+    if tool.access == "web":
+        return found.plus(Labels(untrusted=(way,)))
+    if tool.access == "process":
+        found = found.plus(of_process(await exposure_of(tool, paths), way, paths, past=past))
+        # SQL tools read the named database file, in addition to the files that their process could read.
+        path = arguments.get("database")
+        return found.plus(paths.of_path(path, way)) if isinstance(path, str) and path else found
+    if tool.access == "files" and tool.reads:
         path = arguments.get("path") or "."
-        if isinstance(path, str):
-            found = found.plus(_of_path(path, tool, setting))
-    if tool.shell:
-        found = found.plus(_of_command(str(arguments.get(tool.subject, "")), tool, setting))
+        if isinstance(path, str) and "\0" not in path:
+            found = found.plus(paths.of_path(path, way, whole=tool.name in SEARCHES))
     return found
 
 
-def talks_to_others(command: Simple) -> bool:
-    """Whether a command reaches a network by its nature."""
-    program, words = command.program, command.words
-    verb = next((word for word in words[1:] if not word.startswith("-")), "")
-    if program == "git":
-        return any(word in _GIT for word in words[1:4])
-    return program in NETWORK or (program in _PACKAGES and verb in _FETCHES)
+async def _of_server(tool: Tool, way: str, paths: PathLabels) -> Labels:
+    """Return the labels of a server's result.
+
+    The user's `mcp.json` decides first, then the sandbox. Statements of the server about itself never count.
+    """
+    said = tool.labels
+    if "inside" in said:
+        private, untrusted = "private" in said, True
+    else:
+        exposure = await exposure_of(tool, paths)
+        possible = bool(exposure.reads) or exposure.reaches != "nothing"
+        private = "private" in said or (possible and "public" not in said)
+        untrusted = possible or not paths.is_trusted
+    return Labels(
+        untrusted=(way,) if untrusted and "trusted" not in said else (),
+        private=(way,) if private else (),
+    )
 
 
-def is_private(path: str, setting: Setting) -> bool:
-    """Whether a file is the user's own business: outside of the workspace, or a secret in it."""
-    real = os.path.realpath(setting.here / os.path.expanduser(path))
-    if not any(real == root or real.startswith(f"{root.rstrip('/')}/") for root in setting.roots):
-        return True
-    name = os.path.basename(real)
-    return bool(_ENV_FILE.fullmatch(name)) and not _EXAMPLE.fullmatch(name)
+async def exposure_of(tool: Tool, paths: PathLabels) -> Exposure:
+    """Return the files that the process of a tool could read and the hosts that it could reach."""
+    if tool.origin == "mcp":
+        if "remote" in tool.labels or not tool.server:
+            return UNBOUNDED
+        server, *words = tool.server
+        return await exposure_named(server, paths, server=True, words=words)
+    from ..sandbox.holding import is_ours
+
+    return await exposure_named(tool.name, paths, ours=is_ours(tool.file))
 
 
-def _of_path(path: str, tool: Tool, setting: Setting) -> Labels:
-    if is_private(path, setting):
-        return Labels(private=(f"{tool.name} {path}",))
-    return NOTHING if setting.is_trusted else Labels(untrusted=(f"{tool.name} {path}",))
+async def exposure_named(
+    name: str, paths: PathLabels, *, server: bool = False, words: Iterable[str] = (), ours: bool = False
+) -> Exposure:
+    """Return the exposure of a process of this name in the sandbox of the caller; without a sandbox it is unbounded."""
+    sandbox = current.get()
+    if sandbox is None:
+        return UNBOUNDED
+    return await sandbox.exposure(name, paths.roots, server=server, words=tuple(words), ours=ours)
 
 
-def _of_command(line: str, tool: Tool, setting: Setting) -> Labels:
+def of_process(exposure: Exposure, way: str, paths: PathLabels, *, past: bool = False) -> Labels:
+    """Return the labels of the output of a process."""
+    private = (f"{way} (it can read {exposure.reads})",) if exposure.reads else ()
+    # The hosts that a past process reached were not recorded; a live one reports them to `Flow.reached`.
+    unknown = exposure.reaches == "anything" or (past and exposure.reaches != "nothing")
+    return Labels(untrusted=(way,) if private or unknown or not paths.is_trusted else (), private=private)
+
+
+def of_knowledge(recipes: Iterable[Recipe], paths: PathLabels) -> Labels:
+    """Return the labels of passages of knowledge bases."""
+    from ..sandbox.holding import LIBRARY
+
     found = NOTHING
-    for command in (part for each in commands_of(line) or () for part in each.all()):
-        if talks_to_others(command) and setting.has_network(tool.name):
-            found = found.plus(Labels(untrusted=(command.text[:80],)))
-        for word in command.words[1:]:
-            if _is_path(word) and is_private(word, setting) and os.path.lexists(os.path.expanduser(word)):
-                found = found.plus(Labels(private=(command.text[:80],)))
-    if not setting.is_trusted and not found.untrusted:
-        found = found.plus(Labels(untrusted=(f"{tool.name}, in a directory that is not trusted",)))
+    for recipe in recipes:
+        way = recipe.what
+        local = [path for path in recipe.documents if "://" not in path]
+        bases = [os.path.realpath(recipe.base / Path(path).expanduser()) for path in local]
+        # Documents that ship with Callboard itself carry no labels.
+        ours = all(Path(each).is_relative_to(LIBRARY.resolve()) for each in bases)
+        if ours and bases and len(bases) == len(recipe.documents):
+            continue
+        private = not recipe.documents or paths.of_any(local, way, base=recipe.base).private
+        found = found.plus(Labels(untrusted=(way,), private=(way,) if private else ()))
     return found
 
 
-def _is_path(word: str) -> bool:
-    return word.startswith(("/", "~", "..")) or "/" in word or bool(_ENV_FILE.fullmatch(word))
-
-
-def _way(tool: Tool, arguments: Arguments) -> str:
+def way_of(tool: Tool, arguments: Arguments) -> str:
+    """Return a short description of a call, for the user."""
     value = arguments.get(tool.subject) if tool.subject else next(iter(arguments.values()), "")
     return f"{tool.name} {str(value)[:100]}".strip()

@@ -1,5 +1,5 @@
-"""Macros: `files` finds and keeps them, `play` plays one by a function that knows what lines of the chat do.
+"""Macros: `files` finds and stores them; the other module executes one through a function that handles chat lines.
 
-What a file may say stands in `protocol.macro`. Macros of the configuration directory (`macros/NAME.yaml`) come before
-those in `library`.
+`protocol.macro` defines the file format. Macros of the configuration directory (`macros/NAME.yaml`) take precedence
+over the built-in ones in `library`.
 """

@@ -1,4 +1,4 @@
-"""The files of macros: `macros/NAME.yaml` of the configuration directory, and those that come with Callboard."""
+"""Files of macros: `macros/NAME.yaml` of the configuration directory, and the built-in ones."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ FILES = NamedFiles(kind="macro", scope="read:agents", folder="macros", suffix=".
 
 
 def find(name: str, base: Path) -> Macro:
-    """The macro of this name.
+    """Return the macro of this name.
 
     Raises:
-        NotFound: there is none.
-        InvalidFile: its file has errors, or is no text.
+        NotFound: there is no such macro.
+        InvalidFile: its file has errors, or is not text.
     """
     return FILES.load(FILES.locate(name, base))

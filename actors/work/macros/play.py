@@ -1,14 +1,14 @@
-"""Plays a macro: each step is a line of the chat, given to `play` of a state of its own.
+"""Execution of a macro: each step is a chat line, passed to a function with its own chat state.
 
-The caller brings the language. It makes a fresh state (no role, session, knowledge or agent: only model and sampling
-are those that the user has chosen), and a `play(line)` that plays a line in it as if the user had typed it. So nothing
-that a macro does is left when it ends, unless the macro says `isolated: false` and is played in the caller's own state.
-This module needs to know neither what `.role` does nor where answers go.
+The caller supplies the state and the commands. It creates a fresh state without role, session, knowledge or agent; only
+model and sampling are the user's. It passes a function that executes a line in that state as if the user had typed it.
+The macro therefore leaves no trace in the caller's state, unless it has `isolated: false` and runs in that state. This
+module depends neither on the meaning of `.role` nor on the destination of answers.
 
     await play_macro(macro, ["sql", "Which", "tables?"], play=conversation.copy().play, echo=print)
 
-What `play` raises ends the macro: the steps behind it would work on something that is not there. A program that is
-not in an event loop takes the lines from `lines_of`, as `callboard macro` does.
+An exception of that function ends the macro, because later steps would depend on a missing result. A program without an
+event loop uses the lines from `lines_of`, as `callboard macro` does.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from ....protocol.errors import UsageError
 from ....protocol.macro import Macro
 
 NOT_IN_MACROS = (".edit", ".install", ".macro", ".update", ".vault")
-"""Commands that need a person, change what is installed, or would play macros in macros without an end."""
+"""Commands that need a person, change the installation, or would run macros recursively without end."""
 
 
 def lines_of(macro: Macro, arguments: Sequence[str]) -> tuple[str, ...]:
-    """The lines that a macro plays with these arguments.
+    """Return the lines of a macro with these arguments.
 
     Raises:
-        UsageError: a variable has no value, or a step is a command that no macro may use.
+        UsageError: a variable has no value, or a step is a command that macros may not use.
     """
     lines = tuple(line for line in macro.rendered(macro.bound(arguments)) if line.strip())
     for line in lines:
@@ -38,13 +38,14 @@ def lines_of(macro: Macro, arguments: Sequence[str]) -> tuple[str, ...]:
 async def play_macro(
     macro: Macro, arguments: Sequence[str], *, play: Callable[[str], Awaitable[None]], echo: Callable[[str], None]
 ) -> None:
-    """Play all steps in order. Nothing is played where `lines_of` raises.
+    """Execute all steps in order. Executes none if `lines_of` raises.
 
     Args:
         arguments: the values of its variables.
-        play: plays a line of the chat; see the module.
-        echo: gets each line as `>> line` before it is played.
+        play: executes a chat line; see the module.
+        echo: called with each line as `>> line` before it is executed.
     """
+    # `lines_of` checks all lines first, so a forbidden command never stops a macro halfway.
     for line in lines_of(macro, arguments):
         echo(f">> {line}")
         await play(line)

@@ -1,8 +1,8 @@
-"""MCP servers: each owned by one actor, shared by key, reaped when idle, never left behind.
+"""MCP client: servers owned by one actor each, shared by key, and stopped when idle.
 
-files      which servers there are: mcp.json
-links/     how messages reach one and come back
-client/    what is said over a link: both eras, calls, cancellation, questions
-pool/      who shares which, for how long, and what is known of those that don't run
-tools/     what models see of it
+files      loading of mcp.json
+links/     transports: stdio, Streamable HTTP, HTTP with server-sent events
+client/    protocol: handshake of both eras, calls, cancellation, questions
+pool/      sharing and lifetime of servers, and the cache of their tool lists
+tools/     tools of servers for models, and requests of servers to users and models
 """

@@ -1,4 +1,4 @@
-"""Finds and loads `mcp.json` of a configuration directory: `mcp.json`, else `functions/mcp.json` as Loki has it."""
+"""Loader of `mcp.json` from a configuration directory, or of `functions/mcp.json` as in Loki."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from ....protocol.mcp.config import McpConfig
 from ....protocol.mcp.read_config import read_mcp
 from ....protocol.problems import Problem
 from ...io.directories import user_folder
-from ...io.stamps import look
+from ...io.stamps import record_read
 
 MAX_SIZE = 1024 * 1024
-"""Bytes of a file. Real ones stay below 20 KiB."""
+"""Bytes of a file at most. Real files are smaller than 20 KiB."""
 
 
 def load_mcp(config_dir: Path) -> McpConfig:
-    """The MCP servers of a configuration directory.
+    """Return the MCP servers of a configuration directory.
 
-    Never raises: what is wrong with the file, or that it can't be read, is in `problems`, so runs without
-    servers go on. Without a file there are no servers.
+    Never raises: errors in the file, or in reading it, are in `problems`, so that runs without servers still work.
+    Without a file there are no servers.
     """
     first, second = config_dir / "mcp.json", user_folder("functions", config_dir) / "mcp.json"
-    look(first)
-    look(second)
+    # Both, because a new first file takes precedence over the second.
+    record_read(first)
+    record_read(second)
     if not _is_there(first):
         return _load(second) if _is_there(second) else McpConfig(file=str(first))
     config = _load(first)

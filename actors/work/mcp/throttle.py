@@ -1,4 +1,4 @@
-"""Rate-limits log lines and events that untrusted peers cause."""
+"""Rate limit for log lines and events that untrusted peers cause."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ EVERY = 0.1
 
 @final
 class Throttle:
-    """True when one more may pass: the first `AT_ONCE` always, later ones `EVERY` seconds apart."""
+    """Rate limiter: the first `AT_ONCE` events pass, later ones only `EVERY` seconds apart."""
 
     def __init__(self) -> None:
         self._told = 0
         self._due = 0.0
 
     def __call__(self) -> bool:
-        """Count and decide one."""
+        """Count an event and return True if it may pass."""
         now = trio.current_time()
         if self._told >= AT_ONCE and now < self._due:
             return False

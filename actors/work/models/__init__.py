@@ -1,6 +1,6 @@
-"""How language models are reached: one gateway, a codec for each provider, and a local engine.
+"""Access to language models: one gateway, a codec for each provider, and local engines.
 
-May know trio, httpx and the kernel; knows nothing of graphs or agents, and no room above it knows a provider.
-Start with `gateway`; then `catalog` (which model an id means), `codec` and one provider, `client` (one request and
-what can go wrong), `engines` (models on this machine).
+This package may import trio, httpx and the kernel, but nothing about graphs or agents. No layer above it depends on a
+provider. Start with `gateway`. Then read `catalog` (resolution of model ids), `codec` and one provider, `client` (one
+request and its errors), `engines` (models on this machine).
 """

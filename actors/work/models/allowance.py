@@ -1,19 +1,25 @@
-"""What a provider lets us send, as pure code: no task, no clock, no I/O. `limiter` is the actor that goes by it.
+"""Rate-limit decisions for one model and key, as pure code: no task, no clock, no I/O. `limiter` is the actor.
 
-What is known is kept to; what is not known is found out from refusals:
+Problem: providers limit requests per minute, tokens per minute and concurrent requests, and most publish none of these
+in a form that a client can read. Fixed waits after a refusal are too long for small limits and too short for large
+ones. `Allowance` enforces the limits that it knows and derives the others from refusals:
 
-    max_concurrency                   so many requests at once
-    requests_ and tokens_per_minute   a token bucket each, of what the settings or the headers of replies say
-    cooldown                          after a refusal nothing goes out for a while: what `Retry-After` says, else a
-                                      random time of up to 1, 2, 4, ... 60 seconds. It is only ever extended.
-    window                            requests at once, once a refusal has shown that there are too many (AIMD): as many
-                                      as were let through, one more for each full window of replies
-    pace                              requests per second, once requests that had to queue were refused all the same:
-                                      as many as were let through per second, a little more with time
+    max_concurrency                   bound of concurrent requests, from the settings
+    requests_ and tokens_per_minute   one token bucket each, filled at the rate of the settings or of reply headers
+    cooldown                          pause after a refusal: the `Retry-After` of the reply, else a random time of up to
+                                      1, 2, 4, ... 60 seconds. It is only ever extended.
+    window                            bound of concurrent requests, derived from a refusal (AIMD): the number that the
+                                      provider let through, at most half of the peak. Each reply adds one up to
+                                      `_threshold`, and one per full window of replies (at most one a second) above it.
+    pace                              requests per second, derived when queued requests were refused all the same: the
+                                      rate that the provider let through, which grows slowly
 
-A *round* is the time between two cooldowns. A thousand requests that were sent in one round and are all refused are one
-refusal; it tells nothing about the next round. A refusal concerns the window where requests did not queue, and the pace
-where they did: then it was not their number at a time that was too high.
+A *round* is the time between two cooldowns. If a thousand requests of one round are all refused, they count as one
+refusal, and the next round starts unaffected. A refusal reduces the window if no request was queued. It sets the pace
+if requests were queued: then the rate was too high, not the number of concurrent requests.
+
+Invariants: every request passes `send` once, then exactly one of `answered`, `failed` and `refused`. `cooldown` never
+moves backwards.
 """
 
 from __future__ import annotations
@@ -21,47 +27,43 @@ from __future__ import annotations
 import math
 import random
 import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 import msgspec
 
-if TYPE_CHECKING:
-    import httpx
-
 FIRST_COOLDOWN, LONGEST_COOLDOWN = 1.0, 60.0
-"""Bounds in seconds of a random cooldown: after the first refusal, and after many in a row."""
+"""Bounds of a random cooldown, in seconds: after the first refusal, and after many in a row."""
 
 BURST = 0.1
-"""Share of what is allowed in a minute that may go out at once."""
+"""Share of a configured per-minute limit that may be sent at once."""
 
 SMOOTH = 0.1
-"""Seconds' worth of requests that may go out at once where the pace was found out."""
+"""Capacity of a bucket with a derived pace, in seconds of that pace."""
 
 GROWTH = 0.001
-"""By what share a pace grows per second, for each of the seconds (up to 10) without a refusal."""
+"""Relative growth of a pace per second, multiplied by the seconds (at most 10) since the last cooldown."""
 
 LESS = 0.9
-"""What is left of a pace after a refusal."""
+"""Factor applied to a pace after a refusal."""
 
 SHARE = 0.2
 """Weight of the newest figure in a moving average."""
 
 MISSING = 2.0
-"""Requests that have to be missing from the limit for the time until they are back to tell the rate."""
+"""Minimum number of used requests in a reply header before its reset time is precise enough to derive a rate."""
 
 NARROWER = 0.5
-"""What is left of the requests under way after a refusal, at most."""
+"""Upper bound of the new threshold after a refusal, as a share of the peak of concurrent requests."""
 
 ROUND = 0.5
-"""Seconds that a round has to last to tell a pace."""
+"""Minimum duration of a round, in seconds, for a pace to be derived from it."""
 
 CALM = 60.0
-"""Seconds without a refusal after which the window is opened again step by step."""
+"""Seconds without a refusal after which each reply widens the window by one, until it is removed."""
 
 
 class Bucket:
-    """A token bucket: `rate` per second, up to `capacity` saved up."""
+    """Token bucket: it gains `rate` tokens per second and holds at most `capacity`."""
 
     def __init__(self, rate: float, capacity: float, now: float) -> None:
         self.rate = rate
@@ -70,32 +72,40 @@ class Bucket:
         self._at = now
 
     def scale(self, factor: float) -> None:
-        """Have so many times the rate, and what can be saved up of it."""
+        """Multiply the rate and the capacity by `factor`."""
         self.rate *= factor
         self.capacity = max(1.0, self.capacity * factor)
         self.level = min(self.level, self.capacity)
 
     def wait(self, amount: float, now: float) -> float:
-        """Seconds until that much is there; more than the capacity needs a full bucket."""
+        """Return the seconds until `amount` is available. An amount above the capacity needs a full bucket."""
         if now > self._at:
             self.level = min(self.capacity, self.level + (now - self._at) * self.rate)
             self._at = now
         missing = min(amount, self.capacity) - self.level
+        # 1e-9: after a wait of exactly this many seconds, rounding may leave a tiny rest that would cause another wait.
         return 0.0 if missing <= 1e-9 else missing / self.rate
 
     def take(self, amount: float) -> None:
-        """Take out, even if that leaves a debt."""
+        """Remove `amount`. The level may become negative: a debt that `wait` includes."""
         self.level -= amount
 
     def empty(self, until: float) -> None:
-        """Nothing is saved up before `until`."""
+        """Drop saved tokens, and gain none before `until`. A debt remains."""
         self.level = min(self.level, 0.0)
         self._at = max(self._at, until)
 
 
 class Pass(msgspec.Struct, frozen=True):
-    """A request that went out: the number of it, how many were over by then, when, in which round, and about how many
-    tokens it takes."""
+    """Record of one sent request.
+
+    Attributes:
+        number: count of requests sent up to this one, without refused ones.
+        over: count of requests that were finished when this one was sent.
+        at: time of sending, in seconds.
+        round: number of cooldowns before it was sent.
+        tokens: estimate of the tokens that it uses.
+    """
 
     number: int
     over: int
@@ -104,16 +114,16 @@ class Pass(msgspec.Struct, frozen=True):
     tokens: int
 
 
-class Rules(msgspec.Struct, frozen=True):
-    """What the settings say is allowed; None: nothing is known."""
+class AllowanceRules(msgspec.Struct, frozen=True):
+    """Limits from the settings. None means unknown."""
 
     requests_per_minute: float | None = None
     tokens_per_minute: float | None = None
     max_concurrency: int | None = None
 
 
-class Level(msgspec.Struct, frozen=True):
-    """What the headers of a reply say: how much is allowed, what remains of it, seconds until all of it is back."""
+class AllowanceLevel(msgspec.Struct, frozen=True):
+    """Quota in the headers of a reply: the limit, the remainder, and the seconds until it is full again."""
 
     limit: float
     remaining: float
@@ -121,26 +131,26 @@ class Level(msgspec.Struct, frozen=True):
 
 
 class Remaining(msgspec.Struct, frozen=True):
-    """The same of requests and of tokens, as far as the headers say it."""
+    """Quotas of requests and of tokens, each None if the headers do not state it."""
 
-    requests: Level | None = None
-    tokens: Level | None = None
+    requests: AllowanceLevel | None = None
+    tokens: AllowanceLevel | None = None
 
 
 class Allowance:
-    """What may be sent to one model with one key. All times are in seconds on one clock.
+    """Rate-limit state of one model with one key. All times are in seconds on one clock.
 
     Args:
         rand: source of the random cooldowns, in [0, 1).
 
     Attributes:
-        in_flight: requests under way.
-        window: how many there may be.
-        cooldown: until when nothing goes out.
-        cooldowns: how many there were.
+        in_flight: number of requests that were sent and are not finished.
+        window: derived bound of `in_flight`; infinite if none is derived.
+        cooldown: time before which nothing may be sent.
+        cooldowns: number of cooldowns so far.
     """
 
-    def __init__(self, rules: Rules, now: float, rand: Callable[[], float] = random.random) -> None:
+    def __init__(self, rules: AllowanceRules, now: float, rand: Callable[[], float] = random.random) -> None:
         self.in_flight = 0
         self.window = math.inf
         self.cooldown = -math.inf
@@ -152,25 +162,27 @@ class Allowance:
         self._tokens = _per_minute(rules.tokens_per_minute, now)
         self._known = math.inf if self._requests is None else self._requests.rate
         """Requests per second that settings or headers allow; the bucket's rate is less after a refusal."""
-        self._learned = self._learned_tokens = False  # what replies say counts for more than the settings
+        self._learned = self._learned_tokens = False  # headers of replies take precedence over the settings
         self._rand = rand
-        self._threshold = math.inf  # the window doubles up to here, then it grows by one
-        self._counted = 0  # requests that the provider may have counted: those that it did not refuse
-        self._over = 0  # those of them that are not under way any more
+        self._threshold = math.inf  # slow start of TCP: one more per reply up to here, one per full window above
+        self._counted = 0  # requests that the provider may have counted: all that it did not refuse
+        self._over = 0  # the counted requests that are no longer in flight
         self._latency = 0.0  # seconds, a moving average
         self._in_a_row = 0  # cooldowns without a reply in between
         self._this = _Round(now)
-        self._last: _Round | None = None  # the one before, as long as nothing was learned from it
+        self._last: _Round | None = None  # the previous round, until `_end_cooldown` evaluates it
         self._grown = now
 
     @property
     def unlimited(self) -> bool:
-        """Whether any number of requests may go out at any time."""
+        """Return True if any number of requests may be sent at any time."""
         return self.window == self._most == math.inf and self._requests is None and self._tokens is None
 
     def divide(self, among: int) -> None:
-        """So many processes share what the settings allow: each has its part, and one request at once at least. What
-        replies say is for all of them already."""
+        """Divide the limits of the settings among `among` processes; each may send at least one request at a time.
+
+        Limits that come from reply headers stay as they are: the provider already counts the requests of all processes.
+        """
         factor, self._among = self._among / among, among
         if self._rules.max_concurrency is not None:
             self._most = max(1, self._rules.max_concurrency // among)
@@ -181,15 +193,18 @@ class Allowance:
             self._tokens.scale(factor)
 
     def told(self, seconds: float, now: float) -> None:
-        """Another process was refused, and is to wait that long: so are we."""
+        """Start or extend the cooldown, because another process was refused with a wait of `seconds`."""
         self._extend(now + seconds)
 
     def wait(self, tokens: int, now: float) -> float:
-        """Seconds until a request of about so many tokens may go out; infinite: not before one under way is over."""
+        """Return the seconds until a request of about `tokens` may be sent; 0 if now.
+
+        The result is infinite if a request in flight has to finish first.
+        """
         if now < self.cooldown:
             return self.cooldown - now
         if self._last is not None:
-            self._settle(self._last, now)
+            self._end_cooldown(self._last, now)
         if self.in_flight + 1 > min(self._most, self.window):
             return math.inf
         wait = 0.0
@@ -201,7 +216,7 @@ class Allowance:
         return wait
 
     def send(self, tokens: int, now: float) -> Pass:
-        """A request goes out, whether or not it may; see `wait`."""
+        """Record a sent request. This does not check `wait`: some requests are sent without permission."""
         self.in_flight += 1
         self._counted += 1
         this = self._this
@@ -214,19 +229,22 @@ class Allowance:
         return Pass(self._counted, self._over, now, self.cooldowns, tokens)
 
     def answered(self, request: Pass, used: int, now: float, remaining: Remaining | None = None) -> None:
-        """A request was answered, and has used so many tokens."""
+        """Record a reply that used `used` tokens."""
         self.in_flight -= 1
         self._over += 1
         if self._tokens is not None:
+            # `send` removed the estimate; correct it by the difference.
             self._tokens.take(used - request.tokens)
         self._latency += (now - request.at - self._latency) * (SHARE if self._latency else 1.0)
         if request.round == self.cooldowns:
             self._in_a_row = 0
         if self.window < math.inf:
             calm = now > self.cooldown + CALM
+            # AIMD: below the threshold one more per reply, above it one per full window, at most one per second.
             more = 1.0 / self.window if self.window >= self._threshold and not calm else 1.0
             self.window += more if self.window < self._threshold else min(more, now - self._grown)
             self._grown = now
+            # A window of twice the peak no longer limits anything, so drop it.
             if calm and self.window > 2 * self._this.peak:
                 self.window = math.inf
         if remaining is not None and remaining.requests is not None:
@@ -235,16 +253,16 @@ class Allowance:
             self._learn_tokens(remaining.tokens, now)
 
     def failed(self) -> None:
-        """A request came to nothing for another reason than that there were too many, or was cancelled."""
+        """Record a request that was cancelled, or that failed for a reason other than the rate limit."""
         self.in_flight -= 1
         self._over += 1
 
     def refused(self, request: Pass, retry_after: float | None, now: float, *, queued: bool) -> None:
-        """A request was refused because there were too many.
+        """Record a request that the provider refused with a rate-limit error.
 
         Args:
-            retry_after: seconds that the provider wants us to wait, if it said.
-            queued: others wait for their turn, so what was known of the limits was used up.
+            retry_after: seconds of the reply's `Retry-After`, if it has one.
+            queued: True if other requests are queued, so the known limits were already used up.
         """
         self.in_flight -= 1
         self._counted -= 1
@@ -252,6 +270,7 @@ class Allowance:
             self._requests.take(-1)
         if self._tokens is not None:
             self._tokens.take(-request.tokens)
+        # Only the first refusal of a round starts a cooldown: the others were sent under the same wrong assumption.
         if request.round == self.cooldowns:
             self._cool_down(retry_after, now, queued=queued)
         elif retry_after is not None:
@@ -259,14 +278,14 @@ class Allowance:
         if self._last is not None and request.round == self.cooldowns - 1:
             self._last.refused += 1
 
-    def _learn(self, request: Pass, said: Level, now: float) -> None:
-        """How many requests remain, and how fast they come back: the limit is refilled steadily.
+    def _learn(self, request: Pass, said: AllowanceLevel, now: float) -> None:
+        """Adopt the remaining requests and the refill rate of a reply's headers. Providers refill steadily.
 
-        The provider counted when this request arrived; those that were sent since are not in it.
+        The provider counted when this request arrived; its count excludes requests that arrived later.
         """
         self._learned = True
         bucket, rate = self._requests, said.limit / 60
-        missing = said.limit - said.remaining - 0.5  # what remains is told as a whole number
+        missing = said.limit - said.remaining - 0.5  # headers round the remainder to a whole number
         if said.reset and missing > MISSING:
             rate = missing / said.reset
             if bucket is not None and self._known < math.inf:
@@ -280,14 +299,16 @@ class Allowance:
         bucket.rate = self._known = rate
         bucket.capacity = max(1.0, said.limit)
         bucket.wait(0, now)
-        # Requests overtake each other: any of those that were under way while this one was may not be in its count.
+        # Requests overtake each other: the provider may have counted any request that was in flight together with
+        # this one. So the true level is between the remainder minus all of them, and the remainder minus those sent
+        # later plus the refill since. A local level inside these bounds remains.
         others = self.in_flight + self._over - request.over - 1
         least = said.remaining - others
         most = said.remaining - max(0, self._counted - request.number) + rate * (now - request.at)
         bucket.level = min(max(bucket.level, least), most)
 
-    def _learn_tokens(self, said: Level, now: float) -> None:
-        """How many tokens remain of those of a minute; what later requests take is taken from our own count."""
+    def _learn_tokens(self, said: AllowanceLevel, now: float) -> None:
+        """Adopt the remaining tokens of the minute from a reply's headers; they can only lower the local count."""
         self._learned_tokens = True
         if self._tokens is None:
             self._tokens = Bucket(said.limit / 60, said.limit, now)
@@ -312,21 +333,22 @@ class Allowance:
         if self._requests is not None:
             self._requests.empty(self.cooldown)
 
-    def _settle(self, last: _Round, now: float) -> None:
-        """The cooldown is over: by now it is known what was let through in the round before it."""
+    def _end_cooldown(self, last: _Round, now: float) -> None:
+        """Adjust window or pace after a cooldown, when most replies of the round before it have arrived."""
         self._last = None
         self._grown = now
         let_through = last.sent - last.refused
         if self._requests is not None:
             if last.lasted >= ROUND:
                 self._requests.rate *= LESS
-            else:  # it was not the pace but how many went out in one go
+            else:  # a short round means that the burst was too large, not the pace
                 self._requests.capacity = max(1.0, self._requests.capacity / 2)
-            # The cooldown has paid what was owed, except for what is under way.
+            # The provider's bucket refilled during the cooldown, so only requests in flight remain as debt.
             self._requests.level = max(self._requests.level, -float(self.in_flight))
             if self._known < math.inf:
                 return
         if last.queued and last.lasted >= ROUND and let_through:
+            # Little's law (in flight / latency) gives a second estimate of the throughput; the higher one is used.
             rate = max(let_through / last.lasted, last.in_flight / self._latency if self._latency else 0.0)
             if self._requests is not None:
                 rate = min(rate, self._requests.rate)
@@ -338,7 +360,7 @@ class Allowance:
             self.window = max(1.0, min(self._threshold, let_through))
 
     def _grow(self, now: float) -> None:
-        """After a refusal the pace comes back bit by bit; one that was found out goes on to grow."""
+        """Raise the pace gradually after a refusal: up to the known limit, or without a bound if none is known."""
         bucket = self._requests
         if bucket is not None and bucket.rate < self._known and now > self._grown:
             calm = now - self.cooldown
@@ -347,7 +369,7 @@ class Allowance:
 
 
 class _Round:
-    """The time between two cooldowns: requests sent and refused, most of them under way at once."""
+    """Counts between two cooldowns: requests sent, requests refused, and the peak of requests in flight."""
 
     __slots__ = ("began", "in_flight", "lasted", "peak", "queued", "refused", "sent")
 
@@ -355,8 +377,8 @@ class _Round:
         self.began = began
         self.lasted = 0.0
         self.sent = self.refused = self.peak = 0
-        self.in_flight = 0  # at its end
-        self.queued = False  # at its end others waited for their turn
+        self.in_flight = 0  # at the end of the round
+        self.queued = False  # True if requests were queued at the end of the round
 
 
 def _per_minute(most: float | None, now: float) -> Bucket | None:
@@ -365,40 +387,42 @@ def _per_minute(most: float | None, now: float) -> Bucket | None:
 
 # --- headers ----------------------------------------------------------------------------------------------
 #
-#     x-ratelimit-limit-requests: 500         OpenAI, Groq and others; the time until all is back as `6m0s`, `20ms`
+#     x-ratelimit-limit-requests: 500         OpenAI, Groq and others; the reset time as `6m0s`, `20ms`
 #     x-ratelimit-remaining-requests: 499
 #     x-ratelimit-reset-requests: 120ms
 #     anthropic-ratelimit-requests-limit, -remaining              Anthropic; per minute
 #
-# and the same with `tokens`. Anthropic's `-reset` is a date: of no use where clocks differ. https://platform.openai.com/docs/guides/rate-limits,
-# https://docs.claude.com/en/api/rate-limits
+# and the same with `tokens`. Anthropic's `-reset` is a date and is ignored: the clocks of the two machines may differ.
+# https://platform.openai.com/docs/guides/rate-limits, https://docs.claude.com/en/api/rate-limits
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
-def remaining_in(headers: httpx.Headers) -> Remaining | None:
-    """What remains, or None if the headers don't say."""
-    if not any(b"ratelimit" in name.lower() for name, _ in headers.raw):
-        return None
-    if "x-ratelimit-remaining-requests" in headers or "x-ratelimit-remaining-tokens" in headers:
+def remaining_in(headers: Mapping[bytes, bytes]) -> Remaining | None:
+    """Return the remaining quota in the headers (by lower-case name), or None if they state none."""
+    if b"x-ratelimit-remaining-requests" in headers or b"x-ratelimit-remaining-tokens" in headers:
         names = "x-ratelimit-{what}-{of}"
-    elif "anthropic-ratelimit-requests-remaining" in headers:
+    elif b"anthropic-ratelimit-requests-remaining" in headers:
         names = "anthropic-ratelimit-{of}-{what}"
     else:
         return None
     return Remaining(_level(headers, names, "requests"), _level(headers, names, "tokens"))
 
 
-def _level(headers: httpx.Headers, names: str, of: str) -> Level | None:
+def _level(headers: Mapping[bytes, bytes], names: str, of: str) -> AllowanceLevel | None:
+    def text(what: str) -> str:
+        return headers.get(names.format(what=what, of=of).encode("ascii"), b"").decode("latin-1")
+
     try:
-        limit = float(headers[names.format(what="limit", of=of)])
-        remaining = float(headers[names.format(what="remaining", of=of)])
-    except (KeyError, ValueError):
+        limit = float(text("limit"))
+        remaining = float(text("remaining"))
+    except ValueError:
         return None
+    # `float` accepts `nan` and `inf`; both fail these comparisons.
     if not 1 <= limit < 1e12 or not -1e12 < remaining <= limit:
         return None
-    return Level(limit, max(0.0, remaining), _seconds(headers.get(names.format(what="reset", of=of), "")))
+    return AllowanceLevel(limit, max(0.0, remaining), _seconds(text("reset")))
 
 
 def _seconds(text: str) -> float | None:

@@ -1,21 +1,21 @@
-"""Anthropic's messages.
+"""Codec of Anthropic's messages.
 
     POST {api_base}/messages
 
-A response schema is asked for as a tool that must be called, since that works with every Claude model; its
-input is the reply's text. With other tools in the request, or if the model is asked to think, that is not possible, and
-the schema is left to the prompt. How it thinks: see `reasoning.claude`; what it has thought goes back as it came.
+A response schema becomes a tool that must be called, since that works with every Claude model; the tool's input is the
+text of the reply. This is not possible with other tools in the request, or with reasoning; then only the prompt
+contains the schema. Reasoning options: see `reasoning.claude`. Reasoning blocks are sent back unchanged.
 
-What is the same in the next request is cached at this provider up to marked blocks, four at most, if they are asked
-for. We mark the end of what never changes (tools and system prompt), the end of the conversation, and where it ended in
-the request before: the provider looks no further back than 20 blocks for what it has. Writing costs a quarter more than
-reading anew, and what was cached a tenth, so `auto` marks only requests that another one is likely to follow.
+Prompt caching: the provider caches the request up to marked blocks, at most four. The codec marks the end of the
+constant part (tools and system prompt), the end of the conversation, and the end of the previous request. The last is
+needed because the provider searches only 20 blocks back for a cached prefix. Writing the cache costs a quarter more
+than uncached input, and reading it a tenth. So `auto` marks only requests that are likely to be continued.
 https://docs.claude.com/en/docs/build-with-claude/prompt-caching
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -25,6 +25,7 @@ from ....protocol import chat
 from ....protocol.decoding import json_decoder
 from ....protocol.errors import ModelError, UpstreamError
 from ....protocol.settings.model import Cache
+from . import call_ids
 from .codec import (
     EARLIER,
     NOTHING,
@@ -40,7 +41,7 @@ from .codec import (
     media_type_of,
     read,
 )
-from .reasoning import claude, woven
+from .reasoning import claude, stored_reasoning
 from .tool_schemas import declared
 
 Json = Any
@@ -48,19 +49,19 @@ Json = Any
 VERSION = "2023-06-01"
 
 MAX_TOKENS = 4096
-"""Bound of a reply when the request has none: this provider insists on one."""
+"""Token limit of a reply if the request has none: this provider requires one."""
 
 FORM = "anthropic"
-"""Name of the format in which thinking is kept: blocks of the types below, as they came."""
+"""Format name of stored reasoning: unchanged blocks of the types below."""
 
 _THOUGHTS = ("thinking", "redacted_thinking")
 
 ANSWER = "structured_answer"
-"""Name of the tool that stands for a response schema."""
+"""Name of the tool that represents a response schema."""
 
 
 class AnthropicCodec:
-    """Translates for Anthropic."""
+    """Codec for Anthropic and compatible servers."""
 
     streams_tools = True
 
@@ -68,13 +69,13 @@ class AnthropicCodec:
         self._cache = cache
 
     def headers(self, key: str) -> dict[str, str]:
-        """The key and the version of the format."""
+        """Return the headers with the key and the version of the format."""
         return {"x-api-key": key, "anthropic-version": VERSION}
 
     def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> Outgoing:
-        """The request as a message."""
+        """Return the request in Anthropic's format."""
         tools, choice, thinks, unwrap = offer(request, model)
-        messages = list(_messages(request.messages, request.model))
+        messages = list(_messages(call_ids.fitting(request.messages), request.model))
         declared = [_tool(tool) for tool in tools]
         system: Json = request.system if request.system.strip() else None
         if caches(self._cache, request):
@@ -83,6 +84,7 @@ class AnthropicCodec:
                 system = [{"type": "text", "text": system, "cache_control": mark}]
             elif declared:
                 declared[-1]["cache_control"] = mark
+            # The last message, and the last user message of the previous request, which is two messages before it.
             for message in messages[-1:-4:-2]:
                 _mark_end(message, mark)
         body = given(
@@ -106,12 +108,12 @@ class AnthropicCodec:
         )
 
     def addressed(self, model: str) -> Mapping[str, Json]:
-        """What the body says of who is asked."""
+        """Return the fields of the body that select the model. Vertex AI overrides this."""
         return {"model": model}
 
 
 class AnthropicReader(StreamReader):
-    """Reads the events of one streamed message. `unwrap`: the tool that stands for a schema is the text."""
+    """Reader of one streamed message. If `unwrap`, the arguments of the schema tool are the text of the reply."""
 
     form = FORM
 
@@ -121,10 +123,10 @@ class AnthropicReader(StreamReader):
         self._usage = _Usage()
         self._thinking: dict[str, Json] = {}
         self._thought: list[str] = []
-        self._foreign: set[int] = set()  # blocks whose input is none of a call of ours: the provider's own tools
+        self._foreign: set[int] = set()  # indices of blocks whose JSON is input of the provider's own tools
 
     def take(self, data: str) -> Iterator[chat.Delta]:
-        """The pieces in one event."""
+        """Yield the deltas of one event."""
         for delta in self._event(read(_decode_event, data)):
             if self._unwrap and isinstance(delta, chat.ToolCallDelta):
                 yield chat.TextDelta(delta.arguments)  # the only tool's arguments are the reply's text
@@ -132,7 +134,7 @@ class AnthropicReader(StreamReader):
                 yield delta
 
     def finish(self) -> chat.ChatReply:
-        """The whole reply, once `message_stop` has come."""
+        """Return the reply. Raises UpstreamError before `message_stop`."""
         self.builder.usage = _usage(self._usage)
         reply = super().finish()
         return unwrapped(reply) if self._unwrap else reply
@@ -140,9 +142,10 @@ class AnthropicReader(StreamReader):
     def _event(self, event: _Event) -> Iterator[chat.Delta]:
         match event.type:
             case "message_start":
+                self.builder.id = None if event.message is None else event.message.id
                 self._count(event.message.usage if event.message else None)
             case "content_block_start" if event.content_block is not None:
-                self._thinking = _kept(self.builder, event.content_block)
+                self._thinking = _thinking_block(self.builder, event.content_block)
                 self._thought = [event.content_block.thinking]
                 (self._foreign.discard if event.content_block.type == "tool_use" else self._foreign.add)(event.index)
                 yield from _begun(self.builder, event.index, event.content_block)
@@ -159,7 +162,7 @@ class AnthropicReader(StreamReader):
             case "error":
                 error = event.error or _Error()
                 raise UpstreamError(error.message)
-            case _:  # `ping`, and kinds to come
+            case _:  # `ping`, and kinds that the provider may add
                 pass
 
     def _more(self, index: int, delta: _Delta) -> Iterator[chat.Delta]:
@@ -173,7 +176,7 @@ class AnthropicReader(StreamReader):
             yield from self.builder.fragment(index, arguments=delta.partial_json)
 
     def _count(self, usage: _Usage | None) -> None:
-        """Counts come twice, the later ones with fewer fields."""
+        """Merge token counts: the provider sends them twice, the second time with fewer fields."""
         if usage is not None:
             for name in _Usage.__struct_fields__:
                 value = getattr(usage, name)
@@ -181,11 +184,11 @@ class AnthropicReader(StreamReader):
                     setattr(self._usage, name, value)
 
 
-def offer(request: chat.ChatRequest, model: str) -> tuple[tuple[chat.Tool, ...], str, claude.Plan, bool]:
-    """The tools that are offered, which of them is to be called, how the model thinks, and whether one is the answer.
+def offer(request: chat.ChatRequest, model: str) -> tuple[tuple[chat.Tool, ...], str, claude.ThinkingPlan, bool]:
+    """Return the declared tools, the tool choice, the reasoning plan, and whether a tool represents the schema.
 
-    A schema becomes a tool that must be called, unless the model thinks, which excludes that: then it is left to the
-    prompt. A model that can't be forced has nothing else to choose from.
+    A schema becomes a tool that must be called. Reasoning excludes a forced call; then only the prompt contains the
+    schema. If the request forces a tool and the model does not allow that, only this tool is declared.
     """
     tools, choice, schema = request.tools, request.tool_choice, request.response_schema
     thinks = claude.plan(request, model, forced=bool(tools) and choice not in ("auto", "none"))
@@ -209,10 +212,10 @@ def offer(request: chat.ChatRequest, model: str) -> tuple[tuple[chat.Tool, ...],
 # --- out --------------------------------------------------------------------------------------------------
 
 
-def _messages(turns: tuple[chat.Turn, ...], model: str) -> Iterator[Json]:
-    """The turns as messages. Roles alternate, and the user begins: what comes between two replies is one message.
+def _messages(turns: Sequence[chat.Turn], model: str) -> Iterator[Json]:
+    """Yield the turns as messages. Roles alternate and the user begins, as this provider requires.
 
-    There the results of calls stand first, each behind its call.
+    All turns between two replies are merged into one message, with the tool results in their order.
     """
     if turns and isinstance(turns[0], chat.AssistantTurn):
         yield {"role": "user", "content": EARLIER}
@@ -240,16 +243,16 @@ def _joined(contents: list[Json]) -> Json:
 
 
 def _mark_end(message: Json, mark: Json) -> None:
-    """Have the provider cache everything up to the end of this message."""
+    """Mark the end of a message, so that the provider caches everything up to it."""
     content = message["content"]
     if isinstance(content, str):
         message["content"] = content = [{"type": "text", "text": content}]
-    if content and content[-1]["type"] not in _THOUGHTS:  # which can't be marked
+    if content and content[-1]["type"] not in _THOUGHTS:  # the provider refuses marked reasoning blocks
         content[-1] = {**content[-1], "cache_control": mark}
 
 
 def _blocks(turn: chat.AssistantTurn, model: str) -> Iterator[Json]:
-    for piece in woven.sent(turn, model, FORM):
+    for piece in stored_reasoning.sent(turn, model, FORM):
         if isinstance(piece, str):
             yield {"type": "text", "text": piece}
         elif isinstance(piece, chat.ToolCall):
@@ -346,6 +349,7 @@ class _Error(msgspec.Struct):
 
 
 class _Message(msgspec.Struct):
+    id: Json = None
     content: list[_Block] = []
     stop_reason: str | None = None
     usage: _Usage | None = None
@@ -372,18 +376,19 @@ def _decoded(body: bytes, *, unwrap: bool) -> chat.ChatReply:
         raise ModelError(message.error.message)
     builder = ReplyBuilder(FORM)
     for index, block in enumerate(message.content):
-        _kept(builder, block)
+        _thinking_block(builder, block)
         list(_begun(builder, index, block))
         if block.input:
             list(builder.fragment(index, arguments=arguments_text(block.input)))
     builder.ends(message.stop_reason)
     builder.usage = _usage(message.usage)
+    builder.id = message.id
     reply = builder.build()
     return unwrapped(reply) if unwrap else reply
 
 
-def _kept(builder: ReplyBuilder, block: _Block) -> dict[str, Json]:
-    """The block, if it is one of thinking, which goes back as it came; in a stream it is filled later."""
+def _thinking_block(builder: ReplyBuilder, block: _Block) -> dict[str, Json]:
+    """Store a reasoning block in the reply and return it, or {} for any other block. A stream fills it later."""
     if block.type == "thinking":
         found: dict[str, Json] = {"type": "thinking", "thinking": block.thinking, "signature": block.signature}
     elif block.type == "redacted_thinking":
@@ -395,7 +400,7 @@ def _kept(builder: ReplyBuilder, block: _Block) -> dict[str, Json]:
 
 
 def _begun(builder: ReplyBuilder, index: int, block: _Block) -> Iterator[chat.Delta]:
-    """What a block says where it begins; in a stream most of it comes later. Unknown blocks say nothing."""
+    """Yield the deltas of a block's start; a stream sends the rest later. Unknown types yield nothing."""
     if block.type == "tool_use":
         yield from builder.fragment(index, id=block.id, name=block.name)
     elif block.type == "text":
@@ -405,7 +410,7 @@ def _begun(builder: ReplyBuilder, index: int, block: _Block) -> Iterator[chat.De
 
 
 def _usage(usage: _Usage | None) -> chat.TokenUsage:
-    """This provider counts cached tokens apart from `input_tokens`; ours are part of them."""
+    """Convert token counts: `input_tokens` excludes cached tokens here, and includes them in `TokenUsage`."""
     if usage is None:
         return chat.TokenUsage()
     cached, written = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0
@@ -420,7 +425,7 @@ def _usage(usage: _Usage | None) -> chat.TokenUsage:
 
 
 def unwrapped(reply: chat.ChatReply) -> chat.ChatReply:
-    """If the model called the tool that stands for a response schema, what it passed is the reply's text."""
+    """Return the reply with the arguments of the schema tool as its text, if that was the only call."""
     answers = [call for call in reply.tool_calls if call.name == ANSWER]
     if not answers or len(reply.tool_calls) != 1:
         return reply

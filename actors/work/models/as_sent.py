@@ -1,4 +1,4 @@
-"""A request to a provider as it goes out, in a line of the log, without its secrets."""
+"""Log line of a request to a provider, as it is sent but without secrets."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from ...io.redact import Redactor
 log = logging.getLogger("callboard.models")
 
 MOST = 20_000
-"""Characters of a body that are shown."""
+"""Maximum number of characters of a body in the log."""
 
 _SECRET = re.compile(r"auth|key|token|secret|cookie|credential|signature|password", re.IGNORECASE)
 _OPEN = frozenset({"x-amz-content-sha256", "x-api-key-version"})
 
 
 def show(model: str, url: httpx.URL, headers: Mapping[str, str], body: bytes) -> None:
-    """Write it to the log (`CALLBOARD_LOG=models=debug`).
+    """Write a request to the log (`CALLBOARD_LOG=models=debug`).
 
-    The value of a header that is called like a secret is left out, also where it stands in the body or the URL, and so
-    is what looks like one.
+    Values of headers with the name of a secret are redacted, also where they occur in the body or the URL. Texts with
+    the form of a secret are redacted as well.
     """
     redactor = Redactor()
     for name, value in headers.items():

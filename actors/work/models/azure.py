@@ -1,16 +1,16 @@
-"""OpenAI's models on Azure: OpenAI's format at URLs of Azure's, with a header of its own for the key.
+"""Codecs of OpenAI's models on Azure: OpenAI's formats at Azure's URLs, with the key in the header `api-key`.
 
     POST https://{resource}.openai.azure.com/openai/deployments/{deployment}/chat/completions?api-version=...
     POST https://{resource}.openai.azure.com/openai/v1/chat/completions
     POST https://{resource}.openai.azure.com/openai/v1/responses
 
-`api_base` says which: one that ends with `/openai/v1` means the second. A model is a deployment, by the name that its
-owner gave it; only the first kind of URL has it in the path, both have it in the body. The Responses API is at the
-second kind alone, where it is the default for deployments that have the name of a model that needs it.
+An `api_base` that ends with `/openai/v1` selects the second kind of URL. A model is a deployment, with a name that its
+owner chose. Only the first kind of URL has it in the path; both have it in the body. The Responses API exists only at
+the second kind. It is the default there for deployments with the name of a model that needs it.
 
-Dated versions differ in what they take. The last stable one, 2024-10-21, and all before it know neither
-`max_completion_tokens` nor `stream_options`, by Azure's own specification; both came with 2024-09-01-preview. A stream
-without `stream_options` does not say how many tokens it cost, so with such a version replies come whole.
+Dated versions accept different fields. The last stable one, 2024-10-21, and all before it accept neither
+`max_completion_tokens` nor `stream_options`, by Azure's own specification; both were added in 2024-09-01-preview. A
+stream without `stream_options` does not report token counts, so replies are not streamed with such a version.
 
 Sources: Azure/azure-rest-api-specs, `cognitiveservices/data-plane/AzureOpenAI/inference`;
 https://learn.microsoft.com/azure/foundry/openai/api-version-lifecycle.
@@ -33,19 +33,19 @@ from .openai import OpenAiCodec
 from .responses import ResponsesCodec
 
 DEFAULT_VERSION = "2024-12-01-preview"
-"""Loki's. `/openai/v1` needs none."""
+"""Default `api-version` of dated URLs, the same as Loki's. `/openai/v1` needs none."""
 
 _V1 = "/openai/v1"
 _DATED = re.compile(r"(\d{4}-\d\d-\d\d)(-preview)?")
 
 
 class Azure(msgspec.Struct, frozen=True):
-    """One resource and how its URLs are made.
+    """Azure resource: base URL, version and the paths of its operations.
 
     Attributes:
-        base: without `/openai` and a slash at its end, unless it ends with `/openai/v1`.
+        base: URL without a trailing `/openai` or slash, or with a trailing `/openai/v1`.
         version: the `api-version`; empty for none.
-        counts_streams: whether a streamed reply can say how many tokens it cost.
+        counts_streams: True if a streamed reply can contain token counts.
     """
 
     base: str
@@ -54,11 +54,11 @@ class Azure(msgspec.Struct, frozen=True):
 
     @property
     def is_v1(self) -> bool:
-        """Whether it is the kind of URL without dates."""
+        """True for URLs without a dated version."""
         return self.base.endswith(_V1)
 
     def path(self, deployment: str, what: str) -> str:
-        """The path of `chat/completions` or `embeddings`, below `base`."""
+        """Return the path of an operation (`chat/completions`, `embeddings` or `responses`) below `base`."""
         query = f"?api-version={quote(self.version)}" if self.version else ""
         if self.is_v1:
             return f"/{what}{query}"
@@ -66,12 +66,13 @@ class Azure(msgspec.Struct, frozen=True):
 
 
 def azure(api_base: str, client: ClientSettings) -> Azure:
-    """The resource at `api_base`, for that client.
+    """Return the resource at `api_base` for a client.
 
     Raises:
-        ConfigError: it is the URL of a single operation, or there is no such version.
+        ConfigError: `api_base` is the URL of a single operation, or `api_version` is not a date.
     """
     base = api_base.rstrip("/")
+    # Azure's portal shows the URL of one operation, which users copy as the base URL.
     if "/deployments" in base or "?" in base:
         fixed = re.split(r"/openai\b|\?", base)[0]
         raise ConfigError(
@@ -92,44 +93,45 @@ def azure(api_base: str, client: ClientSettings) -> Azure:
 
 
 class AzureCodec(OpenAiCodec):
-    """Translates for a resource of Azure's."""
+    """Codec of chat completions on Azure."""
 
     def __init__(self, place: Azure) -> None:
-        super().__init__(own=place.counts_streams, cache="off")  # versions that know the one know the other
+        # The same versions added `stream_options` and `max_completion_tokens`.
+        super().__init__(own=place.counts_streams, cache="off")
         self._place = place
 
     def headers(self, key: str) -> dict[str, str]:
-        """The key, in Azure's header."""
+        """Return Azure's header with the key."""
         return {"api-key": key} if key else {}
 
     def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> codec.Outgoing:
-        """The request as a chat completion of the deployment `model`."""
+        """Return the request as a chat completion of the deployment `model`."""
         outgoing = super().encode(request, model, stream=stream)
         return msgspec.structs.replace(outgoing, path=self._place.path(model, "chat/completions"))
 
 
 class AzureResponsesCodec(ResponsesCodec):
-    """Translates for the Responses API of a resource of Azure's."""
+    """Codec of the Responses API on Azure."""
 
     def __init__(self, place: Azure, summary: ReasoningSummary) -> None:
         super().__init__(own=True, cache="off", summary=summary)
         self._place = place
 
     def headers(self, key: str) -> dict[str, str]:
-        """The key, in Azure's header."""
+        """Return Azure's header with the key."""
         return {"api-key": key} if key else {}
 
     def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> codec.Outgoing:
-        """The request as items for the deployment `model`."""
+        """Return the request as a response of the deployment `model`."""
         outgoing = super().encode(request, model, stream=stream)
         return msgspec.structs.replace(outgoing, path=self._place.path(model, "responses"))
 
 
 def azure_codec(place: Azure, client: ClientSettings, model: ModelSettings, name: str) -> codec.Codec:
-    """The codec for a deployment called `name`.
+    """Return the codec of the deployment `name`.
 
     Raises:
-        ConfigError: the Responses API is asked for where it is not.
+        ConfigError: the Responses API is selected at a URL that does not have it.
     """
     if interface(client, model, name, own=place.is_v1) == "chat":
         return AzureCodec(place)

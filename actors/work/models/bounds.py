@@ -1,12 +1,12 @@
-"""What a request may come to at most, before it goes out: what an account reserves for it (`spending.accounts`).
+"""Upper bounds of a request's tokens and cost, which an account reserves before the request (`spending.accounts`).
 
-No tokenizer makes more tokens of a text than it has bytes, so the input is counted in bytes. The output is what the
-request allows (`max_tokens`); where it says nothing, what the settings know of the model, or else `ASSUMED` tokens. The
-price is the highest that the provider may ask: that of input which goes into its cache for an hour.
+No tokenizer produces more tokens than a text has bytes, so the input is counted in bytes. The output is the request's
+`max_tokens`, else the model's limit in the settings, else `ASSUMED` tokens. The price is the highest possible one,
+which is that of input written to the provider's cache for an hour.
 
-What a request allows is looked up in its body where that may differ from the request as it is asked: with patches, with
-keys in the provider's own words (`extra`), and where a model thinks, for which some codecs make room. There a reply may
-also have several choices, and all of them are paid for.
+The encoded body may allow more output than the request: through patches, through `extra` keys of the provider, or
+through reasoning, for which some codecs add tokens. In these cases the limit is read from the body. Such a body may
+also ask for several choices, all of which are charged.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from .codec import is_text
 if TYPE_CHECKING:
     from ....protocol.chat import ChatRequest
     from .prices.rates import Tariff
-    from .target import Target
+    from .target import ModelTarget
 
 ASSUMED = 16_384
-"""Tokens of a reply for which neither the request nor the settings have a bound."""
+"""Assumed output tokens if neither the request nor the settings have a limit."""
 
 PICTURE = 50_000
-"""Tokens of one image: a little more than what any provider counts."""
+"""Tokens of one image: slightly more than any provider counts."""
 
 FRAME = 16
-"""Tokens around a turn, or a tool, that stand in no text of it."""
+"""Tokens that providers add around each turn or tool."""
 
 _LIMITS = (
     *("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens", "maxTokens"),
@@ -41,11 +41,11 @@ _LIMITS = (
 )
 _CHOICES = ("n", "best_of", "candidateCount", "candidate_count", "num_generations")
 _GROUPS = ("generationConfig", "generation_config", "inferenceConfig", "additionalModelRequestFields", "options")
-"""Where providers have these keys, beside the top of the body."""
+"""Objects of the body in which providers have these keys, in addition to its top level."""
 
 
-def bound(request: ChatRequest, target: Target) -> Amount:
-    """The tokens of a complete request and its reply, and what they cost; 0 USD where the price is not known."""
+def bound(request: ChatRequest, target: ModelTarget) -> Amount:
+    """Return the maximum tokens and cost of a complete request and its reply; 0 USD if the price is unknown."""
     added = 0 if target.patched is None else target.patched.size
     if request.extra:
         added += len(msgspec.json.encode(request.extra))
@@ -53,7 +53,7 @@ def bound(request: ChatRequest, target: Target) -> Amount:
 
 
 def dearest(input_tokens: int, output_tokens: int, tariff: Tariff | None) -> Amount:
-    """That many tokens at the highest rates; 0 USD without a tariff."""
+    """Return the amount for these tokens at the highest rates; 0 USD without a tariff."""
     usage = TokenUsage(input_tokens=input_tokens, output_tokens=output_tokens)
     cost = 0.0
     if tariff is not None:
@@ -65,7 +65,7 @@ def dearest(input_tokens: int, output_tokens: int, tariff: Tariff | None) -> Amo
 
 
 def most_input(request: ChatRequest) -> int:
-    """Tokens that a request has at most."""
+    """Return the maximum input tokens of a request."""
     tokens = FRAME + len(request.system.encode("utf-8", "surrogatepass"))
     for turn in request.messages:
         tokens += FRAME
@@ -86,8 +86,8 @@ def most_input(request: ChatRequest) -> int:
     return tokens
 
 
-def most_output(request: ChatRequest, target: Target) -> int:
-    """Tokens that a reply may have at most, in all choices."""
+def most_output(request: ChatRequest, target: ModelTarget) -> int:
+    """Return the maximum output tokens of a reply, over all its choices."""
     changed = target.patched is not None or bool(request.extra)
     if changed or request.thinking_budget is not None or request.reasoning_effort is not None:
         return most_allowed(target.codec.encode(request, target.name, stream=False).body, _unsaid(target))
@@ -95,12 +95,12 @@ def most_output(request: ChatRequest, target: Target) -> int:
 
 
 def most_allowed(body: bytes, unsaid: int) -> int:
-    """Tokens that a reply may have by the body of its request, in all choices; `unsaid`: where it does not say."""
+    """Return the maximum output tokens by the body of a request, over all choices; `unsaid` if it has no limit."""
     top = _fields(body)
     found = [top, *(_fields(top[name]) for name in _GROUPS if name in top)]
     limits = [_number(fields[name]) for fields in found for name in _LIMITS if name in fields]
     choices = [_number(fields[name]) for fields in found for name in _CHOICES if name in fields]
-    most = max((limit if limit > 0 else unsaid for limit in limits), default=unsaid)  # -1: as many as it likes
+    most = max((limit if limit > 0 else unsaid for limit in limits), default=unsaid)  # -1 means no limit
     return most * max(1, *choices, 1)
 
 
@@ -111,14 +111,14 @@ def _fields(value: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
     try:
         return _fields_of(value)
     except msgspec.ValidationError:
-        return {}  # no mapping
+        return {}  # not a mapping
 
 
 def _number(value: msgspec.Raw) -> int:
-    """A number that is none counts as 0: the provider refuses it, or passes it over."""
+    """Return a number, rounded up. Any other value counts as 0: the provider refuses or ignores it."""
     found = msgspec.json.decode(value)
     return math.ceil(found) if isinstance(found, int | float) else 0
 
 
-def _unsaid(target: Target) -> int:
+def _unsaid(target: ModelTarget) -> int:
     return target.model.max_output_tokens or ASSUMED

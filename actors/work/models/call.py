@@ -1,4 +1,8 @@
-"""One request to a model as the gateway keeps account of it: what its events tell, and what its listeners hear."""
+"""State of one model request with all its tries: events, streamed deltas, recording and charging.
+
+`Gateway` decides what happens; `GatewayCall` records it and notifies the listeners. With fallback models one call
+asks several models in turn (`asks`).
+"""
 
 from __future__ import annotations
 
@@ -31,40 +35,40 @@ from ...io.handed_out import Streamed, anything_handed_out, hidden, hide_in
 from ..spending.accounts import NOTHING, Account, Amount, Hold
 from .allowance import Remaining, remaining_in
 from .codec import check_reply, is_text
-from .limiter import Waiting
-from .target import Target
+from .limiter import MustWait
+from .target import ModelTarget, PreparedReplies
 
 if TYPE_CHECKING:
-    import httpx
-
     from .client import Endpoint
     from .recorder import Recorder
 
 OnDelta = Callable[[Delta], None]
-"""Told every piece of a streamed reply, in order. It must not block."""
+"""Callback for every piece of a streamed reply, in order. It must not block."""
 
 OnUsage = Callable[[str, TokenUsage, float | None], events.UsageUpdate | None]
-"""Told model id, tokens and cost in USD (None where there is no price) of every complete reply. It may return the run's
-totals, to be announced as an event, and may raise `BudgetReached`, which the caller of `chat` then gets."""
+"""Callback for every complete reply, with model id, tokens, and cost in USD (None without a price).
+
+It may return the run's totals, which are then emitted as an event. If it raises `BudgetReached`, `chat` raises that.
+"""
 
 
 MOST_TOKENS = 10**12
-"""No reply has more; sums of this many still fit into 64 bits."""
+"""Upper bound of a token count; larger ones are cut to it. Sums of such counts still fit into 64 bits."""
 
 PICTURE_TOKENS = 1_500
-"""About what providers count for an image of usual size, and a page of a document; their bytes tell nothing of it."""
+"""Estimate of the tokens of a usual image or a page of a document. The size in bytes does not predict it."""
 
 
 TOKENS_PER_SECOND = 200
-"""About what fast models make: counted where a reply was not heard until it broke off."""
+"""Speed of fast models: the estimate for a reply that was not streamed and broke off."""
 
 
 class Emitter(Protocol):
-    """Emits events about itself; the kernel's `Actor` is one."""
+    """Source of events; the kernel's `Actor` is one."""
 
     @property
     def path(self) -> str:
-        """Where it stands in the tree; actors with the same beginning are of one run."""
+        """Path in the actor tree. Actors whose paths share the first part belong to one run."""
         ...
 
     def emit(self, data: events.EventData, *, id: str = "", corr: str = "") -> None:
@@ -73,33 +77,35 @@ class Emitter(Protocol):
 
 
 class Busy(UpstreamError):
-    """The provider allows no request now, and this one is not to wait, or not for so long."""
+    """The provider allows no request now, and the call does not permit a wait of that length."""
 
     transient = False  # another try would have to wait as well
 
 
 @dataclass(eq=False, repr=False)  # its headers hold the key
-class Call:
-    """One request to a model, with all of its tries.
+class GatewayCall:
+    """State of one model request, with all of its tries. It belongs to the caller's task.
 
     Attributes:
-        me: whom its events are about, under this `id`.
-        ticket: its place among all requests of the process.
-        request: what is asked, complete.
-        stream: whether a stream is asked for.
-        heard: whether the reply has begun to come in.
-        answered: whether the model has given a whole reply, and be it empty.
-        patience: seconds that it may wait for its turn.
-        remaining: what the headers of a reply have said of the provider's limits.
-        account: what it is charged to; None where nothing is limited.
-        recorder: keeps what is asked and said; None where nothing is kept.
-        hold: what is reserved there for the try under way.
+        me: emits the events of this call, under `id`.
+        ticket: position among all requests of the process.
+        target: the model that is asked now.
+        request: the request with all settings filled in.
+        stream: True if a streamed answer is requested.
+        heard: True if a listener has received a part of the reply.
+        answered: True if the model has sent a complete reply, even an empty one.
+        patience: seconds that the request may wait in the limiter's queue.
+        response_id: the provider's id of the last complete reply.
+        remaining: the provider's quota from the headers of a reply.
+        account: the account that is charged; None if nothing is limited.
+        recorder: stores requests and replies; None if they are not recorded.
+        hold: reservation in `account` for the current try.
     """
 
     me: Emitter
     id: str
     ticket: int
-    target: Target
+    target: ModelTarget
     request: ChatRequest
     on_delta: OnDelta | None
     on_usage: OnUsage | None
@@ -114,10 +120,11 @@ class Call:
         self.heard = False
         self._asked = self._hides = False
         self._began = 0.0
+        self.response_id = ""
         self._refusal = ""
 
-    def asks(self, target: Target, request: ChatRequest, patience: float = math.inf) -> None:
-        """It is this model that is asked from now on."""
+    def asks(self, target: ModelTarget, request: ChatRequest, patience: float = math.inf) -> None:
+        """Switch the call to a model, and reset the state of its tries."""
         self.target = target
         self.request = request
         self.patience = patience
@@ -140,17 +147,21 @@ class Call:
         sends = None if self.recorder is None else partial(self.recorder.sent, self.id)
         return ask(self.target, headers, self.request, self.hears, self.reads, sends)
 
-    def reads(self, headers: httpx.Headers) -> None:
-        """The headers of a good reply."""
-        self._replying = True
+    def prepared(self, replies: PreparedReplies, attempt: int) -> Coroutine[Any, Any, ChatReply]:
+        self._begins(attempt)
+        return replies.reply(self.me.path, self.request, self.hears)
+
+    def reads(self, headers: Mapping[bytes, bytes]) -> None:
+        """Read the quota from the headers of a successful answer."""
+        self._replying = True  # from here on the provider charges, even if the answer breaks off
         self.remaining = remaining_in(headers)
 
     def tokens(self) -> int:
-        """About how many it takes, as providers count them beforehand."""
+        """Return an estimate of the tokens, counted as providers do before they run a request."""
         return about_tokens(self.request)
 
-    def waits(self, waiting: Waiting) -> None:
-        """It is not its turn yet."""
+    def waits(self, waiting: MustWait) -> None:
+        """Emit an event about a wait in the queue; raise `Busy` if the call may not wait."""
         about, self._refusal = self._refusal, ""
         if waiting.why == "concurrency" and not about:
             return
@@ -160,12 +171,12 @@ class Call:
         self.emit(events.LlmWaiting(model=self.target.id, wait=seconds, reason=waiting.why, error=about))
 
     def busy(self, seconds: float) -> Busy:
-        """The error if it is not to wait that long."""
+        """Return the error for a wait of `seconds` that exceeds `patience`."""
         about, self._refusal = self._refusal, ""
         return busy(about, self.target.id, seconds)
 
     def is_refused(self, error: UpstreamError) -> None:
-        """It gets in line again."""
+        """Prepare to enter the queue again after a rate-limit refusal. Raises `error` if the call may not wait."""
         self._out = False
         self._refusal = str(error)
         if not self.may_wait:
@@ -177,7 +188,7 @@ class Call:
     def _begins(self, attempt: int) -> None:
         self._began = trio.current_time()
         self._asked = self._out = True
-        self._hides = anything_handed_out()
+        self._hides = anything_handed_out()  # redaction delays deltas, so skip it while the vault has issued no secret
         self._replying = False
         self._said = 0
         request = self.request
@@ -188,26 +199,30 @@ class Call:
                 tools=[tool.name for tool in request.tools],
                 attempt=attempt,
                 stream=self.stream,
+                server=self.target.server,
             )
         )
         if self.recorder is not None:
             self.recorder.asked(self.id, self.me.path, self.target.id, request, stream=self.stream)
 
     def hears(self, delta: Delta) -> None:
+        # `Streamed` holds back the end of a piece that may be the beginning of a secret; `ends` emits the rest.
         if self.hold is not None:
             self._said += len(delta.arguments if isinstance(delta, ToolCallDelta) else getattr(delta, "text", ""))
         if not self._hides or not isinstance(delta, TextDelta | ReasoningDelta):
-            self._tells(delta)
+            self._emit(delta)
         elif told := self._spoken.setdefault(type(delta), Streamed()).next(delta.text):
-            self._tells(type(delta)(told))
+            self._emit(type(delta)(told))
 
-    def _tells(self, delta: Delta) -> None:
+    def _emit(self, delta: Delta) -> None:
         if self.stream:
             self.heard = True
             if isinstance(delta, TextDelta):
-                self.emit(events.LlmDelta(text=delta.text))
+                for text in events.split_text(delta.text):
+                    self.emit(events.LlmDelta(text=text))
             elif isinstance(delta, ReasoningDelta):
-                self.emit(events.LlmReasoning(text=delta.text))
+                for text in events.split_text(delta.text):
+                    self.emit(events.LlmReasoning(text=text))
         if self.on_delta is not None:
             self.on_delta(delta)
 
@@ -215,34 +230,34 @@ class Call:
         if self.recorder is not None:
             self.recorder.made_again(self.id, error, wait)
         self.emit(events.LlmRetry(model=self.target.id, attempt=attempt, wait=wait, error=str(error)))
-        self._begins_anew()
+        self._restart()
 
     def falls_back(self, model: str, error: str, asked: bool, following: str) -> None:
-        """Another model is asked than the one that did not answer, or was passed over."""
+        """Emit an event about a change of the model, after a failure or because a model is skipped."""
         if self.recorder is not None:
             self.recorder.failed(self.id, error)
         self.emit(events.LlmFallback(model=model, next=following, error=error, asked=asked))
-        self._begins_anew()
+        self._restart()
 
-    def _begins_anew(self) -> None:
+    def _restart(self) -> None:
         self._spoken.clear()
         if self.heard and self.on_delta is not None:
             self.on_delta(Restarted())
         self.heard = False
 
     def gives_up(self, error: CallboardError) -> None:
-        hide_in(error)  # providers quote the key that they refuse
+        hide_in(error)  # providers quote the refused key in their messages
         if self.recorder is not None:
             self.recorder.failed(self.id, str(error))
-        if self._asked:  # else nothing went out
+        if self._asked:  # else no request was sent, and no event announced one
             self.emit(events.LlmFailed(model=self.target.id, error=str(error), code=error.code))
 
     async def reserve(self, account: Account, file: str) -> None:
         """Wait until the account has room for another try.
 
         Raises:
-            Unpriced: money is limited, and the price of the model is not known.
-            TurnsReached, BudgetReached: the account is at its end.
+            Unpriced: the account is limited in money, and the price of the model is unknown.
+            TurnsReached, BudgetReached: the account is exhausted.
         """
         from ..spending.reserve import reserve
         from .bounds import bound
@@ -259,15 +274,18 @@ class Call:
         self.emit(events.LlmWaiting(model=self.target.id, wait=0.0, reason="budget"))
 
     def cut_off(self, error: BaseException) -> None:
-        """A try has ended without a reply: what it has cost all the same is estimated, unless it was refused."""
+        """Charge an estimate for a try that ended without a reply, or release the reservation if it cost nothing.
+
+        Providers charge for aborted replies too, but report no token counts for them.
+        """
         assert self.hold is not None
         if not self._out or (not self._replying and costs_nothing(error)):
             self.hold.release()
         else:
-            self._settle_about(self.hold, self._said_so_far(), turns=0)
+            self._charge_estimate(self.hold, self._estimated_tokens(), turns=0)
 
-    def _said_so_far(self) -> int:
-        """About how many tokens the model has made: those that were heard, else what it can in the time."""
+    def _estimated_tokens(self) -> int:
+        """Return an estimate of the generated tokens: from the received text, else from the elapsed time."""
         if self.heard:
             return -(-self._said // 4)
         from .bounds import most_output
@@ -275,27 +293,34 @@ class Call:
         most = most_output(self.request, self.target)
         return min(most, math.ceil((trio.current_time() - self._began) * TOKENS_PER_SECOND))
 
-    def _settle_about(self, hold: Hold, output_tokens: int, *, turns: int) -> None:
+    def _charge_estimate(self, hold: Hold, output_tokens: int, *, turns: int) -> None:
         request = msgspec.structs.replace(self.request, max_tokens=None)
         usage = TokenUsage(input_tokens=about_tokens(request), output_tokens=output_tokens)
         spent = Amount(usage.input_tokens + usage.output_tokens, self.target.cost(usage) or 0.0)
         hold.settle(spent, turns=turns, estimated=True)
 
     def ends(self, reply: ChatReply) -> ChatReply:
-        """The reply as all get it: without what the vault has handed out, which a model may have repeated."""
+        """Finish the call with a complete reply: redact it, record it, charge it and emit its events.
+
+        Redaction removes secrets that the vault has issued, which a model may repeat.
+
+        Raises:
+            ReplyFiltered, EmptyReply, UpstreamError: see `check_reply`; also if `need_text` and there is no text.
+            BudgetReached: from `on_usage`.
+        """
         self.answered = True
         for kind, streamed in self._spoken.items():
             if held := streamed.rest():
-                self._tells(kind(held))
+                self._emit(kind(held))
         if self._hides:
             reply = msgspec.structs.replace(reply, text=hidden(reply.text), reasoning=hidden(reply.reasoning))
         if self.recorder is not None:
             self.recorder.answered(self.id, reply)
         if self.hold is not None and (tokens := reply.usage.input_tokens + reply.usage.output_tokens):
             self.hold.settle(Amount(tokens, reply.cost or 0.0))
-        elif self.hold is not None:  # some servers tell no figures
+        elif self.hold is not None:  # some servers report no token counts
             said = len(reply.text) + sum(len(msgspec.json.encode(call)) for call in reply.tool_calls)
-            self._settle_about(self.hold, -(-said // 4), turns=1)
+            self._charge_estimate(self.hold, -(-said // 4), turns=1)
         self.emit(
             events.LlmResponse(
                 model=reply.model,
@@ -306,6 +331,8 @@ class Call:
                 cached_tokens=reply.usage.cached_tokens,
                 cache_write_tokens=reply.usage.cache_write_tokens,
                 reasoning_tokens=reply.usage.reasoning_tokens,
+                response_id=self.response_id,
+                server=self.target.server,
             )
         )
         totals = self.on_usage(reply.model, reply.usage, reply.cost) if self.on_usage is not None else None
@@ -319,20 +346,23 @@ class Call:
 
 
 def costs_nothing(error: BaseException) -> bool:
-    """Whether a try that ended before its reply began was refused, or did not reach the provider."""
+    """Return True if a try that ended before its reply cost nothing: it was refused, or never reached the provider."""
     if isinstance(error, UpstreamError):
         return error.status is not None or not error.sent
     return isinstance(error, CallboardError)
 
 
 def busy(about: str, model: str, seconds: float) -> Busy:
-    """The error for a request that is not to wait that long for its turn; `about`: how it was refused, if it was."""
+    """Return the error for a request that may not wait `seconds`; `about` is the text of its refusal, if any."""
     words = about or f"{model}: the provider allows no more requests now"
     return Busy(f"{words}; the next may go out in {seconds:.1f} s", retry_after=seconds)
 
 
 def countable(usage: TokenUsage) -> TokenUsage:
-    """Token counts as they can be: a negative one would give back what the run has spent, a huge one fits nowhere."""
+    """Return token counts within valid bounds.
+
+    A negative count of a faulty server would refund money to the run's budget. A huge count does not fit into 64 bits.
+    """
     counts = msgspec.structs.astuple(usage)
     if min(counts) >= 0 and max(counts) <= MOST_TOKENS:
         return usage
@@ -341,7 +371,7 @@ def countable(usage: TokenUsage) -> TokenUsage:
 
 
 def about_tokens(request: ChatRequest) -> int:
-    """About how many tokens a request takes: four characters each, what images count, and what the reply may have."""
+    """Return an estimate of a request's tokens: four characters each, a fixed count per image, and `max_tokens`."""
     characters = len(request.system)
     pictures = 0
     for turn in request.messages:

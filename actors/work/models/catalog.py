@@ -1,12 +1,18 @@
-"""Which model an id means, how it is reached, and which one is the default.
+"""Model catalog: resolves model ids to `ModelTarget` and `ModelAccess`, and selects the default model.
 
-An id is `client:model`. The client is one of `config.yaml`, or a provider by its own name (`openai`, `claude`
-or `anthropic`, `bedrock`, `cohere`, `gemini`, `ollama`, `local`), which needs no entry there. Everything is decided
-without I/O, but for files of AWS's.
+An id is `client:model`. The client is one of `config.yaml`, or a provider by its own name without an entry there
+(`openai`, `claude` or `anthropic`, `bedrock`, `cohere`, `gemini`, `ollama`, `local`). `cassette:FILE` replays the
+replies of a recorded run.
+
+Resolution is synchronous and sends no request: front ends check a model before they start a run. It reads only small
+local files: AWS profiles, OAuth tokens, key files and cassettes. The error for an unknown model may load the price
+table, to suggest an id. A secret that takes time to fetch raises NotFetched; `fetched` and `prepare` fetch it first.
+Codecs are imported where they are used, so a process loads only the codecs of its own providers.
 """
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -16,9 +22,10 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ....protocol.errors import ConfigError, CredentialsError, Unsupported
-from ....protocol.model_names import models_of
+from ....protocol.model_names import CASSETTE, models_of
 from ....protocol.settings import CLIENT_TYPES, ClientSettings, ModelSettings, Settings
 from ....protocol.settings.patches import Api
+from ...io.env_file import key_in_file
 from ...io.imports import imported
 from ...io.vault.lookups import Lookup, OfEnvironment
 from . import providers, weights
@@ -26,19 +33,23 @@ from .codec import Codec
 from .codecs import codec_of, module_of
 from .engines import require_engine
 from .filled import OF_ITS_FILE, filled
-from .prices.price import Prices
-from .target import Access, Choice, Target, TokenBearer, idle_timeout_of, rules_of
+from .prices.price import Price, Prices
+from .target import ModelAccess, ModelChoice, ModelTarget, TokenBearer, idle_timeout_of, rules_of
 
 if TYPE_CHECKING:
     from ....supervisors import Root
     from .aws.signers import RoleSigner
     from .aws.signing import Signer
     from .patching import Patched
+    from .python_model import Model
     from .signed_in import SignedIn, SignIns
-    from .vertex.door import Door
+    from .vertex.vertex_access import VertexAccess
 
 Task = Literal["embedding", "reranker"]
-"""What a model of knowledge is for; the `type` of its entry in `config.yaml`."""
+"""Task of a model for knowledge bases; the `type` of its entry in `config.yaml`."""
+
+PYTHON = "python"
+"""Client type of models implemented in Python."""
 
 _APIS: dict[Task, Api] = {"embedding": "embeddings", "reranker": "rerank"}
 
@@ -46,21 +57,24 @@ _WHO_CAN: dict[Task, frozenset[str]] = {
     "embedding": frozenset(CLIENT_TYPES) - {"claude", "anthropic"},
     "reranker": frozenset({"openai-compatible", "cohere", "bedrock", "local"}),
 }
-"""Types of clients, by what callboard can have their models do."""
+"""Client types whose models callboard can use, by task."""
 
 _DEFAULTS = {"openai": "gpt-4o-mini", "claude": "claude-haiku-4-5", "local": weights.DEFAULT}
-"""The model of a client that lists none."""
+"""Default model of a client that lists none."""
 
 
-class Catalog:
-    """All models that settings and environment give.
+class ModelCatalog:
+    """All models of the settings and the environment.
+
+    Resolved models are cached for the lifetime of the catalog.
 
     Args:
-        root: keepers of tokens live under it; without it models that people sign in for can be named, and not asked.
-        vault: has the secrets that clients name; without it the environment.
+        root: actor tree under which token keepers run. Without it, models with OAuth clients resolve but cannot send
+            requests.
+        vault: source of the secrets that clients name; without it, the environment.
 
     Attributes:
-        prices: what they cost.
+        prices: prices of the models.
     """
 
     def __init__(
@@ -77,18 +91,37 @@ class Catalog:
         self._root = root
         self._sign_ins: SignIns | None = None
         self._clients = {client.name: client for client in settings.clients}
-        self._targets: dict[str, Target] = {}
-        self._several: dict[str, tuple[Target, ...]] = {}
+        self._targets: dict[str, ModelTarget] = {}
+        self._several: dict[str, tuple[ModelTarget, ...]] = {}
         self._adopted: dict[ClientSettings, str] = {}
-        self._doors: dict[str, Door] = {}
-        self.prices = Prices(environ, settings.file)
+        self._doors: dict[str, VertexAccess] = {}
+        self._python: dict[str, Model] = {}
+        self.prices: Prices = Prices(environ, settings.file)
+
+    def with_models(self, models: Mapping[str, Model]) -> ModelCatalog:
+        """Return a copy that also has these Python models, which replace models of the same names.
+
+        All else is shared with the original. So the Python models of one run end with its copy.
+        """
+        other = copy.copy(self)
+        other._take(models)  # noqa: SLF001 - a copy of mine
+        return other
+
+    def _take(self, models: Mapping[str, Model]) -> None:
+        self._python = {**self._python, **models}
+        self._targets = {name: target for name, target in self._targets.items() if name not in models}
+        self._several = {
+            text: targets
+            for text, targets in self._several.items()
+            if models.keys().isdisjoint(target.id for target in targets)
+        }
 
     def adopt(self, client: ClientSettings) -> str:
-        """Know a client that stands in no settings; the name by which its models are asked for, `client:model`.
+        """Add a client that a definition file describes, and return its name for ids (`client:model`).
 
-        The same client has the same name every time, and so the same connections. It is called after its own name and
-        where it is reached, since people read it in events and errors. It has the key that it comes with or none: what
-        is in the environment is not for an address that some file names.
+        Equal clients get the same name, and so share connections. The name contains the client's own name and its host,
+        since users read it in events and errors. The client has only the key of its description: keys of the
+        environment must not be sent to an address that a file names.
         """
         name = self._adopted.get(client)
         if name is None:
@@ -104,19 +137,19 @@ class Catalog:
 
     # --- the default
 
-    def choice(self) -> Choice:
-        """The configured model, else one of the first provider that can be used, else the local one."""
+    def choice(self) -> ModelChoice:
+        """Return the configured model, else one of the first usable client, else the small local model."""
         settings = self._settings
         if settings.model:
-            return Choice(self.full(settings.model), f"from {settings.model_from or settings.file}")
+            return ModelChoice(self.full(settings.model), f"from {settings.model_from or settings.file}")
         for client in settings.clients:
             model = self._first_model(client)
             if model and (client.type in providers.KEYLESS or self._is_reached(client)):
-                return Choice(f"{client.name}:{model}", f"the first client of {settings.file}")
+                return ModelChoice(f"{client.name}:{model}", f"the first client of {settings.file}")
         for variable, name in (("OPENAI_API_KEY", "openai"), ("ANTHROPIC_API_KEY", "claude")):
             if self._environ.get(variable):
-                return Choice(f"{name}:{_DEFAULTS[name]}", f"{variable} is set and no model is configured")
-        return Choice(f"local:{weights.DEFAULT}", "no model is configured and no API key is set", True)
+                return ModelChoice(f"{name}:{_DEFAULTS[name]}", f"{variable} is set and no model is configured")
+        return ModelChoice(f"local:{weights.DEFAULT}", "no model is configured and no API key is set", True)
 
     def _is_reached(self, client: ClientSettings) -> bool:
         own = client.api_base or client.region or client.project_id or client.location or client.adc_file
@@ -127,7 +160,7 @@ class Catalog:
         return next(listed, _DEFAULTS.get(providers.BUILT_IN.get(client.type, ""), "") or providers.suggested(client))
 
     def full(self, model: str) -> str:
-        """`model`, or the first model of the client if it is a client's bare name; of several, each."""
+        """Return the full id: for a client's bare name, the client with its first model. Lists are handled by item."""
         if "," in model:
             return ",".join(map(self._whole, models_of(model)))
         return self._whole(model)
@@ -142,32 +175,33 @@ class Catalog:
 
     # --- one model, or several
 
-    def targets(self, model: str) -> tuple[Target, ...]:
-        """The models of a text (`models_of`), in the order in which they are asked. Raises like `target`."""
+    def targets(self, model: str) -> tuple[ModelTarget, ...]:
+        """Return the models of a comma-separated list (`models_of`), in its order. Raises like `target`."""
         targets = self._several.get(model)
         if targets is None:
             names = models_of(model)
+            # A lone empty name is an unknown model, with its own error from `target`.
             if "" in names and len(names) > 1:
                 raise ConfigError(f"'{model}' lacks a model beside a comma: write `client:model,client:model`")
             targets = self._several[model] = tuple(map(self.target, names))
         return targets
 
-    def known(self, model: str) -> tuple[Target, ...] | None:
-        """The models of a text that were asked before."""
+    def known(self, model: str) -> tuple[ModelTarget, ...] | None:
+        """Return the models of a list that was resolved before, else None."""
         return self._several.get(model)
 
-    async def fetched(self, model: str) -> tuple[Target, ...]:
-        """As `targets`, once the secrets that they need are there, and what speaks to them is imported."""
+    async def fetched(self, model: str) -> tuple[ModelTarget, ...]:
+        """Import the codecs of a list of models, fetch their secrets, and return the models. Raises like `target`."""
         await imported(*{module_of(self.named(self.full(name))[0].type) for name in models_of(model) if name})
         return await self._secrets.ready(partial(self.targets, model))
 
-    def target(self, model: str) -> Target:
-        """The model with that id.
+    def target(self, model: str) -> ModelTarget:
+        """Return the model with that id.
 
         Raises:
-            ConfigError: no such client or model, or a base URL is missing.
-            CredentialsError: there is no key for it.
-            NotFetched: it needs a secret that takes time to get.
+            ConfigError: there is no such client or model, or a base URL is missing.
+            CredentialsError: there is no key for the model.
+            NotFetched: the client needs a secret that takes time to fetch.
         """
         target = self._targets.get(model)
         if target is None:
@@ -175,20 +209,24 @@ class Catalog:
         return target
 
     def named(self, model: str) -> tuple[ClientSettings, ModelSettings]:
-        """The chat model with that id and its client, whether or not there is a key for it, or weights.
+        """Return the settings of a chat model and its client. This needs no key and no weights.
 
         Raises:
-            ConfigError: no such client or model.
+            ConfigError: there is no such client or model.
         """
         model = self.full(model)
         client_name, _, name = model.partition(":")
+        if model in self._python:
+            from .python_model import settings_of
+
+            return ClientSettings(type=PYTHON, name=client_name), settings_of(self._python[model])
         client = self._client(client_name)
         if client is None or not name:
             raise ConfigError(self._unknown(model))
         return client, self._entry(client, name)
 
     def files_of(self, model: str) -> list[str]:
-        """The paths of weights that `model` names, or each of several; none for what the settings list."""
+        """Return the file paths in the ids of `model`: weights and cassettes. Models of the settings have none."""
         return [file for name in models_of(model) if (file := self._file_of(name)) is not None]
 
     def _file_of(self, model: str) -> str | None:
@@ -197,15 +235,19 @@ class Catalog:
         except (ConfigError, Unsupported):
             return None
         name = entry.real_name or entry.name
+        if client.type == CASSETTE:
+            return name
         return name if client.type == "local" and not client.models and weights.is_path(name) else None
 
-    def _find(self, model: str) -> Target:
+    def _find(self, model: str) -> ModelTarget:
+        if model in self._python:
+            return self._find_python(model)
         client, name = self._filled(self.named(model)[0]), model.partition(":")[2]
         entry = self._entry(client, name)
         name = entry.real_name or name
         patched = self._patched(client, entry, "chat_completions")
         target = partial(
-            Target,
+            ModelTarget,
             id=model,
             name=name,
             patched=patched,
@@ -214,13 +256,22 @@ class Catalog:
             price=self.prices.of(client, entry, providers.base_of(client, self._environ)),
         )
         codec: Codec
+        if client.type == CASSETTE:
+            from .cassette import Cassette
+            from .openai import OpenAiCodec
+
+            prepared = Cassette(name, self._environ)
+            price = self._price_of(prepared.model)
+            return target(
+                model=entry, codec=OpenAiCodec(own=False), prepared=prepared, price=price, api_base="", headers={}
+            )
         if client.type == "local":
             require_engine()
             from .local import LocalCodec
 
             codec, engine = _patching(LocalCodec(), patched), str(weights.located(name, self._environ))
             return target(model=entry, codec=codec, engine=engine, api_base="", headers={}, proxy="-")
-        api_base, key = self._door(client, model)
+        api_base, key = self._vertex_access(client, model)
         signed_in: TokenBearer | None = None
         renew: Callable[[], Awaitable[None]] | None = None
         cache = entry.cache or client.cache or self._settings.cache
@@ -229,6 +280,7 @@ class Catalog:
 
             place = azure(api_base, client)
             codec = azure_codec(place, client, entry, name)
+            # Without token counts a streamed reply could not be charged, so such versions do not stream.
             if not place.counts_streams:
                 entry = msgspec.structs.replace(entry, no_stream=True)
         elif client.type == "bedrock":
@@ -249,27 +301,55 @@ class Catalog:
             codec = codec_of(client, entry, name, api_base, cache)
             if providers.signs_in(client):
                 signed_in = self._signed_in(client, _patching(codec, patched).headers(""))
+        asked = api_base if patched is None else patched.base or api_base
         return target(
             model=entry,
             codec=_patching(codec, patched),
             renew=renew,
-            api_base=api_base if patched is None else patched.base or api_base,
+            api_base=asked,
+            server=_server_of(asked),
             headers=_changed(codec.headers(key) | self._own_headers(client), patched),
             signed_in=signed_in,
             proxy=client.extra.proxy,
             connect_timeout=client.extra.connect_timeout,
         )
 
+    def _find_python(self, model: str) -> ModelTarget:
+        from .openai import OpenAiCodec
+        from .python_model import PythonReplies
+
+        client, entry = self.named(model)
+        return ModelTarget(
+            id=model,
+            name=entry.name,
+            model=entry,
+            codec=OpenAiCodec(own=False),
+            prepared=PythonReplies(self._python[model]),
+            own_cost=True,
+            price=self.prices.of(client, entry, ""),
+            rules=rules_of(client, entry),
+            api_base="",
+            headers={},
+        )
+
+    def _price_of(self, model: str) -> Price:
+        """Return the price of the model that a cassette was recorded from."""
+        name = model.partition(":")[0]
+        client = self._client(name) or ClientSettings(type=name, name=name)
+        entry = ModelSettings(name=model.partition(":")[2])
+        return self.prices.of(client, entry, providers.base_of(client, self._environ))
+
     def _patched(self, client: ClientSettings, entry: ModelSettings, api: Api) -> Patched | None:
         if entry.patch is None and client.patch is None and not self._settings.patches:
             return None
         from .patching import patched
 
-        known = client.name not in self._adopted.values()  # else it is of a file, and the environment means no such
+        # Patches of the environment name clients of the settings; a client of a file may have the same name.
+        known = client.name not in self._adopted.values()
         return patched(self._settings, client, entry, api, by_environment=known)
 
     def _signer(self, client: ClientSettings, key: str, model: str) -> Signer | RoleSigner | None:
-        """Signs for AWS, unless there is a key that needs no signature; keys of the client itself win over that."""
+        """Return the AWS signer, or None if a bearer key is used. Access keys of the client precede a bearer key."""
         if key and not client.access_key_id:
             return None
         self._refuse_adopted(client, model)
@@ -277,19 +357,19 @@ class Catalog:
 
         return signer_of(client, "bedrock", self._environ, self._settings.file, self._root)
 
-    def _vertex(self, client: ClientSettings, key: str, model: str) -> Door:
-        """How requests of a client get in; the same for all of its models, as they share a token."""
+    def _vertex(self, client: ClientSettings, key: str, model: str) -> VertexAccess:
+        """Return the Vertex AI access of a client. All models of a client share it, and with it the token."""
         door = self._doors.get(client.name)
         if door is None:
             if not key:
                 self._refuse_adopted(client, model)
-            from .vertex.door import door_of
+            from .vertex.vertex_access import access_of
 
-            door = self._doors[client.name] = door_of(client, key, self._environ, self._settings.file)
+            door = self._doors[client.name] = access_of(client, key, self._environ, self._settings.file)
         return door
 
     def _signed_in(self, client: ClientSettings, headers: dict[str, str]) -> SignedIn | None:
-        """The headers of a client that people sign in for, and these."""
+        """Return the token bearer of an OAuth client with these further headers; None without `root`."""
         from .signed_in import SignedIn, SignIns, check_signed_in
 
         check_signed_in(client, self._environ, self._settings.file)
@@ -298,26 +378,28 @@ class Catalog:
         if self._sign_ins is None:
             self._sign_ins = SignIns(self._root, self._environ, self._settings.file)
         own = client.oauth.headers if client.oauth is not None else {}
+        # The codec was asked for headers with an empty key, and an empty key header would be refused.
         unnamed = {name: value for name, value in headers.items() if value}  # without an empty key
         return SignedIn(client.name, self._sign_ins.keeper(client), unnamed | self._own_headers(client) | own)
 
     def _refuse_adopted(self, client: ClientSettings, model: str) -> None:
-        """What is in the environment is not for an address that some file names."""
+        """Raise CredentialsError for a client of a definition file: it may not use credentials of the environment."""
         if client.name in self._adopted.values():
             raise CredentialsError(f"no API key for '{model}': the file that names its address has to name `api_key`")
 
     def _own_headers(self, client: ClientSettings) -> dict[str, str]:
         return providers.own_headers(client, self._settings)
 
-    def access(self, model: str, task: Task) -> Access:
-        """The model with that id for that task.
+    def access(self, model: str, task: Task) -> ModelAccess:
+        """Return the embedding model or reranker with that id.
 
         Models that the client does not list are accepted, unless it lists others of this type.
 
         Raises:
-            ConfigError: no such client or model, or a base URL is missing.
-            CredentialsError: there is no key for it.
-            Unsupported: clients of that type can't do that task.
+            ConfigError: there is no such client or model, or a base URL is missing.
+            CredentialsError: there is no key for the model.
+            NotFetched: the client needs a secret that takes time to fetch.
+            Unsupported: clients of that type have no models for the task.
         """
         client_name, _, name = model.partition(":")
         client = self._client(client_name)
@@ -330,20 +412,22 @@ class Catalog:
             known = ", ".join(f"{client_name}:{entry}" for entry in listed)
             raise ConfigError(f"unknown {task} model '{model}'; client '{client_name}' has: {known}")
         client = self._filled(client)
+        # Look up the entry again: interpolation may have changed it.
         entry = next((each for each in client.models if each.name == name and each.type == task), None)
         entry = entry or ModelSettings(name=name, type=task)
         price = self.prices.of(client, entry, providers.base_of(client, self._environ))
         rules, patched = rules_of(client, entry), self._patched(client, entry, _APIS[task])
         name = entry.real_name or name
-        access = Access(id=model, name=name, model=entry, client=client, price=price, rules=rules, patched=patched)
+        access = ModelAccess(id=model, name=name, model=entry, client=client, price=price, rules=rules, patched=patched)
         if client.type == "local":
             return access
         if providers.signs_in(client):
             bearer = self._signed_in(client, {})
             return msgspec.structs.replace(access, api_base=self._api_base(client), signed_in=bearer)
-        api_base, key = self._door(client, model)
+        api_base, key = self._vertex_access(client, model)
         if client.type == "vertexai":
             door = self._vertex(client, key, model)
+            # A token replaces the key: both in one request would be ambiguous.
             key = "" if door.identity is not None else key
             access = msgspec.structs.replace(access, signed_in=door.bearer({}), sign=door.sign, below=door.below)
         elif client.type == "bedrock":
@@ -356,10 +440,10 @@ class Catalog:
                 access, key = msgspec.structs.replace(access, renew=renew, sign=partial(signed, signer)), ""
         return msgspec.structs.replace(access, api_base=api_base, key=key)
 
-    def _door(self, client: ClientSettings, model: str) -> tuple[str, str]:
+    def _vertex_access(self, client: ClientSettings, model: str) -> tuple[str, str]:
         api_base = self._api_base(client)
         if providers.signs_in(client):
-            return api_base, ""  # people sign in for it
+            return api_base, ""  # OAuth replaces the key
         adopted = client.name in self._adopted.values()
         key, variables = (client.api_key, []) if adopted else self._key(client)
         if not key and (api_base in providers.WANT_KEYS or client.type in providers.WANT_KEYS_ANYWHERE):
@@ -376,8 +460,11 @@ class Catalog:
 
     def _client(self, name: str) -> ClientSettings | None:
         client = self._clients.get(name)
+        # Both names mean one provider; settings may use either.
         if client is None and name in ("claude", "anthropic"):
             client = self._clients.get("claude") or self._clients.get("anthropic")
+        if client is None and name == CASSETTE:
+            client = ClientSettings(type=name, name=name)
         if client is None and name in providers.BUILT_IN:
             client = ClientSettings(type=providers.BUILT_IN[name], name=name)
         if client is None and name in providers.READY_MADE and self._environ.get(providers.variable_of(name)):
@@ -385,13 +472,13 @@ class Catalog:
         return client
 
     async def prepare(self, model: str) -> None:
-        """Have the secrets that the client of this model names, so that `target` and `access` raise no NotFetched."""
+        """Fetch the secrets of this model's client, so that `target` and `access` do not raise NotFetched."""
         client = self._client(model.partition(":")[0])
         if client is not None:
             await self._secrets.ready(partial(self._filled, client))
 
     def _filled(self, client: ClientSettings) -> ClientSettings:
-        """The client with its secrets."""
+        """Return the client with its secrets. A client of a definition file may not refer to all of them."""
         own = client.name not in self._adopted.values()
         return filled(client, self._secrets, self._settings.file, but=() if own else OF_ITS_FILE)
 
@@ -424,13 +511,19 @@ class Catalog:
         return base
 
     def _key(self, client: ClientSettings) -> tuple[str, list[str]]:
-        """The client's key, and the variables it was looked for in."""
+        """Return the client's key, and the variables that were checked for it."""
         variables = providers.key_variables(client)
         if client.api_key:
             where = f"`api_key` of client '{client.name}' in {self._settings.file}"
             return providers.checked_key(client.api_key, where), variables
         found = (providers.checked_key(self._environ.get(name, ""), name) for name in variables)
-        return next((key for key in found if key), ""), variables
+        key = next((key for key in found if key), "")
+        if key:
+            return key, variables
+        # `*_API_KEY_FILE` names a file with the key, the convention of Docker and Kubernetes secrets.
+        files = (f"{name}_FILE" for name in variables)
+        in_files = (providers.checked_key(key_in_file(name, self._environ), name) for name in files)
+        return next((key for key in in_files if key), ""), variables
 
     def _unknown(self, model: str) -> str:
         client = self._client(model.partition(":")[0])
@@ -450,3 +543,13 @@ def _patching(codec: Codec, patched: Patched | None) -> Codec:
 
 def _changed(headers: dict[str, str], patched: Patched | None) -> dict[str, str]:
     return headers if patched is None else patched.headers(headers)
+
+
+def _server_of(url: str) -> str:
+    """Return `host:port` of an address; empty if it has no host or no valid port."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or (80 if parts.scheme == "http" else 443)
+    except ValueError:
+        return ""
+    return f"{parts.hostname}:{port}" if parts.hostname else ""

@@ -1,8 +1,8 @@
-"""One request to a provider and its answer, with every failure named.
+"""HTTP client of the providers: one request, its answer, and an error type for every failure.
 
-httpx's URLs and responses are used, but not its client: redirects, cookies and authentication schemes have no
-business between an agent and a model, and cost more than the request itself. There is one transport for each pair of
-base URL and proxy.
+It uses httpx's URLs and responses, but not its client. Redirects, cookies and authentication schemes are never wanted
+between an agent and a model, and they cost more time than the request itself. Each pair of base URL and proxy has its
+own transport.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import NoReturn, Self
 
 import httpx
@@ -20,39 +21,41 @@ from ....protocol.errors import AccountEmpty, KeyRefused, ModelError, Stalled, U
 from ...io.http.http1 import unpacked, unpacker_of
 from ...io.http.refusal import message_in, retry_after
 from ...io.http.transport import Exchange, TrioTransport
-from .codec import Sign
+from .codec import Sign, StreamOrWhole
 from .pages import NoPage
-from .target import Target
+from .target import ModelTarget
 
 log = logging.getLogger("callboard.models")
 
 READ_TIMEOUT = 600.0
-"""Seconds without a byte after which an answer is given up: a model may think for long before the first."""
+"""Seconds without a byte after which an answer fails. Long, since a model may reason for minutes before the first."""
 
 WRITE_TIMEOUT = 60.0
 
 LAST_BYTES = 5.0
-"""Seconds in which a stream has to end once its reply is complete; else its connection is closed."""
+"""Seconds that a stream may stay open after its reply is complete; then its connection is closed."""
 
 MAX_REPLY = 64 * 1024 * 1024
-"""Bytes of an answer, unpacked if it is compressed, beyond which it is refused."""
+"""Maximum size of an answer in bytes, after decompression. A longer one raises ModelError."""
 
 _REPLIES = frozenset(
-    {"application/json", "text/event-stream", "application/x-ndjson", "application/vnd.amazon.eventstream"}
+    {b"application/json", b"text/event-stream", b"application/x-ndjson", b"application/vnd.amazon.eventstream"}
 )
-"""Content types of replies; anything else may be a web page."""
+"""Content types of replies; an answer of any other type may be a web page."""
 
 
-OnHeaders = Callable[[httpx.Headers], None]
+OnHeaders = Callable[[Mapping[bytes, bytes]], None]
+"""Callback for the headers of an answer, by lower-case name."""
+
 OnBody = Callable[[bytes], None]
 
 
 class Endpoint:
-    """A base URL, reached through its own transport. As a context manager it counts who uses it.
+    """Base URL with its own transport. As a context manager it counts its users.
 
     Attributes:
-        idle_since: when the last request was over, as `Endpoints` has noted it.
-        when_unused: called when the last of its users has gone.
+        idle_since: time when the last request finished; `Endpoints` sets it.
+        when_unused: called when the last user exits.
     """
 
     def __init__(self, api_base: str, proxy: str, connect_timeout: float, environ: Mapping[str, str]) -> None:
@@ -74,23 +77,23 @@ class Endpoint:
             self.when_unused(self)
 
     def close(self) -> None:
-        """Close its connections, now."""
+        """Close the connections at once."""
         self._transport.connections.close()
 
     async def ask(
         self,
-        target: Target,
+        target: ModelTarget,
         headers: Mapping[str, str],
         request: ChatRequest,
         on_delta: Callable[[Delta], None],
         on_headers: OnHeaders,
         on_body: OnBody | None = None,
     ) -> ChatReply:
-        """Send `request` and wait for the whole reply; `on_delta` gets its text, in one piece.
+        """Send `request` and wait for the complete reply; `on_delta` receives its text in one piece.
 
         Args:
-            on_headers: gets those of a good answer, before its body.
-            on_body: gets the body of the request, before it is sent.
+            on_headers: receives the headers of a successful answer, before its body.
+            on_body: receives the body of the request, before it is sent.
 
         Raises:
             CredentialsError, ModelError, UpstreamError: see `refused` and `broken`.
@@ -108,32 +111,38 @@ class Endpoint:
 
     async def stream(
         self,
-        target: Target,
+        target: ModelTarget,
         headers: Mapping[str, str],
         request: ChatRequest,
         on_delta: Callable[[Delta], None],
         on_headers: OnHeaders,
         on_body: OnBody | None = None,
     ) -> ChatReply:
-        """Like `ask`, but `on_delta` gets every piece as it comes.
+        """Send `request`, pass every delta to `on_delta` as it arrives, and return the complete reply.
+
+        Parameters and errors are the same as for `ask`, and in addition:
 
         Raises:
-            Stalled: it went on, or stayed open, without saying any more.
+            Stalled: the stream stayed open for `target.idle_timeout` seconds without progress.
         """
         outgoing = target.codec.encode(request, target.name, stream=True)
         if on_body is not None:
             on_body(outgoing.body)
-        reader = outgoing.reader()
+        answer: StreamOrWhole
         watch = trio.CancelScope()
 
-        def begun(found: httpx.Headers) -> None:
+        def begun(found: Mapping[bytes, bytes]) -> None:
+            nonlocal answer
+            answer = StreamOrWhole(outgoing, found.get(b"content-type", b"").decode("latin-1"))
             watch.deadline = trio.current_time() + target.idle_timeout
             on_headers(found)
 
         def take(piece: bytes) -> None:
-            """Progress is what the model says, and the figures at the end; comments and empty events are none."""
+            # Only deltas and token counts are progress. Servers send comments and empty events to keep a connection
+            # open, even while the model behind them is dead: a timeout per byte would never expire.
+            reader = answer.reader
             usage, moved = reader.builder.usage, False
-            for delta in reader.feed(piece):
+            for delta in answer.feed(piece):
                 moved = True
                 on_delta(delta)
             if reader.ended:
@@ -143,12 +152,14 @@ class Endpoint:
 
         with watch:
             await self._answer(target.id, headers, outgoing.path, outgoing.body, take, begun, outgoing.sign)
-        if watch.cancelled_caught and not reader.ended:
+        if watch.cancelled_caught and not answer.reader.ended:
             raise Stalled(
                 f"{target.id}: the answer stands still: nothing was said for {target.idle_timeout:g} s "
                 "(`model_idle_timeout` in config.yaml)"
             )
-        return reader.finish()
+        for delta in answer.rest():
+            on_delta(delta)
+        return answer.finish()
 
     async def post(
         self,
@@ -159,7 +170,7 @@ class Endpoint:
         on_headers: OnHeaders | None = None,
         sign: Sign | None = None,
     ) -> bytes:
-        """The whole answer to any request in JSON, for the model called `id`; raises like `ask`."""
+        """Send any JSON request for the model `id` and return the body of the answer. Raises like `ask`."""
         pieces: list[bytes] = []
         await self._answer(id, headers, path, body, pieces.append, on_headers, sign)
         return b"".join(pieces)
@@ -174,28 +185,27 @@ class Endpoint:
         on_headers: OnHeaders | None,
         sign: Sign | None,
     ) -> None:
-        """Hand on the body of the answer to a request, if it is a good one; its connection is settled at the end."""
+        """Pass the body of a successful answer to `take`, and release or close the connection at the end."""
         url = self._url(path)
         try:
-            response = await self._transport.send(
+            exchange = await self._transport.exchange(
                 "POST", url, _head(id, url, headers, body, sign), body, self._timeouts
             )
             try:
-                if response.status_code >= 300:
-                    refused(id, response, await _whole(response), signed=sign is not None)
+                if exchange.status >= 300:
+                    refused(id, exchange.response(), await _whole(exchange), signed=sign is not None)
                 if on_headers is not None:
-                    on_headers(response.headers)
-                content_type = response.headers.get("content-type", "")
-                if content_type.partition(";")[0] in _REPLIES:
-                    await _each_piece(response, take)
-                else:
-                    where = f"{url.scheme}://{url.netloc.decode('ascii')}{url.path} (HTTP {response.status_code})"
-                    checked = NoPage(id, where, content_type, take)
-                    await _each_piece(response, checked)
+                    on_headers(exchange.fields)
+                content_type = exchange.fields.get(b"content-type", b"")
+                if content_type.partition(b";")[0] in _REPLIES:
+                    await _each_piece(exchange, take)
+                else:  # gateways, portals and wrong base URLs answer with a web page and status 200
+                    where = f"{url.scheme}://{url.netloc.decode('ascii')}{url.path} (HTTP {exchange.status})"
+                    checked = NoPage(id, where, content_type.decode("latin-1"), take)
+                    await _each_piece(exchange, checked)
                     checked.finish()
             finally:
-                assert isinstance(response.stream, Exchange)
-                await response.stream.aclose()  # httpx's own way would build two context managers
+                await exchange.aclose()
         except httpx.HTTPError as error:
             broken(id, error)
 
@@ -222,40 +232,56 @@ def _head(
         from .as_sent import show
 
         show(id, url, fields, body)
-    return [(name.encode("ascii"), value.encode("ascii")) for name, value in fields.items()]
+    return [(_ascii(name), _ascii(value)) for name, value in fields.items()]
 
 
-async def _whole(response: httpx.Response) -> bytes:
+@lru_cache(maxsize=512)
+def _ascii(text: str) -> bytes:
+    return text.encode("ascii")
+
+
+async def _whole(exchange: Exchange) -> bytes:
     pieces: list[bytes] = []
-    await _each_piece(response, pieces.append)
+    await _each_piece(exchange, pieces.append)
     return b"".join(pieces)
 
 
-async def _each_piece(response: httpx.Response, take: Callable[[bytes], object]) -> None:
-    """Hand on the body as it comes, unpacked if it is compressed, though we asked for none of that."""
-    stream = response.stream
-    assert isinstance(stream, Exchange)
-    unpacker = unpacker_of(response.headers.get("content-encoding", "identity"))
+async def _each_piece(exchange: Exchange, take: Callable[[bytes], object]) -> None:
+    """Pass the body to `take` as it arrives. Decompress it if needed: some servers ignore `accept-encoding`."""
+    encoding = exchange.fields.get(b"content-encoding")
+    unpacker = None if encoding is None else unpacker_of(encoding.decode("latin-1"))
     received = size = 0
-    while piece := await stream.receive():
+    while piece := await exchange.receive():
         received += len(piece)
         for part in (piece,) if unpacker is None else unpacked(unpacker, piece):
             size += len(part)
-            _check_size(size)
+            if size > MAX_REPLY:
+                raise _too_long()
             take(part)
-        _check_size(received)  # of a compressed one, any number of bytes may unpack to nothing
+        if received > MAX_REPLY:  # a compressed body can grow without bound and still decompress to nothing
+            raise _too_long()
 
 
-def _check_size(size: int) -> None:
-    if size > MAX_REPLY:
-        raise ModelError(f"the answer is longer than {MAX_REPLY >> 20} MB")
+def _too_long() -> ModelError:
+    return ModelError(f"the answer is longer than {MAX_REPLY >> 20} MB")
 
 
 _TRANSIENT = frozenset({408, 409, 425, 429})
 
 
 def refused(id: str, response: httpx.Response, body: bytes, *, signed: bool = False) -> NoReturn:
-    """Raise the error that an answer with such a status stands for; `id` is the model's. `signed`: there is no key."""
+    """Raise the error for an answer with a status of 300 or above.
+
+    Args:
+        id: id of the model, for the text.
+        signed: True if the request was signed and had no API key.
+
+    Raises:
+        KeyRefused: status 401 or 403.
+        AccountEmpty: status 429 with a provider's word for an exhausted account.
+        UpstreamError: a status that may pass: 408, 409, 425, 429, or 500 and above.
+        ModelError: any other status.
+    """
     status = response.status_code
     said = message_in(body) or response.reason_phrase or "no explanation"
     text = f"{id}: {said} (HTTP {status})"
@@ -266,11 +292,11 @@ def refused(id: str, response: httpx.Response, body: bytes, *, signed: bool = Fa
             raise KeyRefused(f"{text}; {advice}", said=text, status=status)
         variable = f"{client.upper().replace('-', '_')}_API_KEY"
         where = f"of client '{client}' (`api_key` in config.yaml, or {variable})"
-        if "@" in client:  # `Catalog.adopt`: a file describes it
+        if "@" in client:  # named by `ModelCatalog.adopt`: a definition file describes this client
             where = "in the file that describes the client"
         raise KeyRefused(f"{text}; check the API key {where}", said=text, status=status)
     if status == 429 and (b"insufficient_quota" in body or b"API calls / month" in body):  # OpenAI, Cohere
-        raise AccountEmpty(text)  # no wait mends an empty account
+        raise AccountEmpty(text)  # not transient: a wait does not refill an account
     if status in _TRANSIENT or status >= 500:
         raise UpstreamError(text, status=status, retry_after=retry_after(response.headers, time.time()))
     if status < 400:
@@ -281,7 +307,14 @@ def refused(id: str, response: httpx.Response, body: bytes, *, signed: bool = Fa
 
 
 def broken(id: str, error: httpx.HTTPError) -> NoReturn:
-    """Raise the error for a request that got no answer, or only a part of one."""
+    """Raise the error for a request with no answer, or with a part of one.
+
+    `sent` of the error is False if no connection was made, so the provider cannot have charged for it.
+
+    Raises:
+        ModelError: the request or the URL is invalid, or the body cannot be decompressed.
+        UpstreamError: the connection failed.
+    """
     if isinstance(error, httpx.LocalProtocolError | httpx.UnsupportedProtocol | httpx.DecodingError):
         raise ModelError(f"{id}: {error}") from error
     told = UpstreamError(f"{id}: {str(error) or type(error).__name__}")

@@ -1,7 +1,14 @@
-"""The interface of the providers' codecs, and what they share.
+"""Interface of the providers' codecs, with the stream readers and helpers that they share.
 
-A codec is pure: a request goes in and a path with a JSON body comes out; bytes of an answer go in and a
-`ChatReply` comes out. No codec opens a connection, so each is tested by its bytes alone.
+A codec is pure: it translates a request into a path with a JSON body, and the bytes of an answer into a `ChatReply`.
+No codec opens a connection, so tests need only bytes.
+
+Problem: dozens of servers and gateways copy a provider's format, each with its own deviations. Examples are wrong
+indices of tool calls, nulls for absent lists, counts as text, and a whole answer to a streamed request. A strict
+decoder rejects usable answers. A switch per server needs a list of servers and versions, which is never complete. So
+the readers accept every deviation whose meaning is clear from the bytes, whatever the server: `ReplyBuilder.fragment`
+assigns pieces to calls, `StreamOrWhole` detects whole answers, and `read` repairs answers that do not decode. An answer
+that still does not decode raises ModelError.
 """
 
 from __future__ import annotations
@@ -20,8 +27,8 @@ from ....protocol.json_values import UNREADABLE, decode_mended
 from ....protocol.settings.model import Cache
 from ...io.encodings import image_type
 from ...io.http.sse import SseParser
+from .reasoning.stored_reasoning import Weaver
 from .reasoning.tags import CLOSE, OPEN
-from .reasoning.woven import Weaver
 from .tool_schemas import declared
 
 if TYPE_CHECKING:
@@ -30,11 +37,14 @@ if TYPE_CHECKING:
 Json = Any
 T = TypeVar("T")
 
+DONE = "[DONE]"
+"""Last event of streams in OpenAI's format."""
+
 EARLIER = "(earlier messages are left out)"
-"""Said by the user where a history begins with the model, and the provider wants the user to begin."""
+"""Text of a first user turn, inserted if a history begins with the model and the provider rejects that."""
 
 NOTHING = "(nothing)"
-"""Said by the user who said nothing, where the provider wants a text."""
+"""Text of an empty user turn, for providers that require a text."""
 
 
 ENDS: dict[str, chat.StopReason] = {
@@ -53,23 +63,26 @@ ENDS: dict[str, chat.StopReason] = {
     **dict.fromkeys(("malformed_tool_use", "insufficient_system_resource", "network_error", "timeout"), "failed"),
     **dict.fromkeys(("other", "unload"), "failed"),
 }
-"""The providers' words for why a reply ended, in lower case. They share one table, since servers that copy a format
-mix in words of others. Small servers have words of their own: an unknown one is an end if the reply says something."""
+"""Stop reasons by the providers' words, in lower case.
+
+All providers share one table, since servers that copy a format mix in words of others. An unknown word counts as a
+normal end; `check_reply` still rejects the reply if it is empty.
+"""
 
 
 Sign = Callable[["httpx.URL", bytes], Mapping[str, str]]
-"""Makes the headers of a signature."""
+"""Returns the signature headers of a request with this URL and body."""
 
 
 class Outgoing(msgspec.Struct, frozen=True):
-    """A request in a provider's format, and how its answer is read.
+    """Request in a provider's format, with the decoders of its answer.
 
     Attributes:
-        path: below the base URL.
+        path: path below the base URL.
         body: JSON.
-        decode: the reply in a complete answer. Raises ModelError if it makes no sense.
-        reader: makes a reader for a streamed answer.
-        sign: more headers, made of the URL and the body; None where there are none.
+        decode: returns the reply in a complete answer. Raises ModelError if it is not in the provider's format.
+        reader: returns a new reader for a streamed answer.
+        sign: returns the signature headers, from the URL and the body; None if the request is not signed.
     """
 
     path: str
@@ -80,40 +93,53 @@ class Outgoing(msgspec.Struct, frozen=True):
 
 
 class Codec(Protocol):
-    """Translates for one provider. `streams_tools`: whether a reply may be streamed when tools are offered."""
+    """Translator for one provider. `streams_tools` is True if a request with tools may be streamed."""
 
     streams_tools: bool
 
     def headers(self, key: str) -> dict[str, str]:
-        """What every request carries; `key` is empty where none is needed."""
+        """Return the headers of every request. `key` is empty if none is needed."""
         ...
 
     def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> Outgoing:
-        """`request` for the model that the provider calls `model`."""
+        """Return `request` in the provider's format; `model` is the provider's name of the model."""
         ...
 
 
 class ReplyBuilder:
-    """Puts a reply together from its pieces, in whatever order a provider sends them.
+    """Builder of a reply from its pieces, in any order that a provider sends them.
+
+    The methods that return an iterator are generators: they change nothing until the caller iterates.
 
     Args:
-        form: the format that blocks of thinking are in.
+        form: format of the stored reasoning blocks.
+
+    Attributes:
+        stop: normalised stop reason; None until `ends` is called.
+        reason: the provider's word for it, if it is not a normal end.
+        id: the provider's id of the reply.
+        usage: token counts so far.
     """
 
     def __init__(self, form: str = "") -> None:
         self._form = form
-        self._woven: Weaver | None = None  # until there is something to keep
+        self._woven: Weaver | None = None  # created with the first reasoning block: most replies have none
         self.stop: chat.StopReason | None = None
         self.reason = ""
+        self.id: Json = None
         self.usage = chat.TokenUsage()
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._calls: dict[int, _CallInPieces] = {}
-        self._at: dict[int, list[int]] = {}  # numbers of the calls that were opened at each index of the provider's
-        self._open = 0
+        self._at: dict[int, list[int]] = {}  # for each index of the provider, the numbers of the calls opened there
+        self._open = 0  # number of the call that received the last fragment
 
     def text(self, piece: str, *, woven: bool = True) -> Iterator[chat.Delta]:
-        """More text; the empty string is nothing. `woven`: it is outside of all blocks of thinking."""
+        """Append text and yield it as a delta; an empty piece yields nothing.
+
+        Args:
+            woven: False if a stored block already contains the length of this text.
+        """
         if piece:
             self._text.append(piece)
             if woven and self._woven is not None:
@@ -121,13 +147,16 @@ class ReplyBuilder:
             yield chat.TextDelta(piece)
 
     def reasoning(self, piece: str) -> Iterator[chat.Delta]:
-        """More reasoning."""
+        """Append reasoning and yield it as a delta; an empty piece yields nothing."""
         if piece:
             self._reasoning.append(piece)
             yield chat.ReasoningDelta(piece)
 
     def thought(self, block: dict[str, Json]) -> None:
-        """A block of thinking that the provider wants to see again, at this place. It may be filled until the end."""
+        """Store a reasoning block that the provider expects back, at the current position of the reply.
+
+        The caller may still change `block` until `build`.
+        """
         if self._woven is None:
             self._woven = Weaver(text=sum(map(len, self._text)), calls=len(self._calls))
         self._woven.block(block)
@@ -135,7 +164,7 @@ class ReplyBuilder:
     def call(
         self, index: int, *, id: str = "", name: str = "", arguments: str = "", signature: str = ""
     ) -> Iterator[chat.Delta]:
-        """More of tool call number `index`."""
+        """Add a piece of tool call number `index` and yield it as a delta."""
         call = self._calls.get(index)
         if call is None:
             call = self._calls[index] = _CallInPieces()
@@ -149,19 +178,21 @@ class ReplyBuilder:
             yield chat.ToolCallDelta(index, id, name, arguments)
 
     def fragment(self, index: int, *, id: str = "", name: str = "", arguments: str = "") -> Iterator[chat.Delta]:
-        """A fragment of a streamed tool call, added to the call that it belongs to.
+        """Add a fragment of a streamed tool call to its call and yield it as a delta.
 
-        Servers disagree about all three keys: some give every parallel call index 0, some count fragments in place of
-        calls, some make a new id for each fragment or repeat the name in it. So no key alone decides. A known `id` is
-        that call. Any other id or name opens a call, unless it fills a gap of the current one or repeats what that has.
-        A fragment with neither belongs to the call of its index if there is one, else to the call that was open last.
+        Servers disagree about all three keys. Some give every parallel call index 0, and some count fragments instead
+        of calls. Some create a new id for each fragment or repeat the name in it. So no single key decides:
+
+        - A known `id` selects its call.
+        - Any other id or name opens a call, unless it fills a gap of the current call or repeats its values.
+        - A fragment with neither belongs to the call of its index, else to the call of the last fragment.
         """
         number = self._number(index, id, name, arguments)
         call = self._calls.get(number)
         if call is None:
             self._at.setdefault(index, []).append(number)
         elif not id and not name and arguments.startswith("{") and "".join(call.arguments) == arguments:
-            return  # the whole once more, behind its pieces
+            return  # some servers repeat the complete arguments after their pieces
         elif not id and not name and _opens_another(call, arguments):
             name, number = call.name if index in self._at else "", len(self._calls)
             self._at.setdefault(index, []).append(number)
@@ -169,11 +200,12 @@ class ReplyBuilder:
         yield from self.call(number, id=id, name=name, arguments=arguments)
 
     def _number(self, index: int, id: str, name: str, arguments: str) -> int:
-        """Number of the call that a fragment belongs to; that of no call yet if it opens one."""
+        """Return the number of the fragment's call, which is an unused number if the fragment opens a call."""
         new, here = len(self._calls), self._at.get(index, ())
         known = next((number for number, call in self._calls.items() if id and call.id == id), None)
         if known is not None:
             call = self._calls[known]
+            # Some servers give parallel calls the same id: a name at a new index, after whole arguments, is a new call.
             is_other = name and not here and (call.is_whole if call.arguments_begun else not arguments)
             return new if is_other else known
         current = self._open if self._open in here or not here else here[-1]
@@ -184,37 +216,38 @@ class ReplyBuilder:
         return current if _continues(self._calls[current], id, name, arguments) else new
 
     def ends(self, reason: str | None, *, refused: bool = False) -> None:
-        """Note why the reply ended, in the provider's word; `refused` if the word is one for a filter."""
+        """Record the provider's stop reason; `refused` is True if a filter caused it."""
         if reason:
             self.stop = "refused" if refused else ENDS.get(reason.lower(), "end")
             self.reason = "" if ENDS.get(reason.lower()) in ("end", "tools") else reason
 
     @property
     def calls(self) -> int:
-        """How many calls there are so far."""
+        """Number of tool calls so far."""
         return len(self._calls)
 
     def within(self, block: dict[str, Json], text: int) -> None:
-        """The last `text` characters belong into that block."""
+        """Assign the last `text` characters to the reasoning block `block`."""
         if self._woven is None:
             self._woven = Weaver(text=sum(map(len, self._text)), calls=len(self._calls))
         self._woven.within(block, text)
 
     def part_thinking(self) -> None:
-        """Part thinking from the text, of servers that leave it there. Called at the end, before `build`.
+        """Move reasoning from the text to `reasoning`, for servers that leave it there. Call it before `build`.
 
-        The templates of some models open `<think>` themselves, so only its end is in the reply. What had been streamed
-        as text by then stays streamed; the reply is right.
+        The prompt templates of some models contain the opening `<think>`, so only the end tag is in the reply. Text
+        that was already streamed remains streamed as text; only the final reply is corrected.
         """
         text = "".join(self._text)
         if CLOSE in text and self._woven is None and not any(self._reasoning):
             thought, _, answer = text.partition(CLOSE)
             begun = thought.lstrip().removeprefix(OPEN)
+            # A quoted tag, or a pair of tags in the middle, is text about such tags and no reasoning.
             if OPEN not in begun and not thought.endswith(("`", '"', "'")):
                 self._reasoning, self._text = [begun], [answer.lstrip()]
 
     def build(self) -> chat.ChatReply:
-        """The whole reply so far."""
+        """Return the reply so far. A call without an id gets `call_N`, since histories need one."""
         calls = [self._calls[index] for index in sorted(self._calls)]
         tool_calls = tuple(
             tool_call(call.id or f"call_{number}", call.name, "".join(call.arguments), call.signature)
@@ -229,6 +262,7 @@ class ReplyBuilder:
             stop="tools" if tool_calls and stop == "end" else stop,
             usage=self.usage,
             reason=self.reason,
+            id=self.id if isinstance(self.id, str) else "",
         )
 
 
@@ -240,12 +274,13 @@ class _CallInPieces(msgspec.Struct):
 
     @property
     def arguments_begun(self) -> bool:
-        """True if any of the arguments have come."""
+        """True if any part of the arguments has arrived."""
         return any(self.arguments)
 
     @property
     def is_whole(self) -> bool:
         """True if the arguments so far are a JSON object."""
+        # Without this check, decoding after every fragment would be quadratic in the length of the arguments.
         if not any(piece.rstrip().endswith("}") for piece in self.arguments):
             return False
         try:
@@ -255,7 +290,7 @@ class _CallInPieces(msgspec.Struct):
 
 
 def _continues(call: _CallInPieces, id: str, name: str, arguments: str) -> bool:
-    """Return True if a fragment with a new id or a name, at the index of `call`, is one of `call`."""
+    """Return True if a fragment with a new id or a name, at the index of `call`, belongs to `call`."""
     if id and call.id:  # a server that makes a new id for each fragment
         repeats = name == call.name and call.arguments_begun if name else bool(call.name)
         return repeats and bool(arguments) and not call.is_whole
@@ -265,20 +300,24 @@ def _continues(call: _CallInPieces, id: str, name: str, arguments: str) -> bool:
 
 
 def _opens_another(call: _CallInPieces, arguments: str) -> bool:
-    """Return True if arguments without id and name begin where those of `call` are whole."""
+    """Return True if arguments without id and name start a new object after the complete arguments of `call`."""
     return arguments.lstrip().startswith("{") and call.is_whole
 
 
 class StreamReader:
-    """Reads one streamed reply: feed it bytes as they come, then ask for the whole.
+    """Decoder of one streamed reply: call `feed` with bytes as they arrive, then `rest`, then `finish`.
+
+    Subclasses implement `take`.
 
     Attributes:
-        form: the format of thinking that is kept.
+        form: format of the stored reasoning blocks.
+        lines: True if the stream consists of lines with one JSON object each.
         builder: the reply so far.
-        ended: whether the stream has said that the reply is complete.
+        ended: True if the stream has marked the reply as complete.
     """
 
     form = ""
+    lines = False
 
     def __init__(self) -> None:
         self.builder = ReplyBuilder(self.form)
@@ -286,28 +325,99 @@ class StreamReader:
         self._events = SseParser()
 
     def feed(self, data: bytes) -> Iterator[chat.Delta]:
-        """The pieces that `data` completes. Raises ModelError or UpstreamError if the stream reports one."""
+        """Yield the deltas that `data` completes. Raises ModelError or UpstreamError if the stream reports an error."""
         for event in self._events.feed(data):
             yield from self.take(event.data)
 
+    def rest(self) -> Iterator[chat.Delta]:
+        """Yield the deltas of a last event without its blank line, which some servers omit. Call it at a clean end.
+
+        An incomplete event (neither JSON nor `[DONE]`) was cut off and is dropped. `finish` then misses the end.
+        """
+        for event in self._events.rest():
+            if event.data.strip() == DONE or is_json(event.data):
+                yield from self.take(event.data.strip())
+
     def take(self, data: str) -> Iterator[chat.Delta]:
-        """The pieces in the data of one event."""
+        """Yield the deltas of one event."""
         raise NotImplementedError
 
     def finish(self) -> chat.ChatReply:
-        """The whole reply, at the end of the stream. Raises UpstreamError if its end is missing."""
+        """Return the reply after the end of the stream. Raises UpstreamError if the stream did not mark its end."""
         if not self.ended:
             raise UpstreamError("the stream broke off before the reply was complete")
         return self.builder.build()
 
 
+class StreamOrWhole:
+    """Decoder of the answer to a streamed request, which some servers and gateways send as a whole.
+
+    A whole answer is a JSON object, or a list of the stream's objects. It starts with a bracket; an event stream never
+    does. The content type is not reliable, since gateways send streams with any type.
+
+    Args:
+        outgoing: the request.
+        content_type: content type of the answer. It decides only for streams of JSON lines, where both answers start
+            with a bracket.
+    """
+
+    def __init__(self, outgoing: Outgoing, content_type: str = "") -> None:
+        self._outgoing = outgoing
+        self.reader = outgoing.reader()
+        is_json_type = content_type.partition(";")[0].strip() == "application/json"
+        self.feed = self._begin if is_json_type or not self.reader.lines else self.reader.feed
+        self._head = bytearray()
+        self._whole: chat.ChatReply | None = None
+
+    feed: Callable[[bytes], Iterator[chat.Delta]]
+    """Yields the deltas that more bytes complete. Raises ModelError or UpstreamError if the stream reports an error."""
+
+    def _begin(self, data: bytes) -> Iterator[chat.Delta]:
+        """Buffer bytes until they show that the answer is a stream; a whole answer is buffered to its end."""
+        self._head += data
+        start = bytes(self._head[:_DECIDES]).removeprefix(_BYTE_ORDER_MARK).lstrip()
+        if (start or len(self._head) > _DECIDES) and start[:1] not in (b"{", b"["):
+            self.feed = self.reader.feed
+            yield from self.feed(bytes(self._head))
+            self._head.clear()
+
+    def rest(self) -> Iterator[chat.Delta]:
+        """Yield the remaining deltas at the end of the answer. Raises like `feed`."""
+        body = bytes(self._head).removeprefix(_BYTE_ORDER_MARK).strip()
+        if not body:
+            yield from self.reader.rest()
+        elif not is_json(body):
+            if not self.reader.lines:
+                raise UpstreamError("the answer broke off before it was complete")
+            # Several lines of JSON under a content type of one document: decode them as the stream they are.
+            yield from self.reader.feed(body + b"\n")
+        elif body.startswith(b"["):
+            for item in read(msgspec.json.decode, body):
+                yield from self.reader.take(msgspec.json.encode(item).decode())
+        else:
+            self._whole = reply = self._outgoing.decode(body)
+            if reply.reasoning:
+                yield chat.ReasoningDelta(reply.reasoning)
+            if reply.text:
+                yield chat.TextDelta(reply.text)
+
+    def finish(self) -> chat.ChatReply:
+        """Return the reply. Raises UpstreamError if the end of a stream is missing."""
+        return self.reader.finish() if self._whole is None else self._whole
+
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_DECIDES = 64
+"""Number of leading white-space bytes after which an answer counts as a stream."""
+
+
 def check_reply(reply: chat.ChatReply) -> None:
-    """Raise the error that a reply stands for, if it is no answer.
+    """Raise an error if the reply contains no usable answer.
 
     Raises:
-        ReplyFiltered: a filter of the provider's has stopped the prompt or the reply.
-        EmptyReply: it has neither text nor calls. Another try may help, unless its bound of tokens was reached.
-        UpstreamError: it did not come to its end.
+        ReplyFiltered: the provider's filter stopped the prompt or the reply.
+        EmptyReply: the reply has neither text nor calls. It is transient unless the token limit was reached.
+        UpstreamError: the provider reports that the reply is incomplete.
     """
     reason = f" ({reply.reason})" if reply.reason else ""
     is_empty = not reply.text.strip() and not reply.tool_calls
@@ -328,14 +438,18 @@ def check_reply(reply: chat.ChatReply) -> None:
 
 
 def caches(cache: Cache, request: chat.ChatRequest) -> bool:
-    """Whether it is worth it: `auto` means requests that another one is likely to follow."""
+    """Return True if the prompt should be cached. `auto` caches requests that are likely to be continued.
+
+    These are requests with tools or with an earlier reply: writing a cache costs extra, which only a second request
+    recovers.
+    """
     if cache == "auto":
         return bool(request.tools) or any(isinstance(turn, chat.AssistantTurn) for turn in request.messages)
     return cache != "off"
 
 
 def tool_call(id: str, name: str, arguments: str, signature: str = "") -> chat.ToolCall:
-    """A call whose arguments came as text; `null` is `{}`, and text that is no JSON object is kept as `malformed`."""
+    """Return a call from arguments as text. `null` means `{}`; text that is not a JSON object becomes `malformed`."""
     if not arguments.strip():
         return chat.ToolCall(id=id, name=name, signature=signature)
     try:
@@ -351,36 +465,41 @@ def tool_call(id: str, name: str, arguments: str, signature: str = "") -> chat.T
 
 
 def arguments_text(arguments: Json) -> str:
-    """The arguments of a call as text: servers send the text, the object itself, or null."""
+    """Return the arguments of a call as text. Servers send the text, the object itself, or null."""
     if not arguments:
         return ""
     return arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
 
 
+def arguments_sent(call: chat.ToolCall) -> str:
+    """Return the arguments of a past call as JSON text, always an object: prompt templates of models parse it."""
+    return msgspec.json.encode({"malformed": call.malformed} if call.malformed else call.arguments).decode()
+
+
 def data_url(part: chat.ImagePart | chat.FilePart) -> str:
-    """The part's bytes as a data URL."""
+    """Return the part as a data URL."""
     return f"data:{media_type_of(part)};base64,{base64_of(part)}"
 
 
 def media_type_of(part: chat.ImagePart | chat.FilePart) -> str:
-    """The media type by the part's bytes, where they tell; a file may have the name of another kind of image."""
+    """Return the media type. The bytes of an image take precedence, since its file name may have a wrong suffix."""
     return image_type(part.data) or part.media_type if isinstance(part, chat.ImagePart) else part.media_type
 
 
 def base64_of(part: chat.ImagePart | chat.FilePart) -> str:
-    """The part's bytes in base64."""
+    """Return the part's bytes in base64."""
     return base64.b64encode(part.data).decode("ascii")
 
 
 def is_text(part: chat.FilePart) -> bool:
-    """Whether it is a file that reaches every provider."""
+    """Return True if the file is text, which every provider accepts as part of a prompt."""
     kind = part.media_type
     textual = kind.startswith("text/") or kind.partition("+")[2] in ("json", "xml", "yaml")
     return textual or kind in ("application/json", "application/xml", "application/yaml")
 
 
 def file_as_text(part: chat.FilePart) -> str:
-    """A text file as the model reads it, with its name above. Raises ModelError for other types."""
+    """Return a text file as prompt text, inside a tag with its name. Raises ModelError for other types."""
     if not is_text(part):
         raise ModelError(f"this provider takes no {part.media_type} files: '{part.name}'; convert it to text first")
     text = part.data.decode("utf-8", errors="replace")
@@ -388,21 +507,23 @@ def file_as_text(part: chat.FilePart) -> str:
 
 
 def result_apart(turn: chat.ToolTurn) -> tuple[str, tuple[chat.ImagePart | chat.FilePart, ...]]:
-    """The text of a tool's result, and what is no text in it, for providers that take only text as a result."""
+    """Return the text of a tool's result, and its other parts, for providers that accept only text as a result."""
+    if isinstance(turn.content, str):
+        return turn.content, ()
     apart = tuple(part for part in chat.parts_of(turn.content) if not isinstance(part, chat.TextPart))
     names = [f"[{name_of(part)}: see below]" for part in apart]
     return "\n".join(text for text in (chat.text_of(turn.content), *names) if text), apart
 
 
 def without_files(content: chat.Content) -> chat.Content:
-    """The content of a result with files by their names, for providers that take none."""
+    """Return the content of a tool result with files replaced by their names, for providers that accept no files."""
     if isinstance(content, str):
         return content
     return tuple(chat.TextPart(f"[{name_of(part)}]") if isinstance(part, chat.FilePart) else part for part in content)
 
 
 def blocks(content: chat.Content, block: Callable[[chat.Part], Json]) -> Json:
-    """The content of a turn where a text is a text, and parts are a list of blocks. Blank texts are left out."""
+    """Return the content of a turn: a string unchanged, parts as a list of blocks. Blank texts are omitted."""
     if isinstance(content, str):
         return content if content.strip() else ""
     return [block(part) for part in content if not is_blank(part)]
@@ -414,33 +535,33 @@ def is_blank(part: chat.Part) -> bool:
 
 
 def name_of(part: chat.ImagePart | chat.FilePart) -> str:
-    """What it is, in words."""
+    """Return a short description of the part, for a prompt."""
     return f"file {part.name}" if isinstance(part, chat.FilePart) else f"image, {part.media_type}"
 
 
 def bearer(key: str) -> dict[str, str]:
-    """The header with a bearer token, or nothing where there is none."""
+    """Return the authorization header of a bearer token; empty if there is no key."""
     return {"authorization": f"Bearer {key}"} if key else {}
 
 
 def given(**options: Json) -> dict[str, Json]:
-    """The options that have a value."""
+    """Return the options that are not None."""
     return {name: value for name, value in options.items() if value is not None}
 
 
 def function_of(tool: chat.Tool) -> Json:
-    """A tool as most providers want it declared."""
+    """Return the declaration of a tool in OpenAI's format, which most providers use."""
     function = {"name": tool.name, "description": tool.description, "parameters": declared(tool.parameters)}
     return {"type": "function", "function": function}
 
 
 def read(decode: Callable[[bytes | str], T], data: bytes | str) -> T:
-    """What an answer, or a piece of one, says; raises ModelError if it is not in the provider's format.
+    """Decode an answer, or a piece of one. Raises ModelError if it is not in the provider's format.
 
-    Where it is not, it is read once more without its nulls, which some servers send for lists and objects that are
-    absent, and with token counts that came as text or with a fraction.
+    If the first attempt fails, decode a repaired copy. The repair removes nulls, which some servers send for absent
+    lists and objects. It also converts token counts that are text or fractions, and drops counts that are not numbers.
     """
-    try:
+    try:  # the repair costs a second pass in Python: valid answers never pay for it
         return decode_mended(decode, data)
     except UNREADABLE as error:
         with contextlib.suppress(*UNREADABLE):
@@ -450,33 +571,58 @@ def read(decode: Callable[[bytes | str], T], data: bytes | str) -> T:
 
 
 _OPAQUE = frozenset(("arguments", "args", "input"))
-"""Keys whose values are the tools' own: a null in them has a meaning."""
+"""Keys of tool arguments, which are not repaired: a null in them has a meaning."""
 
 
 def _mended(value: Json, key: str = "") -> Json:
-    """A value without nulls, and with whole numbers for token counts."""
+    """Return a value without nulls, and with whole numbers as token counts."""
     if key in _OPAQUE:
         return value
+    if _USAGE.search(key) and not isinstance(value, dict):
+        return None
+    if _COUNT.search(key):
+        return _count(value)
     if isinstance(value, dict):
-        return {name: _mended(each, name) for name, each in value.items() if each is not None}
+        mended = {name: _mended(each, name) for name, each in value.items() if each is not None}
+        return {name: each for name, each in mended.items() if each is not None}
     if isinstance(value, list):
         return [_mended(each) for each in value if each is not None]
-    if isinstance(value, float | str) and _COUNT.search(key):
-        with contextlib.suppress(ValueError, OverflowError):
-            return int(float(value))
+    if isinstance(value, int | float) and not isinstance(value, bool) and key in _IDS:
+        return str(value)
     return value
 
 
-_COUNT = re.compile(r"(_tokens|Tokens|_count|Count)$")
+_IDS = frozenset(("id", "call_id", "toolUseId", "finish_reason", "stop_reason"))
+"""Keys with text values, for which some servers send numbers."""
+
+_COUNT = re.compile(r"(_tokens|Tokens|_count|Count|^(output_)?index)$")
+_USAGE = re.compile(r"^(usage|usageMetadata)$|[tT]okens_?[dD]etails$")
+
+
+def _count(value: Json) -> int | None:
+    if isinstance(value, int | float | str) and not isinstance(value, bool):
+        with contextlib.suppress(ValueError, OverflowError):
+            count = value if isinstance(value, int) else int(float(value))
+            return count if abs(count) < 1 << 53 else None  # no real count is this high: such a number is garbage
+    return None
+
+
+def is_json(text: str | bytes) -> bool:
+    """Return True if a text is a complete JSON document."""
+    try:
+        decode_mended(msgspec.json.decode, text)
+    except UNREADABLE:
+        return False
+    return True
 
 
 def error_text(error: Json) -> str:
-    """What an error of a provider's says."""
+    """Return the message of a provider's error object."""
     return str(error.get("message") or error) if isinstance(error, dict) else str(error)
 
 
 def with_preface(request: chat.ChatRequest, system: str) -> tuple[object, ...]:
-    """The messages with the system prompt at the head of the first user turn."""
+    """Return the messages with the system prompt prepended to the first user turn."""
     turns = list(request.messages)
     for position, turn in enumerate(turns):
         if isinstance(turn, chat.UserTurn):

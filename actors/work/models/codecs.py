@@ -1,4 +1,4 @@
-"""Which codec speaks to a client. Each is imported by the first model that needs it."""
+"""Codec selection by client type. Each codec is imported by the first model that needs it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ from .codec import Codec
 
 
 def codec_of(client: ClientSettings, model: ModelSettings, name: str, base: str, cache: Cache) -> Codec:
-    """The codec for a client that needs no more than a key, at `base`; the provider calls the model `name`."""
+    """Return the codec of a client that needs only a key.
+
+    Args:
+        name: the provider's name of the model.
+        base: base URL.
+    """
     match providers.BUILT_IN.get(client.type, client.type):
         case "claude":
             from .anthropic import AnthropicCodec
@@ -39,7 +44,7 @@ def codec_of(client: ClientSettings, model: ModelSettings, name: str, base: str,
 
 
 def module_of(kind: str) -> str:
-    """The module of the codec for a type of clients, for those who import it in a thread."""
+    """Return the codec module of a client type, for callers that import it in a thread."""
     return f".actors.work.models.{_MODULES.get(providers.BUILT_IN.get(kind, kind), 'openai')}"
 
 
@@ -47,7 +52,7 @@ _MODULES = {"claude": "anthropic", "cohere": "cohere", "gemini": "gemini", "olla
 
 
 def interface(client: ClientSettings, model: ModelSettings, name: str, *, own: bool) -> Interface:
-    """By which interface of OpenAI's a model is asked: what is said, or (`own`: it is OpenAI's) the one it needs."""
+    """Return the OpenAI interface of a model: the configured one, else for OpenAI (`own`) the one that it needs."""
     said = model.api or client.api
     if said or not own:
         return said or "chat"
@@ -57,5 +62,5 @@ def interface(client: ClientSettings, model: ModelSettings, name: str, *, own: b
 
 
 def summary(client: ClientSettings, model: ModelSettings) -> ReasoningSummary:
-    """What it shows of its thinking."""
+    """Return the configured reasoning summary of a model."""
     return model.reasoning_summary or client.reasoning_summary or "auto"

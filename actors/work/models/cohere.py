@@ -1,13 +1,14 @@
-"""Cohere's chat, version 2.
+"""Codec of Cohere's chat, version 2.
 
     POST {api_base}/chat
 
-What a model says before it calls tools is its `tool_plan` here; it is the reply's text, and goes back as the plan.
-Models that think have none: they have blocks of thinking in their `content`, which go back where they stood, before
-calls and before answers. A response schema can't be had together with tools: it is left to the prompt then. Citations
-are left out. Tokens are those that are billed, which are fewer than those that the model reads.
+The text before tool calls is the `tool_plan` in this format. It becomes the text of the reply, and is sent back as the
+plan. Reasoning models have no plan: their `content` contains reasoning blocks, which are sent back at their positions
+before calls and answers. The provider does not accept a response schema together with tools; then only the prompt
+contains the schema. Citations are omitted. Token counts are the billed ones, which are lower than the tokens that the
+model reads.
 
-Sources: https://docs.cohere.com/reference/chat, the types of github.com/cohere-ai/cohere-python, and for thinking
+Sources: https://docs.cohere.com/reference/chat, the types of github.com/cohere-ai/cohere-python, and for reasoning
 notebooks/guides/reasoning of github.com/cohere-ai/cohere-developer-experience.
 """
 
@@ -22,28 +23,28 @@ import msgspec
 from ....protocol import chat
 from ....protocol.decoding import json_decoder
 from ....protocol.errors import ModelError, UpstreamError
-from . import codec
-from .reasoning import effort, woven
+from . import call_ids, codec
+from .reasoning import effort, stored_reasoning
 
 Json = Any
 
 FORM = "cohere"
-"""Name of the format in which thinking is kept: blocks of `content`, as they came."""
+"""Format name of stored reasoning: unchanged blocks of `content`."""
 
 
 class CohereCodec:
-    """Translates for Cohere."""
+    """Codec for Cohere."""
 
     streams_tools = True
 
     def headers(self, key: str) -> dict[str, str]:
-        """A bearer token, or nothing."""
+        """Return the bearer token header; empty without a key."""
         return codec.bearer(key)
 
     def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> codec.Outgoing:
-        """The request as messages of a chat."""
+        """Return the request in Cohere's format."""
         messages: list[Json] = [{"role": "system", "content": request.system}] if request.system else []
-        messages.extend(_messages(request.messages, request.model))
+        messages.extend(_messages(call_ids.fitting(request.messages), request.model))
         tools, schema = _offered(request), request.response_schema
         can_enforce = not tools and schema is not None and schema.get("type") == "object"
         body = codec.given(
@@ -63,7 +64,7 @@ class CohereCodec:
 
 
 class CohereReader(codec.StreamReader):
-    """Reads the events of one streamed reply, which ends with `message-end`."""
+    """Reader of one streamed reply, which ends with `message-end`."""
 
     form = FORM
 
@@ -73,16 +74,17 @@ class CohereReader(codec.StreamReader):
         self._thought: list[str] = []
 
     def take(self, data: str) -> Iterator[chat.Delta]:
-        """The pieces in one event; those about citations, and kinds to come, have none."""
+        """Yield the deltas of one event. Citations and unknown events yield nothing."""
         if data == "[DONE]":
             return
         event = codec.read(_decode_event, data)
         delta = event.delta
+        self.builder.id = self.builder.id or event.id  # only `message-start` has it
         match event.type:
             case "content-start" | "content-delta" | "tool-plan-delta":
                 for piece in _pieces(delta.message):
                     self._thinks(piece.thinking)
-                yield from _said(self.builder, delta.message)
+                yield from _read_message(self.builder, delta.message)
             case "content-end":
                 self._ends_block()
             case "tool-call-start" | "tool-call-delta":
@@ -115,25 +117,29 @@ class CohereReader(codec.StreamReader):
 # --- out --------------------------------------------------------------------------------------------------
 
 _CHOICES = {"auto": None, "none": "NONE"}
-"""By what the request says; everything else has to be called."""
+"""Cohere's values by the request's `tool_choice`; any other value means that a tool must be called."""
 
 
 def _thinking(request: chat.ChatRequest) -> Json:
-    """There are no levels here: one is a budget, and no budget at all is what the model wants."""
+    """Return the `thinking` option: a token budget, since Cohere has no levels. None keeps the model's default."""
     tokens = effort.budget(request)
     if tokens is None:
         return None
+    # A budget of 0 means that reasoning is off.
     return {"type": "enabled", "token_budget": tokens} if tokens else {"type": "disabled"}
 
 
 def _offered(request: chat.ChatRequest) -> Sequence[chat.Tool]:
-    """The tools; only the one that must be called, if it is named, since there is no other way to say so."""
+    """Return the tools, or only the tool that must be called: the format cannot name a required tool."""
     named = [tool for tool in request.tools if tool.name == request.tool_choice]
     return named or request.tools
 
 
 def _messages(turns: Sequence[chat.Turn], model: str) -> Iterator[Json]:
-    """The turns as messages. Results are texts here: what is more than that, the user says after the last of them."""
+    """Yield the turns as messages.
+
+    Tool results are text in this format. Their images and files follow the last result in a message of the user.
+    """
     for are_results, together in groupby(turns, lambda turn: isinstance(turn, chat.ToolTurn)):
         shown: list[Json] = []
         for turn in together:
@@ -150,7 +156,8 @@ def _message(turn: chat.Turn, model: str) -> Json:
             return {"role": "user", "content": codec.blocks(turn.content, _part) or codec.NOTHING}
         case chat.AssistantTurn():
             calls = [_as_called(call) for call in turn.tool_calls] or None
-            if woven.blocks(turn, model, FORM):
+            # Reasoning models have no `tool_plan`: their text is a block after the reasoning.
+            if stored_reasoning.blocks(turn, model, FORM):
                 return codec.given(role="assistant", content=list(_thoughtful(turn, model)), tool_calls=calls)
             text = turn.text if turn.text.strip() else ""
             if calls is None:
@@ -162,8 +169,8 @@ def _message(turn: chat.Turn, model: str) -> Json:
 
 
 def _thoughtful(turn: chat.AssistantTurn, model: str) -> Iterator[Json]:
-    """What was thought and said, block by block."""
-    for piece in woven.sent(turn, model, FORM):
+    """Yield the reasoning and text of a turn as blocks in their original order."""
+    for piece in stored_reasoning.sent(turn, model, FORM):
         if isinstance(piece, str):
             yield {"type": "text", "text": piece}
         elif not isinstance(piece, chat.ToolCall):
@@ -173,7 +180,7 @@ def _thoughtful(turn: chat.AssistantTurn, model: str) -> Iterator[Json]:
 
 
 def _as_called(call: chat.ToolCall) -> Json:
-    arguments = call.malformed or msgspec.json.encode(call.arguments).decode()
+    arguments = codec.arguments_sent(call)
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
 
@@ -206,7 +213,7 @@ class _Piece(msgspec.Struct):
 
 
 class _Message(msgspec.Struct):
-    """Of a whole reply, with lists, or a piece of a streamed one, with one of each."""
+    """Message of a complete reply, with lists, or a piece of a streamed one, with single items."""
 
     content: list[_Piece] | _Piece | None = None
     tool_plan: str | None = None
@@ -232,12 +239,14 @@ class _Delta(msgspec.Struct):
 
 
 class _Event(msgspec.Struct):
+    id: Json = None
     type: str = ""
     index: int = 0
     delta: _Delta = msgspec.field(default_factory=_Delta)
 
 
 class _Reply(msgspec.Struct):
+    id: Json = None
     message: _Message | str | None = None
     finish_reason: str | None = None
     usage: _Usage | None = None
@@ -252,16 +261,17 @@ def _decoded(body: bytes) -> chat.ChatReply:
     if not isinstance(reply.message, _Message):
         raise ModelError(reply.message or "the answer has no message")
     builder = codec.ReplyBuilder(FORM)
-    list(_said(builder, reply.message, keep=True))
+    list(_read_message(builder, reply.message, keep=True))
     calls = reply.message.tool_calls
     for number, call in enumerate(calls if isinstance(calls, list) else [calls]):
         list(_called(builder, number, call))
     builder.ends(reply.finish_reason)
     builder.usage = _usage(reply.usage)
+    builder.id = reply.id
     return builder.build()
 
 
-def _said(builder: codec.ReplyBuilder, message: _Message, *, keep: bool = False) -> Iterator[chat.Delta]:
+def _read_message(builder: codec.ReplyBuilder, message: _Message, *, keep: bool = False) -> Iterator[chat.Delta]:
     yield from builder.text(message.tool_plan or "")
     for piece in _pieces(message):
         if piece.thinking and keep:
@@ -289,6 +299,7 @@ def _called(builder: codec.ReplyBuilder, number: int, call: _Call | None) -> Ite
 def _usage(usage: _Usage | None) -> chat.TokenUsage:
     if usage is None:
         return chat.TokenUsage()
+    # Prices apply to the billed units, which are fewer than `tokens`.
     counted = usage.billed_units or usage.tokens or _Tokens()
     read = int(counted.input_tokens or 0)
     return chat.TokenUsage(

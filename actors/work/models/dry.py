@@ -1,6 +1,6 @@
-"""The reply that stands in for a model's with `dry_run`: nothing is sent, and it shows what would have been.
+"""Replies of a dry run (`dry_run`): no request is sent, and the reply shows the request.
 
-A request that wants its answer in the shape of a schema gets the emptiest value of that shape, so that a graph goes on.
+The reply to a request with a response schema is the smallest value that matches it, so that a graph can continue.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from ....protocol.chat import AssistantTurn, ChatReply, ChatRequest, UserTurn, t
 
 
 def dry_reply(request: ChatRequest, model: str) -> ChatReply:
-    """The reply of a model that was not asked."""
+    """Return the reply of a dry run."""
     if request.response_schema is not None:
         return ChatReply(text=json.dumps(_emptiest(request.response_schema)), model=model)
     return ChatReply(text=as_text(request, model), model=model)
 
 
 def as_text(request: ChatRequest, model: str) -> str:
-    """A request for people: model, messages, the tools that are offered."""
+    """Return a request as readable text: model, messages and the names of the tools."""
     lines = [f"(dry run: not sent to {model})"]
     if request.system:
         lines += ["", "system:", request.system]

@@ -1,8 +1,9 @@
-"""Base URLs with the connections behind them: shared while they are used, let go when they are not.
+"""Pool of HTTP endpoints, with their connections: shared while in use, closed when idle.
 
-Callers name any number of base URLs: each start of a local engine has a new port, files may bring clients of their own.
-An endpoint holds connections and, for https, certificates (about a MB), so those that nothing uses are closed: at once
-if there are more than `MOST_IDLE`, the one that is idle longest first, and after `IDLE` seconds when any other is used.
+A process may use any number of base URLs: each start of a local engine has a new port, and files may describe clients.
+An endpoint holds connections and, for https, certificates (about a MB), so idle endpoints are closed. Above `MOST_IDLE`
+of them, the one that is idle longest is closed at once. Others are closed after `IDLE` seconds, when the next endpoint
+becomes idle; there is no timer.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ if TYPE_CHECKING:
     from .client import Endpoint
 
 MOST_IDLE = 64
-"""Endpoints that are kept without a request under way."""
+"""Maximum number of idle endpoints."""
 
 IDLE = 300.0
-"""Seconds an endpoint is kept without one."""
+"""Seconds without a request after which an endpoint may be closed."""
 
 Key = tuple[str, str, float]
 
 
 class Endpoints:
-    """One endpoint for each base URL, proxy and connect timeout.
+    """Endpoints by base URL, proxy and connect timeout.
 
     Args:
-        environ: for proxies and certificates.
+        environ: environment with proxies and certificates.
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -42,7 +43,7 @@ class Endpoints:
         return len(self._busy) + len(self._idle)
 
     def lease(self, api_base: str, proxy: str, connect_timeout: float) -> Endpoint:
-        """The endpoint of that base URL. Use it as a context manager: it stays open for the block."""
+        """Return the endpoint of a base URL. Use it as a context manager: it stays open inside the block."""
         key = (api_base, proxy, connect_timeout)
         endpoint = self._busy.get(key)
         if endpoint is None:
@@ -50,28 +51,27 @@ class Endpoints:
         return endpoint
 
     def _unused(self, key: Key, endpoint: Endpoint) -> None:
-        if self._busy.get(key) is endpoint:  # else all were closed meanwhile
+        if self._busy.get(key) is endpoint:  # else `close` was called meanwhile
             del self._busy[key]
-            endpoint.idle_since = trio.current_time()
+            endpoint.idle_since = now = trio.current_time()
             self._idle[key] = endpoint
-            self._let_go()
+            self._let_go(now - IDLE)
 
     def close(self) -> None:
-        """Close every connection. Requests that are still under way fail."""
+        """Close every connection. Requests in progress fail."""
         for endpoint in (*self._busy.values(), *self._idle.values()):
             endpoint.close()
         self._busy.clear()
         self._idle.clear()
 
     def _new(self, key: Key) -> Endpoint:
-        from .client import Endpoint  # brings httpx along, which runs without models can do without
+        from .client import Endpoint  # imports httpx, which runs without models do not need
 
         endpoint = Endpoint(*key, self._environ)
         endpoint.when_unused = partial(self._unused, key)
         return endpoint
 
-    def _let_go(self) -> None:
-        before = trio.current_time() - IDLE
+    def _let_go(self, before: float) -> None:
         while self._idle:
             key, oldest = next(iter(self._idle.items()))
             if len(self._idle) <= MOST_IDLE and oldest.idle_since > before:

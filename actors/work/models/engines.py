@@ -1,7 +1,7 @@
-"""Local engines: one process per model file, started when it is first needed, shared by all callers.
+"""Local engines: one process per model file, started with the first request and shared by all callers.
 
-The kernel's pool does the sharing and the restarts: never two starts for one file, a new process after one has died as
-`Breaker` allows it, an end when it has been idle for a while. Give one `LocalEngines` to the gateway:
+The kernel's pool shares and restarts them. It never starts two processes for one file, replaces a dead process as
+`Breaker` allows, and stops a process after `IDLE_TTL` seconds without a lease. Pass one `LocalEngines` to the gateway:
 
     engines = LocalEngines(root, os.environ)
     gateway = Gateway(root, settings, os.environ, engines=engines)
@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import trio
@@ -24,64 +25,71 @@ from ....protocol.decoding import decode_json
 from ....protocol.errors import ActorFailed, CallboardError, ConfigError, TooManyRestarts, UpstreamError
 from ....supervisors import Breaker
 from ....supervisors.actor import Actor
-from ....supervisors.pool import Pool
-from ....supervisors.process import Process, start_process
+from ....supervisors.installation import install_command
 from ....supervisors.root import Root
+from ...io.imports import PROCESSES, imported
+
+if TYPE_CHECKING:
+    from ....supervisors.pool import Pool
+    from ....supervisors.process import Process
 
 READY_WITHIN = 120.0
-"""Seconds an engine may take to load its model."""
+"""Seconds that an engine may take to load its model."""
 
 LONGEST_LINE = 64 * 1024
-"""Bytes of the line in which it says where it listens."""
+"""Maximum length of the line that announces the engine's address, in bytes."""
 
 IDLE_TTL = 300.0
-"""Seconds an idle engine is kept."""
+"""Seconds without a lease after which an engine stops."""
 
 CONTEXT = 4096
 """Tokens of the engine's context: prompt and reply together."""
 
 EMBEDDED_TOKENS, EMBEDDED_AT_ONCE = 512, 8
-"""Of an engine that makes vectors: tokens of a text, and texts at once."""
+"""Tokens per text, and texts per batch, of an embedding engine."""
 
 SERVER = Path(__file__).with_name("local_server.py")
 
 
-class Served(msgspec.Struct, frozen=True):
-    """Where an engine listens (`http://127.0.0.1:port`), and the key it wants."""
+class ServedEngine(msgspec.Struct, frozen=True):
+    """URL of an engine (`http://127.0.0.1:port`) and its key."""
 
     url: str
     key: str
 
 
 class LocalEngines:
-    """Engines as subprocesses under `owner`.
+    """Pool of engine processes under `owner`.
 
     Args:
-        owner: they live and end as its children.
-        environ: what the processes get as environment.
-        server: the script they run.
-        embeds: they make vectors, and don't chat.
+        owner: parent of the pool; the processes end with it.
+        environ: environment of the processes.
+        server: script that they run.
+        embeds: True for embedding engines, False for chat engines.
     """
 
     def __init__(
         self, owner: Actor | Root, environ: Mapping[str, str], *, server: Path = SERVER, embeds: bool = False
     ) -> None:
         self._owner = owner
-        self._environ = {**environ, "OMP_WAIT_POLICY": "passive"}  # spinning threads starve all others
+        self._environ = {**environ, "OMP_WAIT_POLICY": "passive"}  # spinning OpenMP threads starve this process
         self._server = server
         self._sizes = (EMBEDDED_TOKENS, EMBEDDED_AT_ONCE) if embeds else (CONTEXT,)
-        self._pool: Pool[str, Served] | None = None
+        self._pool: Pool[str, ServedEngine] | None = None
         self._breakers: defaultdict[str, Breaker] = defaultdict(Breaker)
 
     @asynccontextmanager
-    async def lease(self, path: str) -> AsyncIterator[Served]:
-        """An engine for that model file.
+    async def lease(self, path: str) -> AsyncIterator[ServedEngine]:
+        """Lease an engine for the model file `path`, and start it if needed.
 
         Raises:
-            ConfigError: the engine is not installed, or can't load the file; the text holds what it said.
-            UpstreamError: it was not ready in time, or has failed too often to be started again now.
+            ConfigError: the engine is not installed, or cannot load the file; the text contains its last output.
+            UpstreamError: the engine was not ready in time, or failed too often to be restarted now.
         """
+        await imported(".supervisors.pool", PROCESSES)
         if self._pool is None:
+            from ....supervisors.pool import Pool
+
             breaker = self._breakers.__getitem__
             self._pool = Pool(self._owner, self._open, name="engines", idle_ttl=IDLE_TTL, breaker=breaker)
         lease = self._pool.lease(path)
@@ -96,12 +104,14 @@ class LocalEngines:
             raise
         try:
             yield served
-            self._breakers[path].worked()
+            self._breakers[path].worked()  # only after a successful use: an engine may start and die with each request
         finally:
             lease.release()
 
     @asynccontextmanager
-    async def _open(self, me: Actor, path: str) -> AsyncIterator[Served]:
+    async def _open(self, me: Actor, path: str) -> AsyncIterator[ServedEngine]:
+        from ....supervisors.process import start_process
+
         require_engine()
         argv = [sys.executable, "-I", str(self._server), path, str(threads()), *map(str, self._sizes)]
         process = await start_process(me, argv, name="engine", env=self._environ, stdin="pipe")
@@ -113,16 +123,16 @@ class LocalEngines:
 def require_engine() -> None:
     """Raise ConfigError unless the engine is installed."""
     if find_spec("xllamacpp") is None:
-        raise ConfigError("local models need the engine; run: pip install 'callboard[local]'")
+        raise ConfigError(f"local models need the engine (the extra `local`); run: {install_command('local')}")
 
 
 def threads() -> int:
-    """Threads an engine gets: all cores but one, which the rest of the program needs."""
+    """Return the number of threads of an engine: all cores but one, which the rest of the program needs."""
     return max(1, len(os.sched_getaffinity(0)) - 1)
 
 
-async def _announced(process: Process, path: str) -> Served:
-    """Wait for the line in which the engine says where it listens."""
+async def _announced(process: Process, path: str) -> ServedEngine:
+    """Wait for the line that announces the engine's URL and key."""
     line = bytearray()
     assert process.stdout is not None
     with trio.move_on_after(READY_WITHIN) as scope:
@@ -137,13 +147,13 @@ async def _announced(process: Process, path: str) -> Served:
     if scope.cancelled_caught:
         raise UpstreamError(f"the local engine did not load {path} within {READY_WITHIN:g} s")
     try:
-        return decode_json(bytes(line), Served)
+        return decode_json(bytes(line), ServedEngine)
     except msgspec.MsgspecError as error:
         raise UpstreamError(f"the local engine announced itself as {bytes(line)!r}") from error
 
 
 async def _watch(_: Actor, process: Process) -> None:
-    """Linked to the resource: when the process ends by itself, the resource is lost and the pool forgets it."""
+    """Raise when the process ends by itself. This actor is linked to the pool's resource, which fails with it."""
     end = await process.wait()
     raise UpstreamError(f"the local engine ended: {_last_words(end.stderr_tail)}")
 

@@ -1,4 +1,4 @@
-"""What is known of a model, in a few words, for lists to choose from."""
+"""Short model descriptions (context window, prices) for selection lists."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _NO_CHAT = re.compile(
     r"whisper|bge|clip|embed|embeddings?|minilm|rerank(er)?|ada|babbage|curie|davinci|ft"
     r")(?![a-z])"
 )
-"""Words in the names of models that are for something else than conversations, or for one customer alone."""
+"""Words in the names of models that are not for conversations, or are fine-tuned for one customer."""
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens that a model takes in, and USD per million tokens of a small request."""
+    """Context window in tokens, and prices in USD per million tokens of a small request. None means unknown."""
 
     window: int | None = None
     input_price: float | None = None
     output_price: float | None = None
 
     def __str__(self) -> str:
-        """`window 400k; $0.75 in, $4.50 out`; "" where nothing is known."""
+        """Return text like `window 400k; $0.75 in, $4.50 out`; "" if nothing is known."""
         told = []
         if self.window:
             told.append(f"window {_tokens(self.window)}")
@@ -43,9 +43,10 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def facts_of(finder: Finder, client: ClientSettings, model: ModelSettings, environ: Mapping[str, str]) -> Facts:
-    """What settings and the table of prices know of a model. Blocks the first time: the table is read."""
+    """Return the facts of a model from settings and price table. The first call blocks: it loads the table."""
     found = finder.find(client, model, base_of(client, environ))
     window = model.max_input_tokens or (found.entry.window if found.entry is not None else None)
+    # Only the current base rate is shown: tiers and cache rates do not fit into one line of a list.
     rates = found.tariff.now() if found.tariff is not None else None
     if rates is None:
         return Facts(window=window)
@@ -53,12 +54,12 @@ def facts_of(finder: Finder, client: ClientSettings, model: ModelSettings, envir
 
 
 def chats(name: str) -> bool:
-    """Whether a model is one to chat with, as far as its name tells."""
+    """Return True if the name suggests a chat model."""
     return _NO_CHAT.search(name.lower()) is None
 
 
 def usd(price: float) -> str:
-    """`$0.075`, `$2.50`."""
+    """Return a price with at least two decimal places: `$0.075`, `$2.50`."""
     text = f"{price:.6f}".rstrip("0")
     whole, _, part = text.partition(".")
     return f"${whole}.{part:0<2}"

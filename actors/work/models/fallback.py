@@ -1,24 +1,27 @@
-"""Several models of which one has to answer: which is asked, and when the next one is.
+"""Model fallback: ask the models of a list in order until one answers.
 
     model: [openai:gpt-4o, claude:claude-haiku-4-5]
 
-The first is asked, with all the tries that one model gets. The next is asked when that came to nothing for a reason
-that does not lie in the request: the provider can't be reached, fails, stands still, or its account is empty; or the
-request would wait for its turn for longer than `PATIENCE`. A request that is refused for what it says, a wrong key and
-a reached limit of the run end the call, as they do with a single model: another model would hide a mistake.
+The first model gets all tries of a single model. The next model is asked if the first fails for a reason that is not
+in the request. Such reasons are an unreachable, failing or stalled provider, an empty account, and a wait longer than
+`PATIENCE` in the limiter's queue. Three failures end the call, the same as with a single model: a wrong key, a reached
+limit of the run, and a request that every provider would refuse. Another model would only hide the mistake.
 
-A model that has failed is passed over for a while by all requests of the process (`Down`). Then one request tries it,
-and the others pass it over until that has been answered. If all have failed lately, they are asked all the same, first
-the one whose time is over first. A model that lets requests wait is not passed over, since its limiter knows when it
-can be asked; if no other has answered, the request waits for the one whose turn comes first, however long that takes.
+After a failure, all requests of the process skip the model for a while (`FailedModels`). Then one request tries it,
+and the others skip it until that request ends. If all models failed recently, they are asked all the same, in the
+order in which their pauses end.
 
-Models that can't take a request are left out for it: those that take no images if it has some, those that call no tools
-if it offers some and another can call them.
+A model that makes requests wait is not skipped, since its limiter knows when it can be asked. If no other model
+answers, the request waits for the one that is available first, without a time limit.
+
+Models that do not support a request are excluded for it. A request with images excludes models without image input.
+A request with tools excludes models without tool calls, unless no model supports them.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -26,39 +29,40 @@ import msgspec
 import trio
 
 from ....protocol.chat import ChatReply, ChatRequest
-from ....protocol.errors import AccountEmpty, CallboardError, Unsupported, UpstreamError
-from .call import Busy, Call
-from .limiter import Gate, Waiting, too_many
-from .target import Target
+from ....protocol.errors import AccountEmpty, CallboardError, ModelError, ReplyFiltered, Unsupported, UpstreamError
+from ...io.handed_out import hidden_head
+from .call import Busy, GatewayCall
+from .limiter import LimiterGate, MustWait, too_many
+from .target import ModelTarget
 
 if TYPE_CHECKING:
     from ....protocol.settings import Settings
     from ....supervisors import Retry
 
 PATIENCE = 5.0
-"""Seconds that a request waits for its turn with one model, or between two tries, while there is another to ask."""
+"""Maximum wait for one model, in its queue or between two tries, in seconds, while there is another model to ask."""
 
 LONGEST = 3600.0
-"""Seconds that a model is passed over at most, if its provider has said how long it will be away."""
+"""Maximum time in seconds that a model is skipped because of a provider's `Retry-After`."""
 
 _SHOWN = 200
 
 Ask = Callable[["Retry"], Awaitable[ChatReply]]
-"""Asks the model that the call is set to, with these tries."""
+"""Sends the request to the call's current model, with this retry policy."""
 
 
 class _Failure(msgspec.Struct):
     error: str
     at: float
     until: float
-    tried: bool = False  # just now, by one request
+    tried: bool = False  # True while one request tries the model again
 
 
-class Down:
-    """Models that have failed lately, and are passed over.
+class FailedModels:
+    """Recently failed models, which requests skip. One instance serves a whole process.
 
     Args:
-        seconds: for how long.
+        seconds: minimum time to skip a model after a failure.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -66,56 +70,62 @@ class Down:
         self._failures: dict[str, _Failure] = {}
 
     def why(self, model: str, now: float) -> str:
-        """Why it is passed over; empty if it is not."""
+        """Return the reason to skip `model` at time `now`; empty if it is not skipped."""
         failure = self._failures.get(model)
         if failure is None or (now >= failure.until and not failure.tried):
             return ""
         return f"failed {now - failure.at:.0f} s ago: {failure.error}"
 
     def until(self, model: str) -> float:
-        """When that is over."""
+        """Return the time when `model` is no longer skipped."""
         failure = self._failures.get(model)
         return -math.inf if failure is None else failure.until
 
     def trying(self, model: str) -> None:
-        """A request asks it."""
+        """Record that a request tries the model, so that no other request does."""
         if model in self._failures:
             self._failures[model].tried = True
 
     def over(self, model: str) -> None:
-        """The request has ended, in whichever way."""
+        """Record that the request to the model has ended, with or without success."""
         if model in self._failures:
             self._failures[model].tried = False
 
     def failed(self, model: str, error: CallboardError, now: float) -> None:
-        """It has not answered."""
+        """Record a failure of the model."""
         away = min(getattr(error, "retry_after", None) or 0.0, LONGEST)
-        self._failures[model] = _Failure(str(error)[:_SHOWN], now, now + max(self._seconds, away))
+        self._failures[model] = _Failure(hidden_head(str(error), _SHOWN), now, now + max(self._seconds, away))
 
     def answered(self, model: str) -> None:
-        """It works."""
+        """Record an answer of the model: it is no longer skipped."""
         self._failures.pop(model, None)
 
 
 async def first_to_answer(
-    call: Call,
-    targets: Sequence[Target],
+    call: GatewayCall,
+    targets: Sequence[ModelTarget],
     request: ChatRequest,
     settings: Settings,
-    down: Down,
+    down: FailedModels,
     ask: Ask,
     retry: Retry,
 ) -> ChatReply:
-    """The reply of the first model that gives one.
+    """Ask the models in order and return the first reply.
+
+    Args:
+        call: state of the request; it is switched to each model in turn.
+        ask: sends the request to the model of `call`.
+        retry: retry policy for a single model.
 
     Raises:
-        Unsupported: none of them can take this request.
-        UpstreamError, AccountEmpty: none has answered; that of the last one, which tells of the others.
+        Unsupported: no model supports this request.
+        ModelError, AccountEmpty: no model answered; the error of the last one, with the texts of the others.
+        ModelError, CredentialsError: a model refused the request for a mistake that is the same with any model.
     """
     waiting, news = _able(targets, request, settings)
     quick = msgspec.structs.replace(retry, patience=min(retry.patience, PATIENCE))
     busy: dict[str, UpstreamError] = {}
-    failures: list[UpstreamError | AccountEmpty] = []
+    failures: list[ModelError | AccountEmpty] = []
     left = dict(waiting)
     while left:
         now = trio.current_time()
@@ -127,12 +137,17 @@ async def first_to_answer(
         down.trying(model)
         try:
             reply = await ask(quick if left else retry)
-        except (UpstreamError, AccountEmpty) as error:
+        except (ModelError, AccountEmpty) as error:
+            if not another_may_take_it(error, call.request):
+                raise
             failures.append(error)
             news = (model, str(error), True)
+            # The next request may suit the model, so it is not skipped.
+            if isinstance(error, ModelError) and error.status in _OF_THE_REQUEST:
+                continue
             if isinstance(error, UpstreamError) and (isinstance(error, Busy) or too_many(error)):
                 busy[model] = error
-            elif not call.answered:
+            elif not call.answered:  # a model that sent an unusable reply works: only this request failed
                 down.failed(model, error, trio.current_time())
         else:
             down.answered(model)
@@ -146,11 +161,46 @@ async def first_to_answer(
     raise _all_of(failures)
 
 
+_OF_THE_REQUEST = frozenset((400, 413, 415, 422))
+"""Statuses about one request only: the model is not skipped afterwards."""
+
+_OVERFLOW = re.compile(
+    r"context[ _-]?(?:length|window|size)|maximum context|prompt is too long|too many (?:input )?tokens"
+    r"|(?:input|prompt|request).{0,40}(?:too long|too large|exceed)|exceeds? .{0,30}(?:tokens|context)",
+    re.IGNORECASE,
+)
+_OPTIONS = {
+    "temperature": r"temperature",
+    "top_p": r"top_?p",
+    "max_tokens": r"max_?(?:completion_|output_)?tokens",
+    "stop": r"stop(?:_?sequences)?",
+}
+"""Options of a request, with patterns of their names in error texts."""
+
+
+def another_may_take_it(error: ModelError | AccountEmpty, request: ChatRequest) -> bool:
+    """Return True if another model may answer a request that one model refused or failed to answer.
+
+    Most refusals concern one provider: a retired model, a context window that is too short, an unsupported schema or
+    file, an account without credit. An invalid value of an option is refused by every model. A request that a
+    provider's filter stopped is not sent to another provider.
+    """
+    if isinstance(error, AccountEmpty | UpstreamError):
+        return True
+    if isinstance(error, ReplyFiltered):
+        return False
+    text = str(error)
+    if error.status not in _OF_THE_REQUEST or _OVERFLOW.search(text) or "support" in text or "deprecated" in text:
+        return True
+    named = [name for name, words in _OPTIONS.items() if re.search(rf"\b{words}\b", text, re.IGNORECASE)]
+    return not any(getattr(request, name) for name in named)
+
+
 def _able(
-    targets: Sequence[Target], request: ChatRequest, settings: Settings
-) -> tuple[dict[str, tuple[Target, ChatRequest]], tuple[str, str, bool] | None]:
-    """The models that can take the request, with what each is asked; and why the first is not among them."""
-    able: dict[str, tuple[Target, ChatRequest]] = {}
+    targets: Sequence[ModelTarget], request: ChatRequest, settings: Settings
+) -> tuple[dict[str, tuple[ModelTarget, ChatRequest]], tuple[str, str, bool] | None]:
+    """Return the models that support the request, with its form for each, and the reason if the first is excluded."""
+    able: dict[str, tuple[ModelTarget, ChatRequest]] = {}
     unable: dict[str, Unsupported] = {}
     needs_tools = bool(request.tools) and any(target.model.supports_function_calling for target in targets)
     for target in targets:
@@ -166,33 +216,36 @@ def _able(
     return able, (first, str(unable[first]), False) if first in unable else None
 
 
-def _turn(call: Call, target: Target, asked: ChatRequest, news: tuple[str, str, bool] | None, patience: float) -> None:
+def _turn(
+    call: GatewayCall, target: ModelTarget, asked: ChatRequest, news: tuple[str, str, bool] | None, patience: float
+) -> None:
     if news is not None:
         call.falls_back(*news, target.id)
     call.asks(target, asked, patience)
 
 
-def _all_of(failures: Sequence[UpstreamError | AccountEmpty]) -> CallboardError:
+def _all_of(failures: Sequence[ModelError | AccountEmpty]) -> CallboardError:
     *others, error = failures
     if not others:
         return error
-    before = "; ".join(str(other)[:_SHOWN] for other in others)
+    before = "; ".join(hidden_head(str(other), _SHOWN) for other in others)
     told = type(error)(f"{error} (asked before: {before})")
     told.__dict__.update(error.__dict__)
     return told
 
 
-async def admitted(gate: Gate, call: Call) -> None:
-    """Wait for the call's turn, as long as it has patience.
+async def admitted(gate: LimiterGate, call: GatewayCall) -> None:
+    """Wait until the limiter admits the call, at most `call.patience` seconds.
 
     Raises:
-        Busy: it comes too late.
+        Busy: the wait is longer, or is known to be longer.
     """
     began = trio.current_time()
     with trio.CancelScope() as scope:
 
-        def waits(waiting: Waiting) -> None:
-            if waiting.why != "concurrency":  # that one is of our own settings: all models may have such
+        def waits(waiting: MustWait) -> None:
+            # The limit of concurrent requests is usually a setting and passes soon; it starts no fallback.
+            if waiting.why != "concurrency":
                 scope.deadline = began + call.patience
                 if (waiting.seconds or 0.0) > call.patience:
                     raise call.busy(waiting.seconds or 0.0)

@@ -1,6 +1,7 @@
-"""Secrets put into what `config.yaml` says of a client, when the client is about to be used.
+"""Interpolation of secrets into the settings of a client, directly before its use.
 
-`Settings` keep `{{NAME}}` as it was written; what this returns holds values, and goes to the catalog's targets alone.
+`Settings` keep the text `{{NAME}}`. Only the catalog's targets receive the values, so that settings can be printed and
+logged.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ from ...io.vault.lookups import Lookup
 
 _NAMES = ("type", "name")
 OF_ITS_FILE = ("api_key", "api_base")
-"""Of a client that some other file describes, which can't name secrets of this user."""
+"""Keys without interpolation in a client of a definition file, which must not refer to the user's secrets."""
 
 
 def filled(client: ClientSettings, vault: Lookup, file: str, *, but: Collection[str] = ()) -> ClientSettings:
-    """The client with the values of its secrets.
+    """Return the client with the values of its secrets.
 
     Args:
-        file: where it stands, for errors.
-        but: keys that stay as they are.
+        file: path of the settings, for errors.
+        but: keys that are not changed.
 
     Raises:
-        CredentialsError: a secret is not there.
-        NotFetched, ConfigError: as `Vault.get`.
+        CredentialsError: a secret is missing.
+        NotFetched, ConfigError: the same as in `Vault.get`.
     """
     lacking: dict[str, str] = {}
 
@@ -52,7 +53,7 @@ def filled(client: ClientSettings, vault: Lookup, file: str, *, but: Collection[
 
 
 def _put(value: Any, path: str, put: Callable[[str, str], str]) -> Any:
-    """The value with secrets put into all of its texts; the same object if there are none."""
+    """Return the value with secrets in all of its texts; the same object if there are none."""
     if isinstance(value, str):
         return put(value, path) if "{{" in value else value
     if isinstance(value, msgspec.Struct):

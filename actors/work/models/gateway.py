@@ -1,10 +1,15 @@
-"""The gateway to language models.
+"""Gateway to language models.
 
-`Gateway.chat` takes a provider-neutral request and gives back a complete reply. It finds the model, sends the
-request, retries what may pass by itself, counts tokens and money, and tells the run's event stream what happens.
-Providers are pure translators (`openai`, `anthropic`, `ollama`, `local`); bytes move in `client` and the transport
-below it. One gateway serves a whole process: thousands of callers share its connections, yet each call stays in its
-caller's task, so cancelling the caller closes its connection at once.
+`Gateway.chat` accepts a provider-neutral request and returns a complete reply. It finds the model, sends the request,
+retries transient errors, counts tokens and money, and emits events to the run's event stream. Providers are pure
+translators (`openai`, `anthropic`, `ollama`, `local`); `client` and the transport below it move the bytes.
+
+One gateway serves a whole process, and thousands of callers share its connections. Each call runs in its caller's
+task, so cancelling the caller closes its connection at once. An actor per request would need a second task and a
+message for each cancellation.
+
+The order of one try: reserve in the account, wait for the limiter, refresh credentials, send, count, charge. A
+rate-limit refusal repeats the try from the limiter without using up an attempt.
 """
 
 from __future__ import annotations
@@ -38,39 +43,48 @@ from ....protocol.settings import Settings
 from ....supervisors import Retry
 from ...io.imports import imported
 from ...io.vault.vault import NotFetched
-from .call import Call, Emitter, OnDelta, OnUsage, countable
-from .catalog import Catalog
+from .call import Emitter, GatewayCall, OnDelta, OnUsage, countable
+from .catalog import ModelCatalog
 from .codecs import module_of
 from .endpoints import Endpoints
 from .engines import LocalEngines
-from .limiter import Gate, Gates, too_many
+from .limiter import Gates, LimiterGate, too_many
 from .retrying import BACKOFF, retried
-from .target import Choice, Target, TokenBearer
+from .target import ModelChoice, ModelTarget, TokenBearer
 
 if TYPE_CHECKING:
     from ....supervisors.root import Root
     from ...io.vault.vault import Vault
     from ..spending.accounts import Account
-    from .fallback import Down
+    from .fallback import FailedModels
+    from .python_model import Model
     from .recorder import Recorder
 
 
+REFUSED_FOR = 120.0
+"""Seconds of rate-limit refusals, without one answer from the model, after which a try fails.
+
+A request among many waits as long as others are answered. A provider that answers no request at all may have reached a
+quota that it reports as a rate limit. Then `max_attempts` and `fallback` must take effect.
+"""
+
+
 class Gateway(AbstractAsyncContextManager["Gateway"]):
-    """Reaches every model that the settings and the environment know.
-
-    Args:
-        root: limiters live under it.
-        settings: what `config.yaml` says.
-        environ: the environment: keys, base URLs, proxies, cache directory.
-        engines: gives out local engines; without it `local:` models are refused.
-        vault: has the secrets that clients name.
-        rng: where the jitter of the waits comes from.
-
-    Attributes:
-        catalog: which models there are.
-        gates: their limiters.
+    """Gateway to all models of the settings and the environment.
 
     Use it as an async context manager, or call `aclose` at the end.
+
+    Args:
+        root: actor tree under which the limiters run.
+        settings: settings from `config.yaml`.
+        environ: environment variables with keys, base URLs, proxies, cache directory.
+        engines: leases local engines; without it, `local:` models raise ConfigError.
+        vault: source of the secrets that clients name.
+        rng: source of the jitter of waits.
+
+    Attributes:
+        catalog: the known models.
+        gates: the limiters of the models.
     """
 
     def __init__(
@@ -85,12 +99,13 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
     ) -> None:
         self._settings = settings
         self._environ = environ
-        self.catalog = Catalog(settings, environ, root, vault=vault)
+        self.catalog: ModelCatalog = ModelCatalog(settings, environ, root, vault=vault)
         self._engines = engines
         self._rng = rng if rng is not None else random.Random()  # noqa: S311  (jitter, no secret)
         self._endpoints = Endpoints(environ)
-        self.gates = Gates(root, self._rng.random)
-        self._down: Down | None = None
+        self.gates: Gates = Gates(root, self._rng.random)
+        self._down: FailedModels | None = None
+        self._answered: dict[str, float] = {}  # time of the last answer of each model
         self._codecs_are_there = False
 
     async def __aexit__(
@@ -99,42 +114,52 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
         await self.aclose()
 
     def under(self, settings: Settings) -> Gateway:
-        """This gateway with other settings for what requests leave open; clients and models stay as they are."""
+        """Return a copy with other default options for requests; clients, models and connections are shared."""
         other = copy.copy(self)
         other._settings = settings  # noqa: SLF001 - a copy of mine
         return other
 
+    def with_models(self, models: Mapping[str, Model]) -> Gateway:
+        """Return a copy that also has these Python models, by name; all else is shared."""
+        other = copy.copy(self)
+        other.catalog = self.catalog.with_models(models)
+        return other
+
     async def aclose(self) -> None:
-        """Close every connection. Requests that are still under way fail."""
+        """Close every connection. Requests in progress fail."""
         self._endpoints.close()
 
     async def import_codecs(self) -> None:
-        """Import what speaks to the models of the settings, once, in a thread: `check` must not do so on the loop."""
+        """Import the codecs of the configured models once, in a thread.
+
+        `check` is synchronous and would otherwise block the event loop with these imports.
+        """
         if not self._codecs_are_there:
             kinds = {self.choice().model.partition(":")[0], *(client.type for client in self._settings.clients)}
             await imported(*map(module_of, kinds))
             self._codecs_are_there = True
 
-    def choice(self) -> Choice:
-        """The model that a request without one gets, and why. Wants no key and no weights yet."""
+    def choice(self) -> ModelChoice:
+        """Return the default model and the reason for it. This needs no key and no weights."""
         return self.catalog.choice()
 
     def check(self, model: str = "") -> str:
-        """The full id of `model` (or of the default), if it can be asked: key, base URL and weights are there.
+        """Return the full id of `model` (or of the default) after a check of its key, base URL and weights.
 
-        Where several models are named, all have to be there, and the text has the ids of all.
+        For a comma-separated list of models, check all and return all ids. A secret that takes time to fetch is not
+        checked here.
 
         Raises:
-            ConfigError, CredentialsError, Unsupported: it can't; the text says what to do.
+            ConfigError, CredentialsError, Unsupported: the model cannot be used; the text says what to do.
         """
         model = model or self.choice().model
-        if self._settings.dry_run:  # wants no key and no weights
+        if self._settings.dry_run:  # a dry run needs no key and no weights
             for name in models_of(model):
                 self.catalog.named(name)
             return self.catalog.full(model)
         try:
             targets = self.catalog.targets(model)
-        except NotFetched:  # the request that needs it fetches it
+        except NotFetched:  # the first request fetches it
             return self.catalog.full(model)
         for target in targets:
             if target.engine is not None and self._engines is None:
@@ -142,17 +167,17 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
         return ",".join(target.id for target in targets)
 
     def check_price(self, model: str, account: Account) -> None:
-        """See that the cost of `model` (or of the default) will be known if that matters, of several that of each.
+        """Check that the price of each model is known if the account is limited in money.
 
         Raises:
-            Unpriced: it won't; the text says what to do.
-            ConfigError, CredentialsError, Unsupported: as `check`.
+            Unpriced: a price is unknown; the text says what to do.
+            ConfigError, CredentialsError, Unsupported: the same as in `check`.
         """
         if self._settings.dry_run:
             return
         try:
             targets = self.catalog.targets(model or self.choice().model)
-        except NotFetched:  # the request itself sees to it
+        except NotFetched:  # `GatewayCall.reserve` checks again with the request
             return
         for target in targets:
             unpriced = account.unpriced(target.id, self._settings.file) if target.price.tariff is None else None
@@ -160,9 +185,7 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
                 raise unpriced
 
     def lacks_model(self) -> str | None:
-        """What to say where neither settings nor keys name a model, and the one of last resort can't be asked; else
-        None.
-        """
+        """Return a message if no model is configured and the small local model is unavailable, else None."""
         choice = self.choice()
         if not choice.is_last_resort:
             return None
@@ -176,8 +199,9 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
         return None
 
     def known_window(self, model: str = "") -> int | None:
-        """The same as `window`; of a model whose window no settings say that of the table of prices, once it was read:
-        for what people are shown.
+        """Return the context window for display: from the settings, else from the price table if it is loaded.
+
+        This never blocks. Before the table is loaded it returns None; see `looked_up_window`.
         """
         model = model or self.choice().model
         found = self.window(model)
@@ -186,7 +210,7 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
         return self.looked_up_window(model)
 
     def looked_up_window(self, model: str = "") -> int | None:
-        """The same as `known_window`. Blocks if the table was not read yet: call it in a thread."""
+        """Return the context window, and load the price table if needed. This blocks: call it in a thread."""
         model = model or self.choice().model
         found = self.window(model)
         if found is not None:
@@ -198,7 +222,7 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
         return min((each for each in known if each is not None), default=None)
 
     def window(self, model: str = "") -> int | None:
-        """Tokens that `model` (or the default) takes in, as far as the settings say; of several the least."""
+        """Return the context window in tokens from the settings, the smallest of several; None if not configured."""
         entries = [self.catalog.named(name)[1] for name in models_of(model or self.choice().model)]
         return min((entry.max_input_tokens for entry in entries if entry.max_input_tokens is not None), default=None)
 
@@ -216,35 +240,35 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
         account: Account | None = None,
         recorder: Recorder | None = None,
     ) -> ChatReply:
-        """Ask a model and wait for its whole reply.
+        """Send a request to a model and wait for its complete reply.
 
         Cancelling the caller closes the connection at once.
 
         Args:
-            me: whom the events are about.
-            request: what to ask; its gaps are filled from the settings. Of several models see `fallback`.
-            on_delta: gets the reply in pieces as well, in one piece if the model can't stream. With it a stream is
-                asked for, unless `request.stream` or the settings say no.
-            on_usage: gets tokens and cost of every complete reply, also of one that is tried again.
-            attempts: exact number of tries, the first included, where errors may pass by themselves; or which errors
-                those are and how long to wait, too.
+            me: emits the events of the request.
+            request: the request; missing options come from the settings. For several models see `fallback`.
+            on_delta: receives the reply in pieces as well, or in one piece if the model does not stream. With it, the
+                answer is streamed unless `request.stream` or the settings forbid that.
+            on_usage: receives tokens and cost of every complete reply, also of one that is tried again.
+            attempts: maximum number of tries, the first included, if errors are transient. A `Retry` also sets the
+                retryable errors and the waits.
             deadline: on `trio.current_time()`'s clock.
-            need_text: a reply that only calls tools, of which it was offered none, counts as an error that may pass;
-                and after an empty one as many tries are made as `attempts` says, in place of one more.
-            may_wait: a request that is one too many for the provider waits for its turn, however long that takes, and
-                is no failed try. Else it is an UpstreamError.
-            account: what every try is charged to; it goes out when there is room for it.
-            recorder: keeps what the model saw and said.
+            need_text: treat a reply that only calls tools, if none were offered, as a transient error. An empty reply
+                is then tried as often as `attempts` allows, instead of once more.
+            may_wait: if the provider's rate limit is reached, wait as long as it takes without counting a failed try,
+                unless no request is answered for `REFUSED_FOR`. If False, raise UpstreamError instead.
+            account: account that every try is charged to. A try is sent when the account has room for it.
+            recorder: stores the request and the reply.
 
         Raises:
             ConfigError, CredentialsError: the model or its key is missing.
-            ModelError: the provider refused the request, or its answer makes no sense.
-            ReplyFiltered: a filter of the provider's has stopped the request or the reply.
-            EmptyReply: the reply has neither text nor calls, and another was no better.
-            UpstreamError: the tries are spent, or there is no time left for the wait before the next.
+            ModelError: the provider refused the request, or its answer is not in its format.
+            ReplyFiltered: the provider's filter stopped the request or the reply.
+            EmptyReply: the reply has neither text nor calls, also after another try.
+            UpstreamError: all tries failed, or the deadline is before the next one.
             TimedOut: the deadline passed.
-            TurnsReached, BudgetReached: the account is at its end.
-            Unpriced: it is limited in money, and the price of the model is not known.
+            TurnsReached, BudgetReached: the account is exhausted.
+            Unpriced: the account is limited in money, and the price of the model is unknown.
         """
         retry = _tries_of(attempts) if isinstance(attempts, int) else attempts
         if retry.most < 1:
@@ -255,9 +279,11 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
         target, several = targets[0], len(targets) > 1
         ticket, stream = self.gates.ticket(), self._settings.stream
         asked, id = request if several else target.complete(request, self._settings), f"llm-{ticket}"
-        call = Call(me, id, ticket, target, asked, on_delta, on_usage, need_text, stream, may_wait, account, recorder)
+        call = GatewayCall(
+            me, id, ticket, target, asked, on_delta, on_usage, need_text, stream, may_wait, account, recorder
+        )
         try:
-            if deadline == math.inf:  # a scope costs a kilobyte
+            if deadline == math.inf:  # a cancel scope costs a kilobyte for each of thousands of calls
                 return await self._answer(call, targets, retry, deadline)
             with trio.move_on_at(deadline):
                 return await self._answer(call, targets, retry, deadline)
@@ -270,7 +296,7 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
         from .dry import as_text, dry_reply
 
         model = self.catalog.full(request.model or self.choice().model)
-        if request.response_schema is not None:  # whose reply does not show it
+        if request.response_schema is not None:  # the reply must match the schema, so it cannot show the request
             me.emit(events.Warned(code="dry_run", message=as_text(request, model)))
         reply = dry_reply(request, model)
         if on_delta is not None:
@@ -278,43 +304,46 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
         return reply
 
     def _answer(
-        self, call: Call, targets: Sequence[Target], retry: Retry, deadline: float
+        self, call: GatewayCall, targets: Sequence[ModelTarget], retry: Retry, deadline: float
     ) -> Coroutine[Any, Any, ChatReply]:
         if len(targets) > 1:
             return self._several(call, targets, retry, deadline)
         return self._tries(call, retry, deadline)
 
-    def _tries(self, call: Call, retry: Retry, deadline: float) -> Coroutine[Any, Any, ChatReply]:
+    def _tries(self, call: GatewayCall, retry: Retry, deadline: float) -> Coroutine[Any, Any, ChatReply]:
         once = partial(self._try if call.account is None else self._try_on_account, call)
         return retried(once, retry, on_wait=call.will_retry, rand=self._rng.random, deadline=deadline)
 
-    async def _several(self, call: Call, targets: Sequence[Target], retry: Retry, deadline: float) -> ChatReply:
-        from .fallback import Down, first_to_answer
+    async def _several(
+        self, call: GatewayCall, targets: Sequence[ModelTarget], retry: Retry, deadline: float
+    ) -> ChatReply:
+        from .fallback import FailedModels, first_to_answer
 
         if self._down is None:
-            self._down = Down(self._settings.fallback_cooldown)
+            self._down = FailedModels(self._settings.fallback_cooldown)
 
         def ask(retry: Retry) -> Awaitable[ChatReply]:
             return self._tries(call, retry, deadline)
 
         return await first_to_answer(call, targets, call.request, self._settings, self._down, ask, retry)
 
-    async def _try_on_account(self, call: Call, attempt: int) -> ChatReply:
+    async def _try_on_account(self, call: GatewayCall, attempt: int) -> ChatReply:
         target = call.target
         if self.gates.get(target.id) is None:
-            await self._open(target)  # which looks its price up
+            await self._open(target)  # looks up the price, which the reservation needs
         assert call.account is not None
         await call.reserve(call.account, self._settings.file)
         try:
             return await self._try(call, attempt)
-        except BaseException as error:  # cancelled too: it is only looked at
+        except BaseException as error:  # includes cancellation, which costs money as well
             call.cut_off(error)
             raise
 
-    async def _try(self, call: Call, attempt: int) -> ChatReply:
+    async def _try(self, call: GatewayCall, attempt: int) -> ChatReply:
         target = call.target
         gate = self.gates.get(target.id) or await self._open(target)
         usage: TokenUsage | None = None
+        since: float | None = None
         while usage is None:
             if call.patience == math.inf:
                 await gate.admit(call.ticket, call.me.path, call.tokens, call.waits)
@@ -322,45 +351,58 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
                 await self._admitted(gate, call)
             refused: UpstreamError | None = None
             try:
-                if target.engine is None:
+                if target.prepared is not None:
+                    reply = await call.prepared(target.prepared, attempt)
+                elif target.engine is None:
                     reply = await self._send(call, target.api_base, target.headers, attempt)
                 else:
                     reply = await self._send_to_engine(call, target.engine, attempt)
                 usage = countable(reply.usage)
             except Stalled as error:
+                # One more try at most, since each costs the whole idle timeout. None after streamed text: the listener
+                # would receive it a second time.
                 error.transient = attempt == 1 and not call.heard
                 raise
             except UpstreamError as error:
                 if not too_many(error):
                     raise
                 refused = error
-            finally:
+            finally:  # also after cancellation, else the limiter would count this request as in flight forever
                 if refused is not None:
                     gate.refused(call.ticket, refused.retry_after)
                 else:
                     used = None if usage is None else usage.input_tokens + usage.output_tokens
                     gate.done(call.ticket, used, call.remaining)
             if refused is not None:
+                now = trio.current_time()
+                since = max(now if since is None else since, self._answered.get(target.id, -math.inf))
+                if now - since >= REFUSED_FOR:
+                    refused.args = (f"{refused}; it has refused every request for {now - since:.0f} s",)
+                    refused.retry_after = None
+                    raise refused
                 call.is_refused(refused)
-        reply = msgspec.structs.replace(reply, model=target.id, usage=usage, cost=target.cost(usage))
+        self._answered[target.id] = trio.current_time()
+        call.response_id = reply.id  # only events need the provider's id; journals and sessions do not store it
+        cost = reply.cost if target.own_cost and reply.cost is not None else target.cost(usage)
+        reply = msgspec.structs.replace(reply, id="", model=target.id, usage=usage, cost=cost)
         try:
             return call.ends(reply)
-        except EmptyReply as error:  # asked for once more; as often as a node says, where it says so
+        except EmptyReply as error:  # tried once more, or with `need_text` as often as `attempts` allows
             error.transient = error.transient and (call.need_text or attempt == 1)
             raise
 
-    async def _admitted(self, gate: Gate, call: Call) -> None:
+    async def _admitted(self, gate: LimiterGate, call: GatewayCall) -> None:
         from .fallback import admitted
 
         await admitted(gate, call)
 
-    async def _open(self, target: Target) -> Gate:
-        """What a model needs when it is first asked: the client, its limiter, and its price, looked up in a thread."""
+    async def _open(self, target: ModelTarget) -> LimiterGate:
+        """Prepare the first request to a model: import the client, look up the price in a thread, start the limiter."""
         await imported(".actors.work.models.client")
         await target.price.looked_up()
         return await self.gates.of(target.id, target.rules, target.account)
 
-    async def _send_to_engine(self, call: Call, engine: str, attempt: int) -> ChatReply:
+    async def _send_to_engine(self, call: GatewayCall, engine: str, attempt: int) -> ChatReply:
         target = call.target
         if self._engines is None:
             raise ConfigError(f"'{target.id}' can't be used here: no local engine can be started")
@@ -368,7 +410,7 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
             headers = {**target.codec.headers(served.key), "connection": "close"}
             return await self._send(call, f"{served.url}/v1", headers, attempt)
 
-    async def _send(self, call: Call, api_base: str, headers: Mapping[str, str], attempt: int) -> ChatReply:
+    async def _send(self, call: GatewayCall, api_base: str, headers: Mapping[str, str], attempt: int) -> ChatReply:
         target = call.target
         if target.signed_in is not None:
             return await self._send_signed_in(call, target.signed_in, attempt)
@@ -377,13 +419,13 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
         with self._endpoints.lease(api_base, target.proxy, target.connect_timeout) as endpoint:
             return await call.send(endpoint, headers, attempt)
 
-    async def _send_signed_in(self, call: Call, signed_in: TokenBearer, attempt: int) -> ChatReply:
+    async def _send_signed_in(self, call: GatewayCall, signed_in: TokenBearer, attempt: int) -> ChatReply:
         target, token = call.target, await signed_in.renew()
         with self._endpoints.lease(target.api_base, target.proxy, target.connect_timeout) as endpoint:
             try:
                 return await call.send(endpoint, signed_in.headers, attempt)
             except KeyRefused as refused:
-                refusal = refused
+                refusal = refused  # Python deletes `refused` at the end of the handler
 
             def again() -> Coroutine[Any, Any, ChatReply]:
                 call.will_retry(attempt, 0.0, CredentialsError(refusal.said))

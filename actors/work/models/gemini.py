@@ -1,12 +1,13 @@
-"""Google's Gemini.
+"""Codec of Google's Gemini.
 
     POST {api_base}/models/{model}:generateContent
     POST {api_base}/models/{model}:streamGenerateContent?alt=sse
 
-Its calls of tools have no ids: a result is paired with its call by name and order, so the results of one turn go back
-together. A model that thinks signs its calls and perhaps its texts, and wants to see the signatures again where they
-were (`ToolCall.signature`, `Thought`); from Gemini 3 on it refuses a call without one, unless that is said to come from
-elsewhere. How much it thinks is a number of tokens up to 2.5 (`thinkingBudget`), a level afterwards (`thinkingLevel`).
+Tool calls have no ids: results are matched to calls by name and order, so the results of one turn are sent back
+together. A reasoning model signs its calls and some of its texts, and expects the signatures back at their positions
+(`ToolCall.signature`, `Thought`). From Gemini 3 on it refuses a call without a signature, unless the request marks the
+call as one of another model. The reasoning effort is a number of tokens up to 2.5 (`thinkingBudget`), and a level in
+later versions (`thinkingLevel`).
 https://ai.google.dev/gemini-api/docs/thought-signatures
 """
 
@@ -22,32 +23,32 @@ from ....protocol import chat
 from ....protocol.decoding import json_decoder
 from ....protocol.errors import ModelError, UpstreamError
 from . import codec
-from .reasoning import effort, families, woven
+from .reasoning import effort, families, stored_reasoning
 from .tool_schemas import declared
 
 Json = Any
 
 FORM = "gemini"
-"""Name of the format in which thinking is kept: signatures of texts."""
+"""Format name of stored reasoning: signatures of texts."""
 
 _FROM_ELSEWHERE = "skip_thought_signature_validator"
-"""Signature of a call that another model made."""
+"""Signature for calls of other models."""
 
 _READABLE = ("application/pdf",)
-"""Types of files, beside pictures, sound and films, that it reads as they are."""
+"""Media types of files that the model reads directly, in addition to images, audio and video."""
 
 
 class GeminiCodec:
-    """Translates for Gemini."""
+    """Codec for Gemini."""
 
     streams_tools = True
 
     def headers(self, key: str) -> dict[str, str]:
-        """The key, where there is one."""
+        """Return the header with the key; empty without a key."""
         return {"x-goog-api-key": key} if key else {}
 
     def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> codec.Outgoing:
-        """The request as contents to go on with."""
+        """Return the request in Gemini's format."""
         body: dict[str, Json] = {"contents": list(_contents(request, model))}
         if request.system:
             body["systemInstruction"] = {"parts": [{"text": request.system}]}
@@ -61,7 +62,7 @@ class GeminiCodec:
             maxOutputTokens=request.max_tokens,
             stopSequences=request.stop or None,
         )
-        if request.response_schema is not None:
+        if request.response_schema is not None and not request.tools:  # the API refuses both in one request
             options |= {"responseMimeType": "application/json", "responseJsonSchema": request.response_schema}
         if (thinking := _thinking(request, model)) is not None:
             options["thinkingConfig"] = thinking
@@ -74,7 +75,7 @@ class GeminiCodec:
 
 
 class GeminiReader(codec.StreamReader):
-    """Reads the chunks of one streamed answer, each of which looks like a whole one."""
+    """Reader of one streamed answer. Each chunk has the form of a complete answer."""
 
     form = FORM
 
@@ -83,20 +84,22 @@ class GeminiReader(codec.StreamReader):
         self._calls = 0
 
     def take(self, data: str) -> Iterator[chat.Delta]:
-        """The pieces in one chunk."""
+        """Yield the deltas of one chunk."""
         answer = codec.read(_decode_answer, data)
         if answer.error is not None:
             raise UpstreamError(codec.error_text(answer.error))
         yield from self.add(answer)
 
     def add(self, answer: _Answer) -> Iterator[chat.Delta]:
-        """The pieces in an answer."""
+        """Yield the deltas of an answer or a chunk."""
+        self.builder.id = self.builder.id or answer.response_id
         if answer.usage_metadata is not None:
             self.builder.usage = _usage(answer.usage_metadata)
         if answer.prompt_feedback is not None and answer.prompt_feedback.block_reason:
             self.builder.ends(answer.prompt_feedback.block_reason, refused=True)
             self.ended = True
         for candidate in answer.candidates or ():
+            # `extra` may ask for several candidates; the reply is the first.
             if candidate.index:
                 continue
             for part in (candidate.content.parts if candidate.content is not None else None) or ():
@@ -116,7 +119,8 @@ class GeminiReader(codec.StreamReader):
         else:
             text = part.text or ""
             if part.thought_signature:
-                self.builder.thought({woven.TEXT: len(text), "thoughtSignature": part.thought_signature})
+                # The signature may arrive with an empty text at the end of the stream; it must keep its position.
+                self.builder.thought({stored_reasoning.TEXT: len(text), "thoughtSignature": part.thought_signature})
                 yield from self.builder.text(text, woven=False)
             else:
                 yield from self.builder.text(text)
@@ -126,7 +130,7 @@ class GeminiReader(codec.StreamReader):
 
 
 def _thinking(request: chat.ChatRequest, model: str) -> Json:
-    """A level and a number of tokens exclude each other; a request that asks for thinking also asks to see it."""
+    """Return the reasoning options: a level or a number of tokens, never both, and a summary of the reasoning."""
     level, tokens = effort.level(request), effort.budget(request)
     if level is None or tokens is None:
         return None
@@ -140,7 +144,7 @@ def _thinking(request: chat.ChatRequest, model: str) -> Json:
 
 
 _BUDGETS = {"pro": (128, 32768), "flash": (0, 24576), "flash-lite": (512, 24576)}
-"""The least and the most that models of that size take."""
+"""Minimum and maximum token budgets by size of the model."""
 
 
 def _contents(request: chat.ChatRequest, model: str) -> Iterator[Json]:
@@ -160,7 +164,7 @@ def _contents(request: chat.ChatRequest, model: str) -> Iterator[Json]:
                 parts = [_part(part) for part in chat.parts_of(turn.content) if not codec.is_blank(part)]
                 yield {"role": "user", "parts": parts or [{"text": codec.NOTHING}]}
             elif isinstance(turn, chat.AssistantTurn):
-                said = list(_said_before(turn, request.model, strict))
+                said = list(_model_parts(turn, request.model, strict))
                 yield {"role": "model", "parts": said or [{"text": codec.NOTHING}]}
 
 
@@ -178,9 +182,10 @@ def _part(part: chat.TextPart | chat.ImagePart | chat.FilePart) -> Json:
             return {"text": codec.file_as_text(part)}
 
 
-def _said_before(turn: chat.AssistantTurn, model: str, strict: bool) -> Iterator[Json]:
+def _model_parts(turn: chat.AssistantTurn, model: str, strict: bool) -> Iterator[Json]:
+    # Gemini signs only the first of parallel calls, so one signature per turn is enough.
     signed = any(call.signature for call in turn.tool_calls)
-    for piece in woven.sent(turn, model, FORM):
+    for piece in stored_reasoning.sent(turn, model, FORM):
         if isinstance(piece, str):
             yield {"text": piece}
         elif isinstance(piece, chat.ToolCall):
@@ -201,6 +206,7 @@ def _result(turn: chat.ToolTurn) -> Json:
 def _declaration(tool: chat.Tool) -> Json:
     found: dict[str, Json] = {"name": tool.name, "description": tool.description}
     parameters = declared(tool.parameters)
+    # The API refuses an object schema without properties.
     if parameters.get("properties"):
         found["parametersJsonSchema"] = parameters
     return found
@@ -257,6 +263,7 @@ class _Answer(_Camel):
     candidates: list[_Candidate] | None = None
     prompt_feedback: _Feedback | None = None
     usage_metadata: _Usage | None = None
+    response_id: Json = None
     error: Json = None
 
 

@@ -1,14 +1,17 @@
-"""Models that run on this machine: what a small model needs to be told.
+"""Codec of local models: prompts, schemas and bounds that make small models usable.
 
-The engine (`engines.py`, `local_server.py`) speaks OpenAI's format, but its native tools are no use: the
-chat templates of small models have no place for them, and the engine then drops them without a word. What it does
-well is to keep a reply within a JSON Schema. So tools become a schema here, `anyOf {"tool": <name>, "args": {...}}`
-with `answer` as one more tool for plain words, shown by one example each; the reply is turned back into a tool call.
+Problem: the engine (`engines.py`, `local_server.py`) uses OpenAI's format, but its native tools do not work. The chat
+templates of small models have no place for tools, and the engine then drops them silently. It does enforce a JSON
+Schema reliably.
 
-Three more lessons built in: a small model never stops by itself inside a JSON string, so strings and lists
-get bounds where the schema has none; it repeats a tool whose result it has just seen, so such a tool is not
-offered again until the next user turn; and at temperature 0 it says one sentence again and again, so in a reply in
-words what was said costs a penalty, and such a reply has a bound.
+So the tools become one schema, `anyOf {"tool": <name>, "args": {...}}`, with `answer` as a further tool for plain text.
+The prompt shows one example of each. The reply is converted back into a tool call.
+
+Small models also need these rules:
+
+- They never end a JSON string by themselves, so strings and lists without a bound get one.
+- They repeat a tool after seeing its result, so a used tool is not offered again until the next user turn.
+- At temperature 0 they repeat one sentence, so plain text has a repeat penalty and a token limit.
 """
 
 from __future__ import annotations
@@ -29,12 +32,12 @@ Json = Any
 
 ANSWER = "answer"
 MAX_TOKENS, MAX_TOKENS_OF_JSON = 256, 512
-"""Bounds of a reply when the request has none: a small model may well go on for ever."""
+"""Token limits of a reply if the request has none: a small model may never stop."""
 
 REPEAT_PENALTY = 1.1
-"""What a token that was said lately costs. At 1.0 the small model repeats whole sentences; from 1.2 on it strays.
+"""Penalty of recent tokens. At 1.0 the small model repeats whole sentences; from 1.2 on it loses the topic.
 
-Not in JSON: the names of tools, and words to choose from, stand in the prompt, and those named would lose for it.
+JSON replies have no penalty: the prompt contains the tool names and enum values, which would become less likely.
 """
 
 MAX_TEXT = 300
@@ -47,19 +50,19 @@ _TALK = (
 
 
 class LocalCodec:
-    """Translates for our own engine."""
+    """Codec for the local engine."""
 
-    streams_tools = False  # whether a reply is a call or an answer is known only at its end
+    streams_tools = False  # only the complete reply shows whether it is a call or an answer
 
     def __init__(self) -> None:
         self._inner = OpenAiCodec(own=False)
 
     def headers(self, key: str) -> dict[str, str]:
-        """The engine's key, made up at its start, so that no web page can use it."""
+        """Return the header with the engine's random key, which keeps web pages from using the engine."""
         return self._inner.headers(key)
 
     def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> Outgoing:
-        """The request in plain turns, with tools as a schema."""
+        """Return the request in plain turns, with the tools as a schema."""
         changes: dict[str, Json] = {
             "messages": tuple(_plain(request.messages)),
             "tools": (),
@@ -92,7 +95,7 @@ def _offers(request: chat.ChatRequest) -> bool:
 
 
 def _offered(request: chat.ChatRequest) -> Iterator[chat.Tool]:
-    """The tools to choose from now, `answer` included where words are allowed."""
+    """Yield the tools that may be called now, and `answer` if plain text is allowed."""
     if request.tool_choice not in ("auto", "required"):
         yield from (tool for tool in request.tools if tool.name == request.tool_choice)
         return
@@ -128,10 +131,11 @@ def _instructions(system: str, tools: list[chat.Tool]) -> str:
 
 
 def _examples(tools: list[chat.Tool]) -> Iterator[chat.Turn]:
-    """One example each; words first, since a small model copies the last one it saw."""
+    """Yield one example of each tool. `answer` is first, since a small model copies the last example."""
     if any(tool.name == ANSWER for tool in tools):
         yield chat.UserTurn("Hello")
         yield chat.AssistantTurn(_written(ANSWER, {"text": "Hello! How can I help?"}))
+    # Six examples at most, to leave room in the small context.
     for tool in tools[:6]:
         if tool.name != ANSWER:
             yield chat.UserTurn(tool.description or tool.name)
@@ -168,11 +172,12 @@ def _choice_schema(tools: list[chat.Tool]) -> dict[str, Json]:
 
 
 def bounded(schema: Json) -> Json:
-    """A copy of `schema` in which every text and list has an upper bound."""
+    """Return a copy of `schema` in which every string and list has an upper bound."""
     if isinstance(schema, list):
         return [bounded(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
+    # Values of these keys are data, even if they look like a schema.
     copy = {key: value if key in ("enum", "const", "default") else bounded(value) for key, value in schema.items()}
     if copy.get("type") == "string" and not copy.keys() & {"maxLength", "enum", "const", "pattern", "format"}:
         copy["maxLength"] = max(MAX_TEXT, copy.get("minLength", 0))
@@ -185,9 +190,11 @@ def _chosen(reply: chat.ChatReply, request: chat.ChatRequest) -> chat.ChatReply:
     try:
         choice = _decode_choice(reply.text)
     except UNREADABLE as error:
+        # Cut off inside the JSON: the caller handles the stop reason `length`.
         if reply.stop == "length":
             return reply
         raise ModelError(f"the local model chose no tool, it said {reply.text[:200]!r}") from error
+    # A real tool may have the name `answer`; then the reply is a call.
     if choice.tool == ANSWER and not any(tool.name == ANSWER for tool in request.tools):
         return msgspec.structs.replace(reply, text=str(choice.args.get("text", "")))
     number = sum(isinstance(turn, chat.ToolTurn) for turn in request.messages)
@@ -207,7 +214,7 @@ _decode_choice = json_decoder(_Choice).decode
 
 
 def _plain(turns: tuple[chat.Turn, ...]) -> Iterator[chat.Turn]:
-    """The turns without tool roles, which a small model's chat template does not know."""
+    """Yield the turns without tool roles, which the chat templates of small models do not support."""
     for turn in turns:
         match turn:
             case chat.UserTurn():

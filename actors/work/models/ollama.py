@@ -1,8 +1,8 @@
-"""Ollama's chat.
+"""Codec of Ollama's chat.
 
     POST {api_base}/api/chat
 
-Streams are lines of JSON. Arguments of tool calls are objects on this wire, and calls have no ids.
+Streams are lines of JSON. Arguments of tool calls are objects in this format, and calls have no ids.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from ....protocol.decoding import json_decoder
 from ....protocol.errors import ModelError, UpstreamError
 from ...io.http.sse import MAX_EVENT
 from . import codec
-from .reasoning import effort, woven
+from .reasoning import effort, stored_reasoning
 
 Json = Any
 
 FORM = "ollama"
-"""Name of the format in which thinking is kept: one object with the text as `thinking`."""
+"""Format name of stored reasoning: one object with the text as `thinking`."""
 
 
 class OllamaCodec:
-    """Translates for Ollama."""
+    """Codec for Ollama."""
 
     streams_tools = True
 
     def headers(self, key: str) -> dict[str, str]:
-        """A bearer token where there is a key (a proxy in front may want one), else nothing."""
+        """Return the bearer token header; empty without a key. Ollama needs none, but a proxy in front of it may."""
         return codec.bearer(key)
 
     def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> codec.Outgoing:
-        """The request as a chat."""
+        """Return the request in Ollama's format."""
         messages: list[Json] = [{"role": "system", "content": request.system}] if request.system else []
         messages.extend(_message(turn, request.model) for turn in request.messages)
         body: dict[str, Json] = {"model": model, "messages": messages, "stream": stream}
@@ -45,7 +45,7 @@ class OllamaCodec:
         level = effort.level(request)
         if level is not None:
             body["think"] = _think(level, model)
-        if request.response_schema is not None:
+        if request.response_schema is not None and not request.tools:  # a format would prevent tool calls
             body["format"] = request.response_schema
         options = codec.given(
             temperature=request.temperature,
@@ -60,21 +60,23 @@ class OllamaCodec:
 
 
 class OllamaReader(codec.StreamReader):
-    """Reads the lines of one streamed reply; the last of them says that it is done."""
+    """Reader of one streamed reply, whose last line has `done: true`."""
 
     form = FORM
+    lines = True
 
     def __init__(self) -> None:
         super().__init__()
         self._thought: list[str] = []
+        # JSON lines, not server-sent events: a line may be split between two pieces of the body.
         self._rest = bytearray()
         self._calls = 0
 
     def feed(self, data: bytes) -> Iterator[chat.Delta]:
-        """The pieces that the lines completed by `data` hold.
+        """Yield the deltas of the lines that `data` completes.
 
         Raises:
-            UpstreamError: a line has no end.
+            ModelError, UpstreamError: a line is not in the format or reports an error, or is longer than `MAX_EVENT`.
         """
         first, *others = data.split(b"\n")
         self._rest += first
@@ -86,6 +88,17 @@ class OllamaReader(codec.StreamReader):
                     yield from self._line(line)
         if len(self._rest) > MAX_EVENT:
             raise UpstreamError(f"the server sent a line of more than {MAX_EVENT} bytes")
+
+    def rest(self) -> Iterator[chat.Delta]:
+        """Yield the deltas of a last line without a line end, if it is complete JSON."""
+        line = bytes(self._rest)
+        self._rest.clear()
+        if line.strip() and codec.is_json(line):
+            yield from self._line(line)
+
+    def take(self, data: str) -> Iterator[chat.Delta]:
+        """Yield the deltas of one line."""
+        yield from self._line(data.encode())
 
     def _line(self, line: bytes) -> Iterator[chat.Delta]:
         said = codec.read(_decode_line, line)
@@ -101,7 +114,7 @@ class OllamaReader(codec.StreamReader):
             self._calls += 1
         if said.done:
             self.ended = True
-            if self._thought and self._calls:  # after a tool's result it goes on with what it thought
+            if self._thought and self._calls:  # the model continues its reasoning after the tool results
                 self.builder.thought({"thinking": "".join(self._thought)})
             self.builder.ends(said.done_reason)
             self.builder.part_thinking()
@@ -114,7 +127,7 @@ class OllamaReader(codec.StreamReader):
 
 
 def _think(level: chat.ReasoningEffort, model: str) -> Json:
-    """Whether it thinks; gpt-oss alone has levels, and can't do without."""
+    """Return the `think` option: True or False, or a level for gpt-oss, which cannot turn reasoning off."""
     if "gpt-oss" not in model:
         return level != "none"
     return {"none": "low", "minimal": "low", "xhigh": "high", "max": "high"}.get(level, level)
@@ -126,7 +139,7 @@ def _message(turn: chat.Turn, model: str) -> Json:
             return {"role": "user", **_content(turn.content)}
         case chat.AssistantTurn():
             message: dict[str, Json] = {"role": "assistant", "content": turn.text if turn.text.strip() else ""}
-            for block in woven.blocks(turn, model, FORM):
+            for block in stored_reasoning.blocks(turn, model, FORM):
                 if isinstance(block, dict) and isinstance(block.get("thinking"), str):
                     message["thinking"] = block["thinking"]
             if turn.tool_calls:
@@ -139,7 +152,7 @@ def _message(turn: chat.Turn, model: str) -> Json:
 
 
 def _content(content: chat.Content) -> dict[str, Json]:
-    """Text and images apart, as this wire wants them."""
+    """Return text and images in separate fields, as this format requires."""
     texts: list[str] = []
     images: list[str] = []
     for part in chat.parts_of(content):
@@ -174,14 +187,14 @@ class _Call(msgspec.Struct):
     function: _Function
 
 
-class _Said(msgspec.Struct):
+class _MessageBody(msgspec.Struct):
     content: str | None = None
     thinking: str | None = None
     tool_calls: list[_Call] | None = None
 
 
 class _Line(msgspec.Struct):
-    message: _Said = msgspec.field(default_factory=_Said)
+    message: _MessageBody = msgspec.field(default_factory=_MessageBody)
     done: bool = False
     done_reason: str | None = None
     prompt_eval_count: int | None = None
@@ -194,5 +207,5 @@ _decode_line = json_decoder(_Line).decode
 
 def _decoded(body: bytes) -> chat.ChatReply:
     reader = OllamaReader()
-    list(reader.feed(body + b"\n"))
+    list(reader.take(body.decode(errors="replace")) if codec.is_json(body) else reader.feed(body + b"\n"))
     return reader.finish()

@@ -1,13 +1,13 @@
-"""OpenAI's chat completions, which most other servers speak too.
+"""Codec of OpenAI's chat completions, the format of most other servers too.
 
     POST {api_base}/chat/completions
 
-Types `openai` and `openai-compatible` differ in what the request calls the bound of the reply: OpenAI itself
-wants `max_completion_tokens`, the others know `max_tokens`.
+Client types `openai` and `openai-compatible` differ in the token limit of the reply: OpenAI itself requires
+`max_completion_tokens`, the others expect `max_tokens`.
 
-How much a model thinks is `reasoning_effort`; OpenRouter and DeepSeek have words of their own, told by the base URL.
-What it has thought OpenAI never shows here. Others do, in one of three fields, and get the same field back: DeepSeek
-refuses a history in which calls come without it. OpenAI's other interface is in `responses`.
+The reasoning effort is `reasoning_effort`. OpenRouter and DeepSeek use other fields; the base URL selects them. OpenAI
+never returns reasoning here. Other servers return it in one of three fields, and get the same field back: DeepSeek
+refuses a history whose tool calls lack it. OpenAI's newer interface is in `responses`.
 """
 
 from __future__ import annotations
@@ -24,41 +24,44 @@ from ....protocol import chat
 from ....protocol.decoding import json_decoder
 from ....protocol.errors import ModelError, UpstreamError
 from ....protocol.settings.model import Cache
-from . import codec
-from .reasoning import effort, families, woven
+from . import call_ids, codec
+from .reasoning import effort, families, stored_reasoning
 from .reasoning.tags import OPEN, Parting
 
 Json = Any
 
 FORM = "chat"
-"""Name of the format in which thinking is kept: the fields of a message that had it."""
+"""Format name of stored reasoning: the fields of the message that contained it."""
 
 _THOUGHTS = ("reasoning_content", "reasoning", "reasoning_details")
 
 
 class OpenAiCodec:
-    """Translates for OpenAI (`own=True`) or for a server that is compatible with it, at `base`."""
+    """Codec for OpenAI (`own=True`) or for a compatible server at the base URL `base`."""
 
     streams_tools = True
 
     def __init__(self, *, own: bool, cache: Cache = "auto", base: str = "") -> None:
         self._own = own
+        self._base = base
         self._decoded = partial(_decoded, own=own)
         self._reader = partial(OpenAiReader, own=own)
         self._dialect = next((name for name in _DIALECTS if name in base), "")
         self._limit_key = "max_completion_tokens" if own else "max_tokens"
-        self._cache: Cache = cache if own else "off"  # others may not know the key
+        self._cache: Cache = cache if own else "off"  # compatible servers may refuse the unknown `prompt_cache_key`
 
     def headers(self, key: str) -> dict[str, str]:
-        """A bearer token, or nothing."""
+        """Return the bearer token header; empty without a key."""
         return codec.bearer(key)
 
     def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> codec.Outgoing:
-        """The request as a chat completion."""
+        """Return the request as a chat completion."""
         messages: list[Json] = [{"role": "system", "content": request.system}] if request.system else []
-        messages.extend(_messages(request.messages, request.model))
+        mistral = not self._own and call_ids.of_mistral(model, self._base)
+        messages.extend(_messages(call_ids.fitting(request.messages, mistral=mistral), request.model))
         samples = not self._own or families.openai_samples(model, effort.level(request))
-        schema = request.response_schema
+        # Of the providers with this format, only OpenAI is known to accept a schema and tools in one request.
+        schema = request.response_schema if self._own or not request.tools else None
         body = codec.given(
             model=model,
             messages=messages,
@@ -84,10 +87,7 @@ class OpenAiCodec:
 
 
 class OpenAiReader(codec.StreamReader):
-    """Reads the chunks of one streamed completion.
-
-    Its end is `[DONE]`, or a finish reason where a server sends no `[DONE]`.
-    """
+    """Reader of one streamed completion. It ends with `[DONE]` or a finish reason: some servers omit `[DONE]`."""
 
     form = FORM
 
@@ -97,7 +97,7 @@ class OpenAiReader(codec.StreamReader):
         self._parting = None if own else Parting()
 
     def finish(self) -> chat.ChatReply:
-        """The whole reply."""
+        """Return the reply, with reasoning in tags moved out of the text."""
         if self._parting is not None:
             list(_parted(self.builder, *self._parting.rest()))
             self.builder.part_thinking()
@@ -105,20 +105,21 @@ class OpenAiReader(codec.StreamReader):
         return super().finish()
 
     def take(self, data: str) -> Iterator[chat.Delta]:
-        """The pieces in one chunk."""
+        """Yield the deltas of one chunk."""
         if data == "[DONE]":
             self.ended = True
             return
         chunk = codec.read(_decode_completion, data)
         if chunk.failure is not None:
             raise UpstreamError(codec.error_text(chunk.failure))
+        self.builder.id = self.builder.id or chunk.id
         if chunk.usage is not None:
             self.builder.usage = _usage(chunk.usage)
         for choice in chunk.choices:
-            if choice.index == 0:
+            if choice.index == 0:  # `extra` may ask for several choices; the reply is the first
                 if choice.delta.thinks:
                     self._thought.add(choice.delta)
-                yield from _said(self.builder, choice.delta, self._parting)
+                yield from _read_message(self.builder, choice.delta, self._parting)
                 if choice.finish_reason:
                     self.ended = True
                     self.builder.ends(choice.finish_reason)
@@ -128,7 +129,7 @@ class OpenAiReader(codec.StreamReader):
 
 
 _DIALECTS = ("openrouter.ai", "api.deepseek.com")
-"""Hosts that have words of their own for how much a model thinks."""
+"""Hosts with their own fields for the reasoning effort."""
 
 
 def _effort(request: chat.ChatRequest, dialect: str) -> dict[str, Json]:
@@ -145,7 +146,10 @@ def _effort(request: chat.ChatRequest, dialect: str) -> dict[str, Json]:
 
 
 def _messages(turns: Sequence[chat.Turn], model: str) -> Iterator[Json]:
-    """The turns as messages. Results are texts here: what is more than that, the user says after the last of them."""
+    """Yield the turns as messages.
+
+    Tool results are text in this format. Their images and files follow the last result in a message of the user.
+    """
     for are_results, together in groupby(turns, lambda turn: isinstance(turn, chat.ToolTurn)):
         shown: list[Json] = []
         for turn in together:
@@ -157,7 +161,10 @@ def _messages(turns: Sequence[chat.Turn], model: str) -> Iterator[Json]:
 
 
 def prefix(request: chat.ChatRequest) -> str:
-    """A name of what never changes in a conversation; requests with the same one are sent where it is cached."""
+    """Return a hash of the constant start of a conversation, as the `prompt_cache_key`.
+
+    OpenAI routes requests with the same key to the machine that has the prefix in its cache.
+    """
     names = [tool.name for tool in request.tools]
     return hashlib.blake2b("\n".join([request.system, *names]).encode(), digest_size=8).hexdigest()
 
@@ -168,7 +175,7 @@ def _message(turn: chat.Turn, model: str) -> Json:
             return {"role": "user", "content": codec.blocks(turn.content, _part) or codec.NOTHING}
         case chat.AssistantTurn():
             message: dict[str, Json] = {"role": "assistant", "content": turn.text if turn.text.strip() else None}
-            for block in woven.blocks(turn, model, FORM) if turn.thought is not None else ():
+            for block in stored_reasoning.blocks(turn, model, FORM) if turn.thought is not None else ():
                 if isinstance(block, dict):
                     message |= {key: value for key, value in block.items() if key in _THOUGHTS}
             if not turn.tool_calls and message["content"] is None:
@@ -180,7 +187,7 @@ def _message(turn: chat.Turn, model: str) -> Json:
                         "type": "function",
                         "function": {
                             "name": call.name,
-                            "arguments": call.malformed or msgspec.json.encode(call.arguments).decode(),
+                            "arguments": codec.arguments_sent(call),
                         },
                     }
                     for call in turn.tool_calls
@@ -209,7 +216,7 @@ def _choice(choice: str) -> Json:
 
 
 def response_format(schema: dict[str, Json]) -> Json:
-    """The request's `response_format`. OpenAI enforces a schema only if it is strict in every object."""
+    """Return the `response_format` of a schema. OpenAI refuses `strict` unless every object of it is strict."""
     return {
         "type": "json_schema",
         "json_schema": {"name": "answer", "schema": schema, "strict": _is_strict(schema)},
@@ -217,7 +224,7 @@ def response_format(schema: dict[str, Json]) -> Json:
 
 
 def _is_strict(schema: Json) -> bool:
-    """Whether every object lists all its properties as required and admits no others."""
+    """Return True if every object requires all its properties and admits no others."""
     if isinstance(schema, list):
         return all(_is_strict(item) for item in schema)
     if not isinstance(schema, dict):
@@ -249,8 +256,8 @@ class _Chunk(msgspec.Struct):
     thinking: Json = None
 
 
-class _Said(msgspec.Struct):
-    content: str | list[_Chunk] | None = None  # Mistral's are in pieces if it thinks
+class _MessageBody(msgspec.Struct):
+    content: str | list[_Chunk] | None = None  # Mistral sends a list if the reply contains reasoning
     refusal: str | None = None
     reasoning_content: str | None = None
     reasoning: Json = None
@@ -259,14 +266,14 @@ class _Said(msgspec.Struct):
 
     @property
     def thinks(self) -> bool:
-        """Whether it shows any of its thinking."""
+        """True if the message contains reasoning in a field of its own."""
         return bool(self.reasoning_content or self.reasoning or self.reasoning_details)
 
 
 class _Choice(msgspec.Struct):
     index: int = 0
-    message: _Said = msgspec.field(default_factory=_Said)
-    delta: _Said = msgspec.field(default_factory=_Said)
+    message: _MessageBody = msgspec.field(default_factory=_MessageBody)
+    delta: _MessageBody = msgspec.field(default_factory=_MessageBody)
     finish_reason: str | None = None
 
 
@@ -288,6 +295,7 @@ class _Usage(msgspec.Struct):
 
 
 class _Completion(msgspec.Struct):
+    id: Json = None
     choices: list[_Choice] = []
     usage: _Usage | None = None
     error: Json = None
@@ -297,14 +305,14 @@ class _Completion(msgspec.Struct):
 
     @property
     def failure(self) -> Json:
-        """The error that came with status 200, in whichever shape; None if there is none."""
+        """Error that a server reported with status 200, in any of its shapes; None if there is none."""
         if self.error is not None:
             return self.error
         return self.message or self.detail or "error" if self.object == "error" or self.is_foreign else None
 
     @property
     def is_foreign(self) -> bool:
-        """True if it is none of a completion's, and has words of its own."""
+        """True if the object is no completion but a server's own error message."""
         return not self.choices and self.usage is None and bool(self.message or self.detail)
 
 
@@ -320,15 +328,17 @@ def _decoded(body: bytes, *, own: bool) -> chat.ChatReply:
     choice = completion.choices[0]
     builder = codec.ReplyBuilder(FORM)
     said = choice.message.content
+    # A whole reply needs the tag parser only if it starts with the tag: most do not, and it would copy the text.
     tagged = not own and isinstance(said, str) and said[:64].lstrip().startswith(OPEN)
     parting = Parting() if tagged else None
-    list(_said(builder, choice.message, parting))
+    list(_read_message(builder, choice.message, parting))
     if parting is not None:
         list(_parted(builder, *parting.rest()))
     if not own:
         builder.part_thinking()
     builder.ends(choice.finish_reason)
     builder.usage = _usage(completion.usage)
+    builder.id = completion.id
     if choice.message.thinks:
         thought = _Thought()
         thought.add(choice.message)
@@ -337,13 +347,13 @@ def _decoded(body: bytes, *, own: bool) -> chat.ChatReply:
 
 
 class _Thought:
-    """What a server shows of the thinking, in the field in which it does."""
+    """Reasoning of a reply, by the field that contained it, to be sent back in the same field."""
 
     def __init__(self) -> None:
         self._texts: dict[str, list[str]] = {}
         self._details: list[dict[str, Json]] = []
 
-    def add(self, said: _Said) -> None:
+    def add(self, said: _MessageBody) -> None:
         if said.reasoning_content:
             self._texts.setdefault("reasoning_content", []).append(said.reasoning_content)
         elif said.reasoning and isinstance(said.reasoning, str):
@@ -353,7 +363,7 @@ class _Thought:
                 self._add_detail(detail)
 
     def _add_detail(self, detail: dict[str, Json]) -> None:
-        """A piece of one that has begun, or a new one."""
+        """Append a detail to the last one if index and type match, else start a new one."""
         last = self._details[-1] if self._details else {}
         if "index" not in detail or any(detail.get(key) != last.get(key) for key in ("index", "type")):
             self._details.append(dict(detail))
@@ -365,7 +375,7 @@ class _Thought:
                 last[key] = value
 
     def into(self, builder: codec.ReplyBuilder) -> None:
-        """Keep it. A text without signatures is wanted again only together with calls."""
+        """Store the reasoning in the reply. Servers expect unsigned text back only together with tool calls."""
         if self._details:
             builder.thought({"reasoning_details": self._details})
         elif self._texts and builder.calls:
@@ -377,7 +387,7 @@ def _parted(builder: codec.ReplyBuilder, thought: str, answer: str) -> Iterator[
     yield from builder.text(answer)
 
 
-def _said(builder: codec.ReplyBuilder, said: _Said, parting: Parting | None) -> Iterator[chat.Delta]:
+def _read_message(builder: codec.ReplyBuilder, said: _MessageBody, parting: Parting | None) -> Iterator[chat.Delta]:
     reasoning = said.reasoning_content or (said.reasoning if isinstance(said.reasoning, str) else "")
     yield from builder.reasoning(reasoning)
     if isinstance(said.content, list):
@@ -405,7 +415,7 @@ def _usage(usage: _Usage | None) -> chat.TokenUsage:
     details = usage.prompt_tokens_details or _Details()
     taken, given = usage.prompt_tokens or 0, usage.completion_tokens or 0
     thought = (usage.completion_tokens_details or _OutputDetails()).reasoning_tokens or 0
-    if thought and usage.total_tokens == taken + given + thought:  # xAI counts reasoning beside its output
+    if thought and usage.total_tokens == taken + given + thought:  # xAI does not include reasoning in its output count
         given += thought
     return chat.TokenUsage(
         input_tokens=taken,

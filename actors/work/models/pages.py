@@ -1,10 +1,10 @@
-"""Reports a web page that comes in place of a model's reply.
+"""Detection of web pages in place of a model's reply.
 
-A wrong `api_base` is often some website, and the login of a hotel's Wi-Fi answers every request with a page and status
-200. Neither is a reply that broke off, and another try gets the same page.
+A wrong `api_base` often is the address of a website. The login page of a hotel's Wi-Fi answers every request with
+status 200. Without this check, both look like a reply that broke off, and each retry gets the same page.
 
-The content type alone proves nothing: servers written in PHP send streams as `text/html`. So the first bytes decide:
-JSON and server-sent events never begin with `<`, and what is called HTML has to begin as one of those.
+The content type alone proves nothing: servers written in PHP send streams as `text/html`. So the first bytes decide.
+JSON and server-sent events never start with `<`. A body with the type HTML must start like one of these two.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ....protocol.errors import ModelError
-from ...io.html.tags import scan
 
 LOOKED_AT = 64 * 1024
-"""Bytes of a page that are searched for its title."""
+"""Number of bytes of a page that are searched for its title."""
 
 SHOWN = 100
-"""Characters of a page's title, or of its first words, that become part of an error."""
+"""Maximum length of a page's title or first words in an error, in characters."""
 
 _HTML = ("text/html", "application/xhtml+xml")
 _REPLIES = (b"{", b"[", b":", b"data:", b"event:", b"id:", b"retry:")
@@ -27,13 +26,13 @@ _DECIDES = max(map(len, _REPLIES))
 
 
 class NoPage:
-    """Hands the body of an answer on, unless it is a web page. Call it with each piece, then `finish`.
+    """Filter that passes on the body of an answer unless it is a web page. Call it with each piece, then `finish`.
 
     Args:
-        id: the model that was asked.
-        where: the URL that answered, and how: for the error.
-        content_type: as the answer says it.
-        take: is given the pieces.
+        id: id of the model, for the error.
+        where: URL and status of the answer, for the error.
+        content_type: content type of the answer.
+        take: receives the pieces.
     """
 
     def __init__(self, id: str, where: str, content_type: str, take: Callable[[bytes], object]) -> None:
@@ -46,18 +45,20 @@ class NoPage:
         self._page: bool | None = None
 
     def __call__(self, piece: bytes) -> None:
-        """The next piece. Raises `ModelError` once enough of a page is there to tell of it."""
+        """Process the next piece. Raises `ModelError` once enough of a page has arrived to describe it."""
         if self._page is False:
             self._take(piece)
             return
         self._head += piece
+        # White space may precede the first character, so the decision needs the longest prefix after it.
         if self._page is None and len(self._start) >= _DECIDES:
             self._decide()
+        # Fail now instead of reading a page to its end: the title is near its start.
         if self._page and len(self._head) >= LOOKED_AT:
             self.finish()
 
     def finish(self) -> None:
-        """The body is complete. Raises `ModelError` if it is a page."""
+        """Process the end of the body. Raises `ModelError` if it is a page."""
         if self._page is None:
             self._decide()
         if self._page:
@@ -80,7 +81,7 @@ class NoPage:
 
 
 class _Words:
-    """The title of a page, and what it says first."""
+    """Collector of the title and first words of a page."""
 
     def __init__(self) -> None:
         self.title = ""
@@ -101,6 +102,8 @@ class _Words:
 
 
 def _described(page: bytes) -> str:
+    from ...io.html.tags import scan
+
     words = _Words()
     scan(page[:LOOKED_AT].decode("utf-8-sig", errors="replace"), words, lambda: None)
     for name, text in (("title", words.title), ("begins", words.said)):

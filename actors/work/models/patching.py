@@ -1,11 +1,11 @@
-"""Patches of `config.yaml` and of the environment, applied to requests: that of the model, then one of its client.
+"""Request patches of `config.yaml` and the environment: first the model's patch, then one of its client.
 
-Of the client's, a variable of the environment stands in for those of the file, and the first pattern that fits the
-whole name of the model (as the user writes it) holds. A body is merged as JSON Merge Patch has it (RFC 7396): mappings
-key by key, null removes a key, anything else replaces what was there.
+A client has patches by pattern; the first pattern that matches the whole model name (as the user writes it) applies.
+A variable of the environment replaces the client's patches of the file. Bodies are merged by JSON Merge Patch
+(RFC 7396): mappings key by key, null removes a key, any other value replaces the old one.
 
-A codec that is patched gives out requests that are: so signatures, the log and what is counted are those of what goes
-out.
+`PatchedCodec` applies patches during encoding. So signatures, the log and token estimates refer to the patched request
+that is sent.
 """
 
 from __future__ import annotations
@@ -26,42 +26,44 @@ from .codec import Codec, Outgoing
 Json = Any
 
 PATIENCE = 1.0
-"""Seconds that a pattern may take for the name of a model."""
+"""Time limit of one pattern match, in seconds: a pattern may backtrack exponentially."""
 
 
 class Patched:
-    """What becomes of the requests to one model.
+    """Combined patches of one model.
 
     Args:
-        patches: in the order in which they are applied.
+        patches: patches in the order of their application.
 
     Attributes:
-        base: where requests go in place of their own base URL; empty where they go as they would.
-        size: bytes that come into a body at most.
+        base: scheme and host that replace the base URL; empty if no patch has a URL.
+        size: upper bound of the bytes that the patches add to a body.
     """
 
     def __init__(self, patches: Sequence[Patch]) -> None:
-        url = next((patch.url for patch in reversed(patches) if patch.url), "")
+        # The last patch with a URL counts, the same as for keys of the body.
+        url = next((patch.url.strip() for patch in reversed(patches) if patch.url), "")
         parts = urlsplit(url)
-        self.base = f"{parts.scheme}://{parts.netloc}" if url else ""
+        self.base: str = f"{parts.scheme}://{parts.netloc}" if url else ""
         self._path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         self._bodies = [patch.body for patch in patches if patch.body]
-        self.size = sum(len(msgspec.json.encode(body)) for body in self._bodies)
+        self.size: int = sum(len(msgspec.json.encode(body)) for body in self._bodies)
         self._headers: dict[str, str | None] = {}
         for patch in patches:
+            # Header names ignore case; the value None removes a header.
             self._headers |= {name.lower(): value for name, value in patch.headers.items()}
 
     def below(self, path: str) -> str:
-        """Where a request goes below the base URL; its own is `path`."""
+        """Return the path of a request below the base URL: that of the patch, else `path`."""
         return self._path if self.base else path
 
     def headers(self, own: Mapping[str, str]) -> dict[str, str]:
-        """The headers of a request, of which `own` are its own."""
+        """Return the headers `own` with patched ones replaced, added or removed."""
         kept = {name: value for name, value in own.items() if name.lower() not in self._headers}
         return kept | {name: value for name, value in self._headers.items() if value is not None}
 
     def body(self, own: bytes) -> bytes:
-        """Its body."""
+        """Return the body `own` with all patches merged."""
         if not self._bodies:
             return own
         value = msgspec.json.decode(own)
@@ -71,7 +73,7 @@ class Patched:
 
 
 def merged(value: Json, patch: Json) -> Json:
-    """The value with a merge patch applied; neither is changed."""
+    """Return the value with a merge patch applied; neither is modified."""
     if not isinstance(patch, dict):
         return patch
     result = dict(value) if isinstance(value, dict) else {}
@@ -84,7 +86,7 @@ def merged(value: Json, patch: Json) -> Json:
 
 
 class PatchedCodec:
-    """A codec whose requests are patched."""
+    """Codec that applies patches to the requests of another codec."""
 
     def __init__(self, codec: Codec, patched: Patched) -> None:
         self.streams_tools = codec.streams_tools
@@ -92,11 +94,11 @@ class PatchedCodec:
         self._patched = patched
 
     def headers(self, key: str) -> dict[str, str]:
-        """See `Codec`."""
+        """Return the headers of the other codec, patched."""
         return self._patched.headers(self._codec.headers(key))
 
     def encode(self, request: ChatRequest, model: str, *, stream: bool) -> Outgoing:
-        """See `Codec`."""
+        """Return the request of the other codec with its path and body patched."""
         outgoing = self._codec.encode(request, model, stream=stream)
         path, body = self._patched.below(outgoing.path), self._patched.body(outgoing.body)
         return msgspec.structs.replace(outgoing, path=path, body=body)
@@ -105,13 +107,14 @@ class PatchedCodec:
 def patched(
     settings: Settings, client: ClientSettings, model: ModelSettings, api: Api, *, by_environment: bool = True
 ) -> Patched | None:
-    """What becomes of the requests to a model; None if nothing.
+    """Return the combined patches of a model, or None if there are none.
 
     Args:
-        by_environment: variables may patch them.
+        by_environment: True if variables of the environment apply to this client.
 
     Raises:
-        ConfigError: a pattern takes too long, or what a value refers to makes no URL and no header.
+        ConfigError: a pattern is invalid or takes too long, a value is no valid URL or header, or a local model has a
+            `url`.
     """
     if model.patch is None and client.patch is None and not settings.patches:
         return None
@@ -135,6 +138,7 @@ def patched(
 def _first(patterns: Patterns, name: str, where: str) -> Patch | None:
     for pattern, patch in patterns.items():
         try:
+            # `regex` instead of `re`, which has no timeout.
             if regex.fullmatch(pattern, name, regex.VERSION0, timeout=PATIENCE):
                 return patch
         except TimeoutError:
@@ -145,8 +149,8 @@ def _first(patterns: Patterns, name: str, where: str) -> Patch | None:
 
 
 def _check(patch: Patch, model: str, where: str) -> None:
-    """Values that refer to the environment are known by now."""
-    if patch.url and (why := why_no_url(patch.url)):
+    """Check URL and header values. References to the environment are already resolved, so loading cannot do this."""
+    if patch.url and (why := why_no_url(patch.url.strip())):
         raise ConfigError(f"'{model}': {where}: `url` {why}")
     for name, value in patch.headers.items():
         if value is not None and (why := why_no_header(value)):

@@ -1,21 +1,19 @@
-"""The providers that are known by their name: where each is reached, and which variables may hold its key.
+"""Provider table: base URLs, key variables and suggested models of the providers that are known by name.
 
-A file may describe a client instead of naming one of `config.yaml`, as agents of workflows do:
+A definition file (an agent of a workflow, for example) may describe a client instead of naming one of `config.yaml`:
 
     provider: openai                                     a client of config.yaml, or a provider by its own name
-    provider: openai, base_url: ..., api_key: ...        the same elsewhere, or on another account
-    provider: my-lab, base_url: ...                      an unknown name speaks OpenAI's format
+    provider: openai, base_url: ..., api_key: ...        the same provider at another address or with another account
+    provider: my-lab, base_url: ...                      an unknown name uses OpenAI's format
 
-Equal descriptions share connections: see `Catalog.adopt`. A key that the file does not name goes to the
-provider's own address alone, as environment and settings have it: else the file of a stranger could collect keys.
+Equal descriptions share connections: see `ModelCatalog.adopt`. A key of the environment or the settings is sent only
+to the provider's own address, never to a `base_url` of the file. Otherwise a downloaded file could collect keys.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -25,6 +23,7 @@ from ....protocol.errors import ConfigError, CredentialsError, GraphMistake
 from ....protocol.problems import did_you_mean, suggestion
 from ....protocol.settings import CLIENT_TYPES, ClientSettings, ModelSettings, Settings
 from ....protocol.settings.model import KEYS_OF_TYPES
+from ....protocol.version import VERSION
 
 if TYPE_CHECKING:
     from .prices.find import Finder
@@ -42,7 +41,7 @@ READY_MADE = {
     "voyageai": "https://api.voyageai.com/v1",
     "xai": "https://api.x.ai/v1",
 }
-"""Base URLs of `openai-compatible` clients that are known by their name."""
+"""Base URLs of `openai-compatible` providers that are known by name."""
 
 OPENAI = "https://api.openai.com/v1"
 ANTHROPIC = "https://api.anthropic.com/v1"
@@ -53,7 +52,7 @@ OLLAMA = "http://localhost:11434"
 WANT_KEYS = frozenset({OPENAI, ANTHROPIC, COHERE, GEMINI, *READY_MADE.values()})
 
 WANT_KEYS_ANYWHERE = ("azure-openai",)
-"""Types of clients that have a key wherever they are reached."""
+"""Client types that need a key at any base URL."""
 
 _MORE_VARIABLES = {
     "azure-openai": "AZURE_OPENAI_API_KEY",
@@ -78,7 +77,7 @@ BUILT_IN = {
 }
 
 PROVIDERS = frozenset({*BUILT_IN, *READY_MADE})
-"""Names by which a provider is known without an entry in `config.yaml`."""
+"""Provider names that are usable without an entry in `config.yaml`."""
 
 
 SUGGESTED = {
@@ -96,17 +95,18 @@ SUGGESTED = {
     "together": "meta-llama/Llama-3.3-70B-Instruct-Turbo",
     "xai": "grok-4.3",
 }
-"""A model to begin with at each provider that has models to chat with, of those that the price table knows."""
+"""Suggested chat model of each provider; each is in the price table."""
 
 
 def suggested(client: ClientSettings) -> str:
-    """The model to begin with at a provider that is known by its name; "" where none is."""
+    """Return the suggested model of a client's provider; "" if there is none."""
     own = BUILT_IN.get(client.type, client.name if client.type == "openai-compatible" else "")
+    # A client with another base URL may only share the name of a known provider.
     return "" if client.api_base and own in READY_MADE else SUGGESTED.get(own, "")
 
 
 def base_of(client: ClientSettings, environ: Mapping[str, str]) -> str:
-    """Where a client is reached, without a slash at its end; empty if unknown."""
+    """Return the base URL of a client, without a trailing slash; empty if unknown."""
     fixed = {
         "openai": environ.get(BASES["openai"]) or OPENAI,
         "claude": _with_version(environ.get(BASES["claude"], "")) or ANTHROPIC,
@@ -117,25 +117,25 @@ def base_of(client: ClientSettings, environ: Mapping[str, str]) -> str:
         "ollama": ollama_of(environ),
         "openai-compatible": READY_MADE.get(client.name, ""),
     }
-    base = (client.api_base or fixed.get(BUILT_IN.get(client.type, client.type), "")).rstrip("/")
+    base = (client.api_base or fixed.get(BUILT_IN.get(client.type, client.type), "")).strip().rstrip("/")
     return base.removesuffix("/v1").removesuffix("/api") if client.type == "ollama" else base
 
 
 def ollama_of(environ: Mapping[str, str]) -> str:
-    """Where Ollama listens: `OLLAMA_HOST` as Ollama itself reads it, which may lack the scheme, the port or both."""
+    """Return the URL of Ollama from `OLLAMA_HOST`, parsed by Ollama's own rules: scheme and port are optional."""
     text = environ.get("OLLAMA_HOST", "").strip().strip("\"'")
     if not text:
         return OLLAMA
     scheme, _, rest = text.rpartition("://")
     try:
         parts = urlsplit(f"//{rest}")
-    except ValueError:  # no address at all: who asks Ollama is told so, and nobody else
+    except ValueError:  # invalid: the first request to Ollama reports it; other providers must stay usable
         return f"{scheme or 'http'}://{rest}"
     host = parts.hostname or "127.0.0.1"
-    host = "127.0.0.1" if host in ("0.0.0.0", "::") else host  # noqa: S104 - where it listens is not where it is asked
+    host = "127.0.0.1" if host in ("0.0.0.0", "::") else host  # noqa: S104 - a listen address is no target address
     try:
         port = parts.port or {"http": 80, "https": 443}.get(scheme, 11434)
-    except ValueError:  # no number, for which Ollama takes its own default, too
+    except ValueError:  # not a number: Ollama uses its default port, too
         port = 11434
     return f"{scheme or 'http'}://{f'[{host}]' if ':' in host else host}:{port}{parts.path.rstrip('/')}"
 
@@ -153,7 +153,7 @@ def _vertex_at(client: ClientSettings, environ: Mapping[str, str]) -> str:
 
 
 def key_variables(client: ClientSettings) -> list[str]:
-    """The variables of the environment that may hold a client's key, the first that is set counts."""
+    """Return the environment variables that may contain a client's key, in order of precedence."""
     variables = [variable_of(client.name)]
     kind = BUILT_IN.get(client.type, client.type)
     if kind in _MORE_VARIABLES:
@@ -162,10 +162,10 @@ def key_variables(client: ClientSettings) -> list[str]:
 
 
 def checked_key(key: str, where: str) -> str:
-    """The key without what files and editors put around it: blanks, line ends, a byte order mark.
+    """Return the key without white space, line ends and a byte order mark, which files and editors add.
 
     Raises:
-        CredentialsError: characters are left that no header can have; `where` names the variable or the key of a file.
+        CredentialsError: the key has characters that are invalid in a header. `where` names its source in the text.
     """
     key = key.strip("\ufeff \t\r\n\v\f\0")
     if not key.isascii() or not key.isprintable():
@@ -174,15 +174,15 @@ def checked_key(key: str, where: str) -> str:
 
 
 def signs_in(client: ClientSettings) -> bool:
-    """Whether people sign in for a client, and there is no key."""
+    """Return True if a user signs in for the client (`auth: oauth`), so it has no key."""
     return client.auth is not None and client.type in KEYS_OF_TYPES["auth"]
 
 
 def has_credentials(client: ClientSettings, environ: Mapping[str, str], file: str) -> bool:
-    """Whether there is what lets requests of a client in: a key, or what a cloud takes in its place.
+    """Return True if a client has a key or cloud credentials.
 
-    Looks where files of credentials lie, not into those of Google's, and sends nothing: whether a machine of AWS's has
-    a role is not known.
+    This checks that Google's credential files exist without reading them, and sends no request. So it does not detect
+    the role of an AWS machine.
     """
     if client.api_key or any(environ.get(name) for name in key_variables(client)):
         return True
@@ -199,6 +199,7 @@ def has_credentials(client: ClientSettings, environ: Mapping[str, str], file: st
             if not region_of(client, environ):
                 return False
             signer = signer_of(client, "bedrock", environ, file, None)
+            # A machine's role has no name before a request, so it does not count as a credential here.
             return not isinstance(signer, RoleSigner) or bool(signer.role.named)
     except ConfigError:
         pass
@@ -206,25 +207,25 @@ def has_credentials(client: ClientSettings, environ: Mapping[str, str], file: st
 
 
 def variable_of(client: str) -> str:
-    """`my-client` as `MY_CLIENT_API_KEY`."""
+    """Return the key variable of a client: `MY_CLIENT_API_KEY` for `my-client`."""
     return re.sub(r"[^A-Z0-9]", "_", client.upper()) + "_API_KEY"
 
 
 def organization(client: ClientSettings) -> dict[str, str]:
-    """The header that says for which organization of OpenAI's a request is, where a client says so."""
+    """Return the header with the client's OpenAI organization; empty if it has none."""
     return {"openai-organization": client.organization_id} if client.organization_id else {}
 
 
 def own_headers(client: ClientSettings, settings: Settings) -> dict[str, str]:
-    """That header, and who asks, as the settings have it."""
+    """Return the organization header and the `user-agent` of the settings."""
     agent = settings.user_agent
     if agent == "auto":
-        agent = f"callboard/{version('callboard')}"
+        agent = f"callboard/{VERSION}"
     return organization(client) | ({"user-agent": agent} if agent else {})
 
 
 def with_client(name: str, settings: Settings, environ: Mapping[str, str], finder: Finder) -> str | None:
-    """The id of a model of this name that can be used: of one that is listed, or has a price."""
+    """Return the id of a usable model with this name, from a client that lists it or has a price for it, else None."""
     entry = ModelSettings(name=name)
     for client in usable_clients(settings, environ):
         listed = [each.name for each in client.models if each.type == "chat"]
@@ -235,13 +236,13 @@ def with_client(name: str, settings: Settings, environ: Mapping[str, str], finde
 
 
 def _with_version(base: str) -> str:
-    """Anthropic's own tools take the base URL without its `/v1`; both spellings are understood."""
+    """Return the base URL with `/v1`. Anthropic's own tools expect the variable without it, so both are accepted."""
     base = base.rstrip("/")
     return base if not base or base.endswith("/v1") else f"{base}/v1"
 
 
 def providers(settings: Settings) -> frozenset[str]:
-    """What can be named without a base URL."""
+    """Return the provider and client names that need no base URL."""
     return frozenset({*PROVIDERS, *(client.name for client in settings.clients)})
 
 
@@ -254,13 +255,13 @@ def client_of(
     *,
     also: Iterable[str] = (),
 ) -> ClientSettings | None:
-    """The client that is described; None where the provider's name is enough.
+    """Return the client that a file describes; None if the provider's name is enough.
 
     Args:
-        also: names that the caller knows, for the hint.
+        also: further known names, for the hint in the error.
 
     Raises:
-        GraphMistake: the provider is unknown.
+        GraphMistake: the provider is unknown and there is no base URL.
     """
     known = providers(settings)
     if provider not in known and not base_url:
@@ -268,7 +269,7 @@ def client_of(
         near = did_you_mean(provider, names) or f"there are {', '.join(sorted(names))}; any other needs a `base_url`"
         raise GraphMistake(f"no provider '{provider}': {near}")
     own = _own(provider, settings)
-    elsewhere = _elsewhere(own, base_url, environ)
+    elsewhere = _other_base_url(own, base_url, environ)
     if not elsewhere and not api_key:
         return None
     return ClientSettings(
@@ -290,9 +291,12 @@ def client_of(
 
 
 def withheld(provider: str, base_url: str, settings: Settings, environ: Mapping[str, str]) -> str:
-    """The key that a description without one might be thought to have, and hasn't: where it stands; "" for none."""
+    """Return the source of a configured key that is not sent to `base_url`, since the address is another; "" if none.
+
+    The text explains to the user why a description without `api_key` has no key.
+    """
     own = _own(provider, settings)
-    if not _elsewhere(own, base_url, environ):
+    if not _other_base_url(own, base_url, environ):
         return ""
     if own.api_key:
         return f"`api_key` of client '{provider}' in {settings.file}"
@@ -307,18 +311,18 @@ def _own(provider: str, settings: Settings) -> ClientSettings:
     return ClientSettings(type=kind, name=provider, api_base=READY_MADE.get(provider, ""))
 
 
-def _elsewhere(own: ClientSettings, base_url: str | None, environ: Mapping[str, str]) -> str:
-    """The base URL that a file names, unless it is where that provider is reached anyway."""
+def _other_base_url(own: ClientSettings, base_url: str | None, environ: Mapping[str, str]) -> str:
+    """Return the base URL of a file, or "" if it is the provider's usual address."""
     if not base_url:
         return ""
     if own.type == "gemini" and not urlsplit(base_url).path.strip("/"):
-        base_url = base_url.rstrip("/") + urlsplit(GEMINI).path  # Google's own library adds it, too
+        base_url = base_url.rstrip("/") + urlsplit(GEMINI).path  # Google's own library adds the path, too
     there = base_of(msgspec.structs.replace(own, api_base=base_url), environ)
     return "" if there == base_of(own, environ) else base_url
 
 
 def usable_clients(settings: Settings, environ: Mapping[str, str]) -> list[ClientSettings]:
-    """The clients that `config.yaml` has and those that the environment has a key or credentials for."""
+    """Return the clients of `config.yaml`, and the known providers with a key or credentials in the environment."""
     known = [*settings.clients]
     names = {client.name for client in known}
     for name, kind in {**BUILT_IN, **dict.fromkeys(READY_MADE, "openai-compatible")}.items():
@@ -331,13 +335,15 @@ def usable_clients(settings: Settings, environ: Mapping[str, str]) -> list[Clien
 def unknown(
     model: str, client: ClientSettings | None, clients: Iterable[str], settings: Settings, meant: str | None = None
 ) -> str:
-    """What is said of a chat model that is not there.
+    """Return the error text for an unknown chat model.
 
     Args:
-        client: of its name, if there is one.
-        clients: the names of those that the settings have.
-        meant: the id of a model that may be meant.
+        client: the client of the model id, if it exists.
+        clients: names of the configured clients.
+        meant: id of a model to suggest.
     """
+    from difflib import get_close_matches
+
     name = model.partition(":")[0]
     if client is None and model == settings.model and settings.model_from.endswith(("_PROVIDER", "_PLATFORM")):
         return f"{settings.model_from} is '{model}', which is no provider; there are {', '.join(sorted(PROVIDERS))}"

@@ -1,35 +1,36 @@
-"""Keeps what the models of a run saw and said: the request of each call as it was asked, and its reply.
+"""Model call recorder: the request and the reply of each model call of a run, as lines of JSON.
 
-A run has a recorder or none (`Hooks.recorder`), and the gateway hands it to each `Call`, which asks twice per try and
-once per end whether there is one: a run without a recorder pays for three look-ups of an attribute.
+A run has a recorder or none (`Hooks.recorder`). The gateway passes it to each `GatewayCall`, which checks for it twice
+per try and once at the end. So a run without a recorder pays for three attribute look-ups.
 
-What is kept is lines of JSON, in the order in which things happen:
+The lines are in the order of events:
 
     {"line":"piece","number":3,"value":{"role":"user","content":"..."}}     a turn, a tool, or a system prompt
     {"line":"asked","number":2,"actor":"/run-1/lead","messages":[[1,3],[7,7]],...}
     {"line":"sent","number":2,"body":[[8,8],[3,3],[9,12]]}                  the same as it went to the provider
     {"line":"answered","number":2,"text":"...","seconds":1.2,...}
 
-A conversation repeats itself with each request, so whole requests would grow with its square. Here each turn, each
-tool and each system prompt is a piece, written once; a request names its pieces, as ranges of their numbers. Which
-turns are new is found without looking into them: those that are the same objects as in the actor's last request have
-their numbers already. Others (a conversation that was made anew, another agent with the same tools) are found by a
-digest of their JSON. So the work in the event loop is in proportion to what is new, and less than a codec does, which
-encodes the whole conversation each time; writing is the business of the file's own thread. Thirty turns of 100 kB take
-3.0 MB, and as much again for the bodies.
+Problem: each request repeats the whole conversation, so a file of complete requests grows with the square of its
+length. Instead, each turn, tool and system prompt is a *piece* that is written once. A request lists its pieces as
+ranges of their numbers.
 
-The body of the request is kept as well, as its provider's codec has made it, cut behind each object that is an item of
-a list: in all formats that is between turns and between tools. So it repeats itself as the conversation does. Known
-pieces of it have to be found by their digests, all of them each time, which is why a body beyond `MOST_OF_BODY` is not
-kept.
+The recorder finds new turns without reading them: a turn that is the same object as in the actor's last request has a
+number already. All others (a rebuilt conversation, another agent with the same tools) are found by a digest of their
+JSON. So the work in the event loop is proportional to the new pieces. It is less than that of a codec, which encodes
+the whole conversation each time. The file's own thread does the writing. Thirty turns of 100 kB take 3.0 MB, and as
+much again for the bodies.
 
-Bounds: a piece beyond `LONGEST` loses the middles of its long texts, bytes of images and files are only counted, and
-of a request whose new pieces go beyond `MOST_OF_CALL` the oldest are left out. A file beyond `MOST_OF_FILE` is
-followed by another, which begins without any pieces, so that it can be read alone; the file before the last is removed
-then. So the oldest calls go first, and the numbers of those that are left tell it.
+The body of each request is recorded as well, as the provider's codec encoded it. It is split after each object that is
+an item of a list: in all formats, that is between turns and between tools. So its pieces repeat too. They have no
+object identity, so each request has to digest all of them; a body above `MOST_OF_BODY` is therefore not recorded.
 
-Secrets: each line passes `redact` before it is written, and whatever is cut passes it before the cut, since half a
-secret is not found. Headers, which hold the keys, never get here.
+Bounds: a piece above `LONGEST` loses the middle of its long texts. Images and files are recorded by size only. If the
+new pieces of a request exceed `MOST_OF_CALL`, the oldest are omitted. After `MOST_OF_FILE` bytes a new file starts,
+without any known pieces, so that it can be read alone. At most two files exist, so the oldest calls are dropped first;
+the numbers of the remaining calls show that.
+
+Secrets: each line passes `redact` before it is written. A text that is cut passes it before the cut, since half a
+secret is not recognised. Headers, which contain the keys, never reach the recorder.
 """
 
 from __future__ import annotations
@@ -59,28 +60,28 @@ from ....protocol.model_calls import FailedTry
 from .codec import is_text
 
 LONGEST = 1024 * 1024
-"""Bytes of a piece, as JSON."""
+"""Maximum size of a piece, in bytes of JSON."""
 
 LONGEST_TEXT = 64 * 1024
-"""Characters of a text in a piece that is longer; the first and the last half of them are kept."""
+"""Characters that remain of each longer text in a piece above `LONGEST`: half from its start, half from its end."""
 
 MOST_OF_CALL = 4 * 1024 * 1024
-"""Bytes that a request may add."""
+"""Maximum size of the new pieces of a request, in bytes."""
 
 MOST_OF_BODY = 1024 * 1024
-"""Bytes of a body that is kept. It takes five milliseconds of the event loop."""
+"""Maximum size of a recorded body, in bytes. This size takes five milliseconds of the event loop."""
 
 MOST_OF_FILE = 8 * 1024 * 1024
-"""Bytes after which another file begins. There are two at a time."""
+"""Size in bytes after which a new file starts. There are at most two files."""
 
 MOST_ACTORS = 256
-"""Actors whose last request is remembered."""
+"""Number of actors whose last request is remembered."""
 
 MOST_OPEN = 10_000
-"""Calls without an end that are remembered: those that were cancelled get none."""
+"""Number of unfinished calls that are remembered; a cancelled call never finishes."""
 
 Ranges = list[tuple[int, int]]
-"""Numbers of pieces: the first and the last of each row of them."""
+"""Numbers of pieces, as the first and last number of each consecutive range."""
 
 _PARAMETERS = (
     *("tool_choice", "response_schema", "temperature", "top_p", "max_tokens", "reasoning_effort", "thinking_budget"),
@@ -90,14 +91,14 @@ _DEFAULTS = ChatRequest(messages=())
 
 
 class PieceLine(msgspec.Struct, frozen=True, tag="piece", tag_field="line"):
-    """A turn, a tool or a system prompt. Numbers begin with 1 in each file."""
+    """Turn, tool or system prompt. Numbers start at 1 in each file."""
 
     number: int
     value: msgspec.Raw
 
 
 class AskedLine(msgspec.Struct, frozen=True, kw_only=True, tag="asked", tag_field="line"):
-    """A request went out. `system` is the number of a piece, 0 for none."""
+    """Request of a call. `system` is the number of a piece, 0 for none."""
 
     number: int
     id: str
@@ -111,14 +112,14 @@ class AskedLine(msgspec.Struct, frozen=True, kw_only=True, tag="asked", tag_fiel
 
 
 class SentLine(msgspec.Struct, frozen=True, tag="sent", tag_field="line"):
-    """The body of a request: pieces, one after another."""
+    """Body of a request, as the concatenation of its pieces."""
 
     number: int
     body: Ranges
 
 
 class AnsweredLine(msgspec.Struct, frozen=True, kw_only=True, tag="answered", tag_field="line", omit_defaults=True):
-    """A call has ended: with a reply, or with an `error`."""
+    """End of a call, with a reply or an `error`. `seconds` is its duration."""
 
     number: int
     seconds: float
@@ -133,22 +134,23 @@ class AnsweredLine(msgspec.Struct, frozen=True, kw_only=True, tag="answered", ta
 
 
 class CallFile(Protocol):
-    """Where lines go."""
+    """Output of a recorder. No method blocks."""
 
     def append(self, line: bytes) -> None:
-        """Write a line; never waits."""
+        """Queue a line for writing."""
 
     def end(self) -> None:
-        """There are no more."""
+        """Close the file after the queued lines."""
 
 
 class Recorder:
-    """See the module. All methods are the event loop's, and never wait.
+    """Recorder of a run's model calls. Call its methods on the event loop only; none of them blocks.
 
     Args:
-        open_file: gives the file of a number, from 1; called when there is something to write.
-        redact: takes secrets out of an encoded line.
-        files, calls: how many there are already, of a run that goes on.
+        open_file: returns the file with this number, from 1; called only when there is a line to write.
+        redact: removes secrets from an encoded line.
+        files: number of existing files, if the run is resumed.
+        calls: number of recorded calls, if the run is resumed.
     """
 
     def __init__(
@@ -164,9 +166,10 @@ class Recorder:
         self._open: OrderedDict[str, _Open] = OrderedDict()
 
     def asked(self, id: str, actor: str, model: str, request: ChatRequest, *, stream: bool) -> None:
-        """A request goes out, for the first time or once more."""
+        """Record a request. A second try with the same `id` is not recorded again."""
         if id in self._open:
             return
+        # Only at the start of a call, so that a request and its pieces are in one file.
         if self._file is None or self._size > MOST_OF_FILE:
             self._next_file()
         self._calls += 1
@@ -195,7 +198,7 @@ class Recorder:
         self._put(_encoded(line))
 
     def sent(self, id: str, body: bytes) -> None:
-        """The request goes out with this body; tries after the first have the same."""
+        """Record the body of the request. Later tries have the same body, so only the first is recorded."""
         call = self._open.get(id)
         if call is None or call.sent or len(body) > MOST_OF_BODY:
             return
@@ -204,13 +207,13 @@ class Recorder:
         self._put(_encoded(SentLine(call.number, ranges(numbers))))
 
     def made_again(self, id: str, error: CallboardError, wait: float) -> None:
-        """A try has failed, and another follows."""
+        """Record a failed try that is followed by another."""
         call = self._open.get(id)
         if call is not None:
             call.failures.append(FailedTry(error=str(error), wait=wait))
 
     def answered(self, id: str, reply: ChatReply) -> None:
-        """The model has replied."""
+        """Record the reply of a call."""
         call = self._open.pop(id, None)
         if call is None:
             return
@@ -229,14 +232,14 @@ class Recorder:
         self._put(data if len(data) <= LONGEST else _encoded(_shortened(line, self._cut)))
 
     def failed(self, id: str, error: str) -> None:
-        """It gets no reply from this model."""
+        """Record the final failure of a call with this model."""
         call = self._open.pop(id, None)
         if call is not None:
             seconds, failures = time.monotonic() - call.began, tuple(call.failures)
             self._put(_encoded(AnsweredLine(number=call.number, seconds=seconds, error=error, failures=failures)))
 
     def end(self) -> None:
-        """The run is over."""
+        """Close the file at the end of the run."""
         if self._file is not None:
             self._file.end()
         self._last.clear()
@@ -244,7 +247,7 @@ class Recorder:
     # --- pieces ---------------------------------------------------------------------------------------------
 
     def _note(self, last: _Last, request: ChatRequest) -> None:
-        """Have the numbers of all pieces of a request, which makes it the actor's last one."""
+        """Write the new pieces of a request, and store the numbers of all its pieces in `last`."""
         room = MOST_OF_CALL
         if request.system != last.said:
             last.said, last.system = request.system, self._piece(request.system) if request.system else 0
@@ -253,13 +256,15 @@ class Recorder:
         before, now = last.messages, request.messages
         same = 0
         for old, new in zip(before, now, strict=False):
+            # Turns are frozen structs, so the same object has the same contents. Comparing contents would take
+            # quadratic time over a conversation.
             if old is not new:
                 break
             same += 1
         added: list[int] = []
-        for turn in reversed(now[same:]):  # where there is too much, the newest are kept
+        for turn in reversed(now[same:]):  # newest first, so that the oldest are omitted if there are too many
             size = self._size
-            added.append(self._piece(shown(turn, self._clean)) if room > 0 else self._piece(_LEFT_OUT))
+            added.append(self._piece(recorded_turn(turn, self._clean)) if room > 0 else self._piece(_LEFT_OUT))
             room -= self._size - size
         last.messages, last.numbers = now, [*last.numbers[:same], *reversed(added)]
 
@@ -275,6 +280,7 @@ class Recorder:
         return number
 
     def _piece_of_body(self, data: bytes) -> int:
+        # The key separates the two kinds of pieces: a body piece is a JSON text, not a JSON value.
         digest = hashlib.blake2b(data, digest_size=16, key=b"body").digest()
         number = self._known.get(digest)
         if number is None:
@@ -308,8 +314,6 @@ class Recorder:
 
 
 class _Open:
-    """A call without an end yet."""
-
     __slots__ = ("began", "failures", "number", "sent")
 
     def __init__(self, number: int, began: float) -> None:
@@ -320,7 +324,7 @@ class _Open:
 
 
 class _Last:
-    """The last request of an actor, and the numbers of its pieces."""
+    """Last request of an actor, with the numbers of its pieces."""
 
     __slots__ = ("messages", "numbers", "offered", "said", "system", "tools")
 
@@ -337,12 +341,15 @@ _LEFT_OUT = {"role": "user", "content": "[left out here: this request was too lo
 
 
 def parted(body: bytes) -> list[bytes]:
-    """JSON without blanks, cut behind each object that ends an item of a list; put together it is what it was."""
-    return body.replace(b"},{", b"}\0,{").replace(b"}]", b"}\0]").split(b"\0")  # no NUL stands in JSON as it is
+    """Split compact JSON after each object that is an item of a list. The pieces joined are the original.
+
+    A `},{` inside a string also splits it, which does no harm: the pieces are never decoded one by one.
+    """
+    return body.replace(b"},{", b"}\0,{").replace(b"}]", b"}\0]").split(b"\0")  # JSON escapes NUL, so it is free
 
 
 def ranges(numbers: Iterable[int]) -> Ranges:
-    """Numbers as rows of them: [1, 2, 3, 7] as [(1, 3), (7, 7)]."""
+    """Return numbers as ranges: [1, 2, 3, 7] as [(1, 3), (7, 7)]."""
     found: Ranges = []
     for number in numbers:
         if found and number == found[-1][1] + 1:
@@ -352,8 +359,12 @@ def ranges(numbers: Iterable[int]) -> Ranges:
     return found
 
 
-def shown(turn: Turn, clean: Callable[[str], str]) -> Any:
-    """A turn as it is kept: what is no text of it is counted. `clean` takes secrets out."""
+def recorded_turn(turn: Turn, clean: Callable[[str], str]) -> Any:
+    """Return a turn for recording, with the size of images and files instead of their bytes.
+
+    Args:
+        clean: removes secrets from a text.
+    """
     if isinstance(turn, UserTurn | ToolTurn) and not isinstance(turn.content, str):
         told = msgspec.to_builtins(msgspec.structs.replace(turn, content=""))
         return {**told, "content": [_part(part, clean) for part in turn.content]}
@@ -371,10 +382,10 @@ def _part(part: Any, clean: Callable[[str], str]) -> Any:
 
 
 def _encoded(value: Any) -> bytes:
-    """As JSON, whatever models and tools have written; half a character is a `?`."""
+    """Encode any value of a model or tool as JSON. An unpaired surrogate becomes `?`."""
     try:
         return msgspec.json.encode(value)
-    except (UnicodeEncodeError, TypeError, ValueError, RecursionError):  # a call must not fail for its record
+    except (UnicodeEncodeError, TypeError, ValueError, RecursionError):  # recording must not make a call fail
         return msgspec.json.encode(_mended(value))
 
 
@@ -386,7 +397,7 @@ def _mended(value: Any) -> Any:
 
 
 def _shortened(value: Any, cut: Callable[[str], str]) -> Any:
-    """The same with the middles of long texts left out, and nothing but that fact if there are too many of them."""
+    """Return the value with long texts cut, or a placeholder if it is still above `LONGEST`."""
     told = _texts(msgspec.to_builtins(value), cut)
     if len(msgspec.json.encode(told)) <= LONGEST:
         return told

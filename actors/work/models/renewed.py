@@ -1,7 +1,8 @@
-"""What expires and is asked for anew: keys of roles, tokens.
+"""Refreshing credentials: role keys and tokens that expire.
 
-The first request that finds it old asks, while others wait for the same answer. It is renewed early; where that
-fails, the old one is used as long as it is good, and for `PAUSE` seconds after a failure nothing asks again.
+The first request that finds the credential old refreshes it, while the others wait for the same answer. Refreshing
+starts before the expiry. If it fails, the old credential is used until it expires, and no request tries again for
+`PAUSE` seconds.
 """
 
 from __future__ import annotations
@@ -14,21 +15,21 @@ import trio
 from ....protocol.errors import CallboardError, ConfigError, CredentialsError, UpstreamError
 
 PAUSE = 1.0
-"""Seconds after a renewal that failed in which nothing asks again."""
+"""Seconds without another attempt after a failed refresh."""
 
 T = TypeVar("T")
 
 
 class Renewed(Generic[T]):
-    """One such thing.
+    """Credential that expires, shared by all tasks that use it.
 
     Args:
-        ask: gets a new one, and when it ends, on `clock`.
-        early: seconds before its end after which it is renewed; half its life, if that is shorter.
-        clock: any seconds.
+        ask: fetches a new credential, and returns it with its expiry on `clock`.
+        early: seconds before the expiry at which it is refreshed; half of its lifetime if that is shorter.
+        clock: returns seconds, from any origin.
 
     Attributes:
-        current: the last one; None before the first.
+        current: the last credential; None before the first.
     """
 
     def __init__(
@@ -44,22 +45,22 @@ class Renewed(Generic[T]):
         self._again = float("-inf")
 
     def refused(self, one: T) -> None:
-        """It was refused where it was shown: if it is still the current one, the next request asks for another."""
+        """Mark a refused credential as expired, unless it was replaced already."""
         if one is self.current:
             self._ends = self._old = float("-inf")
 
     async def renew(self) -> None:
-        """Return when there is one that is good for a while.
+        """Refresh the credential if it is old, and return when a valid one is available.
 
         Raises:
-            ConfigError, CredentialsError: there is none to be had.
-            UpstreamError: the service did not answer as it should, which may pass.
+            ConfigError, CredentialsError: no credential can be obtained.
+            UpstreamError: the service is unreachable or failed; another try may help.
         """
         if self._clock() < self._old:
             return
         async with self._asking:
             now = self._clock()
-            if now < self._old:
+            if now < self._old:  # another task refreshed it while this one waited for the lock
                 return
             if now >= self._again:
                 try:
@@ -71,4 +72,4 @@ class Renewed(Generic[T]):
                     self._old = self._ends - min(self._early, left / 2)
                     return
             if self._failed is not None and now >= self._ends:
-                raise type(self._failed)(str(self._failed))
+                raise type(self._failed)(str(self._failed))  # a copy: many tasks raise it, each with its own traceback

@@ -1,15 +1,15 @@
-"""OpenAI's Responses API.
+"""Codec of OpenAI's Responses API.
 
     POST {api_base}/responses
 
-Nothing is kept by the provider (`store: false`): every request has the whole conversation as `input` items. What a
-model has thought comes encrypted (`include: reasoning.encrypted_content`) and goes back in its place, with what it
-belongs to behind it; so does the `phase` of what a model says. A tool's result may hold pictures and files here. There
-are no stop sequences, so a request with some is refused.
+The provider stores nothing (`store: false`): every request contains the whole conversation as `input` items. Reasoning
+arrives encrypted (`include: reasoning.encrypted_content`) and is sent back at its position, followed by the item that
+it belongs to. The `phase` of a text is sent back, too. Tool results may contain images and files. The API has no stop
+sequences, so a request with some raises ModelError.
 
-It is the default for OpenAI's own models that are nowhere else, or nowhere else with tools and thinking
-(`families.wants_responses`); `api: responses` of a client or model asks for it anywhere. A summary of the thinking is
-asked for together with an effort. OpenAI refuses that to organizations that it has not verified, hence
+This API is the default for OpenAI's own models that need it, for tools with reasoning or at all
+(`families.wants_responses`). `api: responses` of a client or model selects it for any other. A request with a reasoning
+effort also asks for a summary. OpenAI refuses that for organizations that are not verified; then set
 `reasoning_summary: off`.
 
 Sources: https://developers.openai.com/api/reference/resources/responses; the types of github.com/openai/openai-python.
@@ -26,24 +26,24 @@ from ....protocol import chat
 from ....protocol.decoding import json_decoder
 from ....protocol.errors import ModelError, UpstreamError
 from ....protocol.settings.model import Cache, ReasoningSummary
-from . import codec, openai
-from .reasoning import effort, families, woven
+from . import call_ids, codec, openai
+from .reasoning import effort, families, stored_reasoning
 from .tool_schemas import declared
 
 Json = Any
 
 FORM = "responses"
-"""Name of the format in which thinking is kept: `reasoning` items, and the `phase` of what was said."""
+"""Format name of stored reasoning: `reasoning` items, and the `phase` of texts."""
 
 _SENT_BACK = ("type", "id", "summary", "content", "encrypted_content")
-"""Keys of a `reasoning` item."""
+"""Keys of a `reasoning` item that are sent back."""
 
 
 class ResponsesCodec:
-    """Translates for OpenAI (`own=True`) or for a server that has the same interface.
+    """Codec for OpenAI (`own=True`) or for a server with the same interface.
 
     Args:
-        summary: of the thinking, if a request says how much there is to be of it.
+        summary: kind of reasoning summary, for requests with a reasoning effort.
     """
 
     streams_tools = True
@@ -54,21 +54,22 @@ class ResponsesCodec:
         self._summary = summary
 
     def headers(self, key: str) -> dict[str, str]:
-        """A bearer token, or nothing."""
+        """Return the bearer token header; empty without a key."""
         return codec.bearer(key)
 
     def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> codec.Outgoing:
-        """The request as items to respond to. Raises ModelError if it has stop sequences."""
+        """Return the request in the format of the Responses API. Raises ModelError if it has stop sequences."""
         if request.stop:
             raise ModelError(f"'{request.model}' takes no `stop`: the Responses API has none; `api: chat` may have")
-        level, schema = effort.level(request), request.response_schema
+        level = effort.level(request)
+        schema = request.response_schema if self._own or not request.tools else None  # see `openai`
         samples = not self._own or families.openai_samples(model, level)
         thinks = level != "none" and (level is not None or families.openai_thinks(model))
         own = request.extra.get("include")
         include = [*(own if isinstance(own, list) else ()), "reasoning.encrypted_content"]
         body = codec.given(
             model=model,
-            input=[item for turn in request.messages for item in _items(turn, request.model)],
+            input=[item for turn in call_ids.fitting(request.messages) for item in _items(turn, request.model)],
             instructions=request.system or None,
             tools=[_tool(tool) for tool in request.tools] or None,
             tool_choice=_choice(request.tool_choice) if request.tools else None,
@@ -91,20 +92,20 @@ class ResponsesCodec:
 
 
 class ResponsesReader(codec.StreamReader):
-    """Reads the events of one streamed response. Its end is `response.completed` or `response.incomplete`."""
+    """Reader of one streamed response, which ends with `response.completed` or `response.incomplete`."""
 
     form = FORM
 
     def __init__(self) -> None:
         super().__init__()
-        self._said: dict[int, int] = {}  # characters of each item that came in pieces
+        self._said: dict[int, int] = {}  # streamed characters of each item
 
     def take(self, data: str) -> Iterator[chat.Delta]:
-        """The pieces in one event; kinds that are not known have none."""
-        if data == "[DONE]":  # not of OpenAI's
+        """Yield the deltas of one event. Unknown events yield nothing."""
+        if data == "[DONE]":  # sent by compatible servers, not by OpenAI
             return
         event = codec.read(_decode_event, data)
-        if not isinstance(event.delta, str):  # of a kind that is not known
+        if not isinstance(event.delta, str):  # an unknown kind of event
             return
         match event.type:
             case "response.output_text.delta" | "response.refusal.delta":
@@ -138,7 +139,7 @@ class ResponsesReader(codec.StreamReader):
         if response.status == "failed" or response.error is not None:
             _fail(response.error or _Error(), heard=bool(self._said))
         for index, item in enumerate(response.output or ()):
-            if index not in self._said:  # of a server that does not tell them apart
+            if index not in self._said:  # some servers send items only here, without events of their own
                 yield from _add(self.builder, index, item, 0)
         self.ended = True
         _finish(self.builder, response)
@@ -152,20 +153,20 @@ def _items(turn: chat.Turn, model: str) -> Iterator[Json]:
         case chat.UserTurn():
             yield {"role": "user", "content": codec.blocks(turn.content, _part) or codec.NOTHING}
         case chat.AssistantTurn():
-            items = list(_said_before(turn, model))
-            while items and items[-1].get("type") == "reasoning":  # it wants to be followed by something
+            items = list(_assistant_items(turn, model))
+            while items and items[-1].get("type") == "reasoning":  # the API refuses reasoning without a following item
                 items.pop()
             yield from items
         case chat.ToolTurn():
             yield {"type": "function_call_output", "call_id": turn.call, "output": codec.blocks(turn.content, _part)}
 
 
-def _said_before(turn: chat.AssistantTurn, model: str) -> Iterator[Json]:
-    for piece in woven.sent(turn, model, FORM):
+def _assistant_items(turn: chat.AssistantTurn, model: str) -> Iterator[Json]:
+    for piece in stored_reasoning.sent(turn, model, FORM):
         if isinstance(piece, str):
             yield {"role": "assistant", "content": piece}
         elif isinstance(piece, chat.ToolCall):
-            arguments = piece.malformed or msgspec.json.encode(piece.arguments).decode()
+            arguments = codec.arguments_sent(piece)
             yield {"type": "function_call", "call_id": piece.id, "name": piece.name, "arguments": arguments}
         elif piece[0].get("type") == "reasoning":
             yield {key: value for key, value in piece[0].items() if key in _SENT_BACK}
@@ -187,7 +188,7 @@ def _part(part: chat.TextPart | chat.ImagePart | chat.FilePart) -> Json:
 
 
 def _tool(tool: chat.Tool) -> Json:
-    """Not `strict`, which is the default here, and would want other schemas."""
+    """Return a tool with `strict: false`: strict is the default of this API and requires other schemas."""
     return {
         "type": "function",
         "name": tool.name,
@@ -254,6 +255,7 @@ class _Incomplete(msgspec.Struct):
 
 
 class _Response(msgspec.Struct):
+    id: Json = None
     status: str | None = None
     output: list[_Item] | None = None
     usage: _Usage | None = None
@@ -293,7 +295,11 @@ def _decoded(body: bytes) -> chat.ChatReply:
 
 
 def _add(builder: codec.ReplyBuilder, index: int, item: _Item, said: int) -> Iterator[chat.Delta]:
-    """A whole item, of which `said` characters came before. Of a stream, what is kept is told by the whole alone."""
+    """Add a complete item and yield its deltas.
+
+    `said` characters were already streamed; then only its stored parts are added. Only the complete item contains
+    them: the phase, the ids and the encrypted reasoning.
+    """
     match item.type:
         case "message":
             texts = [content.refusal or content.text or "" for content in item.content or ()]
@@ -327,14 +333,15 @@ def _finish(builder: codec.ReplyBuilder, response: _Response) -> None:
         reason = response.incomplete_details.reason if response.incomplete_details is not None else None
         builder.ends(reason or "length")
     builder.usage = _usage(response.usage)
+    builder.id = response.id
 
 
 _PASSING = ("server_error", "vector_store_timeout")
-"""Failures that another try may mend."""
+"""Codes of transient failures."""
 
 
 def _fail(error: _Error, *, heard: bool) -> None:
-    """Raise it. A request too many is one as long as nothing was said."""
+    """Raise the error. A rate limit after streamed text has no status 429, so the limiter does not repeat the try."""
     text = error.message or str(error.code or "") or "the response failed, and it is not said why"
     if error.code == "rate_limit_exceeded":
         raise UpstreamError(text, status=None if heard else 429)

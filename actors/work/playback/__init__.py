@@ -1,5 +1,5 @@
-"""A run without the world: what its models, tools, scripts and servers came to is taken from a record.
+"""Playback: the results of a run's models, tools, scripts and servers come from a record instead of the outside world.
 
-Whoever does something to the world, or asks it, asks `playback` first. A run without one pays for the look at a context
-variable. `replies` plays the reply of a model, with the events of a request.
+Code with an effect on the outside world, or a request to it, calls `playback` first. A run without playback only pays
+for the lookup of a context variable. `replies` emits the events of a recorded model reply.
 """

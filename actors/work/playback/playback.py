@@ -1,9 +1,9 @@
-"""What may stand between a run and the world: a record that is written, or one that is played.
+"""Interface between a run and the outside world: a recorder, or the replay of a record.
 
-    result = await done(me, Effect("script", "first.sh", state), Completed, lambda: run_process(me, argv))
+    result = await done(me, OutsideEffect("script", "first.sh", state), Completed, lambda: run_process(me, argv))
 
-Effects are what is not the same every time: replies of models, results of tools and processes, what servers offer. What
-a run finds out by itself and would find out differently (ids, the time) is a `value`.
+An effect is a result that may differ each time: replies of models, results of tools and processes, tool lists of
+servers. A `value` is something that a run determines by itself and that would differ in a replay (ids, the time).
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ EffectKind: TypeAlias = Literal[
 
 
 PLAYED = "played"
-"""The value that says how long a run has been played, in seconds."""
+"""Name of the value for the seconds that a run has been executing."""
 
 
 class Preview(msgspec.Struct, frozen=True, kw_only=True):
-    """The value `PREVIEW`: what a call would change, found out before a person is asked to allow it.
+    """Preview of a call's change, computed before the approval question; the value `PREVIEW`.
 
     Attributes:
-        diff: for the person; "" if there is none.
-        trouble: why the call fails whatever the person says; "" if it may succeed.
+        diff: for the user; "" if there is none.
+        trouble: why the call would fail even with approval; "" if it may succeed.
     """
 
     diff: str = ""
@@ -71,13 +71,13 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
 PREVIEW = "preview"
 
 
-class Effect(msgspec.Struct, frozen=True):
-    """Something that a run has done, or asks, outside of itself.
+class OutsideEffect(msgspec.Struct, frozen=True):
+    """An action or a request of a run outside of itself.
 
     Attributes:
-        kind: see above.
+        kind: the kind of effect, see `EffectKind`.
         name: of the tool, the script, the server, the node, the edge; of a memory with the stage.
-        request: what it is given, as JSON values.
+        request: its input, as JSON values.
     """
 
     kind: EffectKind
@@ -86,12 +86,12 @@ class Effect(msgspec.Struct, frozen=True):
 
 
 class Asking(msgspec.Struct, frozen=True, kw_only=True):
-    """How a model is asked.
+    """Context of a request to a model.
 
     Attributes:
-        hears: told the pieces of the reply; None if nobody wants them.
-        count: counts a reply; its result is told.
-        account: what is charged for it; None where nothing is limited.
+        hears: called with the pieces of the reply; None if no caller wants them.
+        count: counts a reply and returns the usage event to emit.
+        account: charged for the reply; None without limits.
     """
 
     hears: Callable[[Delta], None] | None
@@ -100,12 +100,14 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Beginning(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run begins.
+    """Initial facts of a run.
 
     Attributes:
-        run: its id; target, prompt: what was asked for.
-        model: the default one, or "".
-        cwd: the directory that it works in; config_dir: where agents live.
+        run: its id.
+        target, prompt: the request.
+        model: the default model, or "".
+        cwd: the working directory.
+        config_dir: contains the agents.
         directory: of its agent, if that has one.
     """
 
@@ -119,90 +121,96 @@ class Beginning(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Playback(Protocol):
-    """See the module.
+    """Recorder or replay of one run.
 
     Attributes:
-        asks_the_world: it writes a record, so models, servers and weights have to be there.
-        model: the default one, where the world is not asked; "" if it does not know.
-        broken: why the run could not be played on; it fails then.
-        left: what the record has and the run has not asked for, in words.
+        asks_the_world: True for a recorder, so models, servers and weights must be available.
+        model: the default model of a replay; "" if unknown.
+        broken: why a replay could not continue; the run then fails.
+        left: recorded results that the run did not request, in words.
     """
 
     @property
     def asks_the_world(self) -> bool:
-        """See above."""
+        """True if effects are executed, and models, servers and weights must be available."""
 
     @property
     def model(self) -> str:
-        """See above."""
+        """The default model of a replay; "" if unknown."""
 
     @property
     def broken(self) -> CallboardError | None:
-        """See above."""
+        """The error because of which the replay could not continue."""
 
     @property
     def left(self) -> str:
-        """See above."""
+        """Recorded results that the run did not request, in words."""
 
     def begins(self, actor: Actor, beginning: Beginning) -> None:
-        """This is the actor of the run."""
+        """Register the actor of the run."""
 
     def policy(self, question: Question) -> Answer | Verdict:
-        """Answers a question of the run, as the policy of its actor."""
+        """Answer a question of the run, as the policy of its actor."""
 
     def answered(self, actor: Actor, question: Question, answer: Answer) -> None:
-        """A question of the run was answered."""
+        """Record the answer to a question of the run."""
 
     def unanswered(self, actor: Actor, question: Question, reason: str) -> None:
-        """It was closed without an answer."""
+        """Record that a question was closed without an answer."""
 
     async def over(self, status: str, settings: Settings) -> None:
-        """The run has ended so."""
+        """Record the end of the run with its status."""
 
     async def chat(
         self, me: Actor, request: ChatRequest, asking: Asking, live: Callable[[], Awaitable[ChatReply]]
     ) -> ChatReply:
-        """A model's reply."""
+        """Return a model's reply, from the record or by `live`."""
 
-    async def done(self, me: Actor, effect: Effect, kind: type[T], live: Callable[[], Awaitable[T]]) -> T:
-        """What an effect came to, as a value of this type; what it failed with is raised."""
+    async def done(self, me: Actor, effect: OutsideEffect, kind: type[T], live: Callable[[], Awaitable[T]]) -> T:
+        """Return the result of an effect as a value of this type. Raises the recorded failure of a failed effect."""
 
     async def in_turn(self, me: Actor) -> None:
-        """The work of this actor has come to an end by itself: wait until it may be told."""
+        """Wait until this actor's end may be delivered, in the recorded order."""
 
     def value(self, me: Actor | None, name: str, kind: type[T], find: Callable[[], T]) -> T:
-        """What a run finds out by itself; `me` is None for what it does before it has an actor."""
+        """Return a value that a run determines by itself.
+
+        `me` is None for a value that is needed before the run's actor exists.
+        """
 
     def window(self, model: str, find: Callable[[], int | None]) -> int | None:
-        """Tokens that a model takes in; None if that is not known."""
+        """Return the tokens of a model's window; None if unknown."""
 
 
+# A context variable, because effects occur deep in code that has no reference to the run.
 playback: ContextVar[Playback | None] = ContextVar("callboard_playback", default=None)
-"""That of the run that we are in."""
+"""Playback of the current run; None in a normal run."""
 
 
 def in_the_world() -> bool:
-    """Whether what is to be done is done, and does not come from a record."""
+    """Return True if effects are executed, and not taken from a record."""
     playing = playback.get()
+    # A recorder executes everything too: only a replay does without the outside world.
     return playing is None or playing.asks_the_world
 
 
-async def done(me: Actor, effect: Effect, kind: type[T], live: Callable[[], Awaitable[T]]) -> T:
-    """As `Playback.done`; where there is none, it is done."""
+async def done(me: Actor, effect: OutsideEffect, kind: type[T], live: Callable[[], Awaitable[T]]) -> T:
+    """Return the result of an effect by `Playback.done`; without playback, execute it."""
     playing = playback.get()
     return await live() if playing is None else await playing.done(me, effect, kind, live)
 
 
 async def in_turn(me: Actor) -> None:
-    """As `Playback.in_turn`; where there is none, at once."""
+    """Wait by `Playback.in_turn`; without playback, return at once."""
     playing = playback.get()
     if playing is not None:
         await playing.in_turn(me)
 
 
-async def whole(me: Actor, effect: Effect, kind: type[T], live: Callable[[], Awaitable[T]]) -> T:
-    """As `done`, and all that happens in it is a part of it, and no effect of its own."""
+async def whole(me: Actor, effect: OutsideEffect, kind: type[T], live: Callable[[], Awaitable[T]]) -> T:
+    """Return the result of an effect like `done`, with all effects inside of it treated as parts of it."""
 
+    # Hide the playback inside: otherwise inner effects would be recorded too, and no replay requests them.
     async def apart() -> T:
         token = playback.set(None)
         try:
@@ -215,16 +223,16 @@ async def whole(me: Actor, effect: Effect, kind: type[T], live: Callable[[], Awa
 
 
 def value(me: Actor | None, name: str, kind: type[T], find: Callable[[], T]) -> T:
-    """As `Playback.value`; where there is none, it is found out."""
+    """Return a value by `Playback.value`; without playback, compute it."""
     playing = playback.get()
     return find() if playing is None else playing.value(me, name, kind, find)
 
 
 def token(me: Actor) -> str:
-    """Eight random hex digits."""
+    """Return eight random hex digits."""
     return value(me, "token", str, partial(secrets.token_hex, 4))
 
 
 def now(me: Actor | None) -> datetime:
-    """What time it is."""
+    """Return the current time in UTC."""
     return value(me, "now", datetime, partial(datetime.now, UTC))

@@ -1,4 +1,4 @@
-"""Plays the reply of a model from a record: its events, what is counted for it, and the limits of the run."""
+"""Delivery of a recorded model reply: its events, its usage, and the limits of the run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import trio
 
 from ....protocol.chat import ChatReply, ChatRequest, ReasoningDelta, TextDelta
 from ....protocol.errors import CallboardError
-from ....protocol.events import LlmDelta, LlmFailed, LlmReasoning, LlmRequest, LlmResponse
+from ....protocol.events import LlmDelta, LlmFailed, LlmReasoning, LlmRequest, LlmResponse, split_text
 from ..models.codec import check_reply
 from ..spending.accounts import Amount
 from .playback import Asking
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class Played:
-    """One request that is not sent.
+    """A model request that is answered from a record.
 
     Args:
         id: of its events.
-        model: that is asked.
+        model: the requested model.
     """
 
     def __init__(self, me: Actor, id: str, model: str, request: ChatRequest, asking: Asking) -> None:
@@ -34,7 +34,7 @@ class Played:
         self._began = 0.0
 
     def asked(self) -> None:
-        """It goes out."""
+        """Emit the event of the request."""
         request, self._began = self._request, trio.current_time()
         self._me.emit(
             LlmRequest(
@@ -47,22 +47,25 @@ class Played:
         )
 
     def said(self, text: str, reasoning: str = "") -> None:
-        """The model has said so much, in one piece."""
+        """Emit the reply's text and reasoning, each as one delta to the reader."""
         hears = self._asking.hears
+        # The caller did not ask for a stream, so no deltas are emitted.
         if hears is None:
             return
         if reasoning:
-            self._me.emit(LlmReasoning(text=reasoning), id=self._id)
+            for piece in split_text(reasoning):
+                self._me.emit(LlmReasoning(text=piece), id=self._id)
             hears(ReasoningDelta(reasoning))
         if text:
-            self._me.emit(LlmDelta(text=text), id=self._id)
+            for piece in split_text(text):
+                self._me.emit(LlmDelta(text=piece), id=self._id)
             hears(TextDelta(text))
 
     def answered(self, reply: ChatReply, seconds: float | None = None) -> ChatReply:
-        """It has its reply.
+        """Emit the events of a reply, count and charge it, and return it.
 
         Raises:
-            ModelError: it is no answer, see `check_reply`.
+            ModelError: the reply is invalid, see `check_reply`.
         """
         me, usage = self._me, reply.usage
         self.said(reply.text, reply.reasoning)
@@ -81,11 +84,13 @@ class Played:
         )
         me.emit(self._asking.count(reply.model, usage, reply.cost), id=self._id)
         if self._asking.account is not None:
+            # A replay must reach the same limits as the recorded run.
             self._asking.account.charge(Amount(usage.input_tokens + usage.output_tokens, reply.cost or 0.0), 1)
+        # After the events and the charge, in the order of a real request: an invalid reply was paid for as well.
         check_reply(reply)
         return reply
 
     def failed(self, error: CallboardError) -> CallboardError:
-        """It has none; the error."""
+        """Emit the event of a failed request and return the error."""
         self._me.emit(LlmFailed(model=self._model, error=str(error), code=error.code), id=self._id)
         return error

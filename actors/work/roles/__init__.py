@@ -1,5 +1,6 @@
-"""Roles: how a model answers where no agent does. `files` finds and keeps them, `cast` makes an agent of one.
+"""Roles: system prompt, examples and options for a model without an agent.
 
-What a file may say stands in `protocol.role`. The built-in roles are in `library`; one of the same name in the
-configuration directory (`roles/NAME.md`) comes first.
+`files` finds and stores roles, `apply_role` applies one to an agent. `protocol.role` defines the file format. The
+built-in roles are in `library`; a role of the same name in the configuration directory (`roles/NAME.md`) takes
+precedence.
 """

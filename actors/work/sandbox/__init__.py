@@ -1,7 +1,10 @@
-"""What the processes of agents may do: `of_run` makes a policy of what the user says, `confined` holds a process to it.
-The code that starts a process asks `current`.
+"""Sandbox for the processes that agents start.
 
-`bubblewrap` gives a process a file system of its own; where it is not to be had, `landlock` refuses what the policy
-leaves out. `seccomp` closes what no tool needs of the kernel, `privileges` gives up root's. `backends` finds which of
-them works here, `secret_files` what is hidden from all.
+`of_run` builds a policy from the user's rules, and `confined` applies a policy to one process. Code that starts a
+process calls `current.sandboxed`.
+
+`bubblewrap` gives a process a file system of its own. Where bubblewrap does not work, `landlock` denies access to
+everything outside of the policy. `seccomp` blocks system calls that no tool needs, and `privileges` drops root's
+capabilities. `backends` detects which of them work on this machine. `secret_files` lists the files that are hidden from
+every process.
 """

@@ -1,8 +1,8 @@
-"""Which way there is on this machine to hold a process to a policy; found out by trying it, once.
+"""Detection of the sandbox backend of this machine, by one trial run.
 
-bubblewrap where it is installed and works (containers and some distributions forbid it the namespaces that it needs),
-else Landlock, each with a seccomp filter; else none. `CALLBOARD_SANDBOX_BACKEND` names one, for those who must have
-that and no other.
+bubblewrap is preferred. Containers and some distributions forbid the namespaces that it needs; then Landlock is used.
+Both come with a seccomp filter. Without either, the backend is `none`. `CALLBOARD_SANDBOX_BACKEND` requires one backend
+and disables the fallback.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ Kind: TypeAlias = Literal["bubblewrap", "landlock", "none"]
 VARIABLE = "CALLBOARD_SANDBOX_BACKEND"
 
 TRIED_WITHIN = 10.0
-"""Seconds for a first process in bubblewrap."""
+"""Seconds allowed for the trial process in bubblewrap."""
 
 
 class Backend(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds processes to their policies here.
+    """Mechanism that enforces policies on this machine.
 
     Attributes:
-        kind: of it.
-        as_root: bubblewrap mounts as root, and makes no user namespace.
-        abi: of Landlock, which bubblewrap uses for signals and abstract sockets; 0 if there is none.
-        why_not: what is the matter with those that are better.
+        kind: the mechanism.
+        as_root: bubblewrap mounts with root's privileges and creates no user namespace.
+        abi: Landlock ABI, which bubblewrap uses for signals and abstract sockets; 0 without Landlock.
+        why_not: reasons why each better backend does not work.
     """
 
     kind: Kind
@@ -44,7 +44,7 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def backend(environ: Mapping[str, str] = os.environ) -> Backend:
-    """That of this machine. Blocks the first time."""
+    """Return the backend of this machine. Blocks on the first call."""
     wanted = environ.get(VARIABLE, "")
     if wanted not in _KNOWN:
         _KNOWN[wanted] = _found(wanted)
@@ -55,7 +55,7 @@ _KNOWN: dict[str, Backend] = {}
 
 
 def is_known(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether `backend` returns at once."""
+    """Return True if `backend` returns without blocking."""
     return environ.get(VARIABLE, "") in _KNOWN
 
 
@@ -66,6 +66,7 @@ def _found(wanted: str) -> Backend:
         return Backend(kind="none", why_not=tuple(why_not))
     abi = landlock.abi()
     if wanted in ("", "bubblewrap"):
+        # Root may mount without a user namespace. A container can refuse that and still allow user namespaces.
         for as_root in (True, False) if os.geteuid() == 0 else (False,):
             why = _tried(as_root=as_root)
             if not why:
@@ -81,12 +82,13 @@ def _found(wanted: str) -> Backend:
 
 
 def _tried(*, as_root: bool) -> str:
-    """Why bubblewrap does not work here; empty if it does."""
+    """Return the reason why bubblewrap does not work here; empty if it works."""
     program = bubblewrap.found()
     if program is None:
         return "bubblewrap is not installed (Debian: apt install bubblewrap)"
     if not as_root and os.stat(program).st_mode & stat.S_ISUID:
         return "bubblewrap is setuid here, and what a sandbox starts gains no privileges"
+    # The trial uses a real policy and a real filter: a kernel can allow namespaces and refuse one of the mounts.
     with os.fdopen(os.memfd_create("seccomp", os.MFD_CLOEXEC), "r+b") as filter:
         filter.write(seccomp.program((seccomp.AF_UNIX,)))
         filter.seek(0)

@@ -1,11 +1,11 @@
-"""The sandbox of the run that we work in, and how a process of it is held.
+"""Sandbox of the current run, in a context variable, and the entry points for code that starts processes.
 
     held = await sandboxed(me, "fs_tool", writes=[output], shows=[file.parent])
     process = await start_process(me, argv, confinement=held)
 
-There is none where the user wants none. The code that starts a process
-says what that needs by its nature: the file that it leaves its result in, the directory of its own program. Servers are
-shared by runs, so how one is held is a part of what it is shared by.
+The variable is None if the user disables the sandbox. The caller names the paths that the process needs by its nature:
+its result file, or the directory of its program. MCP servers are shared by runs, so their sandbox rules are part of the
+key that they are shared by.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, TypeVar
 
-from .place import WITHIN, Beyond, Nature, Place
+from .place import WITHIN, Beyond, Nature, SandboxPlace
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ....supervisors import Actor
-    from .held import Held
+    from .held import HeldProcess
     from .of_run import Sandbox
 
 T = TypeVar("T")
 
 MOST_ATTEMPTS = 6
-"""Times that a process is started, each but the first after a person has let it do more."""
+"""Starts of one process at most; each start after the first follows a grant by the user."""
 
 
 current: ContextVar[Sandbox | None] = ContextVar("callboard_sandbox", default=None)
-"""For all that works below the run."""
+"""Sandbox of the run, for all code that the run executes."""
 
 
 async def sandboxed(
@@ -42,16 +42,16 @@ async def sandboxed(
     shows: Sequence[str | os.PathLike[str]] = (),
     file: Path | None = None,
     beyond: Beyond = WITHIN,
-) -> Held | None:
-    """How a process of the tool, or of the script, of this name is held that `me` is about to start; None if it is not.
+) -> HeldProcess | None:
+    """Return the confinement for a tool's or script's process that `me` is about to start; None without a sandbox.
 
     Args:
-        writes, shows: what it writes and reads by its nature.
-        file: its program's text, or the directory of its programs, which may name variables that it has.
-        beyond: what a person lets it do.
+        writes, shows: paths that the process writes and reads by its nature.
+        file: the program's text, or the directory of its programs, which may name variables that it needs.
+        beyond: grants of the user.
 
     Raises:
-        ProcessError: it would have to be held, and can't be.
+        ProcessError: the process needs a sandbox, and none works.
     """
     sandbox = current.get()
     if sandbox is None:
@@ -61,17 +61,17 @@ async def sandboxed(
 
 async def played(
     me: Actor,
-    attempt: Callable[[Beyond], Awaitable[tuple[T, Held | None]]],
+    attempt: Callable[[Beyond], Awaitable[tuple[T, HeldProcess | None]]],
     said: Callable[[T], str | None],
 ) -> tuple[T, str]:
-    """What a process comes to, which is started again when it fails for its sandbox alone and a person lets it do more.
+    """Run a process, and run it again if only the sandbox made it fail and the user grants more.
 
     Args:
-        attempt: starts it once, told what it may do beyond; what it came to, and how it was held.
-        said: what it has printed if it has failed; None if it has not.
+        attempt: runs the process once with the given grants; returns its result and its confinement.
+        said: returns the output of a failed process, and None for a successful one.
 
     Returns:
-        What the last attempt came to, and what the model is to know of its sandbox, "" for nothing.
+        The result of the last attempt, and a note on the sandbox for the model, "" for none.
     """
     beyond = WITHIN
     for _ in range(MOST_ATTEMPTS):
@@ -86,11 +86,11 @@ async def played(
     return result, note
 
 
-def sandboxed_server(name: str, words: Sequence[str] = ()) -> Place | None:
-    """How the process of the MCP server of this name is held; None if it is not.
+def sandboxed_server(name: str, words: Sequence[str] = ()) -> SandboxPlace | None:
+    """Return the sandbox rules for the process of the named MCP server; None without a sandbox.
 
     Args:
-        words: of its entry in the user's own file, whose paths are meant for it.
+        words: words of its entry in the user's own file; the server may use the paths among them.
     """
     sandbox = current.get()
     return None if sandbox is None else sandbox.of_server(name, words)

@@ -1,46 +1,50 @@
-"""Git directories of a workspace: what git reads commands from, and may be told to trust.
+"""Git directories of a workspace: protection of the files from which git reads commands.
 
-A later `git status` outside of the sandbox executes what it finds in a git directory: `core.fsmonitor` of its
-configuration, hooks, filters; and `commondir` or `config.worktree` lead it to other configuration. A list of such names
-is no boundary: those that are not there yet can be made, and git learns new ones. So the directory is read-only as a
-whole, with these exceptions:
+Problem: a later `git status` outside of the sandbox executes commands from a git directory: `core.fsmonitor`, hooks,
+filters. `commondir` and `config.worktree` refer to further configuration. A list of such names is no boundary, because
+missing files can be created and git learns new names. So the whole directory is read-only, with these exceptions:
 
 - `objects`, `refs`, and `logs` are mounted again, writable (`GitDirectory.writable`).
-- Files at the top that git replaces by a lock file and a rename (`index`, `HEAD`, ...) can't be mounted one by one: a
-  mount can't be renamed over, and the lock file is made in the directory. The broker (`syscall_broker`) makes, renames,
-  and removes files of these names for the process, and of no others.
-- A new linked worktree is made by the broker, too. Of one that was there before, only these same names can be changed.
+- Git replaces files at the top (`index`, `HEAD`, ...) by a lock file and a rename. They can't be mounted one by one: a
+  mount can't be renamed over, and the lock file is created in the directory. The broker (`syscall_broker`) creates,
+  renames, and removes files of these names for the process, and of no others.
+- The broker creates new linked worktrees, too. In an existing one only these same names can be changed.
 
-The forms of a git directory: `.git` in the workspace; a file `.git` that names one elsewhere (a linked worktree, a
-submodule), with the directory that it shares with others (`commondir`); directories of submodules below `modules`, of
-linked worktrees below `worktrees`; and a workspace that is one itself (a bare repository).
+A git directory has these forms: `.git` in the workspace; a file `.git` that names a directory outside (a linked
+worktree, a submodule), with the directory that it shares (`commondir`); submodules below `modules` and linked worktrees
+below `worktrees`; and a workspace that is a bare repository itself.
 
-A file `.git` is untrusted text. A directory outside of what may be written is only opened up if it names this workspace
-in return, which no process of the workspace can have arranged.
+Git also enters the directory of each submodule in the index, whatever repository is there: `git status` executes what
+that repository configures. So the broker adds no submodule to an index (`syscall_broker.gitlinks`). The `.git` of
+existing submodules is protected like that of the workspace. A submodule directory without `.git` is read-only.
+
+A file `.git` is untrusted text. A directory outside of the writable paths is only opened up if it names this workspace
+in return: no process of the workspace can have arranged that.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import struct
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
+from ....supervisors.syscall_broker import gitlinks
 from .policy import is_below
 
 TREES = ("objects", "refs", "logs", "reftable")
-"""Directories that git writes its data in, and reads no commands from."""
+"""Directories in which git stores data and from which it reads no commands."""
 
 STATES = ("rebase-merge", "rebase-apply", "sequencer")
-"""Directories of an operation that is under way: `git rebase` makes and removes them."""
+"""Directories of an operation in progress: `git rebase` creates and removes them."""
 
 NAMES = (
     "index",
     "index.*",
     "next-index-*",
-    "sharedindex.*",
     "FETCH_HEAD",
     "ORIG_HEAD",
     "CHERRY_PICK_HEAD",
@@ -58,18 +62,29 @@ NAMES = (
     "gc.pid",
     "*.lock",
 )
-"""Files at the top of a git directory that git replaces, and reads no commands from."""
+"""Files at the top of a git directory that git replaces and from which it reads no commands."""
 
 HEADS = ("HEAD",)
-"""Files that a git directory is not one without. Were they removed or damaged, git would look for a bare repository in
-the workspace itself, whose `config` is an ordinary file there. So modes of `writable` can't be changed either."""
+"""Files without which a directory is no git directory. If they were removed or damaged, git would look for a bare
+repository in the workspace itself, whose `config` is an ordinary file. For the same reason modes of `writable` can't be
+changed."""
 
 SHARED_NAMES = ("packed-refs", "packed-refs.*", "*.lock")
-"""Those that a linked worktree changes in the directory that it shares."""
+"""Names that a linked worktree changes in the directory that it shares."""
 
 LINKED = "worktrees"
 
 MOST_MODULES = 200
+
+SHA1, SHA256 = 20, 32
+
+DEEPEST = 20
+"""Nesting depth of submodules at most."""
+
+KEPT = 100
+"""Cached results of reading an index."""
+
+_INDEXES: dict[str, tuple[tuple[int, int, int] | None, frozenset[bytes]]] = {}
 
 _POINTER = re.compile(rb"gitdir: ([^\n\0]+)\n?")
 _WORKTREE = re.compile(rb"^\s*worktree\s*=\s*\"?([^\"\n]+)\"?\s*$", re.MULTILINE)
@@ -77,15 +92,16 @@ _LONGEST = 64 * 1024
 
 
 class GitDirectory(msgspec.Struct, frozen=True, kw_only=True):
-    """A directory that is read-only for a process but for what is named here.
+    """Git directory that is read-only for a process, with these exceptions.
 
     Attributes:
-        path: of it, without links.
+        path: the directory, without links.
         writable: directories in it that are mounted writable.
-        names: files at its top that the broker changes; `*` at the beginning or the end stands for any text.
+        names: files at its top that the broker changes; `*` at the beginning or the end matches any text.
         heads: files at its top that the broker replaces, but does not remove.
         trees: directories in it in which the broker changes everything.
-        nurseries: directories in it in which the broker makes new directories, and changes those.
+        nurseries: directories in it in which the broker creates new directories, and changes those.
+        object_name: length of an object name in bytes.
     """
 
     path: str
@@ -94,14 +110,15 @@ class GitDirectory(msgspec.Struct, frozen=True, kw_only=True):
     heads: tuple[str, ...] = HEADS
     trees: tuple[str, ...] = STATES
     nurseries: tuple[str, ...] = ()
+    object_name: int = SHA1
 
 
 class GitFiles(msgspec.Struct, frozen=True, kw_only=True):
-    """What is git's in directories that may be written.
+    """Git directories and pointer files found in writable directories.
 
     Attributes:
-        directories: see `GitDirectory`.
-        pointers: files that name one.
+        directories: the git directories.
+        pointers: files `.git` that name a git directory, and submodule directories without one.
     """
 
     directories: tuple[GitDirectory, ...] = ()
@@ -115,39 +132,91 @@ def git_files(writes: Sequence[str]) -> GitFiles:
         writes: directories, without links.
     """
     found: dict[str, GitDirectory] = {}
-    pointers = []
+    pointers: list[str] = []
     for directory in writes:
-        dot = os.path.join(directory, ".git")
         if is_git_directory(directory):
             found |= {each.path: each for each in _repository(directory)}
-        if os.path.islink(dot):
-            target = os.path.realpath(dot)
-            if any(is_below(target, each) for each in writes) and is_git_directory(target):
-                found |= {each.path: each for each in _repository(target)}
-        elif os.path.isdir(dot):
-            found |= {each.path: each for each in _repository(dot)}
-        elif os.path.isfile(dot):
-            pointers.append(dot)
-            for each in _pointed_at(dot, writes):
-                found.setdefault(each.path, each)
-    for each in found.values():
-        pointers += [path for path in _pointers_to(each.path) if any(is_below(path, other) for other in writes)]
+        _add_worktree(directory, writes, found, pointers)
+    # Linked worktrees and submodules may be anywhere below `writes`: only their git directories record the place.
+    for each in list(found.values()):
+        for path in _pointers_to(each.path):
+            if path not in pointers and any(is_below(path, other) for other in writes):
+                _add_worktree(os.path.dirname(path), writes, found, pointers, 1)
     return GitFiles(directories=tuple(found.values()), pointers=tuple(dict.fromkeys(pointers)))
 
 
+def _add_worktree(
+    directory: str, writes: Sequence[str], found: dict[str, GitDirectory], pointers: list[str], depth: int = 0
+) -> None:
+    """Add the git directory of a working tree, and the git directories of its submodules."""
+    dot = os.path.join(directory, ".git")
+    own = ""
+    if os.path.islink(dot):
+        target = os.path.realpath(dot)
+        if any(is_below(target, each) for each in writes) and is_git_directory(target):
+            found |= {each.path: each for each in _repository(target)}
+            own = target
+    elif os.path.isdir(dot):
+        found |= {each.path: each for each in _repository(dot)}
+        own = dot
+    elif os.path.isfile(dot):
+        pointers.append(dot)
+        for each in _pointed_at(dot, writes):
+            found.setdefault(each.path, each)
+        own = _target(dot)
+    elif depth:
+        pointers.append(directory)
+    if own and depth < DEEPEST:
+        for name in _submodules(own):
+            below = os.path.join(directory, os.fsdecode(name))
+            # Git does not follow a link to a submodule.
+            if os.path.realpath(below) == below and is_below(below, directory) and below != directory:
+                _add_worktree(below, writes, found, pointers, depth + 1)
+
+
+def _submodules(path: str) -> Iterable[bytes]:
+    """Return the paths of submodules in the index of a git directory. The index is parsed again after a change."""
+    index = f"{path}/index"
+    try:
+        status = os.stat(index)
+        key = status.st_ino, status.st_mtime_ns, status.st_size
+        known, names = _INDEXES.get(index, (None, frozenset()))
+        if known != key:
+            names = gitlinks(Path(index).read_bytes(), _object_name(path))
+            if len(_INDEXES) >= KEPT:
+                _INDEXES.clear()
+            _INDEXES[index] = key, names
+        return names
+    except (OSError, ValueError, IndexError, struct.error):
+        return ()
+
+
+def _object_name(path: str) -> int:
+    text = _text(f"{_common(path)}/config").lower()
+    return SHA256 if re.search(rb"^\s*objectformat\s*=\s*\"?sha256", text, re.MULTILINE) else SHA1
+
+
 def _repository(path: str) -> Iterator[GitDirectory]:
-    """Yield a git directory with those of its linked worktrees and submodules."""
+    """Yield a git directory, then the git directories of its linked worktrees and submodules."""
     there = tuple(name for name in TREES if os.path.isdir(f"{path}/{name}"))
+    # A missing directory can't be mounted, so the broker creates it and changes its files.
     missing = tuple(name for name in TREES if name not in there)
     writable = tuple(f"{path}/{name}" for name in there)
-    yield GitDirectory(path=path, writable=writable, trees=(*STATES, *missing), nurseries=(LINKED,))
+    yield GitDirectory(
+        path=path,
+        writable=writable,
+        trees=(*STATES, *missing),
+        nurseries=(LINKED,),
+        object_name=_object_name(path),
+    )
     for name in _listed(f"{path}/{LINKED}"):
-        yield GitDirectory(path=f"{path}/{LINKED}/{name}", trees=(*STATES, *TREES))
+        linked = f"{path}/{LINKED}/{name}"
+        yield GitDirectory(path=linked, trees=(*STATES, *TREES), object_name=_object_name(linked))
     yield from _modules(f"{path}/modules")
 
 
 def _modules(path: str) -> Iterator[GitDirectory]:
-    """Yield the directories of submodules, whose names may have slashes, and of theirs."""
+    """Yield the git directories of submodules, nested ones included. Their names may contain slashes."""
     waiting, left = [path], MOST_MODULES
     while waiting and left:
         directory = waiting.pop()
@@ -155,8 +224,10 @@ def _modules(path: str) -> Iterator[GitDirectory]:
             below = f"{directory}/{name}"
             if is_git_directory(below):
                 left -= 1
-                # Without mounts: a repository may have hundreds of them, and each mount is paid for by every process.
-                yield GitDirectory(path=below, trees=(*STATES, *TREES), nurseries=(LINKED,))
+                # Without mounts: a repository may have hundreds of submodules, and every process pays for each mount.
+                yield GitDirectory(
+                    path=below, trees=(*STATES, *TREES), nurseries=(LINKED,), object_name=_object_name(below)
+                )
                 waiting.append(f"{below}/modules")
             else:
                 waiting.append(below)
@@ -170,9 +241,9 @@ def _pointed_at(pointer: str, writes: Sequence[str]) -> Iterable[GitDirectory]:
     if not is_ours and not _names_in_return(target, os.path.dirname(pointer)):
         return []
     common = _common(target)
+    own = GitDirectory(path=target, trees=(*STATES, *TREES), object_name=_object_name(target))
     if common == target:
-        return _repository(target) if is_ours else [GitDirectory(path=target, trees=(*STATES, *TREES))]
-    own = GitDirectory(path=target, trees=(*STATES, *TREES))
+        return _repository(target) if is_ours else [own]
     if any(is_below(common, each) for each in writes):
         return [*_repository(common), own]
     return [own, GitDirectory(path=common, names=SHARED_NAMES, heads=(), trees=TREES)]
@@ -189,12 +260,12 @@ def _common(target: str) -> str:
 
 
 def _names_in_return(target: str, workspace: str) -> bool:
-    """Return whether a git directory outside says that this is its working tree, as git writes it for both forms."""
+    """Return True if a git directory outside of the workspace names this working tree, in either of git's two forms."""
     return f"{workspace}/.git" in _pointers_to(target)
 
 
 def _pointers_to(path: str) -> list[str]:
-    """Return the files `.git` that a git directory knows to name it: that of a linked worktree, or of a submodule."""
+    """Return the files `.git` that a git directory records as its own: of a linked worktree, or of a submodule."""
     if os.path.basename(os.path.dirname(path)) == LINKED:
         named = [_text(f"{path}/gitdir").rstrip(b"\n")]
     else:
@@ -204,7 +275,7 @@ def _pointers_to(path: str) -> list[str]:
 
 
 def is_git_directory(path: str) -> bool:
-    """Return whether git would take it for one, by the marks that git itself looks at."""
+    """Return True if git accepts the path as a git directory, by the same marks that git checks."""
     if not os.path.lexists(f"{path}/HEAD"):
         return False
     return os.path.exists(f"{path}/commondir") or (os.path.isdir(f"{path}/objects") and os.path.isdir(f"{path}/refs"))

@@ -1,15 +1,20 @@
-"""What a person lets the processes of a run do beyond their sandbox: reach a host, write in a directory.
+"""Grants: permissions beyond the sandbox that a user gives to processes of a run, such as a host or a directory.
 
-The question goes to the root as those of permissions do: `yes` for this process, `run` for all that this tool does in
-the run, `always` for good in this directory. Rules (`host:NAME` in permissions) come before any question. `--yes` is no
-answer to these: a run that nobody watches is what a sandbox is for.
+The question goes to the root, as permission questions do. Answers: `yes` for this process, `run` for all uses of this
+tool in the run, `always` permanently in this directory. `always: *.example.com` stores a pattern: for hosts as in
+rules, for variables a name with `*`. A pattern must match the requested name, and `*` alone is refused.
+
+Rules (`host:NAME` in permissions) take precedence over questions. `--yes` does not answer these questions: an
+unattended run is the case that a sandbox exists for.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
+from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -17,15 +22,15 @@ import trio
 
 from ....protocol.errors import ConfigError, NobodyToAsk, Saturated
 from ....protocol.events import Warned
-from ....protocol.kernel.questions import Question
+from ....protocol.kernel.questions import Question, pattern_of
 from ....protocol.permissions import Verdict
 from ....supervisors.escalation import remembers
 from ..call_clock import current as call_clock
-from .hosts import meant, named, shown
+from .hosts import WEB, host_and_port, matches_host, named, split_host
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
-    from .proxy import Client
+    from .proxy import ProxyClient
 
 OPTIONS = ("yes", "run", "always", "no")
 RULE = "`yes` this once, `run` for the rest of the run, `always` in this directory for good; any other answer is a no"
@@ -33,20 +38,26 @@ WITHOUT = ("yes", "run", "no")
 RULE_WITHOUT = "`yes` this once, `run` for the rest of the run; any other answer is a no"
 
 
-REACH, WRITE = "reach ", "write "
-"""How what is allowed begins."""
+PATTERN_TRIES = 5
+"""Attempts to get an answer whose pattern matches the requested name."""
+
+REACH, WRITE, HAVE = "reach ", "write ", "have "
+"""Prefixes of grant texts, by kind."""
+
+UNNAMED = tuple(f"unnamed-host-that-nobody-has.{domain}" for domain in ("invalid", "com", "net", "org", "io"))
+"""Hosts that no specific rule matches: a rule that allows one allows all hosts, or a whole top-level domain."""
 
 
 class NotAdmitted(Exception):
-    """A process may not do it. The text says why."""
+    """Refusal of a grant; the text is the reason."""
 
 
 class Who(msgspec.Struct, frozen=True):
-    """Whose process it is.
+    """Identity of the program that a grant belongs to.
 
     Attributes:
-        name: of the tool, the script or the server.
-        sum: of its program, as far as that is a file: what was allowed to another one is not allowed to this.
+        name: name of the tool, the script or the server.
+        sum: hash of its program, if that is a file. A changed program does not inherit the grants.
     """
 
     name: str
@@ -54,99 +65,138 @@ class Who(msgspec.Struct, frozen=True):
 
 
 class HostRules(Protocol):
-    """What the user's rules say of hosts."""
+    """The user's permission rules for hosts."""
 
     def of_host(self, host: str, port: int) -> tuple[Verdict, str] | None:
-        """The verdict, and the pattern that says so; None for nothing."""
+        """Return the verdict and the pattern that decides it; None if no rule matches."""
 
 
-class Kept(Protocol):
-    """What was allowed for good in the run's directory."""
+class PermanentGrants(Protocol):
+    """Permanent grants stored for the run's directory."""
 
     def beyond(self, tool: str, sum: str) -> list[str]:
-        """What this tool may do."""
+        """Return the grants of this tool."""
 
     def add(self, tool: str, sum: str, what: str) -> None:
-        """From now on it may do this as well."""
+        """Store another grant for this tool."""
 
 
 class Grants:
-    """See the module.
+    """Grants of a run, from rules, from the store of permanent grants, and from the user's answers.
 
     Args:
-        rules: of the user; None for none.
-        kept: None where nothing can be allowed for good.
+        rules: the user's host rules; None for none.
+        kept: store of permanent grants; None if the run has no such store.
+
+    Attributes:
+        on_reach: called with each host that a process of the run is allowed to reach, before it connects; "*" for all
+            hosts.
     """
 
-    def __init__(self, rules: HostRules | None, kept: Kept | None) -> None:
+    def __init__(self, rules: HostRules | None, kept: PermanentGrants | None) -> None:
         self._rules = rules
         self._kept = kept
+        self.on_reach: Callable[[str], None] = lambda host: None  # noqa: ARG005 - nothing listens
         self._of_run: defaultdict[Who, list[str]] = defaultdict(list)
-        self._asking: defaultdict[tuple[Who, str], trio.Lock] = defaultdict(trio.Lock)
+
+    @cached_property
+    def _asking(self) -> defaultdict[tuple[Who, str], trio.Lock]:
+        # One lock per program and grant, so that concurrent requests for the same grant ask once.
+        return defaultdict(trio.Lock)
 
     def writes(self, who: Who) -> tuple[str, ...]:
-        """The directories that it may write in besides. Reads a small file."""
+        """Return the additional directories that the program may write in. Reads a small file."""
         return tuple(what.removeprefix(WRITE) for what in self._all(who) if what.startswith(WRITE))
 
-    async def may_reach(self, me: Actor, client: Client, listed: Iterable[str], host: str, port: int) -> bool:
-        """Whether a private address will do; asks a person on behalf of `me` if need be.
+    def is_unbounded(self, name: str) -> bool:
+        """Return True if processes of this name can reach hosts that the user has not named: a rule or a grant allows
+        all."""
+        rules = self._rules
+        said = () if rules is None else (rules.of_host(host, WEB[-1]) for host in UNNAMED)
+        granted = any(REACH + "*" in what for who, what in self._of_run.items() if who.name == name)
+        return granted or any(each is not None and each[0] == "allow" for each in said)
+
+    def approves(self, host: str, port: int) -> bool:
+        """Return True if the user's rules allow this very host, or the hosts of one domain."""
+        said = None if self._rules is None else self._rules.of_host(host, port)
+        return said is not None and said[0] == "allow" and not self.is_unbounded("")
+
+    async def may_reach(self, me: Actor, client: ProxyClient, listed: Iterable[str], host: str, port: int) -> bool:
+        """Return True if the host may resolve to a private address. Asks the user on behalf of `me` if necessary.
 
         Args:
-            listed: the hosts that the process may reach anyway.
+            listed: hosts that the process may reach without a question.
 
         Raises:
-            NotAdmitted: it may not be reached.
+            NotAdmitted: the host may not be reached.
         """
         listed = tuple(listed)
         said, pattern = (None if self._rules is None else self._rules.of_host(host, port)) or (None, "")
         if said == "deny":
-            raise NotAdmitted(f"permissions deny {shown(host, port)}")
+            raise NotAdmitted(f"permissions deny {host_and_port(host, port)}")
+        name = host_and_port(host, port)
         if said == "allow":
+            self.on_reach(name)
             return not pattern.startswith("*")
-        if said is None and meant(listed, host, port):
+        if said is None and matches_host(listed, host, port):
+            self.on_reach(name)
             return named(listed, host, port)
-        name = shown(host, port)
+        # A program opens several connections to one host at a time. All but the first wait here for its answer.
         async with self._asking[client.who, name]:
             if name in client.refused:
                 raise NotAdmitted(client.refused[name])
-            if name not in client.once and not self.has(client.who, REACH + name):
-                text = f"Let {client.who.name} reach {name}?{await _inside(host, port)}"
-                with nullcontext() if client.clock is None else client.clock.stopped():
+            if name in client.once or self._names(client.who, REACH + name):
+                self.on_reach(name)
+                return True
+            inside = await _inside(host, port)
+            if not inside and self.has(client.who, REACH + name):
+                self.on_reach(name)
+                return False  # a pattern never grants a private address
+            text = f"Let {client.who.name} reach {name}?{inside}"
+            with nullcontext() if client.clock is None else client.clock.stopped():
+                try:
                     said_so = await self.asked(me, client.who, REACH + name, text)
-                if said_so == "yes":
-                    client.once.add(name)
+                except NotAdmitted as refusal:
+                    client.refused[name] = str(refusal)  # before the lock is free: those who wait must not ask again
+                    raise
+            if said_so == "yes":
+                client.once.add(name)
+        self.on_reach(name)
         return True
 
     async def once(self, me: Actor, who: Who, what: str, text: str) -> None:
-        """Have a person asked unless it was granted.
+        """Ask the user unless this was granted before.
 
         Raises:
-            NotAdmitted: a no, or nobody is there.
+            NotAdmitted: the user refuses, or no terminal or client is attached.
         """
         async with self._asking[who, what]:
             if not self.has(who, what):
                 await self.asked(me, who, what, text)
+        if what.startswith(REACH):
+            self.on_reach(what.removeprefix(REACH))
 
     async def asked(self, me: Actor, who: Who, what: str, text: str) -> str:
-        """What a person says: `yes` or `run`.
+        """Ask the user and store the answer; return `yes` or `run`.
 
         Raises:
-            NotAdmitted: a no, or nobody is there.
+            NotAdmitted: the user refuses, or no terminal or client is attached.
         """
-        token = remembers.set(None)  # what is done again in another life of the run is asked again there
+        token = remembers.set(None)  # a later incarnation of the run executes the process again, so it asks again
         clock = call_clock.get()
+        question = Question(
+            id=me.root.questions.new_id(),
+            actor="",
+            kind="choice",
+            text=text,
+            options=WITHOUT if self._kept is None else OPTIONS,
+            rule=RULE_WITHOUT if self._kept is None else RULE,
+            permission=who.name,
+            pattern=None if self._kept is None else _kind_and_name(what)[1] or None,
+        )
         try:
-            question = Question(
-                id=me.root.questions.new_id(),
-                actor="",
-                kind="choice",
-                text=text,
-                options=WITHOUT if self._kept is None else OPTIONS,
-                rule=RULE_WITHOUT if self._kept is None else RULE,
-                permission=who.name,
-            )
             with nullcontext() if clock is None else clock.stopped():
-                answer = str((await me.ask_person(question)).value).strip()
+                answer, pattern = await _answered(me, question, what)
         except NobodyToAsk:
             raise NotAdmitted("nobody is there to be asked") from None
         except Saturated as error:
@@ -154,11 +204,12 @@ class Grants:
         finally:
             remembers.reset(token)
         said = answer.lower()
-        if said in ("run", "always"):
-            self._of_run[who].append(what)
-            if said == "always" and self._kept is not None:
+        if pattern is not None or said in ("run", "always"):
+            granted = what if pattern is None else _kind_and_name(what)[0] + pattern
+            self._of_run[who].append(granted)
+            if said != "run" and self._kept is not None:
                 try:
-                    self._kept.add(who.name, who.sum, what)
+                    self._kept.add(who.name, who.sum, granted)
                 except ConfigError as error:
                     me.emit(Warned(code="not_kept", message=str(error)))
             return "run"
@@ -168,7 +219,11 @@ class Grants:
         raise NotAdmitted(f"the user refused{why}")
 
     def has(self, who: Who, what: str) -> bool:
-        """Whether this was allowed, for the run or for good."""
+        """Return True if this was granted, for the run or permanently."""
+        return self._names(who, what) or any(means_grant(granted, what) for granted in self._all(who))
+
+    def _names(self, who: Who, what: str) -> bool:
+        """Return True if this was granted by its exact name, not by a pattern."""
         return what in self._all(who)
 
     def _all(self, who: Who) -> list[str]:
@@ -176,15 +231,54 @@ class Grants:
         return [*self._of_run[who], *kept]
 
 
+_KINDS = (REACH, WRITE, HAVE)
+
+
+def _kind_and_name(what: str) -> tuple[str, str]:
+    """Split a grant text into its kind and the host, directory or variable; ("", "") for a text without a kind."""
+    kind = next((each for each in _KINDS if what.startswith(each)), None)
+    return (kind, what.removeprefix(kind)) if kind else ("", "")
+
+
+def means_grant(granted: str, what: str) -> bool:
+    """Return True if a grant with a pattern matches this host or variable."""
+    kind, name = _kind_and_name(what)
+    if "*" not in granted or not granted.startswith(kind) or name == "*":
+        return False
+    pattern = granted.removeprefix(kind)
+    if pattern == "*":  # the whole network, which is a separate question
+        return False
+    if kind == REACH:
+        host, port = split_host(name)
+        return matches_host((pattern,), host, port)
+    return kind == HAVE and fnmatchcase(name, pattern.replace("[", "[[]").replace("?", "[?]"))
+
+
+async def _answered(me: Actor, question: Question, what: str) -> tuple[str, str | None]:
+    """Return the answer and the pattern in it. Asks again until the pattern matches the requested name."""
+    kind, name = _kind_and_name(what)
+    for _ in range(PATTERN_TRIES):
+        answer = str((await me.ask_person(question)).value).strip()
+        pattern = pattern_of(question, answer)
+        if pattern is None or pattern == name or means_grant(kind + pattern, what):
+            return answer, pattern
+        wanted = {REACH: f"`{name}` or `*.DOMAIN`", HAVE: f"`{name}` or a name with `*`"}.get(
+            kind, f"`{name}` as it is"
+        )
+        problem = f"'{pattern[:100]}' does not mean {name}: give {wanted}"
+        question = msgspec.structs.replace(question, id=me.root.questions.new_id(), problem=problem)
+    return problem, None
+
+
 async def _inside(host: str, port: int) -> str:
-    """What a person has to know of where a name leads to.
+    """Return a note for the question if a host has a private address; "" otherwise.
 
     Raises:
-        NotAdmitted: nobody may go there.
+        NotAdmitted: the host has a metadata address of a cloud.
     """
-    from ...io.http import guarded  # the proxy, which asks this, has it
+    from ...io.http import guarded  # already imported by the proxy, which calls this
 
-    found = [host] if guarded.meant(host) else await guarded.looked_up(host, port)
+    found = [host] if guarded.embedded_addresses(host) else await guarded.resolve(host, port)
     if any(map(guarded.is_metadata, found)):
         raise NotAdmitted(f"'{host}' leads to an address where machines keep their credentials; nothing may go there")
     inside = ", ".join(each for each in found if guarded.is_private(each))

@@ -1,7 +1,8 @@
-"""One process in a sandbox, as a `Confinement`.
+"""Confinement of one process: from the sandbox rules to a policy, and from its failure to a question.
 
-What is hidden from it is looked for when it starts. When it has ended, what the sandbox kept it from becomes a question
-to a person: whether it may write there, and runs again; or it is told to the model, which can't see it.
+The hidden files are searched when the process starts. After the process ends, a refused write or a missing network
+becomes a question to the user: with a grant the process runs again. Other refusals become a note for the model, which
+can't see them otherwise.
 """
 
 from __future__ import annotations
@@ -18,21 +19,22 @@ from typing import TYPE_CHECKING, final
 from ....supervisors.confinement import Confined
 from ...io.directories import private_directory, sweep
 from ...io.temporary import LazyDirectory, run_bases
+from ...io.tenancy import environ, hidden_paths
 from ..call_clock import current as call_clock
 from .backends import Backend
 from .confined import SandboxedProcess
-from .door import environment as by_the_door
+from .egress import environment as by_the_door
 from .git_directories import GitFiles, git_files
 from .grants import REACH, WRITE, Grants, NotAdmitted, Who
-from .place import OF_KERNEL, PROGRAMS, WHOLE, Beyond, Nature, Place
-from .policy import Policy, is_below, real
-from .refused import missed_network, refused_paths
-from .secret_files import env_files, kept_files, no_secrets, secret_files
+from .place import OF_KERNEL, PROGRAMS, WHOLE, Beyond, Nature, SandboxPlace
+from .policy import Policy, env_paths, is_below, real
+from .refused import missed_network, missing_paths, names_database, refused_paths
+from .secret_files import env_files, no_secrets, protected_files, secret_files
 from .variables import NO_PROGRAM, Program, withheld
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
-    from .door import Door
+    from .egress import Egress
 
 CACHES = {
     "npm_config_cache": ("npm", ".npm"),
@@ -40,38 +42,41 @@ CACHES = {
     "BUN_INSTALL_CACHE_DIR": ("bun", ".bun/install/cache"),
     "DENO_DIR": ("deno", ".cache/deno"),
     "UV_CACHE_DIR": ("uv", ".cache/uv"),
+    "UV_TOOL_DIR": ("uv-tools", ".local/share/uv/tools"),
     "PIP_CACHE_DIR": ("pip", ".cache/pip"),
     "GOCACHE": ("go-build", ".cache/go-build"),
     "GOMODCACHE": ("go-mod", "go/pkg/mod"),
 }
-"""Variables that say where package managers keep what they fetch; a folder of ours for each, and theirs in the home."""
+"""Variables for the caches of package managers: a folder of Callboard's cache each, and the usual place in the home."""
+
+DATABASES = (".db", ".db3", ".sqlite", ".sqlite3", ".duckdb")
 
 CACHES_LEFT_FOR = 30 * 24 * 3600.0
-"""Seconds after which a place for caches is removed that nothing was started with."""
+"""Seconds after which an unused cache directory is removed."""
 
 
 @final
-class Held:
-    """One process, as a `Confinement`.
+class HeldProcess:
+    """`Confinement` of one process, built from the rules of its kind.
 
     Args:
-        nature: what it is, and needs by that.
-        way: what holds it.
-        grants: None for a process of no run: nobody is asked about it.
-        door: its way out, if its network is a list of hosts.
-        temporary: the directory that is its `/tmp`; None for one that ends with it.
-        given: variables that are meant for it, whatever they are called.
+        nature: name and needs of the process.
+        way: backend that enforces the policy.
+        grants: grants of the run; None for a process of no run, about which no question is asked.
+        door: egress, if its network is a list of hosts.
+        temporary: the directory that is its `/tmp`; None for one that is removed with the process.
+        given: variables that the process receives whatever their names.
         program: its text, among whose words may be names of variables.
-        lacks: secrets among those that it does not have, and why.
+        lacks: named secrets that the process does not receive, each with the reason.
     """
 
     def __init__(
         self,
-        place: Place,
+        place: SandboxPlace,
         nature: Nature,
         way: Backend,
         grants: Grants | None = None,
-        door: Door | None = None,
+        door: Egress | None = None,
         *,
         temporary: LazyDirectory | None = None,
         given: Iterable[str] = (),
@@ -98,7 +103,7 @@ class Held:
         self._cached_in = ""
 
     def begin(self, argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> Confined:
-        """See `Confinement`."""
+        """Return the changed command and its restrictions; see `Confinement.begin`."""
         self._cwd = os.path.realpath(cwd or self._place.here)
         policy = self._policy = self._policy_for(argv, env)
         sandboxed = SandboxedProcess(policy, self._way)
@@ -108,24 +113,29 @@ class Held:
         return sandboxed.begin(argv, env if self._client is None else by_the_door(self._client, env), cwd)
 
     def meaning(self, status: int) -> int:
-        """See `Confinement`. bubblewrap, which stands between, exits as a shell would."""
+        """Return the program's own exit status. bubblewrap runs in between and exits as a shell would: 128 + signal."""
         between = self._way.kind == "bubblewrap" and self._place.profile != "open"
         return 128 - status if between and 128 < status < 128 + signal.NSIG else status
 
     def end(self) -> None:
-        """See `Confinement`."""
+        """Remove the private temporary directory and unregister from the proxy. See `Confinement.end`."""
         self._own.remove()
         if self._door is not None and self._client is not None:
             self._door.forget(self._client)
 
+    @property
+    def refused_hosts(self) -> Mapping[str, str]:
+        """Hosts that the process was refused, as `host:port`, with the reasons."""
+        return {} if self._client is None else self._client.refused
+
     async def afterwards(self, me: Actor, said: str) -> tuple[Beyond | None, str]:
-        """It has ended, and not well, which may be for its sandbox alone.
+        """Ask the user for a grant if the sandbox may be the reason why the process failed.
 
         Args:
-            said: what it has printed, as far as it is known.
+            said: output of the process, as far as it is known.
 
         Returns:
-            What it may do beyond when it runs again, None for not again; and what the model is to know, "" for nothing.
+            The grant for another attempt, or None for no further attempt; and a note for the model, "" for none.
         """
         notes = [f"did not let it have the variable {name}: {why}" for name, why in self._lacks.items()]
         if self._client is not None:
@@ -147,13 +157,41 @@ class Held:
                 notes.append(f"did not let it use the network: {refused}")
         return None, f"[the sandbox {'; it '.join(notes)}]" if notes else ""
 
+    def hint(self, said: str) -> str:
+        """Return a note on a server's error that the sandbox caused, with the setting that allows it; "" for none.
+
+        A server is shared by runs, so there is no question to the user as in `afterwards`.
+        """
+        policy, name = self._policy, self._name
+        if policy is None or policy.profile == "open":
+            return ""
+        key = f"sandbox.servers.{name}"
+        packages = real(self._nature.shows)
+        if any(is_below(path, each) for path in refused_paths(said, self._cwd) for each in packages):
+            own = f"have '{name}' write elsewhere, by an argument or a variable of its own"
+            return (
+                f"[the sandbox does not let it write in its package, which other servers are started from, too: {own}]"
+            )
+        if place := self._unwritable(said):
+            return f"[the sandbox does not let '{name}' write in {place}; to allow it: {key}.write: [{place}]]"
+        for path in missing_paths(said):
+            if is_below(path, "/tmp") and os.path.exists(path):  # noqa: S108 - compared, not written to
+                return f"[the sandbox of '{name}' has a /tmp of its own, without {path}: have it in another place]"
+            # The content of other hidden directories is not mentioned: they hold secrets.
+            ours = any(is_below(path, f"{self._place.home}/{each}") for each in (".cache", ".local/share"))
+            if ours and not os.path.lexists(path) and any(is_below(path, each) for each in policy.hides):
+                return f"[the sandbox hides {path} from '{name}'; make it, and to allow it: {key}.write: [{path}]]"
+        if names_database(said):
+            return f"[if that is for the sandbox: name the directory of the database in {key}.write]"
+        return ""
+
     @property
     def _was_granted(self) -> bool:
         return self._grants is not None and self._grants.has(self._who, REACH + "*")
 
     @property
     def _is_cut_off(self) -> bool:
-        """Whether it has no network where a list of hosts was meant, which this backend can't do."""
+        """Return True if its network should be a list of hosts, but this backend can't filter by host."""
         return (
             isinstance(self._place.network, tuple)
             and self._policy is not None
@@ -162,18 +200,20 @@ class Held:
         )
 
     def _unwritable(self, said: str) -> str:
-        """Where it has tried to write, if it is for the sandbox alone that it could not; "" for nowhere."""
+        """Return the existing path that the sandbox alone kept the process from writing; "" for none."""
         policy = self._policy
         if policy is None or policy.profile != "workspace":
             return ""
         for path in refused_paths(said, self._cwd):
+            # The program may have failed to create a path in a missing directory: the question is about the existing
+            # one.
             place = path
             while not os.path.lexists(place):
                 place = os.path.dirname(place)
             if not os.path.isdir(place) and place != path:
                 continue
             of_git = (each.path for each in policy.git)
-            never = (*policy.hides, *policy.fixed, *policy.env_files, *of_git, *OF_KERNEL)
+            never = (*policy.hides, *policy.fixed, *env_paths(policy), *of_git, *OF_KERNEL)
             forbidden = any(is_below(place, each) for each in never)
             allowed = any(is_below(place, each) for each in (*policy.writes, policy.temporary or "/tmp"))  # noqa: S108
             too_much = place == self._place.home or place.count("/") < 2  # `/etc` is not asked about, `/etc/x` is
@@ -182,7 +222,10 @@ class Held:
         return ""
 
     def _caches(self, policy: Policy, env: Mapping[str, str]) -> dict[str, str]:
-        """Where package managers keep what they fetch: where it can't change what the user, or another, starts."""
+        """Return variables that move package caches into Callboard's own directory.
+
+        In the usual place a process could change programs that the user, or another sandbox, starts from there.
+        """
         place, home = self._cached_in, self._place.home
         if policy.profile != "workspace" or not place:
             return {}
@@ -191,21 +234,21 @@ class Held:
         return {name: f"{place}/{CACHES[name][0]}" for name in own}
 
     def _cache(self) -> str:
-        """Make the directory for caches. One that is not used for long is removed when another is made."""
+        """Create the cache directory. Creating one removes others that have not been used for long."""
         directory = Path(self._place.caches)
         try:
             if not directory.is_dir():
                 sweep(directory.parent, CACHES_LEFT_FOR)
                 private_directory(directory)
             os.utime(directory)
-        except OSError:  # a read-only home: then caches last as long as the run, or as this process
+        except OSError:  # read-only home: the caches then last as long as the run, or as this process
             directory = (self._temporary or self._own).path() / "caches"
             private_directory(directory)
         return str(directory)
 
     def _environment(self, env: Mapping[str, str]) -> dict[str, str]:
-        """Without what it has inherited and should not have. What was made for it it keeps."""
-        inherited = {name: value for name, value in env.items() if os.environ.get(name) == value}
+        """Return the environment without withheld inherited variables. Variables set for this process are retained."""
+        inherited = {name: value for name, value in env.items() if environ().get(name) == value}
         ours = withheld(inherited, (*self._place.rules.env, *self._given), self._names)
         return {name: value for name, value in env.items() if name not in ours}
 
@@ -214,22 +257,24 @@ class Held:
         if profile == "open":
             return Policy(profile="open", network=True)
         granted = () if self._grants is None or profile != "workspace" else self._grants.writes(self._who)
-        named = real([place.here, *(_seen_from(place, path) for path in rules.write), *granted])
+        named = real([place.here, *(place.seen(path) for path in rules.write), *granted])
         works_in = tuple(path for path in named if is_workspace(path))
         writes = (*works_in, *named_data(place)) if profile == "workspace" else ()
         temporary = self._temporary
-        if temporary is None and self._way.kind == "landlock":  # bubblewrap gives it an empty `/tmp` in memory
+        if temporary is None and self._way.kind == "landlock":  # bubblewrap mounts an empty `/tmp` in memory
             temporary = self._own
         self._cached_in = self._cache() if place.caches and profile == "workspace" else ""
         caches = [self._cached_in] if self._cached_in else []
         home = Path(place.home)
-        shown = (*real(_seen_from(place, path) for path in rules.show), *no_secrets(home))
+        shown = (*real(place.seen(path) for path in rules.show), *no_secrets(home))
         hidden = (
-            *secret_files(home, Path(place.config_dir), os.environ),
-            *real(_seen_from(place, path) for path in rules.hide),
+            *secret_files(home, Path(place.config_dir), environ()),
+            *real(place.seen(path) for path in rules.hide),
+            *hidden_paths(),
         )
-        programs = (*_programs(), *_on_path(env, place.home), *_paths(argv, place.home))
-        can_hide = self._way.kind != "landlock" or not writes  # looking for what it could not hide takes milliseconds
+        programs = (*our_programs(), *on_path(env, place.home), *_paths(argv, place.home))
+        # Landlock can't hide files in writable directories, so the search, which takes milliseconds, is skipped
+        can_hide = self._way.kind != "landlock" or not writes
         hides = tuple(path for path in dict.fromkeys(hidden) if path not in shown and path not in works_in)
         git = git_files((*writes, *nature.beyond.writes)) if self._way.kind == "bubblewrap" else GitFiles()
         return Policy(
@@ -239,46 +284,67 @@ class Held:
             git=git.directories,
             kept=tuple(
                 path
-                for path in kept_files(home, Path(place.config_dir))
+                for path in protected_files(home, Path(place.config_dir))
                 if _is_within(path, writes) and path not in hides
             ),
             shows=real((place.home, place.config_dir, self._cwd, *works_in, *nature.shows, *shown, *programs)),
             hides=hides,
-            env_files=tuple(path for path in env_files(works_in) if path not in shown) if can_hide else (),
+            env_files=tuple(each for each in env_files(works_in) if each.path not in shown) if can_hide else (),
             temporary=None if temporary is None else str(temporary.path()),
             network=place.network == "on" or (self._door is None and (self._network or self._was_granted)),
             namespace=None if self._door is None else self._door.namespace,
         )
 
 
-def named_data(place: Place) -> tuple[str, ...]:
+def named_data(place: SandboxPlace) -> tuple[str, ...]:
     """Return the directories and data files that a server's entry names, without links.
 
-    A file that does not exist yet is replaced with its directory, where the server may create it.
+    A missing file is replaced with its directory, where the server may create it. A database comes with its directory:
+    SQLite and DuckDB create a journal next to it, without which nothing is written.
     """
     found = []
     for path in place.named:
-        if not os.path.lexists(path) and os.path.dirname(path) not in (place.home, place.here):
-            path = os.path.dirname(path)
+        above = os.path.dirname(path)
+        if above not in (place.home, place.here):
+            if is_database(path):  # in addition to its directory: as a word of the command the file itself is shown
+                found.append(above)
+            elif not os.path.lexists(path):
+                path = above
         if os.path.isdir(path) or not os.access(path, os.X_OK):
             found.append(path)
     return tuple(path for path in real(found) if is_workspace(path))
 
 
+def is_database(path: str) -> bool:
+    """Return True for a file of SQLite or DuckDB, or an empty one with the usual suffix of one. Blocks."""
+    try:
+        with open(path, "rb", opener=_without_waiting) as file:
+            first = file.read(16)
+    except OSError:
+        return False
+    if not first:
+        return path.endswith(DATABASES)
+    return first.startswith(b"SQLite format 3\0") or first[8:12] == b"DUCK"
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)  # opening a FIFO without a writer would block
+
+
 def is_workspace(path: str) -> bool:
-    """Return whether a directory may be made writable at all."""
+    """Return True if a directory may be made writable at all."""
     return path not in WHOLE and not any(is_below(path, each) for each in OF_KERNEL)
 
 
 def _is_within(path: str, directories: Sequence[str]) -> bool:
-    """Whether it lies in one of them, and is none itself."""
+    """Return True if the path is inside one of the directories, and not one of them itself."""
     return any(is_below(path, each) for each in directories) and path not in directories
 
 
 def _paths(argv: Sequence[str], home: str) -> list[str]:
-    """The program, and the files that its first arguments name: what is to be run has to be seen.
+    """Return the program and the files among its first arguments, which must be visible to be executed.
 
-    Code in the hidden part of a home directory is seen with what it was installed with.
+    Code in the hidden part of a home directory is shown together with the package that it belongs to.
     """
     found = []
     for path in argv[:4]:
@@ -297,28 +363,23 @@ def _paths(argv: Sequence[str], home: str) -> list[str]:
     return found
 
 
-def _on_path(env: Mapping[str, str], home: str) -> list[str]:
-    """The user's programs, where a process has directories of its own, and in the hidden part of the home directory."""
+def on_path(env: Mapping[str, str], home: str) -> list[str]:
+    """Return directories on PATH that the sandbox would otherwise replace or hide: in `/tmp`, `/run` and hidden in the
+    home."""
     found = []
     for place in env.get("PATH", "").split(os.pathsep):
         if place.startswith(("/tmp/", "/run/")):  # noqa: S108 - compared, not written to
             found.append(place)
         above = os.path.dirname(place)
         if place.startswith(f"{home}/.") and os.path.basename(place) == "bin" and above.count("/") > home.count("/"):
-            # Programs read what lies beside their `bin`: libraries, the modules of a virtual environment.
+            # Programs read files next to their `bin`: libraries, the modules of a virtual environment.
             found.append(place if above == f"{home}/.local" else above)
     return found
 
 
 @cache
-def _programs() -> tuple[str, ...]:
-    """Where Python and our own helpers are."""
+def our_programs() -> tuple[str, ...]:
+    """Return the directories of Python and of Callboard's own code."""
     import sys
 
     return real([sys.prefix, sys.base_prefix, str(Path(__file__).resolve().parents[3])])
-
-
-def _seen_from(place: Place, path: str) -> str:
-    if path == "~" or path.startswith("~/"):
-        path = place.home + path[1:]
-    return os.path.join(place.here, path)

@@ -1,4 +1,4 @@
-"""Which hosts a list means.
+"""Host lists of the sandbox: syntax and matching.
 
     api.github.com          that name, at the ports of http and https
     api.github.com:22       that port alone
@@ -6,7 +6,7 @@
     localhost:8080, 10.0.0.7, [::1]:8080
     *                       every host
 
-A pattern never means a private address or a name that leads to one: those have to be named.
+A pattern never matches a private address or a name that resolves to one: those must be listed by name.
 """
 
 from __future__ import annotations
@@ -16,31 +16,42 @@ from collections.abc import Iterable
 WEB = (80, 443)
 
 
-def shown(host: str, port: int) -> str:
-    """A host and a port as lists and people name them; the port only where it is not one of the web's."""
+def host_and_port(host: str, port: int) -> str:
+    """Return a host and a port in the syntax of the lists; the port only if it is not 80 or 443."""
     name = f"[{host}]" if ":" in host else host
     return name if port in WEB else f"{name}:{port}"
 
 
+def split_host(text: str) -> tuple[str, int]:
+    """Return the host and the port of a text from `host_and_port`."""
+    name, ports = _parts(text)
+    return name, ports[0]
+
+
 def named(listed: Iterable[str], host: str, port: int) -> bool:
-    """Whether a list names this very host, and not by a pattern."""
-    return meant((each for each in listed if not each.startswith("*")), host, port)
+    """Return True if a list names this very host, not by a pattern."""
+    return matches_host((each for each in listed if not each.startswith("*")), host, port)
 
 
-def meant(listed: Iterable[str], host: str, port: int) -> bool:
-    """Whether a list means this host, by its name or by a pattern."""
+def matches_host(listed: Iterable[str], host: str, port: int) -> bool:
+    """Return True if a list matches this host, by its name or by a pattern."""
     name = plain(host)
     return any(_like(name, pattern) and port in ports for pattern, ports in map(_parts, listed))
 
 
 def means(pattern: str, host: str, port: int) -> bool:
-    """Whether a rule means this host; one without a port means all of its ports."""
+    """Return True if a rule matches this host; a rule without a port matches all ports."""
     name, ports = _parts(pattern)
     return _like(plain(host), name) and (ports is WEB or port in ports)
 
 
+def is_unbounded(listed: Iterable[str]) -> bool:
+    """Return True if a list matches every host, or every host of a whole top-level domain (`*`, `*.com`)."""
+    return any(name == "*" or (name.startswith("*.") and "." not in name[2:]) for name, _ in map(_parts, listed))
+
+
 def plain(host: str) -> str:
-    """One spelling of a host."""
+    """Return the canonical spelling of a host: without brackets and final dot, in lower case."""
     return host.strip("[]").rstrip(".").lower()
 
 

@@ -1,4 +1,5 @@
-"""Runs inside of a new network namespace, without callboard: opens a socket there and hands it out. See `namespace`."""
+"""Helper that runs in a new network namespace without callboard: opens a socket there and sends it out. See
+`namespace`."""
 
 import os
 import socket
@@ -6,7 +7,7 @@ import sys
 
 
 def main(out: int) -> None:
-    """Send a listening socket, the user namespace and the network namespace over this descriptor."""
+    """Send a listening socket, the user namespace and the network namespace over the descriptor `out`."""
     with socket.socket() as listening, socket.socket(fileno=out) as told:
         listening.bind(("127.0.0.1", 0))
         listening.listen(128)

@@ -1,16 +1,19 @@
-"""Landlock: the kernel refuses a process all files but those of its policy, and TCP.
+"""Landlock backend: the kernel refuses a process all files outside of its policy, and TCP.
 
-Rules can only allow, and hold for all that is below a directory. So what is hidden is left out: a directory on the way
-to it is spelled out as those entries of it that are not. That gives three limits, which docs/sandbox.md names: names of
-hidden files can still be listed; entries that are made later beside them can't be read; and what is hidden or fixed
-inside of what may be written can't be kept out, unless nothing new is to be made beside it: `.env` files and what git
-reads commands from are open there; a secret of the user's in a home directory that is worked in is not.
+Landlock rules only allow, and each rule covers everything below its directory. So hidden paths are left out: a
+directory above a hidden path is replaced with rules for its other entries. That has three limits, described in
+docs/sandbox.md:
 
-A ruleset takes hundreds of system calls, so it is kept for as long as the directories that were spelled out stay as
-they are.
+- Names of hidden files can still be listed.
+- Entries that are created later next to a hidden path can't be read.
+- Hidden or fixed paths inside a writable directory can't be excluded, unless no new files may be created next to them.
+  So `.env` files and git's configuration stay open; a secret of the user in a home directory used as workspace does
+  not.
 
-What a kernel can do is told by a number, its ABI: 1 (5.13) files; 2 (5.19) moving them between directories; 3 (6.2)
-cutting them; 4 (6.7) TCP; 5 (6.10) devices; 6 (6.12) signals and abstract sockets.
+A ruleset takes hundreds of system calls, so it is cached for as long as the listed directories are unchanged.
+
+The abilities of a kernel have a number, its ABI: 1 (5.13) files; 2 (5.19) moving files between directories; 3 (6.2)
+truncating; 4 (6.7) TCP; 5 (6.10) devices; 6 (6.12) signals and abstract sockets.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ import threading
 from collections.abc import Mapping
 from functools import cache
 
-from .policy import Policy, is_below
+from .policy import Policy, env_paths, is_below
 
 CREATE, ADD_RULE = 444, 445
 ASK_VERSION = 1
@@ -44,34 +47,35 @@ TCP = 0b11
 SCOPES = 0b11
 
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "shm")
-"""What every process may have of /dev."""
+"""Entries of /dev that every process may use."""
 
 KEPT = 32
-"""Rulesets kept at the same time."""
+"""Cached rulesets at most."""
 
 
 @cache
 def abi() -> int:
-    """The ABI of this kernel; 0 if it has no Landlock, or it is switched off."""
+    """Return the Landlock ABI of this kernel; 0 without Landlock, or if it is disabled."""
     version: int = _libc().syscall(CREATE, None, ctypes.c_size_t(0), ctypes.c_uint(ASK_VERSION))
     return max(0, version)
 
 
 class Rulesets:
-    """Makes rulesets of policies, and keeps them."""
+    """Cache of the rulesets for policies. Any thread may use it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: dict[Policy, tuple[int, Mapping[str, int]]] = {}
 
     def of(self, policy: Policy) -> int:
-        """Return a descriptor of the policy's ruleset, which is the caller's to close.
+        """Return a descriptor of the policy's ruleset. The caller closes it.
 
         Raises:
-            OSError: the kernel does not take it.
+            OSError: the kernel refuses the ruleset.
         """
         with self._lock:
             number, seen = self._kept.pop(policy, (-1, {}))
+            # A new entry in a listed directory has no rule yet, so the ruleset is outdated.
             if number >= 0 and any(_changed(path) != when for path, when in seen.items()):
                 os.close(number)
                 number = -1
@@ -85,8 +89,8 @@ class Rulesets:
 
 
 def own_places(policy: Policy) -> dict[str, bool]:
-    """Return paths with whether sockets there are of the process's run, and metadata there may be changed."""
-    places = dict.fromkeys((*policy.hides, *policy.env_files), False)
+    """Return paths, each with True if sockets below it belong to the run and metadata below it may be changed."""
+    places = dict.fromkeys((*policy.hides, *env_paths(policy)), False)
     places |= dict.fromkeys(policy.writes, True)
     if policy.temporary is not None:
         places[policy.temporary] = True
@@ -94,10 +98,10 @@ def own_places(policy: Policy) -> dict[str, bool]:
 
 
 def scopes() -> int:
-    """A descriptor of a ruleset that keeps out signals to, and abstract sockets of, processes outside, and no more.
+    """Return a descriptor of a ruleset that blocks signals to, and abstract sockets of, outside processes only.
 
     Raises:
-        OSError: the kernel does not take it; from ABI 6 on it does.
+        OSError: the kernel refuses the ruleset; ABI 6 and later accept it.
     """
     attributes = struct.pack("=3Q", 0, 0, SCOPES)
     return _checked(
@@ -110,15 +114,16 @@ def _made(policy: Policy) -> tuple[int, Mapping[str, int]]:
     handled = _everything(version)
     tcp = TCP if version >= 4 and not policy.network else 0
     attributes = struct.pack("=3Q", handled, tcp, SCOPES if version >= 6 else 0)
+    # The size selects the fields of this ABI: a kernel refuses fields that it does not know and that are not zero.
     size = 24 if version >= 6 else 16 if version >= 4 else 8
     ruleset = _checked(
         _libc().syscall(CREATE, ctypes.create_string_buffer(attributes, size), ctypes.c_size_t(size), ctypes.c_uint(0))
     )
     seen: dict[str, int] = {}
     try:
-        _allow("/", READ, (*policy.hides, *policy.env_files, "/dev"), ruleset, seen)
+        _allow("/", READ, (*policy.hides, *env_paths(policy), "/dev"), ruleset, seen)
         for path in policy.shows:
-            _allow(path, READ, (*policy.hides, *policy.env_files), ruleset, seen)
+            _allow(path, READ, (*policy.hides, *env_paths(policy)), ruleset, seen)
         for path in policy.writes if policy.temporary is None else (*policy.writes, policy.temporary):
             _allow(path, handled, (*policy.hides, *policy.kept), ruleset, seen)
         for name in DEVICES:
@@ -134,11 +139,12 @@ def _made(policy: Policy) -> tuple[int, Mapping[str, int]]:
 
 
 def _allow(path: str, rights: int, hidden: tuple[str, ...], ruleset: int, seen: dict[str, int]) -> None:
-    """Allow this with what is in a directory, but for what is hidden there. A hidden path that is named is meant so."""
+    """Allow a path and everything below it except hidden paths. If the path itself is hidden, it is still allowed."""
     hidden = tuple(each for each in hidden if each != path and is_below(each, path))
     if not hidden:
         _add(ruleset, path, rights)
         return
+    # A rule for the directory with READ would cover the hidden entries too. READ_DIR only lists names.
     seen[path] = _changed(path)
     _add(ruleset, path, READ_DIR)
     try:
@@ -156,7 +162,7 @@ def _add(ruleset: int, path: str, rights: int) -> None:
     try:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
-        return  # gone meanwhile, or not ours to open: then it is not to be had either
+        return  # removed meanwhile or not accessible to this user: the process can't open it either
     try:
         if not stat.S_ISDIR(os.fstat(place).st_mode):
             rights &= OF_FILES

@@ -1,9 +1,9 @@
-"""A network of our own making: a namespace with nothing in it but its loopback, and a socket there that we listen at.
+"""Network namespace with nothing but its loopback, and a socket inside on which Callboard listens.
 
-Only a process that is in a namespace can open a socket of it. So one is started there once (`bwrap` makes the
-namespace and brings its loopback up), which opens the socket, hands it to us together with the namespace, and ends.
-From then on the processes of a run are started in that namespace, and whoever connects to the socket there is answered
-by us: no relay stands in between, and there is no other way out.
+Only a process inside a namespace can open a socket of it. So a helper starts there once: `bwrap` creates the namespace
+and brings its loopback up. The helper opens the socket, sends it to Callboard together with the namespace, and exits.
+Later processes of the run start in that namespace, and Callboard answers their connections to the socket directly.
+There is no relay in between, and no other way out.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 HELPER = Path(__file__).resolve().with_name("in_namespace.py")
 
 MADE_WITHIN = 30.0
-"""Seconds for a namespace."""
+"""Seconds allowed to create a namespace."""
 
 
 @final
 class Namespace:
-    """See the module. Holds descriptors until it is closed.
+    """Network namespace with a listening socket. It holds descriptors until it is closed.
 
     Attributes:
-        listening: the socket that we listen at, from outside of the namespace.
-        port: of it, on the namespace's 127.0.0.1.
+        listening: listening socket inside the namespace, used from outside.
+        port: port of the socket on the namespace's 127.0.0.1.
     """
 
     def __init__(self, listening: socket.socket, user: int, network: int, *, as_root: bool) -> None:
@@ -44,20 +44,25 @@ class Namespace:
 
     @property
     def closed(self) -> bool:
-        """Whether nothing can be started here any more."""
+        """True once no process can be started in the namespace any more."""
         return not self._fds
 
     def command(self) -> list[str]:
-        """Return the words before a command line that is to start in here."""
+        """Return the command prefix that starts a program in the namespace; empty as root.
+
+        Raises:
+            ProcessError: the namespace is closed.
+        """
         if self._as_root:
             return []
         user, network = self._open()
-        # By our own descriptors: those that it inherits would stay open in what is started. nsenter closes its own.
+        # By this process's descriptors: inherited ones would stay open in the started program. nsenter closes its own.
         ours = f"/proc/{os.getpid()}/fd"
         return ["nsenter", f"--user={ours}/{user}", f"--net={ours}/{network}", "--preserve-credentials", "--"]
 
     def network_to_enter(self) -> int | None:
-        """Return its descriptor if a process can be put into it without another program: root's can."""
+        """Return the descriptor of the network namespace if a process can enter it directly, as only root can; else
+        None."""
         return self._open()[1] if self._as_root else None
 
     def _open(self) -> tuple[int, ...]:
@@ -66,7 +71,7 @@ class Namespace:
         return self._fds
 
     def close(self) -> None:
-        """Nothing is started here any more. Once is enough."""
+        """Close the descriptors; no more processes can start here. Idempotent."""
         self.listening.close()
         fds, self._fds = self._fds, ()
         for fd in fds:
@@ -74,10 +79,10 @@ class Namespace:
 
 
 async def make_namespace(me: Actor, *, as_root: bool) -> Namespace:
-    """Make one.
+    """Create a namespace.
 
     Raises:
-        ProcessError: it can't be made.
+        ProcessError: the namespace can't be created.
     """
     program = bubblewrap.found() or "bwrap"
     ours, theirs = socket.socketpair()

@@ -1,8 +1,8 @@
-"""The sandbox of a run: what its user has said about the processes that its agents start.
+"""Sandbox of a run: the user's rules for the processes that its agents start.
 
-What all are held to is put together with what is said of a tool or a server by its name (`place`). What the run's
-processes share beyond that is one way out, opened when the first of them needs it (`door`), and what a person has
-granted. Where no backend works, a person is asked about each process that should be held.
+The rules for one tool or server combine the general rules with those under its name (`place`). The processes of a run
+also share one egress, opened when the first of them needs it (`egress`), and the grants of the user. Where no backend
+works, the user is asked about each process that needs a sandbox.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import copy
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
@@ -23,37 +24,38 @@ from ....protocol.sandbox import PROFILES, Network, OwnSandbox, Profile, Sandbox
 from ...io.directories import cache_dir
 from ...io.imports import imported
 from .grants import Grants
-from .place import PROGRAMS, Nature, Place
+from .place import PROGRAMS, Nature, SandboxPlace
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
     from ...io.temporary import LazyDirectory
-    from .door import Door
-    from .held import Held
-    from .proxy import Client
+    from .egress import Egress
+    from .exposure import Exposure
+    from .held import HeldProcess
+    from .proxy import ProxyClient
 
 HOLDING = ".actors.work.sandbox.holding"
-"""What a run needs that starts a process."""
+"""Module that is imported when a run starts its first process."""
 
 FETCHES = re.compile(r"(fetch_url|web_search|search)_\w+|get_current_weather")
-"""Tool files with these names are there to reach the web: all of it but for private addresses."""
+"""Names of tool files that access the web: by default they reach every host without a private address."""
 
 _UNSAFE = re.compile(r"[^\w.-]")
 
 
 @final
 class Sandbox:
-    """See the module.
+    """Sandbox rules of one run, narrowed by the files of its agents and nodes.
 
     Args:
-        rules: those of the user.
+        rules: the user's rules.
         here: the run's directory.
-        config_dir: where agents and settings live.
-        environ: ours.
-        temporary: the directory that the run's processes have as `/tmp`; None: each has one of its own.
+        config_dir: directory of agents and settings.
+        environ: environment of Callboard.
+        temporary: the directory that is `/tmp` for the run's processes; None for a private one per process.
         roots: further directories in which the run works.
-        grants: what a person lets them do beyond.
-        narrowed: what files of agents and nodes say, which can only take away.
+        grants: grants of the user.
+        narrowed: rules in files of agents and nodes, which can only remove permissions.
     """
 
     def __init__(
@@ -77,30 +79,31 @@ class Sandbox:
         self._shared = Shared(grants, environ, temporary)
 
     def works_under(self, me: Actor) -> None:
-        """Whose way out is to end with `me`, the run's own actor."""
+        """Make the run's egress end with `me`, the run's own actor."""
         self._shared.top = me
 
     @property
     def profile(self) -> Profile:
-        """What counts for all of which nothing else is said."""
-        assert self._rules.profile is not None  # `rules_of` has seen to it
+        """Profile of everything that has no profile of its own."""
+        assert self._rules.profile is not None  # `rules_of` sets it
         return self._rules.profile
 
     def narrower(self, own: OwnSandbox) -> Sandbox:
-        """The same with less, as a file of an agent says it."""
+        """Return a sandbox with fewer permissions, as an agent's file requests."""
         made = copy.copy(self)
-        made._narrowed = (*self._narrowed, own)  # noqa: SLF001 - a copy of our own
+        made._narrowed = (*self._narrowed, own)  # noqa: SLF001 - a copy of this object
         return made
 
     @property
     def narrowed(self) -> tuple[OwnSandbox, ...]:
-        """What files of agents have taken away."""
+        """Restrictions from files of agents and nodes."""
         return self._narrowed
 
-    def of_tool(self, name: str) -> Place | None:
-        """How the processes of a tool, or of a script that is called so, are held; None for not at all."""
+    def of_tool(self, name: str) -> SandboxPlace | None:
+        """Return the rules for processes of a tool, or of a script with this name; None without a sandbox."""
         rules = _put_together(self._rules, _named(self._rules.tools, name))
         rules = msgspec.structs.replace(rules, write=(*rules.write, *self._roots))
+        # No questions for web tools: the pattern `*` covers all hosts except private addresses.
         usual: Network = ("*",) if FETCHES.fullmatch(name) else "ask"
         return self._place(
             rules,
@@ -108,16 +111,41 @@ class Sandbox:
             self._caches("workspaces", hashlib.sha256(os.fsencode(self._here)).hexdigest()[:16]),
         )
 
-    def has_network(self, tool: str) -> bool:
-        """Whether the processes of a tool reach a network."""
-        place = self.of_tool(tool)
-        return place is None or place.profile == "open" or place.network != "off"
-
-    def of_server(self, name: str, named: Iterable[str] = ()) -> Place | None:
-        """How an MCP server's process is held; None for not at all.
+    async def exposure(
+        self, name: str, roots: Sequence[str], *, server: bool = False, words: Sequence[str] = (), ours: bool = False
+    ) -> Exposure:
+        """Return which files and hosts processes of the tool, the script, or the server of this name could reach.
 
         Args:
-            named: words of its entry in the user's own file: the paths among them are meant for it.
+            roots: the directories of the workspace, without links.
+            words: words of the server's entry; see `current.sandboxed_server`.
+            ours: the program comes with Callboard.
+        """
+        from .exposure import UNBOUNDED, exposure_of
+
+        place = self.of_server(name, words) if server else self.of_tool(name)
+        if place is None:
+            return UNBOUNDED
+        return await exposure_of(place, None if server else self._shared, name, roots, ours=ours)
+
+    def approves(self, host: str, port: int) -> bool:
+        """Return True if the user has named this host in `network`, or allowed it by a rule."""
+        from .hosts import is_unbounded, matches_host
+
+        listed = self._rules.network
+        if isinstance(listed, tuple) and not is_unbounded(listed) and matches_host(listed, host, port):
+            return True
+        return self._shared.grants.approves(host, port)
+
+    def hears_of_hosts(self, on_reach: Callable[[str], None]) -> None:
+        """Set a callback for each host that a process of the run is allowed to reach. It runs before the connection."""
+        self._shared.grants.on_reach = on_reach
+
+    def of_server(self, name: str, named: Iterable[str] = ()) -> SandboxPlace | None:
+        """Return the rules for an MCP server's process; None without a sandbox.
+
+        Args:
+            named: words of its entry in the user's own file; the server may use the paths among them.
         """
         rules = _put_together(self._rules, _named(self._rules.servers, name))
         place = self._place(rules, "on", self._caches("servers", _UNSAFE.sub("_", name)))
@@ -141,11 +169,33 @@ class Sandbox:
             workspaces=(self._here, *self._roots),
         )
 
-    async def held(self, me: Actor, nature: Nature) -> Held | None:
-        """How a process is held that `me` is about to start; None if it is not.
+    def why_unreadable(self, paths: Iterable[str]) -> str:
+        """Return why no process can read a file, in any form of its path; "" if there is no reason, or no sandbox."""
+        if self.profile in ("open", "off") and not self._narrowed:
+            return ""
+        from .secret_files import is_env_file
+
+        roots = tuple(os.path.realpath(root) + "/" for root in (self._here, *self._roots))
+        # In a workspace only files of variables are secrets, so mostly no file needs to be checked.
+        outside = [path for path in paths if is_env_file(os.path.basename(path)) or not path.startswith(roots)]
+        if not outside:
+            return ""
+        from .unchangeable import why_unreadable
+
+        shown = [path.replace("~", self._home, 1) if path.startswith("~/") else path for path in self._rules.show]
+        return why_unreadable(
+            outside,
+            home=Path(self._home),
+            config_dir=Path(self._config_dir),
+            environ=self._shared.environ,
+            shown=[os.path.join(self._here, path) for path in shown],
+        )
+
+    async def held(self, me: Actor, nature: Nature) -> HeldProcess | None:
+        """Return the confinement for a process that `me` is about to start; None without a sandbox.
 
         Raises:
-            ProcessError: it would have to be held, and can't be.
+            ProcessError: the process needs a sandbox, and none works.
         """
         place = self.of_tool(nature.name)
         if place is None:
@@ -155,31 +205,31 @@ class Sandbox:
 
         return await hold(me, place, nature, self._shared, self._admits)
 
-    async def _admits(self, me: Actor, client: Client, host: str, port: int) -> bool:
+    async def _admits(self, me: Actor, client: ProxyClient, host: str, port: int) -> bool:
         place = self.of_tool(client.who.name)
         listed = place.network if place is not None and isinstance(place.network, tuple) else ()
         return await self._shared.grants.may_reach(me, client, listed, host, port)
 
     @property
     def has_files(self) -> bool:
-        """Whether there is something to `remove`."""
+        """True if `remove` has files to remove."""
         return self._shared.temporary is not None and self._shared.temporary.is_made
 
     def remove(self) -> None:
-        """Remove the files of the run, which is over. Blocks."""
+        """Remove the files of the finished run. Blocks."""
         if self._shared.temporary is not None:
             self._shared.temporary.remove()
 
     def _caches(self, *folders: str) -> str:
         return str(cache_dir(self._shared.environ).joinpath(*folders))
 
-    def _place(self, rules: SandboxRules, usual: Network, caches: str) -> Place | None:
+    def _place(self, rules: SandboxRules, usual: Network, caches: str) -> SandboxPlace | None:
         for own in self._narrowed:
             rules = _narrowed(rules, own)
         if rules.profile == "off":
             return None
         network = rules.network or usual
-        return Place(
+        return SandboxPlace(
             rules=rules,
             here=self._here,
             config_dir=self._config_dir,
@@ -191,40 +241,52 @@ class Sandbox:
 
 @final
 class Shared:
-    """What a run's processes share, those among them that an agent's file holds to less.
+    """State that the processes of a run share, whatever their agents' restrictions.
 
     Attributes:
-        grants: what a person lets them do beyond.
-        environ: ours.
-        temporary: the directory that they have as `/tmp`.
-        door: their way out, once one of them has needed it; `opening` is held while it is opened.
-        top: the actor that it ends with.
+        grants: grants of the user.
+        environ: environment of Callboard.
+        temporary: the directory that is their `/tmp`.
+        door: their egress, once a process has needed it; `opening` is held while it is opened.
+        top: the actor that the egress ends with.
+        exposed: results of `exposure`, by rules: until when each is used, and the private path.
     """
 
     def __init__(self, grants: Grants, environ: Mapping[str, str], temporary: LazyDirectory | None) -> None:
         self.grants = grants
         self.environ = environ
         self.temporary = temporary
-        self.opening = trio.Lock()
         self.top: Actor | None = None
-        self.door: Door | None = None
+        self.exposed: dict[tuple[object, ...], tuple[float, str]] = {}
+        self.door: Egress | None = None
+
+    @cached_property
+    def opening(self) -> trio.Lock:
+        return trio.Lock()  # 216 bytes that most runs do not need
+
+
+_FILE_URL = re.compile(r"\b(?:file|sqlite(?:\+\w+)?|duckdb)://(?:/(?=/)|(?=/))(?P<path>/[^?#]*)(?:[?#].*)?$")
+"""URL of a file (`file:///a`, `sqlite:////a`, and `sqlite:///a`, which some programs read as absolute)."""
 
 
 def _paths_in(words: Iterable[str], here: str) -> tuple[str, ...]:
     """Return the absolute paths among a server's words, whether or not they exist.
 
-    They are part of the key that the server is shared by, so the files must not be looked at here: a server that makes
-    its database would have another key from then on, and would be started twice. `held` resolves them at each start.
+    They are part of the key that the server is shared by, so this must not check the files. Otherwise a server that
+    creates its database would get another key, and would be started twice. `held` resolves the paths at each start.
     """
+    words = [_FILE_URL.sub(r"\g<path>", word) for word in words]
     paths = ((word, os.path.join(here, os.path.expanduser(word.rpartition("=")[2]))) for word in words)
     return tuple(path for word, path in paths if "/" in word and "://" not in word and not path.endswith(PROGRAMS))
 
 
-def before_any_run(said: Profile | UserSandbox, config_dir: Path, environ: Mapping[str, str]) -> Sandbox:
-    """What holds the servers that are started before any run wants them, by what the settings say."""
+def before_any_run(
+    said: Profile | UserSandbox, config_dir: Path, environ: Mapping[str, str], here: Path | None = None
+) -> Sandbox:
+    """Return the sandbox for servers that start before any run, according to the settings."""
     return Sandbox(
         rules_of(said, None),
-        here=Path.cwd(),
+        here=here or Path.cwd(),
         config_dir=config_dir,
         environ=environ,
         temporary=None,
@@ -233,7 +295,7 @@ def before_any_run(said: Profile | UserSandbox, config_dir: Path, environ: Mappi
 
 
 def rules_of(settings: Profile | UserSandbox, flag: Profile | None) -> UserSandbox:
-    """What the settings and a flag say together; the flag says the profile of everything that has none of its own.
+    """Return the combined rules of the settings and a flag. The flag sets the profile of everything without one.
 
     A block that names no profile means `workspace`.
     """
@@ -242,24 +304,24 @@ def rules_of(settings: Profile | UserSandbox, flag: Profile | None) -> UserSandb
 
 
 def is_off(rules: UserSandbox) -> bool:
-    """Whether nothing at all is held."""
+    """Return True if no process needs a sandbox."""
     named = (*rules.tools.values(), *rules.servers.values())
     return rules.profile == "off" and all(each.profile in (None, "off") for each in named)
 
 
 def _narrowed(rules: SandboxRules, own: OwnSandbox) -> SandboxRules:
-    """The rules with what a file takes away: of two profiles the stricter one."""
-    assert rules.profile is not None  # `rules_of` has seen to it
+    """Return the rules with the restrictions of a file; of two profiles the stricter one applies."""
+    assert rules.profile is not None  # `rules_of` sets it
     stricter = min(rules.profile, own.profile or rules.profile, key=PROFILES.index)
     if stricter == "off" and (own.hide or own.network):
-        stricter = "workspace"  # something is to be held, so something holds it
+        stricter = "workspace"  # restrictions need a profile that can enforce them
     return msgspec.structs.replace(
         rules, profile=stricter, hide=(*rules.hide, *own.hide), network=own.network or rules.network
     )
 
 
 def _named(rules: Mapping[str, SandboxRules], name: str) -> SandboxRules | None:
-    """What is said of a name: the full name comes before the longest pattern."""
+    """Return the rules for a name: an exact entry comes before the longest pattern."""
     if name in rules:
         return rules[name]
     found = [pattern for pattern in rules if fnmatchcase(name, pattern)]
@@ -267,7 +329,7 @@ def _named(rules: Mapping[str, SandboxRules], name: str) -> SandboxRules | None:
 
 
 def _put_together(all: SandboxRules, own: SandboxRules | None) -> SandboxRules:
-    """What counts for something of which more is said than of all: its own profile and network, and more paths."""
+    """Return the general rules combined with an entry: its profile and network win, and its paths are added."""
     if own is None:
         return SandboxRules(**{name: getattr(all, name) for name in SandboxRules.__struct_fields__})
     return SandboxRules(

@@ -1,4 +1,4 @@
-"""How processes of one kind are held, and what one of them needs by its nature."""
+"""Structs for the sandbox rules of one kind of process, and for the needs of a single one."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ import msgspec
 from ....protocol.sandbox import Profile, SandboxRules
 
 WHOLE = ("/", "/dev", "/proc", "/sys", "/run")
-"""Directories that are not workspaces: to start a server there does not make all of the machine writable."""
+"""Directories that never become workspaces: a server started there must not make the whole machine writable."""
 
 PROGRAMS = (".js", ".mjs", ".cjs", ".ts", ".py", ".sh", ".rb", ".jar", ".pyz")
-"""Names of code: what an entry of a server names of its own, which it need not change."""
+"""Suffixes of code: a server's entry names its own program, which the server need not change."""
 
 OF_KERNEL = ("/proc", "/sys")
-"""No directory below these is a workspace either: their files are settings of the machine."""
+"""Trees of kernel settings: no directory below them becomes a workspace either."""
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """How processes of one kind are held. Two that are equal are held alike.
+class SandboxPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """Rules for processes of one kind. Processes with equal rules have the same permissions.
 
     Attributes:
-        rules: what the user says of them.
-        here: where they work.
-        config_dir, home: where our configuration and the user's files are.
-        network: `on`, `off`, or the hosts that they reach without asking.
-        caches: a directory for what package managers keep; "" for none.
-        named: absolute paths that a server's entry names, which are meant for it; not resolved (see `named_data`).
+        rules: the user's rules.
+        here: working directory.
+        config_dir, home: directories of Callboard's configuration and of the user's files.
+        network: `on`, `off`, or the hosts that need no question.
+        caches: directory for the caches of package managers; "" for none.
+        named: absolute paths that a server's entry names, which it may use; not resolved (see `named_data`).
     """
 
     rules: SandboxRules
@@ -42,17 +42,23 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def profile(self) -> Profile:
-        """That of its rules."""
-        assert self.rules.profile is not None  # `rules_of` has seen to it
+        """Profile of the rules."""
+        assert self.rules.profile is not None  # `rules_of` sets it
         return self.rules.profile
+
+    def seen(self, path: str) -> str:
+        """Return a path of the rules as an absolute one: `~` is the user's home, others are relative to `here`."""
+        if path == "~" or path.startswith("~/"):
+            path = self.home + path[1:]
+        return os.path.join(self.here, path)
 
 
 class Beyond(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person lets one process do beyond its sandbox.
+    """Permissions that the user grants to one process in addition to its sandbox.
 
     Attributes:
         writes: directories and files that it may write.
-        network: it has all of the network.
+        network: True for the whole network.
     """
 
     writes: tuple[str, ...] = ()
@@ -63,13 +69,13 @@ WITHIN = Beyond()
 
 
 class Nature(msgspec.Struct, frozen=True, kw_only=True):
-    """What one process is, and needs by that.
+    """Name and needs of one process.
 
     Attributes:
-        name: of its tool, script or server.
-        writes, shows: what it writes and reads.
-        file: its program's text, or the directory of its programs, which may name variables that it has.
-        beyond: what a person lets it do.
+        name: name of its tool, script or server.
+        writes, shows: paths that it writes and reads.
+        file: its program's text, or the directory of its programs, which may name variables that it needs.
+        beyond: grants of the user.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""What one process may do, as plain facts: what it may write, what is hidden from it, whether it has a network.
+"""Policy for one process: writable and hidden paths, and the network.
 
-Paths are absolute and real (no links), so that the backends need not resolve any. Of two that lie in one
-another the deeper one counts: a directory that may be written in one that is hidden is there, and the rest is not.
+Paths are absolute and resolved, so that backends need not follow links. Of two nested paths the deeper one decides: a
+writable directory inside a hidden one is accessible, and the rest of the hidden one is not.
 """
 
 from __future__ import annotations
@@ -19,22 +19,35 @@ if TYPE_CHECKING:
     from .namespace import Namespace
 
 
-class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """See the module.
+class EnvFile(msgspec.Struct, frozen=True):
+    """File of variables found in a workspace.
 
     Attributes:
-        profile: `read-only`, `workspace` or `open`; the last has no bounds for files and the network, only for what
-            it may do with the kernel and with other processes.
-        writes: directories and files that it may change.
-        shows: what it can read wherever it lies.
-        fixed: what it can read, but not change, in what it may write.
-        git: directories that it can read, and of which it can change some.
-        kept: the same, and every backend keeps it.
-        hides: what it can't read.
-        env_files: the same, for files among those that it may write.
-        temporary: the directory that is its `/tmp`; None for one that ends with it.
-        network: whether it reaches one.
-        namespace: the network that it is put into instead, out of which a proxy leads.
+        path: the file, without links.
+        directory: device and inode of the directory that it was found in. If another directory has that path now, a
+            process has moved the file.
+    """
+
+    path: str
+    directory: tuple[int, int]
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """Permissions of one process.
+
+    Attributes:
+        profile: `read-only`, `workspace` or `open`. `open` bounds neither files nor the network, only access to the
+            kernel and to other processes.
+        writes: writable directories and files.
+        shows: readable paths, also inside hidden ones.
+        fixed: read-only paths inside writable ones.
+        git: git directories, read-only with exceptions.
+        kept: read-only paths inside writable ones that every backend protects.
+        hides: unreadable paths.
+        env_files: unreadable files inside writable directories.
+        temporary: the directory that is its `/tmp`; None for one that is removed with the process.
+        network: True if it has the network of the machine.
+        namespace: network namespace that it enters instead, with a proxy as the only way out.
     """
 
     profile: Profile
@@ -44,23 +57,28 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     git: tuple[GitDirectory, ...] = ()
     kept: tuple[str, ...] = ()
     hides: tuple[str, ...] = ()
-    env_files: tuple[str, ...] = ()
+    env_files: tuple[EnvFile, ...] = ()
     temporary: str | None = None
     network: bool = False
     namespace: Namespace | None = None
 
     @property
     def bounded(self) -> bool:
-        """Whether files and network are bounded at all."""
+        """True if files and network are restricted."""
         return self.profile != "open"
 
 
+def env_paths(policy: Policy) -> tuple[str, ...]:
+    """Return the paths of a policy's files of variables."""
+    return tuple(each.path for each in policy.env_files)
+
+
 def real(paths: Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
-    """These paths without links, each once, and only those that are there."""
+    """Return the existing paths among these, resolved and without duplicates."""
     found = (os.path.realpath(path) for path in paths)
     return tuple(dict.fromkeys(path for path in found if os.path.exists(path)))
 
 
 def is_below(path: str, directory: str) -> bool:
-    """Whether a path is this directory or lies in it."""
+    """Return True if a path is this directory or inside it."""
     return path == directory or path.startswith(directory.rstrip("/") + "/")

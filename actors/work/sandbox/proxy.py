@@ -1,9 +1,9 @@
-"""The only way out of a sandbox whose network is a list of hosts: an HTTP proxy that asks before it connects.
+"""HTTP proxy that is the only egress of a sandbox with a host list, and that asks before it connects.
 
-It speaks what every client of HTTP speaks: `CONNECT host:port`, after which bytes go both ways unread, and requests
-with a whole URL. Who connects is told by the password that each process has been given of its own: what one may reach
-is no other's. A name is resolved here, once, by the rule of `fetch_url` (`io.http.guarded`). A host that may not
-be reached gets 403 with the reason in words.
+It implements `CONNECT host:port`, after which bytes pass both ways unread, and requests with an absolute URL. Each
+process has a password of its own in its proxy URL. The password identifies the process, so the permissions of one are
+not available to another. The proxy resolves each name once, under the same rule as `fetch_url` (`io.http.guarded`). A
+refused host gets status 403 with the reason as text.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ...io.http import guarded
 from ...io.http.connections import BROKEN
 from ...io.http.wires import RECEIVE, PlainWire, Wire
 from .grants import NotAdmitted, Who
-from .hosts import shown
+from .hosts import host_and_port
 
 if TYPE_CHECKING:
     from ..call_clock import Clock
@@ -36,25 +36,25 @@ if TYPE_CHECKING:
 
 LONGEST_HEAD = 64 * 1024
 HEAD_WITHIN = 30.0
-"""Seconds for a client to say what it wants."""
+"""Seconds allowed for a client to send the head of its request."""
 
 CONNECT_WITHIN = 60.0
 _PASSES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.ECONNABORTED, errno.EINTR)
 
 MOST = 256
-"""Connections at a time; more wait."""
+"""Concurrent connections at most; further connections wait."""
 
 
 @final
-class Client:
-    """One process that connects here.
+class ProxyClient:
+    """Process that connects to the proxy.
 
     Attributes:
-        who: whose it is.
-        once: hosts that a person has allowed to this process.
-        refused: those that it was kept from, with the reasons.
-        url: of the proxy, as this process has it in its environment.
-        clock: of the call that it works for; it stands still while a person is asked.
+        who: program that the process executes.
+        once: hosts that the user has allowed for this process.
+        refused: hosts that it was refused, with the reasons.
+        url: URL of the proxy with this process's password.
+        clock: clock of the call that the process works for; it pauses while the user is asked.
     """
 
     def __init__(self, who: Who, url: str, clock: Clock | None) -> None:
@@ -65,36 +65,37 @@ class Client:
         self.refused: dict[str, str] = {}
 
 
-Admits: TypeAlias = Callable[[Client, str, int], Awaitable[bool]]
-"""Told who wants to reach which host and port. Returns whether a private address will do; raises `NotAdmitted`."""
+Admits: TypeAlias = Callable[[ProxyClient, str, int], Awaitable[bool]]
+"""Decides whether a client may reach a host and port. Returns True if a private address is allowed; raises
+`NotAdmitted`."""
 
 
 @final
 class Proxy:
-    """See the module.
+    """Proxy server of one network namespace.
 
     Args:
-        namespace: where its clients are.
-        admits: says who may go where.
-        environ: for a proxy of the user's own.
+        namespace: namespace of the clients.
+        admits: decides which hosts a client may reach.
+        environ: variables that may name an upstream proxy of the user.
     """
 
     def __init__(self, namespace: Namespace, admits: Admits, environ: Mapping[str, str]) -> None:
         self._namespace = namespace
         self._admits = admits
         self._environ = environ
-        self._clients: dict[str, Client] = {}
+        self._clients: dict[str, ProxyClient] = {}
         self._room = trio.Semaphore(MOST)
 
-    def client(self, who: Who, clock: Clock | None) -> Client:
-        """A process of this tool or server is to be started."""
+    def client(self, who: Who, clock: Clock | None) -> ProxyClient:
+        """Register a process of this tool or server that is about to start."""
         password = secrets.token_urlsafe(12)
-        made = Client(who, f"http://callboard:{password}@127.0.0.1:{self._namespace.port}", clock)
+        made = ProxyClient(who, f"http://callboard:{password}@127.0.0.1:{self._namespace.port}", clock)
         self._clients[password] = made
         return made
 
-    def forget(self, client: Client) -> None:
-        """Its process is over."""
+    def forget(self, client: ProxyClient) -> None:
+        """Unregister a process that has ended."""
         self._clients.pop(urlsplit(client.url).password or "", None)
 
     async def serve(self) -> None:
@@ -131,26 +132,28 @@ class Proxy:
         try:
             wire = await self._reached(client, who, wanted)
         except NotAdmitted as error:
-            who.refused.setdefault(shown(wanted.host, wanted.port), str(error))
+            who.refused.setdefault(host_and_port(wanted.host, wanted.port), str(error))
             await _refuse(client, 403, str(error))
-        except (httpx.TransportError, CallboardError, OSError, ValueError) as error:  # a name may be none at all
+        # ValueError: the host may not be a valid name
+        except (httpx.TransportError, CallboardError, OSError, ValueError) as error:
             await _refuse(client, 502, str(error))
         else:
             if wire is not None:
                 await _joined(client, wire, wanted)
 
-    async def _reached(self, client: trio.SocketStream, who: Client, wanted: _Wanted) -> Wire | None:
-        """A connection to the host; None if the client has left while somebody thought about it."""
+    async def _reached(self, client: trio.SocketStream, who: ProxyClient, wanted: _Wanted) -> Wire | None:
+        """Return a connection to the host; None if the client disconnects during a question to the user."""
         found: list[Wire] = []
         failed: list[Exception] = []
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_cancel_when_gone, client, nursery.cancel_scope)
+            # A question may wait for hours. A client that gives up must not leave it open.
+            nursery.start_soon(_cancel_on_disconnect, client, nursery.cancel_scope)
             try:
                 private = await self._admits(who, wanted.host, wanted.port)
                 with trio.fail_after(CONNECT_WITHIN):
                     way = guarded.tunnel(wanted.host, wanted.port, self._environ, allow_private=private)
                     found.append(await way)
-            except guarded.Refused as error:
+            except guarded.AddressRefused as error:
                 failed.append(NotAdmitted(str(error)))
             except trio.TooSlowError:
                 failed.append(httpx.ConnectTimeout(f"{wanted.host} did not answer within {CONNECT_WITHIN:g} s"))
@@ -163,24 +166,25 @@ class Proxy:
 
 
 async def _accepted(listening: trio.socket.SocketType) -> trio.socket.SocketType:
-    """The next connection. One that has gone again, or that there is no descriptor for just now, is no end of it."""
+    """Return the next connection. A failed one, or a lack of descriptors, does not end the server."""
     while True:
         try:
             return (await listening.accept())[0]
         except OSError as error:
             if error.errno not in _PASSES:
                 raise
+            # Without a pause, a process out of descriptors would spin here.
             await trio.sleep(0.1)
 
 
 class _Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client has asked for.
+    """Parsed request of a client.
 
     Attributes:
-        host, port: where it wants to go.
-        password: that it has shown; "" for none.
-        tunnel: whether bytes go both ways, once it is connected.
-        opening: what the host is told first.
+        host, port: requested host.
+        password: password in its headers; "" for none.
+        tunnel: True if bytes pass both ways after the connection is made.
+        opening: bytes that are sent to the host first.
     """
 
     host: str
@@ -191,7 +195,7 @@ class _Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def _head(client: trio.SocketStream) -> bytes:
-    """The head of a request, with what has come behind it."""
+    """Return the head of a request with the bytes received after it; empty if it is incomplete or too long."""
     data = bytearray()
     while b"\r\n\r\n" not in data:
         more = await client.receive_some(LONGEST_HEAD)
@@ -218,6 +222,7 @@ def _read(data: bytes) -> _Wanted | None:
     shown = next((value for name, _, value in headers if name.lower() == "proxy-authorization"), "")
     kept = [f"{name}:{value}" for name, _, value in headers if name.lower() not in _OF_PROXY]
     path = (url.path or "/") + (f"?{url.query}" if url.query else "")
+    # One request per connection: a second one could name another host.
     told = "\r\n".join([f"{method} {path} {version}", *kept, "Connection: close", "", ""])
     return _Wanted(
         host=url.hostname,
@@ -248,7 +253,8 @@ async def _refuse(client: trio.SocketStream, status: int, why: str, *more: str) 
     await client.send_all("\r\n".join(head).encode() + text)
 
 
-async def _cancel_when_gone(client: trio.SocketStream, scope: trio.CancelScope) -> None:
+async def _cancel_on_disconnect(client: trio.SocketStream, scope: trio.CancelScope) -> None:
+    # Readable means either the end of the connection or early data, so peek.
     await trio.lowlevel.wait_readable(client.socket)
     with contextlib.suppress(OSError):
         if await client.socket.recv(1, socket.MSG_PEEK):
@@ -257,7 +263,7 @@ async def _cancel_when_gone(client: trio.SocketStream, scope: trio.CancelScope) 
 
 
 async def _joined(client: trio.SocketStream, wire: Wire, wanted: _Wanted) -> None:
-    """Pass bytes on both ways, until the host has no more to say or one side breaks off."""
+    """Pass bytes both ways until the host closes its side or either connection breaks."""
     try:
         if wanted.tunnel:
             await client.send_all(b"HTTP/1.1 200 Connection established\r\n\r\n")
@@ -273,7 +279,7 @@ async def _joined(client: trio.SocketStream, wire: Wire, wanted: _Wanted) -> Non
 
 
 async def _sent_on(client: trio.SocketStream, wire: Wire, both: trio.CancelScope) -> None:
-    """What the client sends; when it has no more to say the host is told so."""
+    """Forward the client's bytes, then the end of its stream if the host is connected without TLS."""
     try:
         while data := await client.receive_some(RECEIVE):
             await wire.send(data)

@@ -1,7 +1,7 @@
-"""What programs say when a sandbox has refused them a write: which paths they name.
+"""Parser of the messages that programs print after a sandbox has refused a write, to find the paths.
 
-There is no other way to learn of it that every kernel has. The words are those of libc, bash, Python, Node and Rust; a
-program that says nothing, or something else, is not helped.
+No other way works on every kernel. The patterns match libc, bash, Python, Node and Rust. A program that prints nothing,
+or another text, gets no question to the user.
 """
 
 from __future__ import annotations
@@ -25,17 +25,35 @@ _NO_NETWORK = re.compile(
     re.IGNORECASE,
 )
 
+_MISSING = (
+    re.compile(r"(?:ENOENT: [^,\n]+, \w+|can't open file|Cannot find module) '(?P<path>/[^'\n]+)'"),  # Node, Python
+    re.compile(r"\[Errno 2\] [^:\n]+: '(?P<path>/[^'\n]+)'"),
+    re.compile(r"(?P<path>/[^\s:'\"]+)['\"]?: No such file"),  # bubblewrap, shells
+)
+_DATABASE = re.compile(r"unable to open database file|attempt to write a readonly database", re.IGNORECASE)
+
 MOST = 20
-"""Paths that are looked at."""
+"""Paths returned at most."""
 
 
 def missed_network(said: str) -> bool:
-    """Whether a program has complained of a network that it does not have."""
+    """Return True if the output complains of a missing network."""
     return _NO_NETWORK.search(said) is not None
 
 
+def missing_paths(said: str) -> list[str]:
+    """Return the absolute paths that the output reports as missing, which may be hidden by the sandbox."""
+    found = [os.path.normpath(match["path"]) for pattern in _MISSING for match in pattern.finditer(said)]
+    return list(dict.fromkeys(found))[:MOST]
+
+
+def names_database(said: str) -> bool:
+    """Return True for SQLite's messages when it can't write a database or its journal. They name no path."""
+    return _DATABASE.search(said) is not None
+
+
 def refused_paths(said: str, cwd: str) -> list[str]:
-    """The absolute paths that a program has named as refused, the last one first."""
+    """Return the absolute paths that the output reports as refused, the last one first."""
     found = {}
     for pattern in _SAID:
         for match in pattern.finditer(said):

@@ -1,10 +1,18 @@
-"""A seccomp filter: system calls that no tool of an agent needs, and that lead out of a sandbox.
+"""seccomp filter: blocks system calls that no tool of an agent needs and that lead out of a sandbox.
 
-Refused with EPERM, so that a program can say so, are: looking into other processes (ptrace, process_vm_*, pidfd_getfd),
-mounting and namespaces, the kernel's keys, modules, BPF, io_uring (which does calls past this filter), clocks and other
-things of the whole machine, typing into a terminal, sockets of families that are not named, and Unix datagram sockets,
-which no broker looks after (see `syscall_broker`). Of `clone3` the kernel could show no flags; it gets ENOSYS, after
-which libraries call `clone`. So do calls that are newer than this list: their effect on the sandbox is not known.
+These calls fail with EPERM, so that a program can report it:
+
+- access to other processes (ptrace, process_vm_*, pidfd_getfd)
+- mounts and namespaces, the kernel's keys, modules, BPF
+- io_uring, which executes calls past this filter
+- clocks and other settings of the whole machine
+- input into a terminal (TIOCSTI)
+- modes with setuid or setgid
+- sockets of families that are not listed
+- Unix datagram sockets, which no broker checks (see `syscall_broker`)
+
+`clone3` passes its flags behind a pointer, which a filter can't read. It gets ENOSYS, after which libraries call
+`clone`. Calls that are newer than this list get ENOSYS too, because their effect on the sandbox is not known.
 
 Programs of another architecture (32-bit ones) get ENOSYS for each call, since their numbers mean other calls.
 """
@@ -30,15 +38,31 @@ ERRNO = 0x00050000
 USER_NOTIFICATION = 0x7FC00000
 
 LOAD, AND, JUMP_EQUAL, JUMP_AT_LEAST, JUMP_ANY_BIT, RETURN = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
-NUMBER, ARCHITECTURE, FIRST, SECOND, THIRD = 0, 4, 16, 24, 32
+NUMBER, ARCHITECTURE, FIRST, SECOND, THIRD, FOURTH = 0, 4, 16, 24, 32, 40
 
 NEW_NAMESPACES = 0x00000080 | 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
 TERMINAL_INPUT = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
 
 SET_FLAGS = (0x40086602, 0x401C5820, 0x40087602)  # FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR, FS_IOC_SETVERSION
 
+SET_ID = 0o6000  # S_ISUID, S_ISGID
+CREATING = 0x40 | 0x400000  # O_CREAT, and the bit that only O_TMPFILE has
+
+_MODES: dict[tuple[int, int | None], int] = {
+    (90, None): SECOND,  # chmod
+    (91, 52): SECOND,  # fchmod
+    (268, 53): THIRD,  # fchmodat
+    (452, 452): THIRD,  # fchmodat2
+    (85, None): SECOND,  # creat
+    (133, None): SECOND,  # mknod
+    (259, 33): THIRD,  # mknodat
+}
+_OPENS: dict[tuple[int, int | None], tuple[int, int]] = {(2, None): (SECOND, THIRD), (257, 56): (THIRD, FOURTH)}
+_OPENAT2 = (437, 437)
+"""Calls that set the mode of a file, with the argument that holds it; for calls that open, flags and mode."""
+
 FIRST_UNKNOWN = 463
-"""From here on calls are newer than this list (Linux 6.10)."""
+"""First call number that is newer than this list (Linux 6.10)."""
 
 SOCKET_TYPE = 0xF
 SOCK_STREAM, SOCK_SEQPACKET = 1, 5
@@ -101,7 +125,7 @@ _NUMBERS: dict[str, tuple[int, int | None]] = {
     "userfaultfd": (323, 282),
     "vhangup": (153, 58),
 }
-"""Of each call that is refused, on x86_64 and on aarch64, which need not have it."""
+"""Numbers of each refused call on x86_64 and on aarch64; None where it does not exist."""
 _CLONE, _CLONE3, _UNSHARE, _SOCKET, _SOCKETPAIR, _IOCTL = (
     (56, 220),
     (435, 435),
@@ -115,18 +139,21 @@ _Code: TypeAlias = list[tuple[int, int, int, int]]
 
 
 def is_possible() -> bool:
-    """Whether filters can be made for this machine."""
+    """Return True if filters can be built for this machine."""
     return sys.platform == "linux" and platform.machine() in _ARCHITECTURES
 
 
 @cache
-def program(families: tuple[int, ...], *, datagrams: bool = False, flags: bool = True) -> bytes:
-    """The filter, as the kernel takes it: 8 bytes for each instruction.
+def program(
+    families: tuple[int, ...], *, datagrams: bool = False, flags: bool = True, privileges: bool = False
+) -> bytes:
+    """Return the filter in the kernel's format: 8 bytes for each instruction.
 
     Args:
-        families: of sockets that may be opened.
+        families: socket families that may be opened.
         datagrams: Unix sockets may be of any type.
         flags: flags of files may be changed.
+        privileges: files may be made setuid and setgid.
     """
     at = _machine()
     code = _native()
@@ -140,19 +167,37 @@ def program(families: tuple[int, ...], *, datagrams: bool = False, flags: bool =
     code += _of(_UNSHARE[at], FIRST, [(JUMP_ANY_BIT, 0, 1, NEW_NAMESPACES), _refuse(errno.EPERM)])
     requests = TERMINAL_INPUT if flags else (*TERMINAL_INPUT, *SET_FLAGS)
     code += _of(_IOCTL[at], SECOND, _any_of(requests, _refuse(errno.EPERM)))
+    code += [] if privileges else _no_privileges(at)
     code += _of(_SOCKETPAIR[at], FIRST, [] if datagrams else _unix_sockets())
     code += _of(_SOCKET[at], FIRST, _sockets(families, datagrams=datagrams))
     code.append((RETURN, 0, 0, ALLOW))
     return _packed(code)
 
 
+def _no_privileges(at: int) -> _Code:
+    """Refuse modes with the bits setuid and setgid: another user who starts such a file runs it as this user.
+
+    openat2 passes its mode behind a pointer, so it gets ENOSYS. Programs then call openat.
+    """
+    check = [(JUMP_ANY_BIT, 0, 1, SET_ID), _refuse(errno.EPERM)]
+    code: _Code = [(JUMP_EQUAL, 0, 1, _OPENAT2[at]), _refuse(errno.ENOSYS)]
+    for numbers, mode in _MODES.items():
+        number = numbers[at]
+        code += [] if number is None else _of(number, mode, check)
+    for numbers, (flags, mode) in _OPENS.items():
+        number = numbers[at]
+        then = [(JUMP_ANY_BIT, 0, 3, CREATING), (LOAD, 0, 0, mode), *check]
+        code += [] if number is None else _of(number, flags, then)
+    return code
+
+
 @cache
 def notifying(*, metadata: bool, files: bool) -> bytes:
-    """The filter that notifies the broker of connect(2).
+    """Return the filter that notifies the broker of connect(2).
 
     Args:
-        metadata: and of changes of files' metadata.
-        files: and of calls that make, replace, or remove files.
+        metadata: also of changes of files' metadata.
+        files: also of calls that create, replace, or remove files.
     """
     code = _brokered(syscall_broker.CONNECT | (syscall_broker.METADATA if metadata else {}), USER_NOTIFICATION)
     if not files:
@@ -173,7 +218,7 @@ def notifying(*, metadata: bool, files: bool) -> bytes:
 
 @cache
 def refusing(*, metadata: bool) -> bytes:
-    """The filter where there can be no broker: no Unix sockets but pairs, and none of these changes."""
+    """Return the filter for kernels without a broker: no Unix sockets except pairs, and no changes of metadata."""
     refusal = [(JUMP_EQUAL, 0, 1, AF_UNIX), _refuse(errno.EPERM)]
     code = _brokered(syscall_broker.METADATA if metadata else {}, ERRNO | errno.EPERM)
     return _packed([*code[:-1], *_of(_SOCKET[_machine()], FIRST, refusal), code[-1]])
@@ -198,6 +243,7 @@ def _native() -> _Code:
     code: _Code = [(LOAD, 0, 0, ARCHITECTURE), (JUMP_EQUAL, 1, 0, _ARCHITECTURES[machine]), _refuse(errno.ENOSYS)]
     code.append((LOAD, 0, 0, NUMBER))
     if machine == X86_64:
+        # Calls of the x32 ABI have this bit in their number and the same architecture.
         code += [(JUMP_AT_LEAST, 0, 1, 0x40000000), _refuse(errno.ENOSYS)]
     return code
 
@@ -211,7 +257,7 @@ def _sockets(families: tuple[int, ...], *, datagrams: bool) -> _Code:
 
 
 def _unix_sockets() -> _Code:
-    """Of Unix sockets and pairs, refuse those whose datagrams can be addressed; other families are let through.
+    """Refuse Unix sockets and pairs whose datagrams can be addressed; let other families through.
 
     sendmsg(2) names an address with each datagram, of a socket pair too. A stream refuses it.
     """
@@ -225,7 +271,7 @@ def _packed(code: _Code) -> bytes:
 
 
 def _of(number: int, argument: int, then: _Code) -> _Code:
-    """For the call of this number: what follows from an argument of it, and else that it may be made."""
+    """Return code that checks one argument if the call has this number, and allows the call otherwise."""
     then = [(LOAD, 0, 0, argument), *then, (RETURN, 0, 0, ALLOW)]
     return [(JUMP_EQUAL, 0, len(then), number), *then]
 

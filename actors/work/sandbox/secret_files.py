@@ -1,12 +1,13 @@
-"""What no process of an agent can read unless the user says so: keys, tokens, passwords, our own configuration.
+"""Secret files that no process of an agent can read without the user's permission: keys, tokens, passwords, own
+settings.
 
-Of the home directory all hidden files (`.*`) count as secrets, but for a list of toolchains and caches. Files of
-variables (`.env*`, `*.env`) are looked for in all of the working directory; examples (`.env.example`) are none.
+All hidden files of the home directory (`.*`) count as secrets, except a list of toolchains and caches. Files of
+variables (`.env*`, `*.env`) are searched in the whole working directory; examples (`.env.example`) do not count.
 
-A bound on that search would leave out the secrets of just those repositories that are large, and no name of a directory
-says that there is none in it. So the search has no bound, and its result is used again for a hundred times as long as
-it took: it takes one per cent of the time at most. 125,000 files take 0.8 s. A file that is made meanwhile is found
-late; docs/sandbox.md says so.
+A limit on that search would miss the secrets of exactly the large repositories, and no directory name guarantees that
+there is none in it. So the search has no limit, and its result is reused for a hundred times as long as it took: the
+search takes one per cent of the time at most. 125,000 files take 0.8 s. A file that is created meanwhile is found late,
+as docs/sandbox.md states.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ...io.directories import config_file, journal_dir, state_dir, user_folder
-from .policy import real
+from .policy import EnvFile, real
 
 NO_SECRETS = (
     ".asdf",
@@ -113,8 +114,8 @@ NO_SECRETS = (
     ".local/share/virtualenvs",
     ".local/state/nix",
 )
-"""Among the hidden files and directories of a home directory (`.*`), those that a process can read: toolchains, caches
-of what was fetched from package indexes, and settings of programs that keep their credentials elsewhere."""
+"""Readable entries among the hidden files and directories of a home directory (`.*`): toolchains, caches of downloads
+from package indexes, and settings of programs that store their credentials in another file."""
 
 STARTED = (
     ".bashrc",
@@ -148,31 +149,34 @@ STARTED = (
     ".codex",
     "bin",
 )
-"""In the home directory: what programs of the user's are started by, or read commands from."""
+"""Entries of the home directory that start the user's programs, or from which they read commands."""
 
 _OF_CONFIG = (".env", "vault.yaml", "vault.yml", "vault.age", "vault", "identity.txt", "tokens", "oauth")
 
 USED_FOR = 100
-"""Times the duration of a search for which its result is used again."""
+"""Factor: a search result is reused for this many times the duration of the search."""
 
 KEPT = 100
-"""Results that are kept."""
+"""Cached results at most."""
 
 LOOKED_UP_AGAIN = 5.0
-"""Seconds after which it is looked up which toolchains are there."""
+"""Seconds after which the list of existing toolchains is read again."""
 
 _ENV_FILE = re.compile(r"\.env.*|.+\.env")
 _EXAMPLE = re.compile(r"(.*[._-])?(example|sample|template|tmpl|dist|defaults?|schema)([._-].*)?")
 
-_KNOWN: dict[Path, tuple[float, tuple[str, ...]]] = {}
-"""For each home directory, until when the result is used, and what it has of `NO_SECRETS`."""
+ENV_PATHS = rf"(?s:.*)/(?!{_EXAMPLE.pattern}\Z)(?:\.env[^/]*|[^/]+\.env)\Z"
+"""Regular expression for paths of files of variables."""
 
-_SEARCHES: dict[str, tuple[float, tuple[str, ...]]] = {}
-"""For each directory, until when the result of its search is used, and the result."""
+_KNOWN: dict[Path, tuple[float, tuple[str, ...]]] = {}
+"""Per home directory: the time until which the result is used, and its entries of `NO_SECRETS`."""
+
+_SEARCHES: dict[str, tuple[float, tuple[EnvFile, ...]]] = {}
+"""Per directory: the time until which the result of its search is used, and the result."""
 
 
 def secret_files(home: Path, config_dir: Path, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what is hidden anywhere but in the working directory, as it is now, without links."""
+    """Return the paths that are hidden in every place but the working directory, without links. Reads directories."""
     config = config_file(config_dir, environ)
     ours = [config, *(config_dir / name for name in _OF_CONFIG)]
     ours += [user_folder("functions", config_dir, environ) / name for name in ("mcp.json", ".env")]
@@ -181,9 +185,9 @@ def secret_files(home: Path, config_dir: Path, environ: Mapping[str, str]) -> tu
 
 
 def no_secrets(home: Path) -> tuple[str, ...]:
-    """Return what can be read in the hidden part of a home directory, without links; see `NO_SECRETS`.
+    """Return the readable entries in the hidden part of a home directory, without links; see `NO_SECRETS`.
 
-    The answer is up to `LOOKED_UP_AGAIN` seconds old: to look takes a millisecond, and an old one only shows less.
+    The answer is up to `LOOKED_UP_AGAIN` seconds old: a search takes a millisecond, and an old answer only shows less.
     """
     until, found = _KNOWN.get(home, (0.0, ()))
     if time.monotonic() < until:
@@ -200,9 +204,9 @@ def no_secrets(home: Path) -> tuple[str, ...]:
 
 
 def _hidden_in(home: Path) -> list[str]:
-    """List what is in a home directory under a name with a dot, but for what is no secret.
+    """List the entries of a home directory whose names begin with a dot, except toolchains and caches (`NO_SECRETS`).
 
-    A list of programs that keep credentials would be no boundary: there is always one more.
+    A list of programs that store credentials would be no boundary: it is never complete.
     """
     found = []
     top = os.path.realpath(home)
@@ -212,7 +216,7 @@ def _hidden_in(home: Path) -> list[str]:
                 if not entry.name.startswith(".") or entry.name in NO_SECRETS:
                     continue
                 path = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
-                # A link that leads out, to a disk or a toolchain, is not what makes the home directory private.
+                # A link that leads out, to a disk or a toolchain, is not part of the home directory's privacy.
                 if path.startswith(f"{top}/"):
                     found.append(path)
     except OSError:
@@ -220,31 +224,65 @@ def _hidden_in(home: Path) -> list[str]:
     return found
 
 
-def kept_files(home: Path, config_dir: Path) -> tuple[str, ...]:
-    """What may not be changed though it lies in what may be written: our agents, and what the user's programs obey."""
+def protected_files(home: Path, config_dir: Path) -> tuple[str, ...]:
+    """Return paths that stay read-only inside writable directories: agents, and start files of the user's programs."""
     return real([config_dir, *(home / name for name in STARTED)])
 
 
 def is_env_file(name: str) -> bool:
-    """Return whether a file of this name holds variables that may be secrets."""
+    """Return True if a file of this name holds variables that may be secrets."""
     return _ENV_FILE.fullmatch(name) is not None and _EXAMPLE.fullmatch(name) is None
 
 
-def env_files(directories: Sequence[str]) -> tuple[str, ...]:
-    """Return the files of variables below these directories, without links. Blocks for as long as a search takes."""
-    found: list[str] = []
+def env_files(directories: Sequence[str]) -> tuple[EnvFile, ...]:
+    """Return the files of variables below these directories. Blocks for the duration of a search.
+
+    Args:
+        directories: without links.
+    """
+    found: dict[str, EnvFile] = {}
     for directory in directories:
         until, result = _SEARCHES.get(directory, (0.0, ()))
         began = time.monotonic()
-        if began >= until:
-            result = tuple(_search(directory))
+        if began >= until or not _are_there(result):
+            result = tuple(_identified(_search(directory)))
             now = time.monotonic()
+            # Inserted again at the end, so that the first entry is the oldest.
             _SEARCHES.pop(directory, None)
             _SEARCHES[directory] = now + USED_FOR * (now - began), result
             if len(_SEARCHES) > KEPT:
                 _SEARCHES.pop(next(iter(_SEARCHES)), None)
-        found += result
-    return real(found)
+        found |= {each.path: each for each in result}
+    return tuple(found.values())
+
+
+def _are_there(files: Sequence[EnvFile]) -> bool:
+    """Return True if all files are in their places: a process may rename a directory with such a file in it."""
+    above, identity = "", (0, 0)
+    for each in files:
+        directory = os.path.dirname(each.path)
+        try:
+            if directory != above:
+                above, identity = directory, _identity(directory)
+            os.lstat(each.path)
+        except OSError:
+            return False
+        if identity != each.directory:
+            return False
+    return True
+
+
+def _identified(paths: Iterable[str]) -> Iterator[EnvFile]:
+    for path in paths:
+        try:
+            yield EnvFile(path, _identity(os.path.dirname(path)))
+        except OSError:
+            continue  # removed meanwhile
+
+
+def _identity(directory: str) -> tuple[int, int]:
+    status = os.stat(directory)
+    return status.st_dev, status.st_ino
 
 
 def _search(directory: str) -> Iterator[str]:
@@ -255,7 +293,11 @@ def _search(directory: str) -> Iterator[str]:
                 for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(entry.path)
-                    elif ".env" in entry.name and is_env_file(entry.name) and not entry.is_dir():
-                        yield entry.path
+                    elif ".env" in entry.name and is_env_file(entry.name):
+                        # bubblewrap mounts over the target of a link, so the target is the path to cover.
+                        if not entry.is_symlink():
+                            yield entry.path
+                        elif entry.is_file():
+                            yield os.path.realpath(entry.path)
         except OSError:
-            continue  # it can't be listed, by us or by what we start
+            continue  # not listable by Callboard, nor by processes that it starts

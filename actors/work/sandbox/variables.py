@@ -1,9 +1,9 @@
-"""Which of our variables a process in a sandbox has: a list of names.
+"""Environment variables that a sandboxed process inherits: an allowlist of names.
 
-On it are what programs need to find their way (`PATH`, `HOME`, the language, the terminal, where compilers and package
-managers live), what its own file names, and what the user has granted (`env`). What looks like a secret, by its name or
-its value, has to be granted: where its file names one, a person is asked. What was made for the
-process it has: the values of an agent's variables, `env` of a server.
+The process inherits three kinds of variables: those on a list of common ones (`PATH`, `HOME`, the language, the
+terminal, directories of compilers and package managers); names in its own file; and names that the user grants (`env`).
+A variable whose name or value looks like a secret must be granted: if the file names one, the user is asked. Variables
+made for the process are not filtered: values of an agent's variables, `env` of a server.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ PLAIN = re.compile(
     r"|LLM_(OUTPUT|ROOT_DIR|DUMP_RESULTS)|(CALLBOARD|LOKI)_(CONFIG_DIR|CONFIG_FILE|LOG_LEVEL)"
     r"|CALLBOARD_(SANDBOX|SANDBOX_BACKEND|CALL_FD|CALL_KEY|ASK_FD|TTY)"
 )
-"""Names, not families of names: the next variable of a family may hold a token (`npm_config_otp`)."""
+"""Single names, not families of names: the next variable of a family may hold a token (`npm_config_otp`)."""
 
 ADDRESSES = re.compile(
     r"((all|ftp|http|https)_proxy|(ALL|FTP|HTTP|HTTPS)_PROXY|PIP_(INDEX_URL|EXTRA_INDEX_URL|FIND_LINKS)"
     r"|UV_(INDEX_URL|EXTRA_INDEX_URL|DEFAULT_INDEX|INDEX)|(npm_config|NPM_CONFIG)_(registry|REGISTRY)|GOPROXY"
     r"|(RUSTUP|CARGO)_[A-Z_]*(SERVER|ROOT|INDEX)|HF_ENDPOINT)"
 )
-"""Names of addresses. Such a variable is handed over if there is nothing in its address that could be a token."""
+"""Names of variables with addresses. They are inherited only if no part of the address could be a token."""
 
 _PLAIN_ADDRESS = re.compile(
     r"((https?|socks5h?)://)?[A-Za-z0-9.-]+(:\d+)?(/[a-z+][a-z._+-]{0,23})*/?|direct|off|/[\w./+-]*"
@@ -74,38 +74,39 @@ _NO_SECRETS = re.compile(
     r"CALLBOARD_CALL_KEY|XDG_SESSION_.*|DESKTOP_SESSION|SESSION_MANAGER|COLORTERM|GIT_AUTHOR_.*|(OLD)?PWD|GOPRIVATE"
 )
 _DOORS = frozenset(("SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO", "DBUS_SESSION_BUS_ADDRESS", "DOCKER_HOST"))
-"""Variables that lead to programs of the user's which sign, connect or start what they are asked to."""
+"""Variables that lead to programs of the user which sign, connect or start things on request."""
 
 _SECRET_VALUE = re.compile(
-    r"\w://[^/\s]*@"  # an address with a name, which may be a token, or a password
-    r"|\b(password|passwd|pwd|token|secret|api_?key|sslpassword)\s*="  # of libpq, ODBC, and query strings
+    r"\w://[^/\s]*@"  # a URL with a user name, which may be a token, or a password
+    r"|\b(password|passwd|pwd|token|secret|api_?key|sslpassword)\s*="  # libpq, ODBC, and query strings
     r"|\b(gh[pousr]_|github_pat_|glpat-|sk-|xox[abprs]-|npm_[A-Za-z0-9]{20}|pypi-[A-Za-z0-9]{20}|AKIA[A-Z0-9]{12}|eyJ)",
     re.IGNORECASE,
 )
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 LONGEST_FILE = 256 * 1024
-"""Bytes of a file in which names are looked for."""
+"""Bytes read from each file in the search for names."""
 
 MOST_FILES = 50
 CODE = (".sh", ".bash", ".py", ".ts", ".js", ".mjs", ".rb", ".pl")
 
 
 def looks_secret(name: str, value: str) -> bool:
-    """Whether a variable is taken for a secret."""
+    """Return True if a variable is treated as a secret."""
     if name in _DOORS or _SECRET_VALUE.search(value):
         return True
     return _SECRET_NAME.search(name.upper()) is not None and not _NO_SECRETS.fullmatch(name)
 
 
 def withheld(environ: Mapping[str, str], granted: Sequence[str], named: Iterable[str] = ()) -> frozenset[str]:
-    """Those of these variables that a process does not have.
+    """Return the names of the variables that a process does not inherit.
 
     Args:
-        granted: names, or patterns of names, that it has whatever they look like.
-        named: names that its own file holds.
+        granted: names, or patterns of names, that it inherits without a check.
+        named: names that its own file contains.
     """
     named = frozenset(named)
+    # A secret must be granted even if the program's file names it. Other variables need a known name, or that mention.
     return frozenset(
         name
         for name, value in environ.items()
@@ -115,18 +116,18 @@ def withheld(environ: Mapping[str, str], granted: Sequence[str], named: Iterable
 
 
 def is_plain(name: str, value: str) -> bool:
-    """Return whether a variable is one of those that programs need, and its value is no secret."""
+    """Return True if programs commonly need a variable and its value is no secret."""
     if ADDRESSES.fullmatch(name):
         return all(_PLAIN_ADDRESS.fullmatch(each) for each in _BETWEEN_ADDRESSES.split(value.strip()))
     return PLAIN.fullmatch(name) is not None
 
 
 class Program(msgspec.Struct, frozen=True):
-    """The text of a program.
+    """Words and hash of a program's text.
 
     Attributes:
         names: its words, among which may be names of variables.
-        sum: of it; "" for one that is no file.
+        sum: SHA-256 of the text; "" without a file.
     """
 
     names: frozenset[str] = frozenset()
@@ -137,7 +138,7 @@ NO_PROGRAM = Program()
 
 
 def program_in(place: Path | None) -> Program:
-    """What is in a program's file, or in a directory, whose programs may call one another. Reads files."""
+    """Return the words of a program's file, or of a directory whose programs may call one another. Reads files."""
     if place is None:
         return NO_PROGRAM
     found: set[str] = set()

@@ -1,8 +1,8 @@
-"""Agent Skills: instructions that an agent reads when it wants to do what they are for, with files and scripts beside.
+"""Agent Skills: instructions that an agent reads before a kind of work, with files and scripts in the same directory.
 
-    found      looks for them: the workspace's, the user's, those that come with us
-    tool       what an agent is told of them, and the tool that reads them
-    narrowing  what may be called while one is followed
+    found      discovery: skills of the workspace, the user, and Callboard
+    tool       the prompt block about skills, and the tool that reads them
+    narrowing  restriction of tools while a skill is followed
 
-The file itself is read by `protocol.skill`.
+`protocol.skill` parses a skill's file.
 """

@@ -1,11 +1,11 @@
-"""Which skills there are.
+"""Discovery of skills.
 
-    near ones         .agents/skills beside a workflow that is run, and beside its directory
-    the workspace's   .callboard/skills, .agents/skills, .claude/skills, where they are trusted (`trust`)
-    the user's        <config>/skills, ~/.agents/skills, ~/.claude/skills
-    ours              those that come with Callboard; an agent gets them only by name
+    near              .agents/skills in the directory of an executed workflow, and in its parent directory
+    workspace         .callboard/skills, .agents/skills, .claude/skills, if trusted (`trust`)
+    user              <config>/skills, ~/.agents/skills, ~/.claude/skills
+    built in          skills of Callboard, which an agent gets only by name
 
-Of two with one name the one that is found first counts.
+Of two skills with one name the first found wins.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from ..trust.trusted import Trusted
 BUILT_IN = "built in"
 NEAR = "near"
 MOST = 500
-"""Skills in one place; the first by name count."""
+"""Maximum skills per directory; the first by name are used."""
 
 MOST_FILES = 300
-"""Files of one skill that are listed."""
+"""Maximum files of one skill that are listed."""
 
 
 class FoundSkill(msgspec.Struct, frozen=True, kw_only=True):
-    """A skill, and whose it is.
+    """A skill with its origin.
 
     Attributes:
         origin: `near`, `workspace`, `user` or `built in`.
@@ -44,16 +44,16 @@ class FoundSkill(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...] = ()
 
 
-class Skills:
-    """The skills that a run may use.
+class FoundSkills:
+    """Skills that a run may use.
 
     Args:
         trusted: the workspace; None for none.
-        near: directories that are the user's choice, such as a workflow's own.
+        near: directories chosen by the user, such as a workflow's own.
 
     Attributes:
-        by_name: see the module.
-        broken: errors of those that can't be used.
+        by_name: the skills by name, the first found of each name.
+        broken: errors of skills that cannot be used.
     """
 
     def __init__(
@@ -87,6 +87,7 @@ class Skills:
         if skill is None:
             self.broken += [problem for problem in problems if problem.severity == "error"]
         else:
+            # Places are visited in order of precedence: the first skill of a name stays.
             self.by_name.setdefault(skill.name, FoundSkill(skill=skill, origin=origin, problems=tuple(problems)))
 
     def _text(self, file: Path, origin: str) -> str | None:
@@ -96,14 +97,15 @@ class Skills:
         return _read(file)
 
     def file(self, name: str, path: str) -> str:
-        """Another file of a skill, as a text. Blocks.
+        """Return the text of a skill's file other than `SKILL.md`. Blocks.
 
         Raises:
-            ToolFailed: there is none, it is no text, or it is not what was trusted.
+            ToolFailed: it does not exist, is not text, or is not the trusted version.
         """
         found = self.by_name[name]
         directory = Path(found.skill.directory)
         root, file = directory.resolve(), (directory / path).resolve()
+        # The path comes from a model, so it must not leave the skill's directory.
         if root not in file.parents:
             raise ToolFailed(f"'{path}' is not in the directory of the skill '{name}'")
         if not file.is_file():
@@ -111,28 +113,30 @@ class Skills:
         text = self._text(directory / path, found.origin)
         if text is None:
             raise ToolFailed(f"'{path}' of the skill '{name}' can't be read, or has changed since it was trusted")
+        # A binary file would only waste the model's tokens.
         if "\0" in text[:8192]:
             raise ToolFailed(f"'{path}' of the skill '{name}' is no text; give its path to a tool that can use it")
         return text
 
     def files(self, name: str) -> list[str]:
-        """The files beside its `SKILL.md`, by their paths from there. Blocks.
+        """Return the skill's files other than `SKILL.md`, by relative path. Blocks.
 
         Raises:
-            ToolFailed: one of them is new or has changed since the skill was trusted.
+            ToolFailed: a file is new or has changed since the skill was trusted.
         """
         found = self.by_name[name]
         directory = Path(found.skill.directory)
         if found.origin != "workspace":
             return _files(directory)
         assert self._trusted is not None
-        for each in _files(directory):
+        files = _files(directory)
+        for each in files:
             if self._trusted.read(directory / each) is None:
                 raise ToolFailed(
                     f"'{each}' of the skill '{name}' is new, or has changed since this directory was trusted; the user "
                     "can look at it with `callboard trust --show`"
                 )
-        return _files(directory)
+        return files
 
 
 def _in(folder: Path) -> list[Path]:

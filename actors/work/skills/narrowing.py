@@ -1,7 +1,7 @@
-"""What may be called while an agent follows a skill: `allowed-tools`, which takes away and never gives.
+"""Tool restriction while an agent follows a skill: `allowed-tools`.
 
-An agent follows the skill that it has read last, until a person says the next thing. What it reads skills with, asks
-people with and keeps its list of todos with goes on, and so does what it has of children that work already.
+The restriction only removes permissions and never grants any. An agent follows the skill that it read last, until the
+user's next message. The tools to read skills, ask the user, manage todos, and check running children remain allowed.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from ....protocol.chat import AssistantTurn, ToolTurn, Turn, UserTurn
 from ....protocol.others_names import ours, split_pattern
 from ....protocol.permissions import PermissionRule, Permissions, Verdict
-from ..told import ToldSkill
+from ..opening_instructions import ListedSkill
 
 NAME = "skill"
 _ALWAYS = (NAME, "user__*", "todo__*", "agent__check*", "agent__collect", "agent__list*", "agent__reply_escalation")
 
 
-def narrowed(told: Sequence[ToldSkill], said: Sequence[Turn]) -> Permissions:
-    """The rules of the skill that is followed; empty if none is, or it allows everything.
+def narrowed(told: Sequence[ListedSkill], said: Sequence[Turn]) -> Permissions:
+    """Return the rules of the followed skill; empty if none is followed, or it allows everything.
 
     Args:
         told: the skills that may be read.
@@ -29,8 +29,10 @@ def narrowed(told: Sequence[ToldSkill], said: Sequence[Turn]) -> Permissions:
         return {}
     done: set[str] = set()
     for turn in reversed(said):
+        # A new message of the user ends the restriction.
         if isinstance(turn, UserTurn):
             break
+        # A failed read does not make the agent follow the skill.
         if isinstance(turn, ToolTurn) and not turn.error:
             done.add(turn.call)
         if isinstance(turn, AssistantTurn):
@@ -41,7 +43,7 @@ def narrowed(told: Sequence[ToldSkill], said: Sequence[Turn]) -> Permissions:
 
 
 def rules(patterns: Sequence[str]) -> Permissions:
-    """What these patterns say as permissions: all else is denied. None say nothing."""
+    """Return these patterns as permissions that deny everything else; empty for no pattern."""
     if not patterns:
         return {}
     found: dict[str, Verdict | PermissionRule] = {"*": "deny", **dict.fromkeys(_ALWAYS, "allow")}
@@ -54,6 +56,7 @@ def rules(patterns: Sequence[str]) -> Permissions:
             else:
                 found[tool] = "allow"
     for tool, inners in limited.items():
+        # A pattern without arguments already allows the tool completely.
         if tool not in found:
             found[tool] = PermissionRule(allow=tuple(inners), deny=("*",))
     return found

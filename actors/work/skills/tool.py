@@ -1,7 +1,8 @@
-"""What an agent is told of skills, and the tool that reads them.
+"""Prompt block about an agent's skills, and the tool that reads them.
 
-Names and descriptions stand in the system prompt. `skill` returns the instructions of one, with its directory and the
-files in it; with `file` one of those. Scripts are run by path, with whatever tools the agent has, in the same sandbox.
+The system prompt contains names and descriptions. `skill` returns the instructions of one skill, with its directory and
+the files in it; with `file` it returns one of these. Scripts run by path, with the agent's other tools, in the same
+sandbox.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ import trio
 
 from ....protocol.errors import ToolFailed
 from ....protocol.skill import NAMES
-from ..told import ToldSkill
+from ..opening_instructions import ListedSkill
 from ..tools.tool import Arguments, Json, Tool, ToolSpec, shortened
-from .found import BUILT_IN, FoundSkill, Skills
+from .found import BUILT_IN, FoundSkill, FoundSkills
 from .narrowing import NAME
 
 if TYPE_CHECKING:
@@ -30,18 +31,18 @@ Each of these is a set of instructions for one kind of work. Before you do what 
 tool `skill` and follow it."""
 
 
-def chosen(skills: Skills, names: Sequence[str] | None) -> dict[str, FoundSkill]:
-    """Those of these names; or all, but for those that come with us, which have to be named."""
+def chosen(skills: FoundSkills, names: Sequence[str] | None) -> dict[str, FoundSkill]:
+    """Return the skills of these names; for None all, except built-in ones, which have to be named."""
     if names is None:
         return {name: found for name, found in skills.by_name.items() if found.origin != BUILT_IN}
     return {name: skills.by_name[name] for name in names if name in skills.by_name}
 
 
 def block(found: Sequence[FoundSkill], instructions: str | None = None) -> str:
-    """What the system prompt says of them; "" for none.
+    """Return the system prompt's block about the skills; "" for none.
 
     Args:
-        instructions: what stands above the list, in place of our own words.
+        instructions: text before the list, instead of the default.
     """
     if not found:
         return ""
@@ -49,8 +50,8 @@ def block(found: Sequence[FoundSkill], instructions: str | None = None) -> str:
     return "\n".join([(instructions or _HEAD).rstrip("\n"), *lines])
 
 
-def skill_tool(skills: Skills | None, told: Sequence[ToldSkill]) -> Tool:
-    """The tool that reads these; `skills` are None in a run that is played from a record."""
+def skill_tool(skills: FoundSkills | None, told: Sequence[ListedSkill]) -> Tool:
+    """Return the tool that reads these skills; `skills` is None in a replay."""
 
     async def run(me: Actor, arguments: Arguments) -> Json:  # noqa: ARG001 - nothing is done for anybody
         which, file = arguments["name"], arguments.get("file")
@@ -59,7 +60,7 @@ def skill_tool(skills: Skills | None, told: Sequence[ToldSkill]) -> Tool:
             raise ToolFailed(f"there is no skill '{which}' any more")
         if file and file not in NAMES:
             return await trio.to_thread.run_sync(skills.file, which, file)
-        return await trio.to_thread.run_sync(told_of, skills, found)
+        return await trio.to_thread.run_sync(skill_text, skills, found)
 
     parameters: dict[str, Any] = {
         "type": "object",
@@ -70,11 +71,11 @@ def skill_tool(skills: Skills | None, told: Sequence[ToldSkill]) -> Tool:
         "required": ["name"],
     }
     spec = ToolSpec(name=NAME, description="Reads a skill, or a file that belongs to it.", parameters=parameters)
-    return Tool(spec=spec, run=run, effect="read")
+    return Tool(spec=spec, run=run, effect="read", access="nothing")
 
 
-def told_of(skills: Skills, found: FoundSkill) -> str:
-    """What an agent reads of a skill. Blocks; raises as `Skills.files` does."""
+def skill_text(skills: FoundSkills, found: FoundSkill) -> str:
+    """Return a skill's text for the agent. Blocks; raises like `FoundSkills.files`."""
     skill = found.skill
     files = skills.files(skill.name)
     lines = [f"Skill '{skill.name}', in {skill.directory}. Paths in it are seen from there."]

@@ -1,21 +1,20 @@
-"""Accounts: what may be spent on one thing, and what has been.
+"""Accounts: limits on the spending of a run, a node, or an agent, and the sums spent so far.
 
-A run is such a thing, and so are a node and an agent. They form a tree, each of whose limits holds for all that is
-below it:
+Accounts form a tree. The limit of each account covers the spending of all accounts below it:
 
     the run  <-  agent 'researcher'  <-  node 'draft' of a graph it calls
 
-Above a run of a server may be the day of its subject, and that of the server; see `days`.
+Above the run of a server, there can be the day of its subject, and the day of the server; see `days`.
 
-Before a request goes out, what it may come to at most is reserved in its own account and in all above it
-(`Account.hold`), and after it that is replaced by what it came to (`Hold.settle`). A request goes out if less than the
-limit is spent and reserved. So an account never comes to more than its limit and what one request may come to. Where
-too much is reserved, and too little spent to say that the limit is reached, a request waits until others are settled,
+Before a request is sent, its upper bound is reserved in its own account and in all above it (`Account.hold`). After the
+request, the actual amount replaces the reservation (`Hold.settle`). A request is sent if the sum of spending and
+reservations is below the limit. So an account never exceeds its limit by more than the upper bound of one request. If
+reservations fill the account but spending alone has not reached the limit, a request waits until others are settled,
 first come, first served.
 
-The error names the account that is at its end, the innermost that is: so a child agent is ended by its own
-limit before that of its parent ends both. A request that ends without figures, since it was cancelled or its connection
-broke, is settled with an estimate, as providers charge for what they have said until then.
+The error names the innermost account that has reached its limit. So a child agent is ended by its own limit before the
+limit of its parent ends both. A request that ends without figures, because it was cancelled or its connection broke, is
+settled with an estimate: providers charge for the output that they generated until then.
 
 This module is pure: no clock, no I/O, no tasks.
 """
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Amount(msgspec.Struct, frozen=True):
-    """What a request comes to, or may come to at most: tokens of input and output, and USD."""
+    """Usage of a request, or its upper bound: tokens of input and output together, and USD."""
 
     tokens: int = 0
     cost: float = 0.0
@@ -48,41 +47,44 @@ NOTHING = Amount()
 N = TypeVar("N", int, float)
 
 Wake = Callable[["Hold | LimitReached"], None]
-"""Called once with what a request has waited for: its reservation, or why there will be none."""
+"""Called once with the result for a waiting request: its reservation, or the error that refuses it."""
 
 
 Key = Callable[[str], str]
-"""How people call the limit that a field of `Limits` is."""
+"""Returns the name under which the user set a limit, for a field of `Limits`."""
 
 
 def by_file(field: str) -> str:
-    """A limit that stands in an agent's or a graph's file."""
+    """Return the name of a limit that is set in the file of an agent or a graph."""
     return f"`limits: {field}`"
 
 
 def by_flag(field: str) -> str:
-    """A limit that a run was given."""
-    return f"--{field.replace('_', '-')}"
+    """Return the name of a limit that is set for a run, by option or request field."""
+    return f"`{field}`, --{field.replace('_', '-')}"
 
 
 class Account:
-    """See the module.
+    """Limits and spending of a run, an agent, a node, or a day.
 
     Args:
-        name: of the thing, for people: `the run`, `agent 'researcher'`.
-        limits: what may be spent on it; `timeout` is no part of this.
-        parent: what this is a part of.
-        allow_unpriced: a limit in money does not keep it from models whose price is not known.
-        key: where people say what the limit is, by the name of the field.
+        name: name of its owner in messages: `the run`, `agent 'researcher'`.
+        limits: the limits; `timeout` is ignored.
+        parent: the account above it.
+        allow_unpriced: a limit in money does not forbid models without a known price.
+        key: returns the place where the user set a limit, by the name of the field.
 
     Attributes:
         path: names from the outermost account to this one; errors carry it (`LimitReached.account`).
-        measures: whether it matters beforehand what a request may come to: tokens or money are limited, here or above.
-        needs_prices: no model may be asked whose price is not known, since money is limited, here or above.
-        day: the nearest account of a day, of this one and those above; it has limits of its own for prices.
+        measures: the upper bound of a request matters: tokens or money are limited, here or above.
+        needs_prices: models without a known price are refused, because money is limited, here or above.
+        day: the nearest account of a day, this one included; that account has limits of its own for prices.
         waiting: requests that wait for room here.
-        turns, tokens, cost: what was spent; `estimated`, of the tokens, what no provider has told.
+        turns, tokens, cost: the spending so far; `estimated` is the part of the tokens that no provider reported.
     """
+
+    turns: int
+    tokens: int
 
     def __init__(
         self,
@@ -104,44 +106,45 @@ class Account:
         self.needs_prices: bool = in_money or (parent is not None and parent.needs_prices)
         self.day: DayAccount | None = None if parent is None else parent.day
         self.turns = self.tokens = self.estimated = 0
-        self.cost = 0.0
+        self.cost: float = 0.0
         self._held = self._held_turns = self._held_tokens = 0
         self._held_cost = 0.0
         self.waiting: deque[_Waiter] = deque()
 
     def chain(self) -> Iterator[Account]:
-        """This account and those above it."""
+        """Iterate over this account and those above it."""
         account: Account | None = self
         while account is not None:
             yield account
             account = account.parent
 
     def hold(self, most: Amount, *, turn: bool = True) -> Hold | None:
-        """Reserve what a request may come to; None if it has to wait (`wait`).
+        """Reserve the upper bound of a request. Return None if the request has to wait (`wait`).
 
         Args:
-            turn: it is a turn of a model; one for vectors is none.
+            turn: the request is a turn of a model; a request for embeddings is not.
 
         Raises:
-            TurnsReached, BudgetReached: an account is at its end.
+            TurnsReached, BudgetReached: an account has reached its limit.
         """
         self.check(turn=turn)
+        # Full by reservations only, or `check` would have raised: settling them may free room, so the request can wait.
         if any(account.is_full() for account in self.chain()):
             return None
         return Hold(self, most, turn=turn)
 
     def wait(self, most: Amount, wake: Wake, *, turn: bool = True) -> Callable[[], None]:
-        """Have `wake` called when a request may go out that `hold` had no room for.
+        """Call `wake` when a request for which `hold` had no room may be sent.
 
         Returns:
-            what to call if it shall wait no longer; a reservation that it has by then is for the caller to release.
+            a function that stops the wait. If the request already has a reservation, the caller must release it.
         """
         waiter = _Waiter(self, most, wake, turn)
         self.full().waiting.append(waiter)
         return waiter.leave
 
     def left(self) -> Limits:
-        """What may still be spent here and above, that of the day aside."""
+        """Return the remaining limits of this account and all above, except the accounts of days."""
         own = [account for account in self.chain() if account.day is not account]
         return Limits(
             max_turns=_least((each.limits.max_turns, each.turns) for each in own),
@@ -150,22 +153,25 @@ class Account:
         )
 
     def charge_all(self, amount: Amount, turns: int) -> None:
-        """Count here and above what was spent elsewhere, by who has taken it from the day."""
+        """Count spending of another worker, here and above, but not in the accounts of days.
+
+        That worker has already charged it to the day.
+        """
         for account in self.chain():
             if account.day is not account:
                 account.charge(amount, turns)
 
     @property
     def asks_for_prices(self) -> bool:
-        """Whether `unpriced` may have an error."""
+        """True if `unpriced` may return an error."""
         return self.needs_prices or (self.day is not None and self.day.counts_money is not None)
 
     def unpriced(self, model: str, file: str) -> Unpriced | None:
-        """The error for a model whose price is not known; None if it may be asked.
+        """Return the error for a model without a known price, or None if the model may be used.
 
         Args:
-            model: its id.
-            file: where it could be given a price.
+            model: id of the model.
+            file: file in which the user can set its price.
         """
         of_day = None if self.day is None else self.day.counts_money
         if of_day is not None:
@@ -173,13 +179,14 @@ class Account:
         return Unpriced.of(model, file) if self.needs_prices else None
 
     def check(self, *, turn: bool = False) -> None:
-        """Raise if an account is at its end: `BudgetReached`, and with `turn` also `TurnsReached`."""
+        """Raise if an account has reached its limit: `BudgetReached`, and with `turn` also `TurnsReached`."""
         for account in self.chain():
             account.check_own(turn=turn)
 
     def check_own(self, *, turn: bool) -> None:
-        """As `check`, for this account alone."""
+        """Check this account alone; see `check`."""
         limits = self.limits
+        # Turns in flight count as used: their number, unlike their tokens, is known beforehand.
         if turn and limits.max_turns is not None and self.turns + self._held_turns >= limits.max_turns:
             turns = "1 model turn" if limits.max_turns == 1 else f"{limits.max_turns} model turns"
             self._refuse(TurnsReached(f"{self.name} has used its {turns} ({self._key('max_turns')})"))
@@ -207,14 +214,14 @@ class Account:
         raise error
 
     def is_full(self) -> bool:
-        """Whether as much as may be is spent and reserved."""
+        """Return whether spending and reservations together have reached a limit."""
         limits = self.limits
         if limits.max_tokens is not None and self.tokens + self._held_tokens >= limits.max_tokens:
             return True
         return limits.max_cost is not None and self.cost + self._held_cost >= limits.max_cost
 
     def full(self) -> Account:
-        """The innermost account without room, of this one and those above; the outermost if all have room."""
+        """Return the innermost account without room, of this one and those above; the outermost if all have room."""
         last = self
         for last in self.chain():
             if last.is_full():
@@ -222,39 +229,42 @@ class Account:
         return last
 
     def charge(self, amount: Amount, turns: int) -> None:
-        """Count what was spent, in this account alone."""
+        """Count spending in this account alone."""
         self.turns += turns
         self.tokens += amount.tokens
         self.cost += amount.cost
 
     def reserve(self, most: Amount, *, turn: bool) -> None:
-        """Make a reservation, in this account alone."""
+        """Add a reservation to this account alone."""
         self._held += 1
         self._held_turns += turn
         self._held_tokens += most.tokens
         self._held_cost += most.cost
 
     def free(self, most: Amount, *, turn: bool) -> None:
-        """Take a reservation back, in this account alone."""
+        """Remove a reservation from this account alone."""
         self._held -= 1
         self._held_turns -= turn
         self._held_tokens -= most.tokens
-        self._held_cost = self._held_cost - most.cost if self._held else 0.0  # no dust of fractions stays
+        # Without reservations, reset to exactly 0: sums of fractions would leave a rest.
+        self._held_cost = self._held_cost - most.cost if self._held else 0.0
 
     def let_go(self) -> None:
-        """Wake those that wait here or above and need not any more, the first first."""
+        """Wake the requests that no longer need to wait here or above, in the order of arrival."""
         for account in self.chain():
             while account.waiting and account.waiting[0].goes_on():
                 pass
 
 
 def as_failure(error: CallboardError, account: Account | None, above: Account | None) -> CallboardError:
-    """An error that leaves the agent or the node that has the account; `above` is the account it is a part of.
+    """Return the error that leaves the agent or the node of `account`; `above` is the account that contains it.
 
-    Where its own limit was reached it alone has failed. A limit of something above ends that as well.
+    If its own limit was reached, only this agent or node has failed (`ShareReached`). The limit of an account above
+    ends that account's owner as well, so the error passes unchanged.
     """
     if account is None or account is above or not isinstance(error, BudgetReached | TurnsReached):
         return error
+    # An account above has reached its limit, so its owner ends as well.
     if error.account != account.path:
         return error
     told = ShareReached(str(error))
@@ -264,7 +274,7 @@ def as_failure(error: CallboardError, account: Account | None, above: Account | 
 
 
 class Hold:
-    """What is reserved for one request, in one account and all above it."""
+    """Reservation for one request, in one account and all above it."""
 
     __slots__ = ("_account", "_most", "_turn")
 
@@ -276,7 +286,7 @@ class Hold:
             each.reserve(most, turn=turn)
 
     def settle(self, amount: Amount, *, turns: int = 1, estimated: bool = False) -> None:
-        """The request came to this. What is reserved is free; a second call is without effect."""
+        """Replace the reservation by the actual amount; a second call has no effect."""
         account, self._account = self._account, None
         if account is None:
             return
@@ -288,13 +298,13 @@ class Hold:
         account.let_go()
 
     def release(self) -> None:
-        """The request came to nothing."""
+        """Remove the reservation; nothing was spent."""
         self.settle(NOTHING, turns=0)
 
 
 @final
 class _Waiter:
-    """A request that waits in the line of an account without room."""
+    """A request in the queue of an account without room."""
 
     def __init__(self, account: Account, most: Amount, wake: Wake, turn: bool) -> None:
         self._account = account
@@ -306,7 +316,11 @@ class _Waiter:
         self._wake = None
 
     def goes_on(self) -> bool:
-        """Whether it waits no longer in the line in which it is the first; it is out of that line then."""
+        """Return whether the request, the first of its queue, has left that queue.
+
+        It then has its result, or waits in the queue of another account.
+        """
+        # The request gave up: `leave` only marks it, since a deque has no cheap removal from the middle.
         if self._wake is None:
             self._line().popleft()
             return True
@@ -320,6 +334,7 @@ class _Waiter:
             if full.waiting is line:
                 return False
             line.popleft()
+            # Another account is the obstacle now: queue there, so that its `let_go` wakes this request.
             full.waiting.append(self)
             return True
         line.popleft()
@@ -332,7 +347,7 @@ class _Waiter:
 
 
 def _least(spent: Iterable[tuple[N | None, N]]) -> N | None:
-    """What is left of the limit that is the nearest, of several each with what was spent; None if there is none."""
+    """Return the smallest rest of several limits, each with its spending; None if there is no limit."""
     return min(
         (most - so_far if most > so_far else most - most for most, so_far in spent if most is not None), default=None
     )

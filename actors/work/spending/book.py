@@ -1,15 +1,16 @@
-"""The book: what was spent on models by day, key, agent and model, in one SQLite file of all processes of a user, or
-the database of a cluster (`BookStore`).
+"""Spending book: usage of models by day, key, agent and model.
+
+The book is one SQLite file for all processes of a user, or the database of a cluster (`BookStore`).
 
     usage(day, key, agent, model) -> requests, input, cached and output tokens, USD, requests without a price
 
-It holds sums alone, so it grows by the day and not by the request. Replies are added in memory and written by a thread
-a moment later (`GATHER`), which adds to what other processes have written; the rest is written when the process ends.
-What can't be written (the disk is full) is kept and tried again: each reply goes with the number of the first write
-that was to have it, as in the `ledger`. Days are those of UTC.
+It stores sums only, so its size grows with days and not with requests. Replies are added in memory. A thread writes
+them a moment later (`GATHER`) and adds them to the rows of other processes. The rest is written when the process ends.
+If a write fails (for example, the disk is full), the sums are kept and written later. Each sum carries the number of
+the first write that should have included it, as in the `ledger`. Days begin at 00:00 UTC.
 
-`callboard usage` reads the file (`read`). A server reads its own book (`Book.read`), so its sums have every reply that
-was counted before, written or not.
+`callboard usage` reads the file (`read`). A server reads its own book (`SpendingBook.read`), so its sums include every
+reply that was counted before, written or not.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ if TYPE_CHECKING:
     from ....supervisors import Actor, Ref, Root
 
 GATHER = 0.2
-"""Seconds in which replies gather before they are written."""
+"""Seconds for which replies are collected before they are written."""
 
 RETRY_EVERY = 5.0
-"""Seconds between two tries to write what could not be written."""
+"""Seconds between two attempts to write after a failure."""
 
 WRITE_WITHIN = 5.0
-"""Seconds for one write."""
+"""Seconds that one write may take."""
 
-_PATIENCE = 2.0  # seconds for other processes to be done with the file
+_PATIENCE = 2.0  # seconds to wait for another process's lock on the file
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS usage (
@@ -65,17 +66,17 @@ Entry = tuple[str, str, str, str]
 """Day (`2026-11-23`), key, agent, model."""
 
 COLUMNS: Final = ("day", "key", "agent", "model")
-"""What the sums are kept by: an entry's parts, and the columns of the file."""
+"""Columns that sums are grouped by; the parts of an `Entry`."""
 
-Sums = dict[tuple[str, ...], "Spent"]
-"""Sums by some of the columns."""
+Sums = dict[tuple[str, ...], "SpendingSums"]
+"""Sums by the values of some of the columns."""
 
-Unwritten = dict[tuple[int, Entry], "Spent"]
-"""Sums by the number of the write that was to have them first."""
+Unwritten = dict[tuple[int, Entry], "SpendingSums"]
+"""Sums by the number of the first write that should have included them."""
 
 
-class Spent(msgspec.Struct):
-    """Sums of replies; `cost` in USD, without that of the `unpriced` ones."""
+class SpendingSums(msgspec.Struct):
+    """Sums of replies; `cost` is in USD and excludes the `unpriced` replies."""
 
     requests: int = 0
     input_tokens: int = 0
@@ -84,17 +85,16 @@ class Spent(msgspec.Struct):
     cost: float = 0.0
     unpriced: int = 0
 
-    def add(self, other: Spent) -> None:
-        """Add other sums to these."""
+    def add(self, other: SpendingSums) -> None:
         for name in self.__struct_fields__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 class Away(Exception):
-    """A store that is not on this machine can't be used now; the text says why.
+    """A store on another machine can't be used now; the text says why.
 
     Args:
-        reason: why, without places and names: callers are told it.
+        reason: the cause without paths and host names, because it is shown to callers.
     """
 
     def __init__(self, text: str, reason: str) -> None:
@@ -103,15 +103,15 @@ class Away(Exception):
 
 
 TROUBLE: Final = (OSError, sqlite3.Error, Away)
-"""What a store raises that can't be used now."""
+"""Exceptions that a store raises when it can't be used now."""
 
 
 class BookStore(Protocol):
-    """Where a book is kept. Its methods block: threads call them.
+    """Storage of a book. Its methods block: call them in a thread.
 
     Attributes:
-        place: where it is, for the log.
-        elsewhere: it may not answer for long; what is given up for that may be written all the same.
+        place: location of the store, for the log.
+        elsewhere: the store is on another machine and may be silent for long; an abandoned write may still succeed.
     """
 
     @property
@@ -120,27 +120,27 @@ class BookStore(Protocol):
     def elsewhere(self) -> bool: ...
 
     def add(self, number: int, sums: Unwritten) -> None:
-        """Add these, one call at a time. Raises one of `TROUBLE`."""
+        """Add these sums; one call at a time. Raises one of `TROUBLE`."""
 
     def read(self, since: str, by: Sequence[str], key: str | None) -> Sums:
-        """As the function `read`. Raises one of `TROUBLE`."""
+        """Read sums with the arguments of the function `read`. Raises one of `TROUBLE`."""
 
 
 class Write(msgspec.Struct, frozen=True):
-    """It is time to write."""
+    """Message to the writer: write the collected sums."""
 
 
 @final
-class Book:
-    """Adds to the book of a process's user.
+class SpendingBook:
+    """Adds usage to the book of a process's user.
 
     Args:
-        root: what writes is an actor of it, from the first reply on.
-        store: where it is kept.
+        root: the writer is an actor of it, spawned with the first reply.
+        store: storage of the book.
         now: the wall clock, in seconds since 1970.
 
     Attributes:
-        heard: called with each reply's key, model, tokens and cost, if there is one.
+        heard: called with each reply's key, model, tokens and cost, unless it is None.
     """
 
     def __init__(self, root: Root, store: BookStore, *, now: Callable[[], float]) -> None:
@@ -157,9 +157,9 @@ class Book:
         self.heard: Callable[[str, str, TokenUsage, float | None], None] | None = None
 
     def add(self, key: str, agent: str, model: str, tokens: TokenUsage, cost: float | None) -> None:
-        """Count a reply; `cost` is None where the price is not known."""
+        """Count a reply; `cost` is None if the price is not known."""
         day = datetime.fromtimestamp(self._now(), UTC).date().isoformat()
-        sums = self._sums.setdefault((self._number, (day, key, agent, model)), Spent())
+        sums = self._sums.setdefault((self._number, (day, key, agent, model)), SpendingSums())
         sums.requests += 1
         sums.input_tokens += tokens.input_tokens
         sums.cached_tokens += tokens.cached_tokens
@@ -175,7 +175,7 @@ class Book:
             self._writer.tell_nowait(Write())
 
     async def aclose(self) -> None:
-        """Write what is left, also when the root's time is up: the sums can't be written later."""
+        """Write the remaining sums, even if the time of the root is up, because there is no later write."""
         self._closing = True
         await self._write()
 
@@ -191,12 +191,14 @@ class Book:
                 me.tell_later(RETRY_EVERY, Write())
 
     async def read(self, since: str = "", by: Sequence[str] = COLUMNS, key: str | None = None) -> Sums:
-        """As the function `read`, with what could not be written yet.
+        """Read sums with the arguments of the function `read`, including sums not yet written.
 
         Raises:
-            Away, sqlite3.Error, OSError: it can't be read; or it is not known whether all is in it.
+            Away, sqlite3.Error, OSError: the store can't be read, or it may lack sums that an abandoned write included.
         """
         async with self._turn:
+            # The store may have applied an abandoned write. Adding the unwritten sums to its own could count them
+            # twice.
             if not await self._write_now() and self._store.elsewhere:
                 raise Away(f"{self._store.place}: what was spent can't be written", "it can't be written now")
             found = await trio.to_thread.run_sync(
@@ -205,14 +207,15 @@ class Book:
             return grouped(((entry, spent) for (_, entry), spent in self._sums.items()), since, by, key, found)
 
     async def _write(self) -> bool:
-        """Write the sums; whether that was possible."""
+        """Write the sums. Return whether that succeeded."""
         written = False
-        with self._shield():  # at the end of a process there may be no time left to wait for a reader
+        with self._shield():  # The process may be ending, with no time left to wait for a reader.
             async with self._turn:
                 written = await self._write_now()
         return written
 
     async def _write_now(self) -> bool:
+        # Replies that arrive during the write belong to the next one.
         sums, self._sums, number = self._sums, {}, self._number
         if not sums:
             return True
@@ -231,14 +234,18 @@ class Book:
         else:
             self._troubled = self._troubled and not written
         finally:
-            if not written:  # also where the time was up, or the task cancelled, before the thread began
+            if not written:  # Also if the time was up, or the task was cancelled, before the thread started.
+                # The keys are disjoint, because each contains the number of its write.
                 self._sums = {**sums, **self._sums}
         return written
 
 
 @final
 class BookFile:
-    """A book in a file: see `BookStore`. What could not be written was not, so numbers are of no use to it."""
+    """A `BookStore` in an SQLite file.
+
+    A failed transaction has written nothing for certain, so the file ignores the numbers of writes.
+    """
 
     elsewhere = False
 
@@ -246,50 +253,50 @@ class BookFile:
         self.place = str(path)
         self._path = path
 
-    def add(self, number: int, sums: Unwritten) -> None:  # noqa: ARG002 - see above
-        """See `BookStore`."""
+    def add(self, number: int, sums: Unwritten) -> None:  # noqa: ARG002 - unused, see the class
+        """Add these sums in one transaction."""
         made(self._path)
         with contextlib.closing(sqlite3.connect(self._path, timeout=_PATIENCE, isolation_level=None)) as book:
             book.execute("PRAGMA synchronous = NORMAL")
+            # IMMEDIATE: a transaction that takes the write lock later can fail at once, without waiting.
             book.execute("BEGIN IMMEDIATE")
             book.execute(_SCHEMA)
             book.executemany(_ADD, [(*entry, *msgspec.structs.astuple(spent)) for (_, entry), spent in sums.items()])
             book.execute("COMMIT")
 
     def read(self, since: str, by: Sequence[str], key: str | None) -> Sums:
-        """See `BookStore`."""
         return read(self._path, since, by, key)
 
 
 def reason_of(error: Exception) -> str:
-    """Why a store can't be used, without the place: callers are told it."""
+    """Return why a store can't be used, without paths and host names: callers see this text."""
     if isinstance(error, Away):
         return error.reason
     return (error.strerror if isinstance(error, OSError) else str(error)) or type(error).__name__
 
 
 def made(path: Path) -> None:
-    """Make the file if it is missing, for its user alone."""
+    """Create the file if it is missing, readable by its user alone."""
     private_directory(path.parent)
     with contextlib.suppress(FileExistsError):
         path.touch(mode=0o600, exist_ok=False)
 
 
 def read(path: Path, since: str = "", by: Sequence[str] = COLUMNS, key: str | None = None) -> Sums:
-    """What was spent from that day on, summed by these `COLUMNS`; with `key`, by that one alone.
+    """Return the sums since a day, grouped by these `COLUMNS`; with `key`, for that key alone.
 
     Raises:
         sqlite3.Error, OSError: the file can't be read.
     """
     names = ", ".join(by)
-    sums = ", ".join(f"SUM({name})" for name in Spent.__struct_fields__)
+    sums = ", ".join(f"SUM({name})" for name in SpendingSums.__struct_fields__)
     where = "day >= ? AND (? IS NULL OR key = ?)"
     query = f"SELECT {names}, {sums} FROM usage WHERE {where} GROUP BY {names} ORDER BY {names}"  # noqa: S608 - of `COLUMNS`
-    return {row[: len(by)]: Spent(*row[len(by) :]) for row in rows(path, "usage", query, (since, key, key))}
+    return {row[: len(by)]: SpendingSums(*row[len(by) :]) for row in rows(path, "usage", query, (since, key, key))}
 
 
 def rows(path: Path, table: str, query: str, values: Sequence[str | None]) -> list[tuple[Any, ...]]:
-    """What a query about a table of the file finds; nothing where there is no file, or no such table yet.
+    """Return the rows of a query on a table of the file; none if the file or the table does not exist yet.
 
     Raises:
         sqlite3.Error, OSError: the file can't be read.
@@ -304,10 +311,12 @@ def rows(path: Path, table: str, query: str, values: Sequence[str | None]) -> li
         return book.execute(query, values).fetchall()
 
 
-def grouped(entries: Iterable[tuple[Entry, Spent]], since: str, by: Sequence[str], key: str | None, into: Sums) -> Sums:
-    """Add entries to sums, as `read` makes them of the file."""
+def grouped(
+    entries: Iterable[tuple[Entry, SpendingSums]], since: str, by: Sequence[str], key: str | None, into: Sums
+) -> Sums:
+    """Add entries to sums, with the filter and the grouping of `read`."""
     places = [COLUMNS.index(column) for column in by]
     for entry, spent in entries:
         if entry[0] >= since and key in (None, entry[1]):
-            into.setdefault(tuple(entry[place] for place in places), Spent()).add(spent)
+            into.setdefault(tuple(entry[place] for place in places), SpendingSums()).add(spent)
     return into

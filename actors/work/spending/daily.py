@@ -1,6 +1,6 @@
-"""Daily limits as the settings have them, and how far they are used, as the file says: for programs that are no server.
+"""Daily limits of the settings, and their usage as the ledger file has it, for processes other than the server.
 
-A server knows more at each moment, and asks its `days`.
+A server has newer figures in its `days`.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from .today import Today
 
 ALL = ""
-"""The key of the account of all subjects."""
+"""Key of the account of all subjects together."""
 
 
 class DayReading(msgspec.Struct, frozen=True):
-    """How far a daily limit is used.
+    """Usage of a daily limit.
 
     Attributes:
-        subject: whose; "" for all together.
+        subject: subject that the limit applies to; "" for all together.
         day: `2026-11-23`.
-        limits: what may be spent on it.
-        spent: what was, by other processes as well.
-        held: what requests under way may come to at most, here and in other processes, or those that crashed.
-        key: where the limit is in the settings.
+        limits: the limits of that day.
+        spent: spending so far, including that of other processes.
+        held: upper bounds of requests in flight, here and in other processes, and of requests of crashed processes.
+        key: settings key of the limit.
     """
 
     subject: str
@@ -44,12 +44,12 @@ class DayReading(msgspec.Struct, frozen=True):
 
 @final
 class DailyRules:
-    """Who may spend how much in a day.
+    """Daily limits by subject.
 
     Attributes:
-        all: what all together may spend.
-        subjects: those of the keys.
-        limits_others: whether subjects without a key, as those of signed tokens, have a limit.
+        all: the limits of all subjects together, and their settings key.
+        subjects: the subjects of the API keys.
+        limits_others: subjects without a key, for example of signed tokens, have a limit.
     """
 
     def __init__(self, settings: ApiSettings) -> None:
@@ -61,12 +61,12 @@ class DailyRules:
         self.all = settings.limits.daily, "api.limits.daily"
 
     def of(self, subject: str) -> tuple[DailyLimits | None, str]:
-        """What a subject may spend, and the key of that in the settings."""
+        """Return the limits of a subject, and their settings key."""
         return self._of_keys.get(subject, self._of_others)
 
 
 def readings(path: Path, settings: ApiSettings, today: Today) -> list[DayReading]:
-    """How far each limit is used: that of all, those of keys, and those of others who have spent today.
+    """Return the usage of each limit: of all together, of keys, and of other subjects that have spent today.
 
     Raises:
         sqlite3.Error, OSError: the file can't be read.

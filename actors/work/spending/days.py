@@ -1,20 +1,23 @@
-"""Daily limits of a server: what each subject, and all together, may spend on models from 00:00 UTC to 00:00 UTC.
+"""Daily limits of a server: spending of each subject, and of all together, from 00:00 UTC to 00:00 UTC.
 
     the day of this server  <-  the day of 'alice'  <-  the run  <-  ...
 
-They are accounts like others (`accounts`), above those of runs, with three differences. They start again from 0 when a
-new day begins, which they look at whenever they are asked. What they have spent outlives the process: each request is
-written into the `ledger` before it goes out. And other processes may spend from them as well: what those have spent,
-and hold, counts as spent here, so a request never waits for it.
+Accounts of days are above the accounts of runs (`accounts`), with three differences:
 
-A request that has room in all accounts above it is written into the ledger, which then tells what others have. Where
-that has grown since there was room, the accounts are asked once more before the request goes out. Transactions are one
-after the other, so of two processes the later one sees the request of the earlier.
+- They restart from 0 when a new day begins. Each access checks the date.
+- Their spending outlives the process: each request is written into the `ledger` before it is sent.
+- Other processes may spend from them as well. Spending and reservations of those processes count as spent here, so a
+  request never waits for them.
 
-Only requests of subjects with a limit, and all if the server has one, come here. The user who runs the server has the
-limit of all only. Limits are those of the settings as they were read last: each limit counts what is spent from when it
-is set. A clock that is set back gives no second try: the latest day seen is the day. If it is set back by more than a
-day, it was wrong before, and the day that it shows goes on with what the ledger has of it.
+A request that has room in all its accounts is written into the ledger, whose answer contains the figures of other
+processes. If those have grown since the check, the accounts are checked again before the request is sent. Transactions
+are serialised, so of two processes the later one sees the request of the earlier one.
+
+Only requests of subjects with a limit are written; if the server has a limit, all are. The user who runs the server is
+subject to the limit of the server only. Limits come from the last reading of the settings, and each limit counts
+spending from the moment when it is set. A clock that is set back does not reset a limit: the latest day seen is the
+day. If the clock is set back by more than a day, it was wrong before. Then the new date applies, with the spending that
+the ledger has for it.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ from ....protocol.graph.model import OwnLimits
 from ....protocol.settings.api import ApiSettings, DailyLimits
 from .accounts import NOTHING, Account, Amount, Hold
 from .daily import ALL, DailyRules, DayReading
-from .ledger import Ledger, Others, Unwritten, Written, bounded
+from .ledger import Ledger, LedgerUnwritten, Others, WrittenHold, bounded
 from .reserve import room_in
 from .today import DAY, GRACE, Today, date_of, today_of
 
@@ -42,74 +45,77 @@ if TYPE_CHECKING:
     from .ledger import LedgerStore
 
 LOOK_EVERY = 1.0
-"""Seconds between two looks at what others have spent, by those whose day is over, or who wait."""
+"""Seconds between two queries for the spending of other processes, by subjects over their limit or waiting."""
 
 HELD_FOR = 30.0
-"""Seconds after which a caller may ask again where others reserve what is left."""
+"""Seconds after which a caller may retry if other processes have reserved the rest."""
 
 _NONE = DailyLimits()
-_DUST = 1e-6  # USD by which sums of fractions may differ that are made in another order
+_DUST = 1e-6  # USD by which sums of fractions may differ if they are added in another order
 
 
 class _Reserved(DayReached):
-    """There would be room without what others reserve."""
+    """There would be room without the reservations of other processes."""
 
 
 @final
 class DayAccount(Account):
-    """What a subject, or all, spend on a day.
+    """Spending of a subject, or of all subjects, on a day.
 
     Attributes:
-        subject: whose; "" for all.
-        daily: the limits; without any it only counts along.
-        looked: when it was last asked what others have spent, in seconds of trio's clock.
+        subject: subject of the account; "" for all.
+        daily: the limits; an account without limits only counts.
+        looked: time of the last query for the spending of other processes, in seconds of trio's clock.
     """
+
+    tokens: int
 
     def __init__(self, days: Days, subject: str, parent: DayAccount | None) -> None:
         name = f"the day of '{subject}'" if subject != ALL else "the day of this server"
         super().__init__(name, OwnLimits(), parent, key=lambda field: f"`{self._where}.{field}`")
         self.subject = subject
-        self.daily = _NONE
+        self.daily: DailyLimits = _NONE
         self.measures = True
-        self.day = self
+        self.day: DayAccount = self
         self._above = parent
         self._days = days
         self._where = ""
         self._number = days.number
         self._others = Others(NOTHING, NOTHING)
         self._in_ledger = False
-        self.looked = float("-inf")
+        self.looked: float = float("-inf")
 
     @property
     def capped(self) -> bool:
-        """Whether anything is limited."""
+        """True if tokens or money are limited."""
         return not self.daily.is_empty
 
     @property
     def counts_money(self) -> str | None:
-        """The key of the limit in money that holds here or above, if there is one."""
+        """Settings key of the limit in money that applies here or above; None if there is none."""
         if self.daily.max_cost is not None:
             return f"{self._where}.max_cost"
         return None if self._above is None else self._above.counts_money
 
     def limit(self, daily: DailyLimits | None, where: str) -> None:
-        """Have these limits from now on; `where` is their key in the settings."""
+        """Set the limits; `where` is their key in the settings."""
         self.daily = daily or _NONE
-        if self.capped and not self._in_ledger:  # nor is what was spent until now
+        # Spending before the first limit is not in the ledger, so the account restarts from 0.
+        if self.capped and not self._in_ledger:
             self._in_ledger = True
             self._begin()
-        self.limits = OwnLimits(max_cost=self.daily.max_cost, max_tokens=self.daily.max_tokens)
+        self.limits: OwnLimits = OwnLimits(max_cost=self.daily.max_cost, max_tokens=self.daily.max_tokens)
         self._where = where
         self.let_go()
 
     def admit(
         self, account: Account, most: Amount, on_wait: Callable[[], None], *, turn: bool
     ) -> Coroutine[Any, Any, Hold]:
-        """See `reserve`; `account` is this one or one below it."""
+        """Reserve a request in the accounts and in the ledger; see `reserve`. `account` is this one or one below it."""
         return self._days.admit(account, most, on_wait, turn=turn)
 
     def check_own(self, *, turn: bool) -> None:  # noqa: ARG002 - turns are not limited by the day
-        self._look_at_day()
+        self._poll_day()
         spent, held, limits = self._spent(), self._others.held, self.daily
         self._check_spent(spent.tokens, spent.cost)
         if limits.max_tokens is not None and self.tokens >= limits.max_tokens:
@@ -120,14 +126,14 @@ class DayAccount(Account):
             self._refuse_reserved(f"{used} ({self._key('max_cost')})", f"{held.cost:.4f} USD")
 
     def charge(self, amount: Amount, turns: int) -> None:
-        self._look_at_day()
-        amount = bounded(amount)  # a sum that is no number would never reach a limit
+        self._poll_day()
+        amount = bounded(amount)  # NaN would never reach a limit
         super().charge(amount, turns)
         if self._in_ledger and amount != NOTHING:
             self._days.ledger.add(self._days.name, self.subject, amount)
 
-    def has_room_beside(self, most: Amount) -> bool:
-        """Whether a request that is reserved here would have room if it came now."""
+    def has_room_now(self, most: Amount) -> bool:
+        """Return whether a request that is already reserved here would have room if it arrived now."""
         tokens, cost = self.tokens + self._held_tokens - most.tokens, self.cost + self._held_cost - most.cost
         limits = self.daily
         return (limits.max_tokens is None or tokens < limits.max_tokens) and (
@@ -135,39 +141,40 @@ class DayAccount(Account):
         )
 
     def hear(self, others: Others) -> bool:
-        """What others have spent and hold today; whether that is more than before."""
-        self._look_at_day()
+        """Store the spending and reservations of other processes today. Return whether they have grown."""
+        self._poll_day()
         before, self._others = _sum(self._others), others
+        # The base class compares `tokens` and `cost` with the limits, so these include the figures of other processes.
         now = _sum(others)
         self.tokens += now.tokens - before.tokens
         self.cost += now.cost - before.cost
         return now.tokens > before.tokens or now.cost > before.cost + _DUST
 
     def reading(self) -> DayReading:
-        """How far it is used."""
-        self._look_at_day()
+        """Return the usage of this account."""
+        self._poll_day()
         others, spent = self._others.held, self._spent()
         held = Amount(self._held_tokens + others.tokens, self._held_cost + others.cost)
         return DayReading(self.subject, self._days.name, self.daily, spent, held, self._where)
 
     @property
     def is_reserved(self) -> bool:
-        """Whether others reserve something of it, which may become less before the day is over."""
+        """True if other processes have reservations, which may shrink before the day is over."""
         return self._others.held != NOTHING
 
     def _spent(self) -> Amount:
-        """What is spent, here and by others, without what others reserve."""
+        """Return the spending here and in other processes, without their reservations."""
         held = self._others.held
         return Amount(self.tokens - held.tokens, max(0.0, self.cost - held.cost))
 
-    def _look_at_day(self) -> None:
+    def _poll_day(self) -> None:
         if self._number != self._days.number:
             self._begin()
 
     def _begin(self) -> None:
         self._number = self._days.number
         self.turns = self.tokens = self.estimated = 0
-        self.cost = 0.0
+        self.cost: float = 0.0
         self._others = Others(NOTHING, NOTHING)
         self._days.keep(self)
 
@@ -190,18 +197,18 @@ class DayAccount(Account):
 
 @final
 class Days:
-    """See the module.
+    """Accounts of the current day, by subject.
 
     Args:
-        root: the ledger's writer is an actor of it.
-        store: of the ledger.
-        settings: who may spend how much.
+        root: the writer of the ledger is an actor of it.
+        store: storage of the ledger.
+        settings: the limits by subject.
         now: the wall clock, in seconds since 1970.
-        patient: runs and requests wait where they need not end: while the ledger can't be written, which is a
-            `LedgerBroken` else, and for up to `HELD_FOR` for what others reserve.
+        patient: runs and requests wait instead of failing: while the ledger can't be written (else `LedgerBroken`), and
+            up to `HELD_FOR` seconds for reservations of other processes.
 
     Attributes:
-        ledger: where it is kept.
+        ledger: the ledger of the spending.
     """
 
     def __init__(
@@ -221,16 +228,17 @@ class Days:
         self._lock = threading.Lock()
         self._accounts: WeakValueDictionary[str, DayAccount] = WeakValueDictionary()
         self._of_today: set[DayAccount] = set()
-        self.ledger = Ledger(root, store, today=self.today, tell=self._hear)
+        self.ledger: Ledger = Ledger(root, store, today=self.today, tell=self._hear)
         self._all = DayAccount(self, ALL, None)
         self.configure(settings)
 
-    # --- what day it is ------------------------------------------------------------------------------------------
+    # --- the current day -----------------------------------------------------------------------------------------
 
     @property
     def number(self) -> int:
-        """Days since 1970."""
+        """Current day as days since 1970; a new day forgets the accounts of the day before."""
         number = int(self._now() // DAY)
+        # A clock that is set back by up to a day keeps the latest day seen, so that no limit starts again from 0.
         if number > self._latest or number < self._latest - 1:
             self._latest = number
             self._name = date_of(number)
@@ -239,25 +247,25 @@ class Days:
 
     @property
     def name(self) -> str:
-        """The day: `2026-11-23`."""
-        self.number  # noqa: B018 - which is what names it
+        """Current day as a date: `2026-11-23`."""
+        self.number  # noqa: B018 - reading it updates `_name`
         return self._name
 
     def today(self) -> Today:
-        """The moment as the ledger sees it."""
+        """Return the current moment in the form that the ledger needs."""
         return today_of(self.number, self._now())
 
-    # --- whose ---------------------------------------------------------------------------------------------------
+    # --- accounts of subjects ------------------------------------------------------------------------------------
 
     def configure(self, settings: ApiSettings) -> None:
-        """Have these limits from now on."""
+        """Apply the limits of these settings."""
         self._rules = DailyRules(settings)
         self._all.limit(*self._rules.all)
         for account in self._known():
             account.limit(*self._rules.of(account.subject))
 
     def account(self, subject: str) -> DayAccount | None:
-        """What the runs of a subject are charged to; None where nothing is limited. Threads may ask."""
+        """Return the account that runs of a subject are charged to; None if nothing is limited. Thread-safe."""
         if subject != LOCAL.subject:
             daily, where = self._rules.of(subject)
             if daily is not None:
@@ -265,13 +273,13 @@ class Days:
         return self._all if self._all.capped else None
 
     def keep(self, account: DayAccount) -> None:
-        """Do not forget what was spent on the account until the day is over."""
-        self.number  # noqa: B018 - which forgets those of another day
+        """Hold a reference to the account, and so its spending, until the day is over."""
+        self.number  # noqa: B018 - reading it drops the accounts of another day
         self._of_today.add(account)
 
     def readings(self) -> list[DayReading]:
-        """How far each limit is used: that of all, those of keys, and those of others who have come today."""
-        self.number  # noqa: B018 - which forgets those of another day
+        """Return the usage of each limit: of all together, of keys, and of other subjects seen today."""
+        self.number  # noqa: B018 - reading it drops the accounts of another day
         for subject in self._rules.subjects:
             self.account(subject)
         with self._lock:
@@ -294,18 +302,18 @@ class Days:
     # --- requests ------------------------------------------------------------------------------------------------
 
     async def check(self, subject: str) -> None:
-        """See that a run of the subject may begin.
+        """Check that a run of the subject may start.
 
         Raises:
-            DayReached: what may be spent today was.
-            LedgerBroken: it is not known what was.
+            DayReached: the limit of today is reached.
+            LedgerBroken: the ledger can't be used, so the spending is unknown.
         """
         account = self.account(subject)
         if account is None:
             return None
-        since, looked = trio.current_time(), self._may_look(account)
+        since, looked = trio.current_time(), self._may_poll(account)
         if looked:
-            await self._look(account)
+            await self._poll_ledger(account)
         while True:
             try:
                 return account.check()
@@ -315,29 +323,29 @@ class Days:
                 looked = True
 
     async def look(self) -> None:
-        """Ask the ledger how far all limits are used, also of subjects that have not come to this process today.
+        """Query the ledger for the usage of all limits, including subjects that this process has not seen today.
 
-        The log says if it can't be read.
+        A failure is logged only.
         """
         accounts = (self._all, *map(self.account, self._rules.subjects), *self._known())
         keys = {each.subject for each in accounts if each is not None and each.capped}
         if keys or self._rules.limits_others:
-            with contextlib.suppress(Unwritten):
+            with contextlib.suppress(LedgerUnwritten):
                 await self.ledger.look(keys, all_of_today=True)
 
     async def admit(self, account: Account, most: Amount, on_wait: Callable[[], None], *, turn: bool) -> Hold:
-        """Reserve what a request may come to, in its accounts and in the ledger.
+        """Reserve the upper bound of a request, in its accounts and in the ledger.
 
         Raises:
-            TurnsReached, BudgetReached: an account is at its end, or came to it meanwhile.
-            LedgerBroken: it can't be written.
+            TurnsReached, BudgetReached: an account has reached its limit, or reached it during the wait.
+            LedgerBroken: the ledger can't be written.
         """
         capped, looked, most, since = _capped(account), False, bounded(most), trio.current_time()
         while True:
             growth = self._growth
             try:
                 hold = await room_in(account, most, on_wait, turn=turn)
-            except DayReached as error:  # what others held may have become less since
+            except DayReached as error:  # reservations of other processes may have shrunk since
                 if account.day is None or not await self._looks_again(account.day, error, since, looked=looked):
                     raise
                 looked = True
@@ -346,71 +354,76 @@ class Days:
                 return hold
             try:
                 id = await self.ledger.commit(capped, most)
-            except Unwritten as error:
+            except LedgerUnwritten as error:
                 hold.release()
                 await self._later(error)
                 continue
-            except BaseException:  # cancelled, too: nothing stays reserved
+            except BaseException:  # including cancellation: no reservation may remain
                 hold.release()
                 raise
-            written = Written(hold, self.ledger, id)
-            if growth == self._growth or all(each.has_room_beside(most) for each in _days_of(account)):
+            written = WrittenHold(hold, self.ledger, id)
+            # The answer of the ledger may show new spending of other processes. If so, release and check the accounts
+            # again.
+            if growth == self._growth or all(each.has_room_now(most) for each in _days_of(account)):
                 return written
             written.release()
 
     async def aclose(self) -> None:
-        """Write what is left."""
         await self.ledger.aclose()
 
-    def _may_look(self, account: DayAccount) -> bool:
+    def _may_poll(self, account: DayAccount) -> bool:
         return trio.current_time() - account.looked >= LOOK_EVERY
 
     async def _looks_again(self, account: DayAccount, error: DayReached, since: float, *, looked: bool) -> bool:
-        """Whether figures are there by now that are newer than a request which was refused."""
+        """Query the ledger for figures that are newer than the refused request. Return False if that can't help."""
         if looked:
             if not self._patient or not isinstance(error, _Reserved) or trio.current_time() > since + HELD_FOR:
                 return False
             await trio.sleep(LOOK_EVERY)
-        elif not self._may_look(account) and not _is_reserved(account):
+        elif not self._may_poll(account) and not _is_reserved(account):
             return False
-        await self._look(account)
+        await self._poll_ledger(account)
         return True
 
-    async def _look(self, account: DayAccount) -> None:
+    async def _poll_ledger(self, account: DayAccount) -> None:
         account.looked = trio.current_time()
         while True:
             try:
                 await self.ledger.look(_capped(account))
-            except Unwritten as error:
+            except LedgerUnwritten as error:
                 await self._later(error)
             else:
                 return
 
-    async def _later(self, error: Unwritten) -> None:
-        """The ledger can't be written now: wait for the next try, or raise."""
+    async def _later(self, error: LedgerUnwritten) -> None:
+        """Wait for the next attempt to write the ledger, or raise if this server does not wait."""
         if not self._patient:
             raise self._broken(error) from None
         await trio.sleep(LOOK_EVERY)
 
     def held_for(self) -> float:
-        """Seconds until what others reserve may be less; in the first minute, until yesterday's rows do not count."""
+        """Return the seconds until reservations of other processes may shrink.
+
+        In the first minute of a day, this includes the rest of that minute: rows of yesterday count until then.
+        """
         today = self.today()
         grace = GRACE - (DAY - today.left) + LOOK_EVERY if today.since != today.day else 0.0
         return max(HELD_FOR, grace)
 
-    def _broken(self, error: Unwritten) -> LedgerBroken:
+    def _broken(self, error: LedgerUnwritten) -> LedgerBroken:
         return LedgerBroken(
             f"what is spent of the daily limits of this server can't be written to {self.ledger.store.name} "
             f"({error}), so nothing can be spent now"
         )
 
     def _hear(self, day: str, others: Mapping[str, Others]) -> None:
+        # An answer for yesterday: the accounts have restarted since.
         if day != self.name:
             return
         shrunk = []
         for subject, of in others.items():
             account = self._all if subject == ALL else self._accounts.get(subject) or self.account(subject)
-            if account is not None and account.subject == subject:  # who has no limit has the account of all
+            if account is not None and account.subject == subject:  # a subject without a limit gets the account of all
                 if account.hear(of):
                     self._growth += 1
                 else:
@@ -424,12 +437,12 @@ def _days_of(account: Account) -> list[DayAccount]:
 
 
 def _capped(account: Account) -> list[str]:
-    """The keys of the ledger under which requests of an account are written."""
+    """Return the ledger keys under which requests of an account are written."""
     return [each.subject for each in _days_of(account) if each.capped]
 
 
 def _is_reserved(account: Account) -> bool:
-    """Whether others reserve some of what the request may spend: figures newer than the request have to say it."""
+    """Return whether other processes reserve part of a limit of the account: cached figures do not suffice then."""
     return any(each.is_reserved for each in _days_of(account))
 
 

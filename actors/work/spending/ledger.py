@@ -1,24 +1,27 @@
-"""The ledger of daily limits: two tables, right after `kill -9`; in a file (`ledger_file`), or that of a cluster.
+"""Ledger of daily limits: two tables that stay correct after `kill -9`.
 
-    ledger(day, key, tokens, cost)               what was spent on a day; the key "" is that of all together
-    held(process, id, key, day, tokens, cost)    what requests under way may come to at most
+They are in a file (`ledger_file`), or in the database of a cluster.
 
-Before a request goes out, a row of `held` for each of its keys is committed. After it, one transaction deletes the row
-and adds what the request came to. A process that is killed in between leaves the row, which counts at its bound from
-then on. So both tables together never say less than providers have charged.
+    ledger(day, key, tokens, cost)               spending of a day; the key "" is the sum of all subjects
+    held(process, id, key, day, tokens, cost)    upper bounds of requests in flight
 
-One transaction takes all that waits for it: while it is written by a thread, the next gathers. Requests wait for
-theirs; what they came to waits a moment (`GATHER`) or goes along with the next. Where its answer was lost, it is not
-known whether a transaction counts. So each has a number, and what was spent goes with that of the first that was to
-write it: a store that can't be sure takes each number once.
+Before a request is sent, a row of `held` for each of its keys is committed. After the request, one transaction deletes
+the row and adds the actual amount. A process that is killed in between leaves the row, which counts at its upper bound
+from then on. So both tables together never show less than providers have charged.
 
-What others have spent and hold is all that the store has without what this process has put there. Each transaction
-says so, of the keys that it is about. So what was there at the start, other processes, and what crashed ones have left
-are one thing.
+One transaction contains all pending changes: while a thread writes it, the next one collects changes. Requests wait for
+their transaction. Amounts of ended requests wait a moment (`GATHER`), or are written with the next request. If the
+answer of a store is lost, the outcome of the transaction is unknown. So each transaction has a number, and each amount
+carries the number of the first transaction that should have written it. A store that can lose answers applies each
+number once.
 
-A row of `held` has the day on which it was written, or that which has begun since: each process moves its own. As that
-takes a moment, rows of yesterday count in the first minute of a day, too (`GRACE`). What is left of days before that
-belongs to processes that have died; it is put into the ledger of its day.
+The spending and reservations of other processes are all rows of the store minus the rows of this process. Each
+transaction returns them for its keys. So spending before the start, other processes, and rows of crashed processes need
+no separate treatment.
+
+A row of `held` has the day on which it was written, or the day that has begun since: each process moves its own rows.
+As that takes a moment, rows of yesterday count in the first minute of a day, too (`GRACE`). Rows of earlier days belong
+to dead processes; their amounts are moved into the ledger of their day.
 """
 
 from __future__ import annotations
@@ -39,51 +42,51 @@ if TYPE_CHECKING:
     from .today import Today
 
 GATHER = 0.1
-"""Seconds in which what requests came to gathers before it is written."""
+"""Seconds for which amounts of ended requests are collected before they are written."""
 
 RETRY_EVERY = 5.0
-"""Seconds between two tries to write what could not be written."""
+"""Seconds between two attempts to write after a failure."""
 
 WRITE_WITHIN = 5.0
-"""Seconds for one transaction."""
+"""Seconds that one transaction may take."""
 
 KEPT_DAYS = 60
-"""Days that a ledger has beside the new one, the newest with rows: a clock that leaps ahead must not clear it."""
+"""Days with rows that a ledger retains in addition to the new day: a clock that leaps ahead must not clear it."""
 
 SILENT = "there is no answer"
-"""Why nothing is written in a store that is elsewhere, when the time is up."""
+"""Message for a store on another machine that did not answer within `WRITE_WITHIN`."""
 
-_MOST_TOKENS, _MOST_COST = 10**15, 1e12  # of one request; sums of this many still fit into the columns
+_MOST_TOKENS, _MOST_COST = 10**15, 1e12  # limits of one request; sums of many such requests still fit into the columns
 
 log = logging.getLogger("callboard.usage")
 
 
 class Others(msgspec.Struct, frozen=True):
-    """What others than this process have spent and hold of a key."""
+    """Spending and reservations of other processes for a key."""
 
     spent: Amount
     held: Amount
 
 
 Tell = Callable[[str, Mapping[str, Others]], None]
-"""Told a day, and what others have of it by key, after each transaction."""
+"""Called after each transaction with the day, and the figures of other processes by key."""
 
 
 Sums = dict[tuple[int, str, str], Amount]
-"""What was spent, by the number of the transaction that was to write it first, day and key."""
+"""Amounts by the number of the first transaction that should have written them, day and key."""
 
 
-class Unwritten(Exception):
+class LedgerUnwritten(Exception):
     """The ledger can't be written now; the text says why."""
 
 
 class LedgerStore(Protocol):
-    """Where a ledger is kept. Its methods block: threads call them, one at a time.
+    """Storage of a ledger. Its methods block: call them in a thread, one at a time.
 
     Attributes:
-        name: for callers, who are told no paths: `its usage.db`.
-        place: where it is, for the log.
-        elsewhere: it may not answer for long; what is given up for that may be written all the same.
+        name: name for callers, without paths: `its usage.db`.
+        place: location of the store, for the log.
+        elsewhere: the store is on another machine and may be silent for long; an abandoned write may still succeed.
     """
 
     @property
@@ -94,28 +97,28 @@ class LedgerStore(Protocol):
     def elsewhere(self) -> bool: ...
 
     def written(self, now: Today, batch: Batch) -> Mapping[str, Others]:
-        """One transaction.
+        """Execute one transaction.
 
         Returns:
-            what others have of the keys that it is about.
+            the figures of other processes for the keys of the batch.
 
         Raises:
-            Away, OSError, sqlite3.Error: it can't be written.
+            Away, OSError, sqlite3.Error: the store can't be written.
         """
 
     def close(self) -> None:
-        """Let go of what is open."""
+        """Close open connections."""
 
 
 @final
 class Ledger:
-    """See the module.
+    """Writer of the ledger: collects changes and executes one transaction at a time.
 
     Args:
-        root: what writes is an actor of it, from the first request on.
-        store: where it is kept.
-        today: tells what time it is.
-        tell: told what others have.
+        root: the writer is an actor of it, spawned with the first request.
+        store: storage of the ledger.
+        today: returns the current moment.
+        tell: called with the figures of other processes.
     """
 
     def __init__(self, root: Root, store: LedgerStore, *, today: Callable[[], Today], tell: Tell) -> None:
@@ -131,10 +134,10 @@ class Ledger:
         self._troubled = self._closing = self._closed = False
 
     async def commit(self, keys: Iterable[str], most: Amount) -> int:
-        """Write what a request may come to, before it goes out; returns what to `end` after it.
+        """Write the upper bound of a request before it is sent. Return the id for `end`.
 
         Raises:
-            Unwritten: it could not be written.
+            LedgerUnwritten: the bound could not be written.
         """
         self._last_id += 1
         id = self._last_id
@@ -143,48 +146,48 @@ class Ledger:
         self._pending.held += [(id, key, most.tokens, most.cost) for key in keys]
         try:
             await self._transaction()
-        except BaseException:  # cancelled, too: it may have been written all the same
+        except BaseException:  # including cancellation: the row may have been written all the same
             self.end(id)
             raise
         return id
 
     def end(self, id: int) -> None:
-        """A request is over; what it came to was added just before."""
+        """Remove the reservation of a request; the caller has just added its actual amount with `add`."""
         self._open -= 1
         self._pending.ended.append(id)
         self._gather()
 
     def add(self, day: str, key: str, amount: Amount) -> None:
-        """Count what was spent."""
+        """Count an amount under a day and a key."""
         sums, entry, amount = self._pending.sums, (self._pending.number, day, key), bounded(amount)
         before = sums.get(entry, NOTHING)
         sums[entry] = Amount(before.tokens + amount.tokens, before.cost + amount.cost)
         self._gather()
 
     async def look(self, keys: Iterable[str], *, all_of_today: bool = False) -> None:
-        """Have `tell` told what others have now.
+        """Query the figures of other processes; `tell` receives them.
 
         Args:
-            keys: of which.
-            all_of_today: and of all that the store has something of today.
+            keys: keys to query.
+            all_of_today: also query all keys that the store has for today.
 
         Raises:
-            Unwritten: the store can't be used.
+            LedgerUnwritten: the store can't be used.
         """
         self._pending.looks.update(keys)
         self._pending.looks_at_all |= all_of_today
         await self._transaction()
 
     async def aclose(self) -> None:
-        """Write what is left, also when the root's time is up: what it came to can't be written later."""
+        """Write the remaining changes, even if the time of the root is up, because there is no later write."""
         if self._writer is None:
             self._closed = True
             return
         self._closing = True
-        # More than once, as the writer may put back what it could not write while this waits for the thread.
+        # Loop: the writer may put back changes that it could not write while this call waits for the thread.
         while (self._pending.ended or self._pending.sums) and await self._write():
             pass
-        self._closed = True  # a writer that outlives this must not open the store again
+        self._closed = True  # A writer that outlives this call must not open the store again.
         with self._shield():
             await trio.to_thread.run_sync(self.store.close, limiter=self._thread, abandon_on_cancel=True)
 
@@ -192,15 +195,14 @@ class Ledger:
         return trio.move_on_after(WRITE_WITHIN, shield=True) if self._closing else self._root.shield(WRITE_WITHIN)
 
     async def _transaction(self) -> None:
-        """Wait for the next transaction."""
         batch = self._pending
         if self._closed:
-            raise Unwritten(batch.trouble)
+            raise LedgerUnwritten(batch.trouble)
         self._gather()
         self._urgent.set()
         await batch.over.wait()
         if batch.trouble:
-            raise Unwritten(batch.trouble)
+            raise LedgerUnwritten(batch.trouble)
 
     def _gather(self) -> None:
         if self._closed:
@@ -211,6 +213,7 @@ class Ledger:
 
     async def _write_when_due(self, _: Actor) -> None:
         while True:
+            # Wakes at the end of the day while requests are open: their rows of `held` must be moved to the new day.
             with trio.move_on_after(self._today().left if self._open else float("inf")):
                 await self._some.wait()
             with trio.move_on_after(GATHER):
@@ -220,7 +223,7 @@ class Ledger:
                     await self._urgent.wait()
 
     async def _write(self) -> bool:
-        """One transaction with all that waits for it; whether that was possible."""
+        """Execute one transaction with all pending changes. Return whether that succeeded."""
         if self._closed:
             return False
         batch, self._pending = self._pending, Batch(self._pending.number + 1)
@@ -233,16 +236,17 @@ class Ledger:
                     store.written, now, batch, limiter=self._thread, abandon_on_cancel=store.elsewhere
                 )
                 written = True
-        except Exception as error:  # noqa: BLE001 - requests must neither go out unwritten nor wait for ever
+        except Exception as error:  # noqa: BLE001 - requests must neither be sent unwritten nor wait for ever
             self._put_back(batch)
             batch.trouble = reason_of(error)
             self._is_troubled(error)
             return False
-        except BaseException:  # cancelled before the thread began
+        except BaseException:  # cancelled before the thread started
             self._put_back(batch)
             raise
         else:
-            if not written:  # the time was up: before the thread began, or the store is elsewhere and silent
+            # The time was up: before the thread started, or the store on another machine did not answer.
+            if not written:
                 self._put_back(batch)
                 if store.elsewhere:
                     batch.trouble = SILENT
@@ -272,15 +276,15 @@ class Ledger:
 
 @final
 class Batch:
-    """What the next transaction is about.
+    """Changes for the next transaction.
 
     Attributes:
-        number: of the transaction; each has a higher one than those before.
-        held: rows to commit: id, key, tokens, cost.
-        ended: ids of requests that are over.
-        sums: what was spent, also what earlier transactions could not write, or may have written.
-        looks: keys of which is asked what others have; `looks_at_all`: of all keys of the day.
-        over: set when it is written, or was not: then `trouble` says why.
+        number: number of the transaction, higher than all before.
+        held: rows to insert: id, key, tokens, cost.
+        ended: ids of requests that have ended.
+        sums: amounts to add, including amounts that earlier transactions could not write, or may have written.
+        looks: keys whose figures of other processes are queried; `looks_at_all` queries all keys of the day.
+        over: set when the transaction has succeeded or failed; after a failure, `trouble` says why.
     """
 
     def __init__(self, number: int) -> None:
@@ -290,13 +294,13 @@ class Batch:
         self.sums: Sums = {}
         self.looks: set[str] = set()
         self.looks_at_all = False
-        self.over = trio.Event()
+        self.over: trio.Event = trio.Event()
         self.trouble = "the server is about to end"
 
 
 @final
-class Written(Hold):
-    """A reservation that is in the ledger as well."""
+class WrittenHold(Hold):
+    """Reservation that is also in the ledger."""
 
     __slots__ = ("_hold", "_id", "_ledger")
 
@@ -308,17 +312,18 @@ class Written(Hold):
     def settle(self, amount: Amount, *, turns: int = 1, estimated: bool = False) -> None:
         id, self._id = self._id, None
         if id is not None:
-            self._hold.settle(amount, turns=turns, estimated=estimated)  # which adds it to the ledger
+            self._hold.settle(amount, turns=turns, estimated=estimated)  # the day accounts add the amount to the ledger
             self._ledger.end(id)
 
 
 def bounded(amount: Amount) -> Amount:
-    """The amount as far as the columns go; what is no number counts as the most."""
-    return Amount(min(_MOST_TOKENS, amount.tokens), min(_MOST_COST, amount.cost))  # in this order: NaN is not less
+    """Clip the amount to the range of the columns; NaN counts as the maximum."""
+    # the order matters: `min` with NaN second returns the bound
+    return Amount(min(_MOST_TOKENS, amount.tokens), min(_MOST_COST, amount.cost))
 
 
 def with_sums(own: Mapping[str, Amount], day: str, sums: Sums, after: int = 0) -> dict[str, Amount]:
-    """What is ours of a day when these sums are added, of those with a higher number than `after`."""
+    """Return this process's own amounts of a day, plus the sums with a number higher than `after`."""
     total = dict(own)
     for (number, of, key), amount in sums.items():
         if of == day and number > after:
@@ -328,6 +333,6 @@ def with_sums(own: Mapping[str, Amount], day: str, sums: Sums, after: int = 0) -
 
 
 def without(all: Amount, own: Amount) -> Amount:
-    """What others have spent, of all that was."""
-    cost = round(all.cost - own.cost, 12)  # sums of fractions differ by the order in which they were made
+    """Return the amount of other processes: the total minus the own amount, at least 0."""
+    cost = round(all.cost - own.cost, 12)  # sums of fractions depend on the order of addition
     return Amount(max(0, all.tokens - own.tokens), max(0.0, cost))

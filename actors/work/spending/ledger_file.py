@@ -1,7 +1,7 @@
-"""The ledger of daily limits in the SQLite file of the book, beside its table, for all processes of a user.
+"""Ledger of daily limits in the SQLite file of the book, for all processes of a user.
 
-It is in WAL mode with `synchronous = NORMAL`: what was committed outlives the process, and may be lost only if the
-machine itself loses power. What could not be committed was not, so numbers of transactions are of no use here.
+The file is in WAL mode with `synchronous = NORMAL`. Committed rows outlive the process; only a power loss of the
+machine can lose them. A failed commit has written nothing for certain, so this store ignores numbers of transactions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .ledger import Batch
     from .today import Today
 
-_PATIENCE = 2.0  # seconds for other processes to be done with the file
+_PATIENCE = 2.0  # seconds to wait for another process's lock on the file
 
 _LEDGER = """
 CREATE TABLE IF NOT EXISTS ledger (
@@ -47,11 +47,11 @@ ON CONFLICT (day, key) DO UPDATE SET tokens = tokens + excluded.tokens, cost = c
 """
 
 _PRUNE = "DELETE FROM ledger WHERE day < (SELECT DISTINCT day FROM ledger ORDER BY day DESC LIMIT 1 OFFSET ?)"
-# Both sides of our own rows, which may be thousands.
+# Two ranges around this process's own rows, which may be thousands, so that the primary key is used.
 _OTHERS = """
 SELECT key, SUM(tokens), SUM(cost) FROM (
-    SELECT * FROM held WHERE process < ?1 UNION ALL SELECT * FROM held WHERE process > ?1
-) WHERE day >= ?2 GROUP BY key
+    SELECT * FROM held WHERE process < ? UNION ALL SELECT * FROM held WHERE process > ?
+) WHERE day >= ? GROUP BY key
 """
 
 _KEYS = "SELECT key FROM ledger WHERE day = ? UNION SELECT key FROM held WHERE day >= ?"
@@ -59,10 +59,10 @@ _KEYS = "SELECT key FROM ledger WHERE day = ? UNION SELECT key FROM held WHERE d
 
 @final
 class LedgerFile:
-    """See the module, and `LedgerStore`.
+    """A `LedgerStore` in an SQLite file.
 
     Args:
-        path: of the file.
+        path: path of the file.
     """
 
     elsewhere = False
@@ -78,17 +78,17 @@ class LedgerFile:
         self._own: dict[str, Amount] = {}
 
     def close(self) -> None:
-        """See `LedgerStore`."""
         if self._db is not None:
-            with contextlib.suppress(sqlite3.Error):  # it is given up in any case
+            with contextlib.suppress(sqlite3.Error):  # the connection is given up in any case
                 self._db.close()
             self._db = None
 
     def written(self, now: Today, batch: Batch) -> dict[str, Others]:
-        """See `LedgerStore`."""
+        """Execute one transaction; any error rolls it back and closes the file."""
         db = self._opened()
         try:
             db.execute("BEGIN IMMEDIATE")
+            # Also for the first transaction of this process, and after the file was replaced.
             if now.day != self._day:
                 self._new_day(db, now)
             db.executemany(
@@ -102,9 +102,9 @@ class LedgerFile:
                 keys.update(key for (key,) in db.execute(_KEYS, (now.day, now.since)))
             own = with_sums(self._own if now.day == self._day else {}, now.day, batch.sums)
             spent = {key: _spent(db, now.day, key, own.get(key, NOTHING)) for key in keys}
-            held = {key: Amount(*sums) for key, *sums in db.execute(_OTHERS, (self._process, now.since))}
+            held = {key: Amount(*sums) for key, *sums in db.execute(_OTHERS, (self._process, self._process, now.since))}
             db.execute("COMMIT")
-        except BaseException:  # whatever it was, half a transaction must not stay open
+        except BaseException:  # on any error, cancellation included: no transaction may stay open
             with contextlib.suppress(sqlite3.Error):
                 db.execute("ROLLBACK")
             self.close()
@@ -120,21 +120,25 @@ class LedgerFile:
         made(self._path)
         db = sqlite3.connect(self._path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
         try:
-            with contextlib.suppress(sqlite3.OperationalError):  # locked: it is in that mode the next time
+            # locked by another process: the next opening sets the mode
+            with contextlib.suppress(sqlite3.OperationalError):
                 db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = NORMAL")
             db.execute(_LEDGER)
             db.execute(_HELD)
-            if (stamp := _stamp(self._path)) != self._stamp:  # another file than before has nothing of ours
+            if (stamp := _stamp(self._path)) != self._stamp:  # A replaced file has no rows of this process.
                 self._day, self._own, self._stamp = "", {}, stamp
-        except BaseException:  # whatever it was, the file must not stay open
+        except BaseException:  # on any error: the file must not stay open
             db.close()
             raise
         self._db = db
         return db
 
     def _new_day(self, db: sqlite3.Connection, now: Today) -> None:
-        """What is ours and goes on is today's; what others left two days ago or earlier is spent."""
+        """Move the own rows of `held` to today, and prune the ledger.
+
+        Rows of other processes older than yesterday are added to the ledger: their processes are dead.
+        """
         db.execute("UPDATE held SET day = ? WHERE process = ? AND day < ?", (now.day, self._process, now.day))
         db.execute(_FOLD, (now.yesterday,))
         db.execute("DELETE FROM held WHERE day < ?", (now.yesterday,))
@@ -147,6 +151,6 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 
 def _spent(db: sqlite3.Connection, day: str, key: str, own: Amount) -> Amount:
-    """What others have spent of a key."""
+    """Return the spending of other processes for a key."""
     row = db.execute("SELECT tokens, cost FROM ledger WHERE day = ? AND key = ?", (day, key)).fetchone()
     return NOTHING if row is None else without(Amount(*row), own)

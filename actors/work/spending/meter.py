@@ -1,4 +1,4 @@
-"""What a run uses, and how much it may."""
+"""Usage of a run, by model and by node."""
 
 from __future__ import annotations
 
@@ -6,30 +6,33 @@ from typing import TYPE_CHECKING
 
 from ....protocol.chat import TokenUsage
 from ....protocol.events import UsageUpdate
+from ....protocol.model_names import CASSETTE
 from ....protocol.outcome import Usage
 from ....protocol.requests import Limits
 from .accounts import Account, Amount, by_flag
 from .parts import PartUsage
 
 if TYPE_CHECKING:
-    from .book import Book
+    from .book import SpendingBook
 
 _NOTHING = Usage()
-"""Of no node."""
+"""Stands in for the usage of a node if a request belongs to none."""
+
+_PREPARED = f"{CASSETTE}:"
 
 
 class Meter:
-    """Counts what a run uses, per model and per node.
+    """Counter of a run's usage, per model and per node.
 
     Args:
-        limits: what it may use.
+        limits: limits of the run.
         owner: see the attributes.
-        book: where what it uses is kept by day; None for nowhere.
-        day: what its subject may spend today; None if that is not limited.
+        book: book that stores the usage by day; None for none.
+        day: account of the subject's day; None if nothing is limited.
 
     Attributes:
-        owner: the subject whose run it is.
-        account: the run's, or where it has no limits that of the day; None where nothing is limited.
+        owner: subject that owns the run.
+        account: account of the run; that of the day if the run has no limits; None if nothing is limited.
     """
 
     def __init__(
@@ -38,7 +41,7 @@ class Meter:
         *,
         allow_unpriced: bool = False,
         owner: str = "",
-        book: Book | None = None,
+        book: SpendingBook | None = None,
         day: Account | None = None,
     ) -> None:
         self.limits = limits
@@ -47,23 +50,26 @@ class Meter:
             self.account = Account("the run", limits, day, key=by_flag, allow_unpriced=allow_unpriced)
         self.owner = owner
         self._book = book
-        self.turns = 0
-        self.tool_calls = 0
+        self.turns: int = 0
+        self.tool_calls: int = 0
         self.models: dict[str, Usage] = {}
         self.nodes: dict[str, Usage] = {}
 
     @property
     def keeps_book(self) -> bool:
-        """Whether what is used is kept by day."""
+        """True if the usage is stored by day."""
         return self._book is not None
 
     def add(self, model: str, tokens: TokenUsage, cost: float | None, node: str | None, agent: str = "") -> UsageUpdate:
-        """Count one reply to an agent; returns the totals of its model."""
+        """Count one reply to an agent. Return the totals of its model."""
         self.turns += 1
         return self.count(model, tokens, cost, node, agent)
 
     def restore(self, model: str, tokens: TokenUsage, cost: float | None) -> None:
-        """Count a turn of an earlier life of the run, which is in the book already, and was taken from the day."""
+        """Count a turn of an earlier incarnation of the run.
+
+        That incarnation has already added it to the book and charged it to the day.
+        """
         book, self._book = self._book, None
         self.add(model, tokens, cost, None)
         self._book = book
@@ -71,7 +77,7 @@ class Meter:
             self.account.charge(Amount(tokens.input_tokens + tokens.output_tokens, cost or 0.0), 1)
 
     def take_in(self, part: PartUsage) -> list[UsageUpdate]:
-        """Count what a part of the run has used that was played elsewhere, and is in the book; returns the totals."""
+        """Count the usage of a remote child, which the book already has. Return the totals."""
         self.turns += part.turns
         self.tool_calls += part.tool_calls
         for model, used in part.models.items():
@@ -83,13 +89,14 @@ class Meter:
         return self.totals()
 
     def restore_part(self, part: PartUsage) -> None:
-        """As `take_in`, for a part that was over in an earlier life of the run."""
+        """Count a remote child that ended in an earlier incarnation of the run, and charge the run's account."""
         self.take_in(part)
         if self.account is not None and self.limits.of_models:
+            # Only the run's own account: the worker of the child has charged the day.
             self.account.charge(part.amount, part.turns)
 
     def totals(self) -> list[UsageUpdate]:
-        """What each model has used so far."""
+        """Return the usage so far, by model."""
         return [
             UsageUpdate(
                 model=model,
@@ -104,12 +111,13 @@ class Meter:
     def count(
         self, model: str, tokens: TokenUsage, cost: float | None, node: str | None = None, agent: str = ""
     ) -> UsageUpdate:
-        """Count what a request has used that is no turn, as one for vectors; returns the totals of its model.
+        """Count a request that is not a turn, such as one for embeddings. Return the totals of its model.
 
         Args:
             cost: None if the price is not known.
         """
-        if self._book is not None:
+        # Replies of a cassette cost nothing now. Their tokens are shown, but do not belong in the book.
+        if self._book is not None and not model.startswith(_PREPARED):
             self._book.add(self.owner, agent, model, tokens, cost)
         usage = self.models.get(model)
         if usage is None:

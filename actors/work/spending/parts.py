@@ -1,4 +1,4 @@
-"""What a part of a run has used that was played elsewhere."""
+"""Usage of a remote child of a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .accounts import Amount
 
 
 class PartUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """See the module; `models` by their ids."""
+    """Usage of a remote child; `models` by model id."""
 
     models: dict[str, Usage] = {}
     turns: int = 0
@@ -17,6 +17,6 @@ class PartUsage(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def amount(self) -> Amount:
-        """All of it."""
+        """Total tokens and cost."""
         tokens = sum(used.input_tokens + used.output_tokens for used in self.models.values())
         return Amount(tokens, sum(used.cost for used in self.models.values()))

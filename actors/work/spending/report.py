@@ -1,4 +1,4 @@
-"""Sums of the book as they are told: over the command line, the control channel and HTTP alike."""
+"""Usage reports: sums of the book for the command line, the control channel and HTTP."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ....protocol.control.things import DailyUse, UsageGroup, UsageReport, UsageRow
-from .book import Spent
+from .book import SpendingSums
 
 if TYPE_CHECKING:
     from .book import Sums
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 def first_day(today: date, days: int) -> str:
-    """The first of so many days, the last of which is today."""
+    """Return the first of this many days, the last of which is today."""
     return (today - timedelta(days=days - 1)).isoformat()
 
 
 def report(
     found: Sums, by: Sequence[UsageGroup], since: str, today: date, limits: Iterable[DayReading] = ()
 ) -> UsageReport:
-    """The sums by these groups, in order, with their total; and how far daily limits are used."""
-    total = Spent()
+    """Return the sums by these groups, sorted, with their total, and the usage of daily limits."""
+    total = SpendingSums()
     for spent in found.values():
         total.add(spent)
     rows = [_row(spent, dict(zip(by, names, strict=True))) for names, spent in sorted(found.items())]
@@ -34,7 +34,7 @@ def report(
     return UsageReport(since=since, until=until, by=list(by), usage=rows, total=_row(total, {}), daily=daily)
 
 
-def _row(spent: Spent, names: dict[UsageGroup, Any]) -> UsageRow:
+def _row(spent: SpendingSums, names: dict[UsageGroup, Any]) -> UsageRow:
     return UsageRow(**names, **msgspec.structs.asdict(spent), priced=not spent.unpriced)
 
 

@@ -1,4 +1,4 @@
-"""Waits until an account has room for a request."""
+"""Reservation of room for a request in an account, waiting if necessary."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 def reserve(
     account: Account, most: Amount, on_wait: Callable[[], None], *, turn: bool = True
 ) -> Coroutine[Any, Any, Hold]:
-    """Reserve what a request may come to, as soon as there is room; where days are limited, in the ledger as well.
+    """Reserve the upper bound of a request, as soon as there is room; also in the ledger if days are limited.
 
     Args:
-        on_wait: called if it has to wait.
-        turn: it is a turn of a model; one for vectors is none.
+        on_wait: called if the request has to wait.
+        turn: the request is a turn of a model; a request for embeddings is not.
 
     Raises:
-        TurnsReached, BudgetReached: an account is at its end, or came to it meanwhile.
+        TurnsReached, BudgetReached: an account has reached its limit, or reached it during the wait.
     """
     enter = room_in if account.day is None else account.day.admit
     return enter(account, most, on_wait, turn=turn)
 
 
 async def room_in(account: Account, most: Amount, on_wait: Callable[[], None], *, turn: bool) -> Hold:
-    """As `reserve`, in accounts alone."""
+    """Reserve in the accounts alone; see `reserve`."""
     hold = account.hold(most, turn=turn)
     if hold is not None:
         return hold
@@ -46,7 +46,7 @@ async def room_in(account: Account, most: Amount, on_wait: Callable[[], None], *
     leave = account.wait(most, wake, turn=turn)
     try:
         await woken.wait()
-    except BaseException:  # cancelled: what was reserved at that very moment is for others
+    except BaseException:  # Cancelled: a reservation made at that very moment must be released for others.
         leave()
         for each in found:
             if isinstance(each, Hold):

@@ -1,4 +1,4 @@
-"""Days from 00:00 UTC to 00:00 UTC, and moments of them as a ledger sees them."""
+"""Days from 00:00 UTC to 00:00 UTC, and moments in the form that a ledger needs."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import msgspec
 
 DAY = 86_400
 GRACE = 60.0
-"""Seconds of a day in which requests of the day before that are under way may still be written as such."""
+"""Seconds at the start of a day in which requests in flight may still be recorded under the day before."""
 
 
 class Today(msgspec.Struct, frozen=True):
-    """A moment as the ledger sees it.
+    """Moment in the form that a ledger needs.
 
     Attributes:
         day: `2026-11-23`.
-        since: rows of `held` count from this day on: `day`, or the one before in the first minute.
-        yesterday: rows of `held` older than this belong to processes that have died.
+        since: rows of `held` count from this day on: `day`, or the day before in the first minute.
+        yesterday: rows of `held` older than this belong to dead processes.
         left: seconds until the next day.
     """
 
@@ -28,18 +28,18 @@ class Today(msgspec.Struct, frozen=True):
 
 
 def today_of(number: int, now: float) -> Today:
-    """A moment as the ledger sees it.
+    """Return the moment for a day and a time.
 
     Args:
-        number: of the day, since 1970.
-        now: by the wall clock.
+        number: the day, counted from 1970.
+        now: time of the wall clock, in seconds since 1970.
     """
     gone = now - number * DAY
     day, yesterday = date_of(number), date_of(number - 1)
-    early = 0 <= gone < GRACE  # not if the clock was set back: by then processes have moved their rows
+    early = 0 <= gone < GRACE  # Not if the clock was set back: processes have moved their rows already.
     return Today(day=day, since=yesterday if early else day, yesterday=yesterday, left=DAY - gone)
 
 
 def date_of(number: int) -> str:
-    """`2026-11-23`, of the number of a day since 1970."""
+    """Return the date of a day counted from 1970: `2026-11-23`."""
     return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=number)).date().isoformat()

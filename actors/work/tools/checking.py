@@ -1,7 +1,6 @@
-"""What a model's calls are worth, before any is played: pure, on what the tools say of themselves.
+"""Validation of a model's tool calls before any of them runs. Pure: uses only the tools' specifications.
 
-A model's text is a stranger's text: names, arguments and the number of calls are bounded before anything is done
-with them.
+Text of a model is untrusted input. Names, arguments and the number of calls are bounded before they are used.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from ....protocol.chat import Tool as ToolSpec
 from ....protocol.chat import ToolCall
 from ....protocol.json_values import NotJson, decode
 from ....protocol.problems import did_you_mean
-from ...io.json_schema import errors_by, quick, validator
+from ...io.json_schema import NoSchema, misfits, quick, surely_fits, validator
 from .tool import Arguments, Json, Origin, shortened, text_of
 
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator
 
 MOST_CALLS = 64
-"""Calls of one turn that are played; the rest is refused."""
+"""Maximum number of calls executed per turn; further calls are refused."""
 
 LONGEST_NAME = 64
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
@@ -32,7 +31,7 @@ LONGEST_ARGUMENTS = 2_000_000
 
 
 class Offer(Protocol):
-    """What is to be known of a tool to decide about its calls: a `Tool`, or an `OfferedTool` of a message."""
+    """Properties of a tool that decisions about its calls need: a `Tool`, or an `OfferedTool` of a message."""
 
     @property
     def spec(self) -> ToolSpec: ...
@@ -49,24 +48,24 @@ class Offer(Protocol):
 
 
 class Misfit(Exception):
-    """A call that can't be played; the model is told why."""
+    """A call that cannot be executed. The text is the reason for the model."""
 
 
 class Checks:
-    """Compares calls with the schemas of their tools."""
+    """Validator of calls against the schemas of their tools, with one cached validator per tool."""
 
     def __init__(self) -> None:
         self._validators: dict[str, Validator] = {}
 
     def clear(self) -> None:
-        """The tools are others now."""
+        """Drop the cached validators after the tools changed."""
         self._validators.clear()
 
     def arguments(self, tool: Offer, call: ToolCall) -> Arguments:
-        """The arguments as the tool takes them.
+        """Return the arguments, with synonyms, nulls and encoded values converted to the schema's form.
 
         Raises:
-            Misfit: they don't fit its schema.
+            Misfit: the arguments do not fit the schema.
         """
         if call.malformed:
             raise Misfit(
@@ -76,11 +75,18 @@ class Checks:
         arguments = call.arguments
         if names := {name: own for name, own in tool.synonyms.items() if own not in arguments}:
             arguments = {names.get(name, name): value for name, value in arguments.items()}
-        taken: Arguments = converted(_without_nulls(arguments, tool), tool.spec.parameters)
-        wrong = self._misfits(tool, taken)
+        taken = _without_nulls(arguments, tool)
+        if surely_fits(taken, tool.spec.parameters):
+            return taken
+        # An MCP server's schema is checked in a reduced form (`quick`), which may accept a text that the full schema
+        # rejects. Therefore MCP arguments are always converted first.
+        if tool.origin != "mcp" and not self._misfits(tool, taken):
+            return taken
+        fitting: Arguments = converted(taken, tool.spec.parameters)
+        wrong = self._misfits(tool, fitting)
         if wrong:
             raise Misfit(f"The call '{call.name}' has invalid arguments: {'; '.join(wrong)}")
-        return taken
+        return fitting
 
     def _misfits(self, tool: Offer, arguments: Arguments) -> list[str]:
         name = tool.spec.name
@@ -90,17 +96,18 @@ class Checks:
                 parameters = tool.spec.parameters
                 schema = quick(parameters) if tool.origin == "mcp" else parameters
                 check = self._validators[name] = validator(json.dumps(schema))
-            return errors_by(check, arguments)
-        except Exception:  # jsonschema raises all kinds of errors for a schema that is none
+            return misfits(check, arguments)
+        except NoSchema as error:
             if tool.origin != "mcp":
-                raise
-            return []  # a stranger's schema that is none: the server has to look for itself
+                return [str(error)]
+            return []  # An invalid schema of an MCP server: the server has to validate the arguments itself.
 
 
 def unknown(name: str, tools: Mapping[str, Offer], unlisted: Mapping[str, Offer]) -> str:
-    """Return what a model reads that has called what is not there.
+    """Return the error text for a model that called an unknown tool.
 
-    An entry `evil__*` of `unlisted` stands for all tools of an MCP server that can't be asked; its description is why.
+    An entry `evil__*` of `unlisted` represents all tools of an MCP server that cannot be reached; its description is
+    the reason.
     """
     for pattern, absent in unlisted.items():
         if pattern.endswith("*") and name.startswith(pattern[:-1]):
@@ -111,9 +118,9 @@ def unknown(name: str, tools: Mapping[str, Offer], unlisted: Mapping[str, Offer]
 
 
 def tame(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
-    """A model's calls as they may go into the history: ids there and unique, names and arguments bounded.
+    """Return a model's calls in a form that is safe for the history: unique ids, bounded names and arguments.
 
-    A provider refuses a history with a name that could not have been offered, and that would end the conversation.
+    A provider rejects a history with a name that could not have been offered. That would end the conversation.
     """
     seen: set[str] = set()
     tamed = []
@@ -123,6 +130,7 @@ def tame(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
         arguments = call.arguments
         if len(text_of(arguments)) > LONGEST_ARGUMENTS:
             arguments, malformed = {}, f"(an object of more than {LONGEST_ARGUMENTS} characters)"
+        # Some providers send no ids, or the same id twice. Results are matched by id, so each call needs its own.
         usable = call.id and call.id not in seen and len(call.id) <= LONGEST_NAME
         id = call.id if usable else f"call_{number}_{len(seen)}"
         seen.add(id)
@@ -131,7 +139,7 @@ def tame(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
 
 
 def _without_nulls(arguments: Arguments, tool: Offer) -> Arguments:
-    """Models write null for what they leave out; where the schema wants no null, it is left out."""
+    """Drop null arguments that the schema does not accept: models write null for parameters that they omit."""
     if None not in arguments.values():
         return arguments
     required = tool.spec.parameters.get("required", ())
@@ -144,14 +152,14 @@ def _without_nulls(arguments: Arguments, tool: Offer) -> Arguments:
 
 
 _DEEPEST = 20
-"""Levels of a schema that values are converted by."""
+"""Maximum nesting of a schema for the conversion of values."""
 
 
 def converted(value: Json, schema: Json, *, root: Json = None, depth: int = 0) -> Json:
-    """A value with JSON texts replaced by what they encode, wherever the schema wants another type than text.
+    """Replace JSON texts by the values that they encode, wherever the schema does not accept a text.
 
-    Small models write `"5"` for 5 and `"[1]"` for a list. A parameter that may be a text is never touched, and a text
-    that encodes a value of another type than the schema names stays, for the check to tell.
+    Small models write `"5"` for 5 and `"[1]"` for a list. A parameter that accepts a text is never changed. A text that
+    encodes a value of another type than the schema names is unchanged, so that the check reports it.
     """
     root = schema if root is None else root
     schema = _resolved(schema, root)
@@ -171,7 +179,8 @@ def converted(value: Json, schema: Json, *, root: Json = None, depth: int = 0) -
 
 
 def _resolved(schema: Json, root: Json) -> Json:
-    """The schema that a reference within its own document names; itself if it is none."""
+    """Resolve a reference within the same document; return the schema itself if it has none."""
+    # A bound instead of a loop until the end: references may form a cycle.
     for _ in range(_DEEPEST):
         reference = schema.get("$ref") if isinstance(schema, dict) else None
         if not isinstance(reference, str) or not reference.startswith("#/"):
@@ -183,7 +192,7 @@ def _resolved(schema: Json, root: Json) -> Json:
 
 
 def _types(schema: Json, root: Json, depth: int = 0) -> set[str]:
-    """Names of the types that a schema admits; empty if that is not clear."""
+    """Return the names of the types that a schema admits; empty if that cannot be determined."""
     schema = _resolved(schema, root)
     if not isinstance(schema, dict) or depth > _DEEPEST:
         return set()
@@ -196,6 +205,7 @@ def _types(schema: Json, root: Json, depth: int = 0) -> set[str]:
         branches = schema.get(key)
         if isinstance(branches, list) and branches:
             named = [_types(branch, root, depth + 1) for branch in branches]
+            # One branch of unknown type admits anything, so nothing may be converted.
             return set().union(*named) if all(named) else set()
     return set()
 
@@ -230,14 +240,17 @@ def _takes_null(schema: Json) -> bool:
 
 AT_ROOT = (2, 3)
 AS_CHILD = (4, 10)
-"""Repeats and chain of a `RepeatGuard`, as in Loki: a child has no person who watches it."""
+"""Repeats and chain of a `RepeatGuard` for root and child agents, with Loki's numbers.
+
+A child has no user who watches it.
+"""
 
 
 class RepeatGuard:
-    """Stops a model that goes round in circles: the same call again and again, or the same few calls in turn.
+    """Guard against a model that repeats itself: the same call, or the same short chain of calls.
 
-    A call that has come `repeats` times in a row, or a chain of up to `chain` calls that has, is not played once more:
-    the model gets a note instead.
+    After `repeats` consecutive occurrences of a call, or of a chain of up to `chain` calls, the call is not executed
+    again. The model receives a note instead.
     """
 
     def __init__(self, repeats: int, chain: int) -> None:
@@ -246,13 +259,13 @@ class RepeatGuard:
         self._calls: list[tuple[str, str]] = []
 
     def copy(self) -> RepeatGuard:
-        """Another that remembers the same calls."""
+        """Return an independent guard with the same remembered calls."""
         copied = RepeatGuard(self._repeats, self._chain)
         copied._calls = list(self._calls)
         return copied
 
     def alert(self, call: ToolCall) -> Json | None:
-        """What to tell the model instead of playing this call, or None; the call is remembered."""
+        """Remember the call. Return the note for the model if the call must not be executed, else None."""
         key = (call.name, text_of(call.arguments))
         length = self._circle(key)
         self._calls.append(key)
@@ -270,7 +283,7 @@ class RepeatGuard:
         }
 
     def _circle(self, key: tuple[str, str]) -> int | None:
-        """Length of the chain that `key` would begin or continue once too often; None if there is none.
+        """Return the length of the chain that `key` would start or continue once too often; None if there is none.
 
         A chain counts from its first repetition's end: A, B, A, B and again A.
         """

@@ -10,132 +10,269 @@
 
     await callboard.run("clerk", "Where is order 7?", tools=[lookup])
 
-The docstring describes it to the model, the annotations are the JSON Schema and the check: whatever msgspec can decode
-may be a parameter (dataclasses, TypedDicts, structs, enums, dates ...). A function without annotations takes JSON as it
-comes. Async functions run in the event loop of the run's caller, trio's or asyncio's, and are cancelled with the call.
-Plain ones run in a thread, which is left behind if the call is interrupted: a thread can't be ended. The model gets
-what is returned as JSON unless it is text, what is raised as an error.
+The docstring is the description for the model. The annotations are the JSON Schema and the check: a parameter may have
+any type that `typed_values` reads (dataclasses, TypedDicts, structs, pydantic models, enums, dates, paths ...). A
+parameter without annotation accepts any JSON value. A parameter of the type `callboard.Context` receives the context of
+the call, and the model does not see it.
 
-    @callboard.tool(effect="keyed")
+Async functions run in the event loop of the run's caller, trio's or asyncio's, and are cancelled with the call. Plain
+functions run in a thread (`tool_threads`), which is abandoned if the call is interrupted, because a thread cannot be
+killed. The model receives the return value as JSON unless it is text, and an exception as an error.
+
+    @callboard.tool(effect="keyed", timeout=10, on_error="raise")
     async def pay(order: int, call_key: str) -> str: ...
 
-says what a call does that is made twice (`protocol/repeats`), which counts when a durable run goes on after a kill.
-A keyed function gets the key of the call as `call_key`, of which the model knows nothing.
+`effect` declares the effect of a repeated call (`protocol/repeats`), which matters when a durable run resumes after a
+kill. A keyed function receives the key of the call as `call_key`, hidden from the model. With `on_error="raise"` an
+exception of the function fails the run, instead of the call alone.
 """
 
 from __future__ import annotations
 
 import inspect
+import re
+import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 from weakref import WeakKeyDictionary
 
 import msgspec
-import trio
 
-from ....protocol.decoding import convert
-from ....protocol.errors import ToolFailed, UsageError
+from ....protocol.errors import CallboardError, ToolFailed, ToolRaised, UsageError
+from ....protocol.json_values import UnfitValue, to_json
 from ....protocol.repeats import REPEATS, Repeats
 from ....supervisors.event_loops import caller
+from ....supervisors.ref import crash_text
 from ....supervisors.user_code import UserCodeError, user_code
 from ..journal.unknown import call_key
+from ..typed_values import NotJsonType, ValueReader, schemas_of
 from .declare.docstrings import read_docstring
 from .tool import TIMEOUT, Arguments, Json, Tool, ToolSpec
+from .tool_context import Context
+from .tool_threads import in_tool_thread
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
+    from .tool_context import RunsAgents
 
 Function: TypeAlias = Callable[..., Any]
+OnError: TypeAlias = Literal["tell", "raise"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 KEY = "call_key"
-"""The parameter of a keyed function that gets the key of a call."""
+"""Parameter of a keyed function that receives the key of a call."""
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD, inspect.Parameter.POSITIONAL_ONLY)
+_ON_ERROR = ("tell", "raise")
 
 
-def tool(*, effect: Repeats) -> Callable[[F], F]:
-    """Say what a call of a function does that is made twice: a decorator, which leaves the function as it is.
+class Declared(msgspec.Struct, frozen=True, kw_only=True):
+    """Options given to the decorator of a function."""
+
+    name: str | None = None
+    timeout: float | None = TIMEOUT
+    effect: Repeats | None = None
+    on_error: OnError = "tell"
+
+
+@overload
+def tool(function: F, /) -> F: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    timeout: float | None = TIMEOUT,
+    effect: Repeats | None = None,
+    on_error: OnError = "tell",
+) -> Callable[[F], F]: ...
+def tool(
+    function: F | None = None,
+    /,
+    *,
+    name: str | None = None,
+    timeout: float | None = TIMEOUT,
+    effect: Repeats | None = None,
+    on_error: OnError = "tell",
+) -> F | Callable[[F], F]:
+    """Declare that a function is a tool. A decorator, with or without arguments, that returns the function unchanged.
 
     Args:
-        effect: `read`, `idempotent`, `keyed` or `write`; see `protocol/repeats`.
+        name: the name for models; by default the function's own.
+        timeout: seconds of a call; None for no limit.
+        effect: the effect of a repeated call: `read`, `idempotent`, `keyed` or `write`; see `protocol/repeats`.
+        on_error: `tell` returns an exception to the model, which continues; `raise` fails the run.
 
     Raises:
-        UsageError: there is no such effect; or the function has no parameter for the key.
+        UsageError: the effect is unknown, the parameter for the key is missing, or the function cannot be a tool.
     """
-    if effect not in REPEATS:
+    if function is not None and not callable(function):
+        raise UsageError(
+            f"callboard.tool decorates functions, and {function!r} is none; write `@callboard.tool(name=...)`"
+        )
+    if effect is not None and effect not in REPEATS:
         raise UsageError(f"effect must be one of {', '.join(REPEATS)}, not {effect!r}")
+    _check_on_error(on_error)
+    declared = Declared(name=name, timeout=timeout, effect=effect, on_error=on_error)
 
-    def said(function: F) -> F:
-        _effects[function] = effect
-        _check_key(function, effect)
+    def declare(function: F) -> F:
+        _declared[getattr(function, "__func__", function)] = declared
+        if effect is not None:
+            _check_key(function, effect)
         return function
 
-    return said
+    return declare if function is None else declare(function)
 
 
 def function_tool(
-    function: Function, *, name: str | None = None, timeout: float | None = TIMEOUT, effect: Repeats | None = None
+    function: Function,
+    *,
+    name: str | None = None,
+    timeout: float | msgspec.UnsetType | None = msgspec.UNSET,
+    effect: Repeats | None = None,
+    on_error: OnError | None = None,
 ) -> Tool:
-    """A tool that calls a Python function.
+    """Return a tool that calls a Python function.
+
+    Defaults for omitted arguments come from the function's decorator (see `tool`).
 
     Args:
-        timeout: seconds of a call; None for no end.
-        effect: see `tool`; None for what the function's decorator says.
+        name: the name for models.
+        timeout: seconds of a call; None for no limit.
+        effect, on_error: see `tool`.
 
     Raises:
-        UsageError: it has `*args`, `**kwargs` or positional-only parameters, or a type that JSON can't hold.
+        UsageError: it has `*args`, `**kwargs` or positional-only parameters, or a type without a JSON form.
     """
-    effect = effect or _effect_of(function)
-    called = str(name or getattr(function, "__name__", ""))
+    declared = declaration_of(function)
+    effect = effect or declared.effect
+    on_error = on_error or declared.on_error
+    _check_on_error(on_error)
+    if not callable(function):
+        raise UsageError(f"{function!r} can't be a tool: it is no function")
+    called = str(name or declared.name or getattr(function, "__name__", ""))
     if not called.isidentifier():
         raise UsageError(f"{function!r} has no name a model could call; use function_tool(..., name='...')")
     if effect is not None:
         _check_key(function, effect)
-    spec, types = _described(function, called, keyed=effect == "keyed")
-    asynchronous = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
-    run = _Run(function, called, types, asynchronous, keyed=effect == "keyed")
-    return Tool(spec=spec, run=run, origin="function", timeout=timeout, repeats=effect)
+    described = _described(function, called, keyed=effect == "keyed")
+    run = _Run(function, called, described, is_async(function), effect == "keyed", on_error)
+    return Tool(
+        spec=described.spec,
+        run=run,
+        run_for=None if described.context is None else run,
+        origin="function",
+        timeout=declared.timeout if timeout is msgspec.UNSET else timeout,
+        repeats=effect,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Described:
+    """Description of a function from its signature and its docstring.
+
+    Attributes:
+        readers: converter of the value, by parameter.
+        fills: factories for parameters whose default is an object that describes a value, as `pydantic.Field(5)` does.
+        context: the parameter that receives the context of the call; None if there is none.
+        keyed: a parameter receives the key of the call.
+    """
+
+    spec: ToolSpec
+    readers: dict[str, ValueReader]
+    fills: dict[str, Callable[[], Any]]
+    context: str | None
+    keyed: bool
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Calls the function with what a model has given."""
+    """Body of a call: converts the model's arguments and calls the function."""
 
     function: Function
     called: str
-    types: dict[str, Any]
+    described: _Described
     asynchronous: bool
     keyed: bool
+    on_error: OnError
 
-    async def __call__(self, me: Actor, arguments: Arguments) -> Json:
+    async def __call__(self, me: Actor, arguments: Arguments, agent: RunsAgents | None = None, call: str = "") -> Json:
+        described = self.described
         try:
-            with user_code:  # a dataclass may check its values in `__post_init__`
-                values = {key: convert(value, self.types[key], strict=False) for key, value in arguments.items()}
-        except msgspec.ValidationError as error:
+            # The arguments fit the schema already; conversion may still fail, for example in a validator of the user.
+            values = {key: described.readers[key].convert(value) for key, value in arguments.items()}
+        except UnfitValue as error:
             raise ToolFailed(f"The call '{self.called}' has invalid arguments: {error}") from error
+        for key, fill in described.fills.items():
+            if key not in values:
+                values[key] = fill()
         if self.keyed:
             values[KEY] = call_key(me)
-        with user_code:
-            if self.asynchronous:
-                host = caller.get()
-                if host is None:
-                    result = await self.function(**values)
-                else:
-                    result = await host.run(partial(self.function, **values), me.cleanup)
-            else:
-                result = await trio.to_thread.run_sync(partial(self.function, **values), abandon_on_cancel=True)
-            return result if isinstance(result, str) else msgspec.to_builtins(result, str_keys=True)
+        if described.context is not None:
+            values[described.context] = Context[Any](me, agent, call)
+        try:
+            with user_code:
+                result = await call_function(me, self.function, values, asynchronous=self.asynchronous)
+                return result if isinstance(result, str) else to_json(result)
+        except Exception as error:  # A user function may raise anything. The exception is raised again.
+            if self.on_error == "tell" or isinstance(error, ToolFailed):
+                raise
+            raise ToolRaised(f"tool '{self.called}' raised {_text_of(error)}") from error
 
 
-def _effect_of(function: Function) -> Repeats | None:
+def check_names(tools: Sequence[Tool]) -> None:
+    """Check that no two tools have the same name.
+
+    Raises:
+        UsageError: two tools have the same name.
+    """
+    seen: set[str] = set()
+    for tool in tools:
+        if tool.name in seen:
+            raise UsageError(
+                f"tools: two functions have the name '{tool.name}'; give one another name with "
+                "callboard.function_tool(function, name='...')"
+            )
+        seen.add(tool.name)
+
+
+def is_async(function: Function) -> bool:
+    """Return True if a call of this function must be awaited."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
+async def call_function(me: Actor, function: Function, values: Mapping[str, Any], *, asynchronous: bool) -> Any:
+    """Call a user's function on behalf of `me`: an async one in the caller's event loop, a plain one in a thread."""
+    if not asynchronous:
+        return await in_tool_thread(me.stream.run, partial(function, **values))
+    host = caller.get()
+    if host is None:
+        return await function(**values)
+    return await host.run(partial(function, **values), me.cleanup)
+
+
+def is_context(kind: Any) -> bool:
+    """Return True if a parameter with this annotation receives the context of the call."""
+    return kind is Context or typing.get_origin(kind) is Context
+
+
+def _text_of(error: Exception) -> str:
+    return str(error) if isinstance(error, CallboardError) else crash_text(error)
+
+
+def declaration_of(function: Function) -> Declared:
+    """Return the options of the function's decorator, or defaults without one."""
     try:
-        return _effects.get(getattr(function, "__func__", function))
-    except TypeError:  # it has no weak references, so nobody has said anything of it
-        return None
+        return _declared.get(getattr(function, "__func__", function), _UNDECLARED)
+    except TypeError:  # The object cannot be weakly referenced, so no decorator has declared it.
+        return _UNDECLARED
+
+
+def _check_on_error(on_error: str) -> None:
+    if on_error not in _ON_ERROR:
+        raise UsageError(f"on_error must be one of {', '.join(_ON_ERROR)}, not {on_error!r}")
 
 
 def _check_key(function: Function, effect: Repeats) -> None:
@@ -143,48 +280,112 @@ def _check_key(function: Function, effect: Repeats) -> None:
         raise UsageError(f"{function!r} is keyed, so it needs a parameter '{KEY}' for the key of a call")
 
 
-def _described(function: Function, called: str, *, keyed: bool = False) -> tuple[ToolSpec, dict[str, Any]]:
-    """The spec for the model, and the parameters' types; found out once per function, not once per run."""
+def _described(function: Function, called: str, *, keyed: bool = False) -> _Described:
+    """Return the description of a function, computed once per function instead of once per run."""
     known = _known.get(function) if inspect.isfunction(function) else None
-    if known is not None and known[0].name == called and known[2] is keyed:
-        return known[:2]
-    types, required = _parameters(function, called)
-    if keyed:
-        del types[KEY]
-        required = [name for name in required if name != KEY]
-    read = read_docstring(inspect.getdoc(function))
-    told = {name: entry.text for name, entry in read.entries.items() if entry.text}
-    parameters = _schema(function, types, required, told, called)
-    found = ToolSpec(name=called, description=read.description, parameters=parameters), types
+    if known is not None and known.spec.name == called and known.keyed is keyed:
+        return known
+    found = _describe(function, called, keyed=keyed)
     if inspect.isfunction(function):
-        _known[function] = (*found, keyed)
+        _known[function] = found
     return found
 
 
-_effects: WeakKeyDictionary[Function, Repeats] = WeakKeyDictionary()
-_known: WeakKeyDictionary[Function, tuple[ToolSpec, dict[str, Any], bool]] = WeakKeyDictionary()
+_UNDECLARED = Declared()
+# Weak keys: functions that a program creates per request must not accumulate.
+_declared: WeakKeyDictionary[Function, Declared] = WeakKeyDictionary()
+_known: WeakKeyDictionary[Function, _Described] = WeakKeyDictionary()
 
 
-def _parameters(function: Function, called: str) -> tuple[dict[str, Any], list[str]]:
-    try:
-        signature = inspect.signature(function)
-        with user_code:  # an annotation that is a string is evaluated
-            hints = typing.get_type_hints(_with_annotations(function), include_extras=True)
-    except (TypeError, ValueError, NameError, UserCodeError) as error:
-        raise UsageError(f"'{called}' can't be a tool: {error}") from error
-    types: dict[str, Any] = {}
+def _describe(function: Function, called: str, *, keyed: bool) -> _Described:
+    parameters, hints = parameters_of(function, called)
+    readers: dict[str, ValueReader] = {}
+    fills: dict[str, Callable[[], Any]] = {}
     required: list[str] = []
-    for parameter in signature.parameters.values():
+    defaults: dict[str, Any] = {}
+    context: str | None = None
+    for parameter in parameters:
+        name, kind, default = parameter.name, hints.get(parameter.name, Any), parameter.default
         if parameter.kind in _VARIADIC:
             raise UsageError(f"'{called}' can't be a tool: a model can't fill in its parameter '{parameter}'")
-        types[parameter.name] = hints.get(parameter.name, Any)
-        if parameter.default is parameter.empty:
-            required.append(parameter.name)
-    return types, required
+        if is_context(kind):
+            if context is not None:
+                raise UsageError(f"'{called}' can't be a tool: it has two parameters of the type callboard.Context")
+            context = name
+            continue
+        if keyed and name == KEY:
+            continue
+        if _is_field(default):  # `order: int = Field(gt=3)`
+            kind = typing.Annotated[kind, default]
+            if default.is_required():
+                default = parameter.empty
+            else:
+                fills[name] = partial(default.get_default, call_default_factory=True)
+                default = parameter.empty if default.default_factory is not None else default.default
+        try:
+            readers[name] = ValueReader.of(kind)
+        except NotJsonType as error:
+            raise UsageError(f"'{called}' can't be a tool: its parameter '{name}' has {error}") from error
+        if default is not parameter.empty:
+            defaults[name] = default
+        elif name not in fills:
+            required.append(name)
+    read = read_docstring(inspect.getdoc(function))
+    told = {name: entry.text for name, entry in read.entries.items() if entry.text}
+    schema = _schema(readers, required, defaults, told, called)
+    spec = ToolSpec(name=called, description=read.description, parameters=schema)
+    return _Described(spec, readers, fills, context, keyed)
+
+
+def _is_field(default: Any) -> bool:
+    return type(default).__module__.startswith("pydantic.") and hasattr(default, "is_required")
+
+
+def parameters_of(function: Function, called: str) -> tuple[list[inspect.Parameter], dict[str, Any]]:
+    """Return the parameters of a function, and the types of their annotations.
+
+    Raises:
+        UsageError: it has no readable signature, or an annotation cannot be resolved.
+    """
+    holder = _with_annotations(function)
+    try:
+        signature = inspect.signature(function)
+        with user_code:  # Evaluating a string annotation runs user code.
+            try:
+                hints = typing.get_type_hints(holder, include_extras=True)
+            except NameError:
+                # `Context[Deps]` with a class that is local or imported only for type checkers cannot be resolved. The
+                # context needs no type argument at run time, so such annotations are replaced by `Context`.
+                contexts = {
+                    name: Context
+                    for name, said in holder.__annotations__.items()
+                    if isinstance(said, str) and _CONTEXT.match(said)
+                }
+                if not contexts:
+                    raise
+                hints = {**typing.get_type_hints(_annotated(holder, contexts), include_extras=True), **contexts}
+    except (TypeError, ValueError, NameError, UserCodeError) as error:
+        raise UsageError(f"'{called}' can't be a tool: {error}") from error
+    return list(signature.parameters.values()), hints
+
+
+_CONTEXT = re.compile(r"(\w+\.)*Context(\[|$)")
+
+
+def _annotated(holder: Function, without: Iterable[str]) -> Function:
+    """Return a function of the same module with the annotations of `holder`, except these."""
+    others = {name: said for name, said in holder.__annotations__.items() if name not in without}
+    scope = inspect.unwrap(holder).__globals__
+
+    def copied() -> None: ...
+
+    stand_in = types.FunctionType(copied.__code__, scope)
+    stand_in.__annotations__ = others
+    return stand_in
 
 
 def _with_annotations(function: Function) -> Function:
-    """What holds the annotations: the function itself, that of a partial, or the `__call__` of an object."""
+    """Return the object with the annotations: the function, that of a partial, or an object's `__call__`."""
     if isinstance(function, partial):
         return _with_annotations(function.func)
     if inspect.isroutine(function):
@@ -194,22 +395,31 @@ def _with_annotations(function: Function) -> Function:
 
 
 def _schema(
-    function: Function, types: dict[str, Any], required: list[str], told: dict[str, str], called: str
+    readers: dict[str, ValueReader], required: list[str], defaults: dict[str, Any], told: dict[str, str], called: str
 ) -> dict[str, Json]:
     try:
-        schemas, components = msgspec.json.schema_components(list(types.values()), ref_template="#/$defs/{name}")
-    except TypeError as error:
-        raise UsageError(f"'{called}' can't be a tool: {error}") from error
+        schemas, definitions = schemas_of(list(readers.values()))
+    except NotJsonType as error:
+        raise UsageError(f"'{called}' can't be a tool: {_culprit(readers)} has {error}") from error
     properties: dict[str, Json] = {}
-    defaults = inspect.signature(function).parameters
-    for name, schema in zip(types, schemas, strict=True):
+    for name, schema in zip(readers, schemas, strict=True):
         properties[name] = {**schema, "description": told[name]} if name in told else dict(schema)
-        if name not in required and defaults[name].default is not None:
+        if defaults.get(name) is not None:
             try:
-                properties[name]["default"] = msgspec.to_builtins(defaults[name].default)
+                properties[name]["default"] = to_json(defaults[name])
             except TypeError:
-                continue  # the model need not know it
+                continue  # A default without a JSON form: the model does not need it.
     parameters: dict[str, Json] = {"type": "object", "properties": properties, "required": required}
-    if components:
-        parameters["$defs"] = components
+    if definitions:
+        parameters["$defs"] = definitions
     return parameters
+
+
+def _culprit(readers: dict[str, ValueReader]) -> str:
+    """Return the parameter whose type has no schema."""
+    for name, reader in readers.items():
+        try:
+            schemas_of([reader])
+        except NotJsonType:
+            return f"its parameter '{name}'"
+    return "one of its parameters"

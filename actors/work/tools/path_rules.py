@@ -1,20 +1,21 @@
-"""Which paths the patterns of permissions mean, and what a permitted call may show and touch.
+"""Path patterns of permission rules, and the file access of a permitted call.
 
-A path is compared as an absolute one, in up to three forms (`forms_of`):
+A path is compared as an absolute path, in up to three forms (`forms_of`):
 
-    as it is written    made plain: `src/../x` is `x`
-    its entry           the links above its last part are followed, as `fs_rm` does it
-    where it leads      all links are followed, as reading and writing do it
+    as written      normalized: `src/../x` is `x`
+    its entry       links above its last part are resolved, as `fs_rm` does
+    its target      all links are resolved, as reading and writing do
 
-A `deny` or an `ask` holds if any of the forms matches, an `allow` only if all of them do. So a link can take a path
-out of what is allowed, and never out of what is denied.
+A `deny` or an `ask` applies if any form matches, an `allow` only if all forms match. A link can therefore make a path
+no longer allowed, but never no longer denied.
 
-A pattern becomes regular expressions on absolute paths. What stands before its first `*` or `?` is seen from the run's
-directory; in a `deny` or an `ask` its links are followed too, so that `private/*` still denies the files when `private`
-is a link and a call names the directory behind it. What is denied is so with all that is below it.
+A pattern is translated to regular expressions on absolute paths. The part before its first `*` or `?` is relative to
+the run's directory. In a `deny` or an `ask`, its links are resolved too: `private/*` still denies the files when
+`private` is a link and a call names the target directory. A denial includes everything below the path.
 
-Between the judgement and the use a link may be put in the way. A call is therefore handed a `FileAccess`: the paths
-that were judged, and the rules for what else it comes across. What it opens has to be one of the former.
+A link may be swapped between the check and the use. A call therefore receives a `FileAccess`: the paths that were
+judged, and the rules for other files that it opens. Each file that it opens must be one of the judged paths, or pass
+those rules.
 """
 
 from __future__ import annotations
@@ -34,21 +35,24 @@ STRICTNESS: Mapping[Verdict, int] = {"allow": 0, "ask": 1, "deny": 2}
 _WILD = re.compile(r"[*?]")
 
 
-class Here(msgspec.Struct, frozen=True):
-    """A run's directory: as it was given, and without links."""
+class PathContext(msgspec.Struct, frozen=True):
+    """Directory of a run: as given, and with all links resolved."""
 
     given: str
     real: str
 
     @classmethod
-    def of(cls, directory: Path | None) -> Here:
-        """That directory; None for the process's own."""
+    def of(cls, directory: Path | None) -> PathContext:
+        """Return the forms of a directory; None for the process's working directory."""
         given = os.path.abspath(directory or os.curdir)  # noqa: PTH100 - links are kept
         return cls(given, os.path.realpath(given))
 
 
-def forms_of(text: str, here: Here) -> tuple[str, ...]:
-    """The absolute paths that a text stands for, see the module; the last is where it leads. None if it is no path."""
+def forms_of(text: str, here: PathContext) -> tuple[str, ...]:
+    """Return the absolute paths that a text may mean (see the module), the link target last.
+
+    Empty for an invalid path.
+    """
     whole = os.path.join(here.given, text or os.curdir)  # noqa: PTH118 - pathlib would drop a final `/.`
     try:
         os.fsencode(whole)
@@ -57,47 +61,49 @@ def forms_of(text: str, here: Here) -> tuple[str, ...]:
         entry = real if tail in ("", os.curdir, os.pardir) else f"{os.path.realpath(head).rstrip('/')}/{tail}"
     except (UnicodeError, ValueError):
         return ()
+    # Reversed twice: of equal forms the last remains, so that the target is always the last form.
     return tuple(dict.fromkeys((_plain(whole), entry, real)[::-1]))[::-1]
 
 
 def folds(path: str) -> bool:
-    """Whether a name on the way to `path` means the same file in another case, as on some file systems all names do."""
+    """Return True if the file system ignores case in a name on the way to `path`."""
     while (parent := os.path.dirname(path)) != path:  # noqa: PTH120 - texts
         name = path[len(parent) :]
         try:
             if name != name.swapcase() and os.path.samestat(os.lstat(path), os.lstat(parent + name.swapcase())):
                 return True
         except OSError:
-            pass  # there is no such name, as it should be
+            pass  # No such name: the file system distinguishes case here.
         path = parent
     return False
 
 
 def weighed(rule: PermissionRule) -> list[tuple[Verdict, str]]:
-    """A rule's patterns with their verdicts; the one that counts most, the longest and then the strictest, first."""
+    """Return a rule's patterns with their verdicts in order of precedence: longest, then strictest, first."""
     said: Mapping[Verdict, tuple[str, ...] | None] = {"allow": rule.allow, "ask": rule.ask, "deny": rule.deny}
     rows = [(verdict, pattern) for verdict, patterns in said.items() for pattern in patterns or ()]
     return sorted(rows, key=lambda row: (len(row[1]), STRICTNESS[row[0]]), reverse=True)
 
 
 class PathRule(msgspec.Struct, frozen=True):
-    """A rule's patterns, each as one expression on absolute paths; the row that counts most comes first."""
+    """A rule's patterns as expressions on absolute paths, in order of precedence."""
 
     rows: tuple[tuple[Verdict, str], ...]
 
     @classmethod
-    def of(cls, rule: PermissionRule, here: Here) -> PathRule:
-        """The patterns, seen from a run's directory as its links are now."""
+    def of(cls, rule: PermissionRule, here: PathContext) -> PathRule:
+        """Compile the patterns relative to a run's directory, with its links resolved now."""
         rows = ((verdict, "|".join(_expressions(pattern, verdict, here))) for verdict, pattern in weighed(rule))
         return cls(tuple(rows))
 
     def verdict(self, forms: Sequence[str], *, fold: bool = False) -> Verdict | None:
-        """What becomes of a path; None if no pattern matches.
+        """Return the verdict on a path; None if no pattern matches.
 
         Args:
-            fold: case makes no difference to what is denied or asked for.
+            fold: ignore case in `deny` and `ask` patterns.
         """
         for verdict, expression in self.rows:
+            # Ignoring case may only make a rule stricter, so it never applies to `allow`.
             match = re.compile(expression, re.IGNORECASE if fold and verdict != "allow" else 0).match
             if any(map(match, forms)) if verdict != "allow" else forms and all(map(match, forms)):
                 return verdict
@@ -105,21 +111,21 @@ class PathRule(msgspec.Struct, frozen=True):
 
 
 class Bar(msgspec.Struct, frozen=True):
-    """A rule, and which of its verdicts bar a path."""
+    """A rule, with the verdicts of it that block a path."""
 
     verdicts: frozenset[Verdict]
     rule: PathRule
 
 
 class FileAccess(msgspec.Struct, frozen=True, kw_only=True):
-    """Which files a permitted call may show and touch.
+    """File access of a permitted call.
 
     Attributes:
-        judged: the forms of its own path; empty where no path was judged.
-        bars: what holds for every other path that the call comes across.
+        judged: the forms of the call's own path; empty where no path was judged.
+        bars: rules for every other path that the call opens.
         fold: see `PathRule.verdict`.
-        leads: where links take its own path, if that is not where it seems to be; else "".
-        readers: the rules that deny showing what is in files, for a call that changes them.
+        leads: the link target of the call's own path if it differs from the path as written; else "".
+        readers: rules that deny reading file contents, for a call that changes files.
     """
 
     judged: frozenset[str] = frozenset()
@@ -129,32 +135,34 @@ class FileAccess(msgspec.Struct, frozen=True, kw_only=True):
     readers: tuple[Bar, ...] = ()
 
     def moved(self, real: str) -> bool:
-        """Whether what the call's path leads to now, `real`, is not what was judged."""
+        """Return True if the call's path now resolves to `real`, a path that was not judged."""
         return bool(self.judged) and real not in self.judged
 
     def hides(self, *forms: str) -> bool:
-        """Whether a path must be neither shown nor touched."""
+        """Return True if a path must be neither read nor changed."""
         return any(bar.rule.verdict(forms, fold=self.fold) in bar.verdicts for bar in self.bars)
 
     def unshown(self, *forms: str) -> bool:
-        """Whether people who follow a call that changes a path must not be shown what is in it either."""
+        """Return True if the contents of a changed file must not appear in diffs or events."""
         return any(bar.rule.verdict(forms, fold=self.fold) in bar.verdicts for bar in self.readers)
 
     def to_wire(self) -> dict[str, Any]:
-        """For `workers/search.py`, which imports nothing of ours."""
+        """Return the rules for `workers/search.py`, which runs in a process without this package."""
         bars = [{"verdicts": sorted(bar.verdicts), "rows": bar.rule.rows} for bar in self.bars]
         return {"bars": bars, "fold": self.fold}
 
 
-def _expressions(pattern: str, verdict: Verdict, here: Here) -> Iterator[str]:
-    """What a pattern means: regular expressions without groups, each of which matches whole absolute paths."""
+def _expressions(pattern: str, verdict: Verdict, here: PathContext) -> Iterator[str]:
+    """Yield the regular expressions of a pattern, without capturing groups. Each matches whole absolute paths."""
     if pattern == "~" or pattern.startswith("~/"):
         pattern = os.path.expanduser(pattern)  # noqa: PTH111 - a text
     pattern = pattern.rstrip("/") or "/"
     strict = verdict != "allow"
+    # A pattern that begins with a wildcard is matched with the whole absolute path as well.
     if _WILD.match(pattern):
         yield from _shapes("", pattern, below=strict)
     heads: dict[tuple[str, str], None] = {}
+    # A call may name the run's directory by either path.
     for base in (here.given, here.real):
         parts = os.path.join(base, pattern).split("/")  # noqa: PTH118 - texts
         wild = next((at for at, part in enumerate(parts) if _WILD.search(part)), len(parts))
@@ -167,10 +175,10 @@ def _expressions(pattern: str, verdict: Verdict, here: Here) -> Iterator[str]:
 
 
 def _shapes(head: str, tail: str, *, below: bool) -> Iterator[str]:
-    """Expressions for the literal `head` followed by the pattern `tail`; `dir/*` means the directory as well.
+    """Yield expressions for the literal `head` followed by the pattern `tail`; `dir/*` includes the directory itself.
 
     Args:
-        below: also what is below the paths that match.
+        below: include everything below the matching paths.
     """
     start = re.escape(head.rstrip("/"))
     slash = "/" if head else ""
@@ -187,7 +195,7 @@ def _shapes(head: str, tail: str, *, below: bool) -> Iterator[str]:
 
 
 def _translated(pattern: str) -> str:
-    """As `fnmatch` has it, but that `[` is not special."""
+    """Translate as `fnmatch` does, but treat `[` as a literal character."""
     return translate(pattern.replace("[", "[[]"))
 
 

@@ -1,57 +1,59 @@
-"""Which tool calls may go ahead: `allow`, `ask` a person, or `deny`.
+"""Permission policy for tool calls: `allow`, `ask` the user, or `deny`.
 
-Three voices, in this order:
+Three sources are consulted, in this order:
 
 1. The user: `--allow TOOL`, then `permissions` of the configuration directory's config.yaml.
-2. Where the user says nothing, what the tool does: our own tools that write, execute or send `ask`, all else goes
-   ahead. The tools of an agent's own file and Python functions are part of the agent that the user chose to run.
-   A global file that is called as one of ours that sends asks as that does.
-3. The agent's own file, which can only be stricter: a file from a stranger can't give itself leave. What it denies, it
-   denies to all that works below it as well (`below`), at any depth.
+2. Where the user sets no rule, the tool's effect: built-in tools that write, execute or send `ask`; all others are
+   allowed. Tools of an agent's own file and Python functions are part of the agent that the user chose to run. A global
+   file with the name of a built-in tool that sends asks as that tool does.
+3. The agent's own file, which can only be stricter, so an untrusted file cannot grant itself a permission. Its denials
+   also apply to everything below the agent (`below`), at any depth.
 
-`--yes` answers every `ask` with yes, and so does, for one tool and one run, a person who says `run`, and for good one
-who says `always` (`kept_answers`; where nothing can be kept, for the run); none of these changes a `deny`. `ask` is a
-question to a person (see `supervisors.escalation`) that no model can answer; without a person, the call is refused and
-the model learns why. What is to be run is shown whole, or not run.
+`--yes` answers every `ask` with yes. The answer `run` does so for one tool and one run. The answers `always` and
+`always: PATTERN` are permanent (`stored_answers`); where nothing can be stored, they hold for the run. None of these
+changes a `deny`. `ask` is a question to a person (see `supervisors.escalation`) that no model can answer. Without a
+person, the call is refused and the model receives the reason. A command or program that would run is displayed in full,
+or not run.
 
-What no process in the run's sandbox may change (`sandbox.unchangeable`: git's directory, what the user's programs start
-by), our own tools change only after a question of its own: neither `--yes` nor `--allow`, a rule, a hook, or an earlier
-answer takes its place.
+Paths that no process in the run's sandbox may change (`sandbox.unchangeable`: git's directory, startup files of the
+user's programs) need a question of their own before a built-in tool changes them. `--yes`, `--allow`, rules, hooks and
+earlier answers do not replace that question.
 
-Rules may also name where calls go, `server:github` and `host:*.example.com` (`rules`).
+Rules may also match the destination of a call: `server:github` and `host:*.example.com` (`rules`).
 
 Patterns are matched with the call's subject: the command, the path, the URL, or else the JSON text of all arguments.
-`*` stands for any text, `?` for one character.
+`*` matches any text, `?` one character.
 
-Paths are judged where the run works, wherever the process stands; what patterns mean of them is in `path_rules`. What
-a pattern denies to `fs_cat`, `fs_read` or `fs_grep` is denied to every tool that shows files (`Tool.reads`), since it
-would be the same file. Of a tool without a subject a `deny` or an `ask` is also matched with every text among its
-arguments, as it is and as a path.
+Paths are resolved from the run's directory, whatever the process's working directory is; `path_rules` defines the
+meaning of patterns. A pattern that denies a path to `fs_cat`, `fs_read` or `fs_grep` denies it to every tool that
+returns file contents (`Tool.reads`), since the file is the same. For a tool without a subject, a `deny` or an `ask` is
+also matched with every text among its arguments, as it is and as a path.
 
-Of a shell command each simple command in it is judged (`shell_rules`): `git status*` does not allow
-`git status; rm -rf .`, and `deny: "rm *"` means `X=1 sudo rm -rf .` as well. That keeps an honest model from mishaps;
-it is no sandbox: what a program does that is run, a script, an interpreter, nobody reads.
+Each simple command of a shell command is judged (`shell_rules`): `git status*` does not allow `git status; rm -rf .`,
+and `deny: "rm *"` also matches `X=1 sudo rm -rf .`. A line that is not understood is asked about, and the question
+names the construct. These rules guard against accidents. The boundary is the sandbox: no rule can check the actions of
+a script or an interpreter.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from ....protocol.errors import NobodyToAsk, ToolFailed
-from ....protocol.kernel.questions import Question
+from ....protocol.errors import CallRefused, NobodyToAsk, ToolFailed
+from ....protocol.kernel.questions import Question, pattern_of
 from ....protocol.permissions import PermissionRule, Verdict, denies
 from ....protocol.permissions import Permissions as Rules
-from ..journal.scope import here as current_scope
+from ..journal.scope import scope_of as current_scope
 from ..playback import playback as play
 from ..sandbox.current import current as current_sandbox
-from .kept_answers import KeptAnswers
-from .path_rules import Bar, FileAccess, Here, PathRule, weighed
-from .rules import HOST, Call, by_subject, of_host, places, rule_for, ruled, stricter
+from .path_rules import Bar, FileAccess, PathContext, PathRule, weighed
+from .rules import HOST, JudgedCall, by_subject, denials, of_denials, of_host, places, rule_for, ruled, stricter
+from .stored_answers import StoredAnswers, default_pattern
 from .tool import Arguments, Tool, shortened, text_of
 
 if TYPE_CHECKING:
@@ -59,53 +61,63 @@ if TYPE_CHECKING:
     from ....supervisors.escalation import Desk
 
 READERS = ("fs_cat", "fs_read", "fs_grep")
-"""Tools that show what is in files: a path that a pattern bars to one of them is barred to all that show files."""
+"""Tools that return file contents. A pattern that denies a path to one of them denies it to all tools that do.
+
+They run outside of the sandbox, and ask before they return files that it hides from processes.
+"""
 
 _DENY: frozenset[Verdict] = frozenset(("deny",))
 _NOT_ALLOW: frozenset[Verdict] = frozenset(("deny", "ask"))
 
 _SHOWN = 4_000
-"""Characters of an argument of a tool that runs nothing; its middle is left out, and said to be."""
+"""Maximum characters displayed for an argument of a tool that runs nothing; the middle is left out with a note."""
 
 _READABLE = 16_000
-"""Characters of a command or a program that a person may be asked about."""
+"""Maximum characters of a command or a program in an approval question."""
 
 _SHORT = 200
+
+PATTERN_TRIES = 5
+"""Maximum number of times that a question is asked again because the pattern in its answer does not match the call."""
 
 _OPTIONS = ("yes", "always", "no")
 _RULE = "`always` allows the tool for the rest of the run; any other answer is a no, and the model reads it"
 _OPTIONS_KEPT = ("yes", "run", "always", "no")
 _RULE_KEPT = (
     "`run` allows the tool for the rest of the run, `always` this command, or else the tool, in this directory for "
-    "good; any other answer is a no, and the model reads it"
+    "good, `always: PATTERN` what the pattern matches; any other answer is a no, and the model reads it"
 )
 
 
+_NONE: frozenset[str] = frozenset()
+
+
 class Permissions:
-    """What a run's user allows.
+    """Permissions of one run.
 
     Args:
         rules: `permissions` of the settings.
         allowed: names given with `--allow`.
-        yes: whether every question is answered with yes.
-        once: there is but one call, made by a person: there is no offer to allow further ones.
-        here: the run's directory; None for the process's own.
-        kept: what a person has allowed for good; None where nothing can be.
+        yes: answer every question with yes.
+        once: the run consists of one call, made by the user, so the question offers no permission for further calls.
+        here: the run's directory; None for the process's working directory.
+        kept: permanent answers of the user; None where none can be stored.
     """
 
     def __init__(
         self,
         rules: Rules | None = None,
         *,
-        allowed: Iterable[str] = (),
+        allowed: Collection[str] = (),
         yes: bool = False,
         once: bool = False,
         here: Path | None = None,
-        kept: KeptAnswers | None = None,
+        kept: StoredAnswers | None = None,
     ) -> None:
         self._rules = rules or {}
-        self._allowed = frozenset(allowed)
-        self._always: set[str] = set()
+        self._allowed = frozenset(allowed) if allowed else _NONE
+        # A dict instead of a set: an empty set uses three times the memory, and each run has one.
+        self._always: dict[str, None] = {}
         self._asking: list[_Asking] = []
         self._once = once
         self._here = here
@@ -114,39 +126,43 @@ class Permissions:
         self.yes = yes
 
     def below(self, rules: Rules) -> Permissions:
-        """The same for what works below an agent with these rules: what they deny is denied there too.
+        """Return the permissions for everything below an agent with these rules: their denials also apply there.
 
-        `always` and the questions under way are those of the whole run.
+        Answers `always` and open questions are shared with the whole run.
         """
         if not any(denies(rule) for rule in rules.values()):
             return self
+        # A shallow copy, so that answers and open questions remain shared with the whole run.
         lower = copy.copy(self)
         lower._ceilings = (*self._ceilings, rules)  # noqa: SLF001 - a copy of our own
         return lower
 
     @property
     def denied(self) -> tuple[Rules, ...]:
-        """The rules of all that stand above, of which what they deny counts."""
+        """The rules of all agents above; only their denials count."""
         return self._ceilings
 
     def verdict(self, tool: Tool, arguments: Arguments, own: Rules | None = None) -> Verdict:
-        """What is to become of a call; `own` are the rules of the agent that makes it."""
+        """Return the verdict on a call; `own` are the rules of the calling agent."""
         return self._judged(tool, arguments, own)[0]
 
     def _judged(self, tool: Tool, arguments: Arguments, own: Rules | None) -> tuple[Verdict, FileAccess]:
-        """The verdict, and what the call may show and touch if it goes ahead without a question."""
+        """Return the verdict, and the file access of the call if it may run without a question."""
         harmless = _is_harmless(tool)
-        if not self._rules and not own and not self._ceilings and harmless:
+        # Fast path for the common case: no rule exists, and the call is harmless.
+        if not self._rules and not own and not self._ceilings and harmless and tool.name not in READERS:
             return "allow", FileAccess()
-        call = Call(tool, arguments, Here.of(self._here))
+        call = JudgedCall(tool, arguments, PathContext.of(self._here))
         said: Verdict | None = "allow" if self._allows(tool) else ruled(self._rules, call)
         if said is None:
             said = "allow" if harmless or tool.origin == "family" else "ask"
         said = stricter(said, ruled(own, call) if own else None)
-        if any(ruled(rules, call) == "deny" for rules in self._ceilings):
-            said = "deny"
+        # A child agent must not escape a denial of an agent above, so those rules only make the verdict stricter.
+        for rules in self._ceilings:
+            said = stricter(said, of_denials(rules, call))
         bars = tuple(self._bars(call, own)) if tool.reads or tool.run_within is not None else ()
         for bar in bars:
+            # The bars also apply to the call's own path, not only to files that it comes across.
             if tool.subject == "path":
                 found = bar.rule.verdict(call.forms, fold=call.fold)
                 said = stricter(said, found if found in bar.verdicts else None)
@@ -155,12 +171,13 @@ class Permissions:
         readers = tuple(self._readers(call, own)) if changes else ()
         judged = frozenset(call.forms)
         access = FileAccess(judged=judged, bars=bars, fold=call.fold, leads=leads, readers=readers)
+        # These turn `ask` into `allow`, and never change a `deny`.
         if self.yes or tool.name in self._always or (said == "ask" and self._keeps(tool, arguments)):
             return ("allow" if said == "ask" else said), _asked_about(access)
         return said, access
 
-    def _bars(self, call: Call, own: Rules | None) -> Iterator[Bar]:
-        """The patterns that hold for every file that the call comes across, each once."""
+    def _bars(self, call: JudgedCall, own: Rules | None) -> Iterator[Bar]:
+        """Yield the patterns that apply to every file that the call opens, each once."""
         voices = [] if self._allows(call.tool) else [(self._rules, _NOT_ALLOW)]
         voices += [(own, _NOT_ALLOW)] if own else []
         voices += [(rules, _DENY) for rules in self._ceilings]
@@ -171,8 +188,8 @@ class Permissions:
             for rule in dict.fromkeys(found):
                 yield Bar(verdicts, PathRule.of(rule, call.here))
 
-    def _readers(self, call: Call, own: Rules | None) -> Iterator[Bar]:
-        """The patterns that deny showing what is in files, for a call that changes them."""
+    def _readers(self, call: JudgedCall, own: Rules | None) -> Iterator[Bar]:
+        """Yield the patterns that deny reading file contents, for a call that changes files."""
         for rules in (self._rules, own or {}, *self._ceilings):
             found = [rule_for(rules, (name,)) for name in READERS]
             if "deny" in found:
@@ -187,7 +204,7 @@ class Permissions:
         return tool.name in self._allowed or (tool.alias != "" and tool.alias in self._allowed)
 
     def of_host(self, host: str, port: int) -> tuple[Verdict, str] | None:
-        """What rules say of a host that processes of the run want to reach, and the pattern that says so."""
+        """Return the verdict on a network host that processes of the run want to reach, and the matching pattern."""
         given: Rules = {name: "allow" for name in self._allowed if name.startswith(HOST)}
         rules = {**self._rules, **given}
         said = of_host(rules, host, port)
@@ -195,8 +212,8 @@ class Permissions:
         return ("deny", "") if denied else said
 
     def explained(self, tool: Tool, arguments: Arguments, own: Rules | None = None) -> Explained:
-        """The verdict, and who says what of the call, in the order in which they are heard."""
-        call = Call(tool, arguments, Here.of(self._here))
+        """Return the verdict, and the statement of each source in the order of precedence."""
+        call = JudgedCall(tool, arguments, PathContext.of(self._here))
         if self._allows(tool):
             reasons = [Reason(who="--allow", verdict="allow", rule=tool.name)]
         else:
@@ -207,6 +224,8 @@ class Permissions:
             reasons.append(Reason(who="what the tool does", verdict=verdict, why=does if verdict == "ask" else ""))
         if own:
             reasons += _reasons("the agent's file", own, call)
+        for rules in self._ceilings:
+            reasons += [each for each in _reasons("an agent above", denials(rules), call) if each.verdict is not None]
         return Explained(verdict=self.verdict(tool, arguments, own), reasons=tuple(reasons))
 
     async def admit(
@@ -218,19 +237,20 @@ class Permissions:
         *,
         hooked: Verdict | None = None,
     ) -> FileAccess:
-        """Return what the call may show and touch, if it may go ahead; asks a person on behalf of `me` if need be.
+        """Return the file access of a permitted call. Ask the user on behalf of `me` if necessary.
 
         Args:
-            hooked: what hooks say of it: `allow` it where a person would be asked, or `ask` one where none would be.
+            hooked: verdict of hooks: `allow` skips the question, `ask` asks about a call that would be allowed.
 
         Raises:
-            ToolFailed: it may not; the text says why, for the model and for people reading along.
+            ToolFailed: the call is refused; the text is the reason, for the model and the user.
         """
         verdict, access = self._judged(tool, arguments, own)
+        # Protected paths come first: neither `--yes` nor a hook nor an earlier answer may skip this question.
         guard = self._guard(tool, access)
         if guard and verdict != "deny":
             diff = "" if tool.preview is None else await tool.preview(arguments, _asked_about(access))
-            said = await self._ask(me, tool, arguments, own, access.leads, diff, guard)
+            said, _ = await self._ask_person(me, tool, arguments, own, access.leads, diff, guard)
             if said.lower() not in ("yes", "y"):
                 from ..sandbox.unchangeable import refused
 
@@ -238,37 +258,68 @@ class Permissions:
             return _asked_about(access)
         if hooked == "ask" and verdict == "allow" and not self.yes:
             verdict = "ask"
+        # A hook may answer a question, but never override a denial.
         elif hooked == "allow" and verdict == "ask":
             return _asked_about(access)
         if verdict == "allow":
-            return access
+            return self._without_secrets(tool, access)
         if verdict == "deny":
             raise ToolFailed(f"'{tool.name}' was not run: the permissions deny this call")
         diff = await _previewed(me, tool, arguments, access)
-        if tool.name in self._always:  # said while the diff was made
+        reason = self._why_asked(tool, arguments, own) if tool.shell else ""
+        if tool.name in self._always:  # Another question was answered with `always` while the preview was made.
             return _asked_about(access)
-        said = await self._ask(me, tool, arguments, own, access.leads, diff)
-        if said.lower() in ("run", "always"):
-            if said.lower() == "always" and self._kept is not None:
-                self._kept.keep(tool, arguments)
+        said, pattern = await self._ask_person(me, tool, arguments, own, access.leads, diff, reason=reason)
+        if pattern is not None or said.lower() in ("run", "always"):
+            if self._kept is not None and said.lower() != "run":
+                self._kept.keep(tool, arguments, pattern)
             else:
-                self._always.add(tool.name)
+                self._always[tool.name] = None
+            # The new permission may answer questions of other calls that are already open.
             for each in list(self._asking):
                 if each.whose.verdict(each.tool, each.arguments, each.own) == "allow":
                     each.agree(me.root.questions)
         elif said.lower() not in ("yes", "y"):
             why = "" if said.lower() in ("no", "n", "") else f": {said}"
-            raise ToolFailed(f"'{tool.name}' was not run: the user refused{why}")
+            raise CallRefused(f"'{tool.name}' was not run: the user refused{why}")
         return _asked_about(access)
 
-    def _guard(self, tool: Tool, access: FileAccess) -> str:
-        """Return why a call needs a question of its own: it would change what no process of the run may change."""
+    def _why_asked(self, tool: Tool, arguments: Arguments, own: Rules | None) -> str:
+        """Return why the rules ask about a shell line; "" if a pattern matches it, or no rule is about its text."""
+        reasons = [
+            reason for reason in self.explained(tool, arguments, own).reasons if reason.why and reason.verdict == "ask"
+        ]
+        found = dict.fromkeys(
+            reason.why
+            if reason.why.startswith("not understood")
+            else f"`{shortened(reason.command, _SHORT)}`: {reason.why}"
+            for reason in reasons
+            if reason.command
+        )
+        return f"asked because: {'; '.join(found)}" if found else ""
+
+    def _without_secrets(self, tool: Tool, access: FileAccess) -> FileAccess:
+        """Return the access of a search without environment files, which no process of the run can read."""
         sandbox = current_sandbox.get()
-        if sandbox is None or tool.effect != "write" or tool.subject != "path" or self._once:
+        if tool.name not in READERS or sandbox is None or sandbox.profile in ("open", "off"):
+            return access
+        from ..sandbox.secret_files import ENV_PATHS
+
+        bar = Bar(frozenset(("ask",)), PathRule((("ask", ENV_PATHS),)))
+        return msgspec.structs.replace(access, bars=(*access.bars, bar))
+
+    def _guard(self, tool: Tool, access: FileAccess) -> str:
+        """Return why a call needs a question of its own: no process of the run may change, or read, its path."""
+        sandbox = current_sandbox.get()
+        if sandbox is None or tool.subject != "path" or self._once:
+            return ""
+        if tool.name in READERS:
+            return sandbox.why_unreadable(access.judged)
+        if tool.effect != "write":
             return ""
         return sandbox.why_unchangeable(access.judged)
 
-    async def _ask(
+    async def _ask_person(
         self,
         me: Actor,
         tool: Tool,
@@ -277,21 +328,48 @@ class Permissions:
         leads: str,
         diff: str,
         guard: str = "",
-    ) -> str:
+        reason: str = "",
+    ) -> tuple[str, str | None]:
+        """Return the answer, and the pattern in it. A pattern that does not match the call is asked for again."""
         told = {tool.subject: arguments.get(tool.subject, "")} if diff else arguments
-        shown = _shown(tool, {**told, "leads to": leads} if leads else told)
+        shown = _readable_arguments(tool, {**told, "leads to": leads} if leads else told)
         question = Question(
             id="",
             actor=me.path,
             kind="choice",
             text=f"Allow {tool.name}?\n{shown}".rstrip()
-            + (f"\n{guard}" if guard else "")
+            + "".join(f"\n{line}" for line in (guard, reason) if line)
             + (f"\n{diff}" if diff else ""),
             diff=diff,
             options=("yes", "no") if self._once or guard else _OPTIONS if self._kept is None else _OPTIONS_KEPT,
             rule=None if self._once or guard else _RULE if self._kept is None else _RULE_KEPT,
             permission=tool.name,
+            pattern=None if self._once or guard or self._kept is None else default_pattern(tool, arguments),
         )
+        for _ in range(PATTERN_TRIES):
+            said = await self._ask(me, tool, arguments, own, question, guard, reason)
+            pattern = pattern_of(question, said)
+            if pattern is None or self._kept is None or pattern == question.pattern:
+                return said, pattern
+            if self._kept.covers(tool, arguments, pattern):
+                return said, pattern
+            problem = (
+                f"the pattern '{shortened(pattern, _SHORT)}' does not match this call, so that it would not allow it"
+            )
+            question = msgspec.structs.replace(question, problem=problem)
+        # A program that gives the same answer again and again: treat it as a no, with this reason.
+        return problem, None
+
+    async def _ask(
+        self,
+        me: Actor,
+        tool: Tool,
+        arguments: Arguments,
+        own: Rules | None,
+        question: Question,
+        guard: str,
+        reason: str,
+    ) -> str:
         asking = _Asking(self, tool, arguments, own, question)
         if not guard:
             self._asking.append(asking)
@@ -305,6 +383,7 @@ class Permissions:
             raise ToolFailed(
                 f"'{tool.name}' was not run: it needs a person's permission and nobody is there to give it "
                 f"(--allow {tool.name} or --yes gives it beforehand, as does `permissions` in config.yaml)"
+                + (f"; {reason}" if reason else "")
             ) from None
         finally:
             if not guard:
@@ -313,7 +392,7 @@ class Permissions:
 
 
 class _Asking:
-    """A call that a person is asked about. Which id its question has, the desk decides, or what it is a part of."""
+    """An open approval question. The question id is unknown here: the desk or the enclosing question assigns it."""
 
     def __init__(
         self, whose: Permissions, tool: Tool, arguments: Arguments, own: Rules | None, asked: Question
@@ -322,22 +401,22 @@ class _Asking:
         self._asked = asked
 
     def agree(self, desk: Desk) -> None:
-        """It need not be asked any more."""
+        """Answer the question with yes, because a permission given meanwhile covers its call."""
         for open in desk.open:
             if open.actor == self._asked.actor and open.text == self._asked.text:
                 desk.answer(open.id, "yes", by="always")
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
-    """What one voice says of a call.
+    """Statement of one source about a call.
 
     Attributes:
-        who: `--allow`, `config.yaml`, `what the tool does`, `the agent's file`.
-        verdict: None for nothing.
-        rule: the name under which its rule stands.
-        pattern: that decided; "" if none did.
-        command: of a shell command, the part that is meant.
-        why: what else did, in words.
+        who: `--allow`, `config.yaml`, `what the tool does`, `the agent's file`, `an agent above`.
+        verdict: None if the source has no rule for the call.
+        rule: the name of the rule.
+        pattern: the pattern that decided; "" if none did.
+        command: the part of a shell command that the statement is about.
+        why: the reason in words, if no pattern decided.
     """
 
     who: str
@@ -349,20 +428,20 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Explained(msgspec.Struct, frozen=True, kw_only=True):
-    """What becomes of a call, and why."""
+    """Verdict on a call, with the reasons."""
 
     verdict: Verdict
     reasons: tuple[Reason, ...]
 
 
 def _is_harmless(tool: Tool) -> bool:
-    """Whether a call needs nobody's leave, as far as nobody says otherwise."""
+    """Return True if a call needs no permission by default."""
     if tool.effect in ("none", "read") or tool.origin == "function":
         return True
     return tool.origin == "file" and tool.effect != "send"
 
 
-def _reasons(who: str, rules: Rules, call: Call) -> list[Reason]:
+def _reasons(who: str, rules: Rules, call: JudgedCall) -> list[Reason]:
     of_places = [
         Reason(who=who, verdict=by_subject(rule, call) if isinstance(rule, PermissionRule) else rule, rule=name)
         for name, rule in places(rules, call)
@@ -372,27 +451,27 @@ def _reasons(who: str, rules: Rules, call: Call) -> list[Reason]:
     if rule is None or isinstance(rule, str):
         return [Reason(who=who, verdict=rule, rule=name, why="" if rule else "no rule for this tool"), *of_places]
     if call.tool.shell:
-        from .shell_rules import said
+        from .shell_rules import verdicts_of
 
         return [
             Reason(who=who, verdict=s.verdict, rule=name, pattern=s.pattern, command=s.command, why=s.why)
-            for s in said(weighed(rule), call.text)
+            for s in verdicts_of(weighed(rule), call.text)
         ]
     return [Reason(who=who, verdict=by_subject(rule, call), rule=name), *of_places]
 
 
 async def _previewed(me: Actor, tool: Tool, arguments: Arguments, access: FileAccess) -> str:
-    """The diff for the person who is asked.
+    """Return the diff for the approval question.
 
     Raises:
-        ToolFailed: the call cannot succeed, so that there is nothing to ask.
+        ToolFailed: the call cannot succeed, so there is no reason to ask.
     """
     if tool.preview is None:
         return ""
     try:
         found = play.Preview(diff=await tool.preview(arguments, _asked_about(access)))
     except ToolFailed as failed:
-        # A replay does not judge by the files of today: its call fails if the recorded one did.
+        # A replay must not depend on today's files: its call fails only if the recorded call failed.
         found = play.Preview(trouble=str(failed) if play.in_the_world() else "")
     found = play.value(me, play.PREVIEW, play.Preview, lambda: found)
     scope = current_scope(me)
@@ -405,16 +484,17 @@ async def _previewed(me: Actor, tool: Tool, arguments: Arguments, access: FileAc
 
 
 def _asked_about(access: FileAccess) -> FileAccess:
-    """What may be seen once a person has agreed to the call: what is asked for too."""
+    """Return the access after approval of the call: it covers paths that rules ask about, but not denied ones."""
     return msgspec.structs.replace(access, bars=tuple(Bar(_DENY, bar.rule) for bar in access.bars))
 
 
-def _shown(tool: Tool, arguments: Arguments) -> str:
-    """The arguments as a person reads them, the short ones first; lines of a value are marked, so that none of them
-    can pass for an argument.
+def _readable_arguments(tool: Tool, arguments: Arguments) -> str:
+    """Return the arguments as displayed to the user, short ones first.
+
+    Continuation lines of a value are marked, so that none of them can pass for another argument.
 
     Raises:
-        ToolFailed: what is to be run is too long to be read.
+        ToolFailed: the command or program is too long to be reviewed.
     """
     runs = tool.shell or tool.effect == "execute"
     lines = []

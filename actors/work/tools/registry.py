@@ -1,20 +1,21 @@
-"""Finds the tools that an agent names: its own file's, the user's global files, ours.
+"""Tool registry: finds the tools that an agent names in its own file, the user's global files, and the built-in tools.
 
-    agents/<name>/tools.sh | tools.py | tools.ts      every function of it is a tool of that agent (one file per agent)
+    agents/<name>/tools.sh | tools.py | tools.ts      each function is a tool of that agent (one file per agent)
     functions/tools/<tool>.sh | .py | .ts             one global tool per file, named after it
-    builtin.table                                     ours, unless the user has a global file of that name
-    library/functions/tools/<tool>.py                 ours too: those that need a key or an account
+    builtin.table                                     built in, unless the user has a global file of that name
+    library/functions/tools/<tool>.py                 built in too: tools that need a key or an account
 
-A name may carry its file's ending (`fs_cat.sh`), and may be an alias of `mapping_tools`, which stands for several;
-`all` stands for every global tool but the last ones, which have to be named. With `visible_tools` in the settings there
-are no other global tools than those.
+A name may include its file's ending (`fs_cat.sh`), and may be an alias of `mapping_tools`, which expands to several
+names. `all` expands to every global tool except the ones in `library`, which have to be named. With `visible_tools` in
+the settings, only the listed global tools exist.
+
 Files are read once, and again when they change.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -26,7 +27,7 @@ from ....protocol.permissions import Permissions
 from ....protocol.problems import Problem, did_you_mean, errors_in
 from ....protocol.settings import Settings
 from ...io.directories import cache_dir, user_folder
-from ...io.stamps import MISSING, Stamp, look, settled, stamp
+from ...io.stamps import MISSING, Stamp, record_read, settled, stamp
 from ..library import SENDING
 from ..library import TOOLS as LIBRARY
 from .builtin.table import SPECS
@@ -38,10 +39,10 @@ if TYPE_CHECKING:
     from .declare.declaration import ToolFile
     from .files.environment import Home
 
-ENDINGS = (".sh", ".py", ".ts")
+ENDINGS = (".sh", ".py", ".ts", ".js")
 DEFAULT_ALIASES = {"fs": "fs_cat,fs_read,fs_ls,fs_glob,fs_grep,fs_edit,fs_mkdir,fs_patch,fs_rm,fs_write"}
 OTHER_NAMES = {"web_search_coyote": "web_search_loki"}
-"""What Loki's successor calls a tool of ours; a file of that name is what it says."""
+"""Name in Loki's successor of a built-in tool. A file of the user with that name takes precedence."""
 ALL = "all"
 OURS = tuple(sorted(SPECS))
 """Names of the tools in `builtin`."""
@@ -54,12 +55,13 @@ _HIDDEN = "`visible_tools` of config.yaml leaves it out"
 
 
 class ToolOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user of a run says about tools.
+    """Tool options of a run.
 
     Attributes:
-        yes: nothing asks for permission; tools see `AUTO_CONFIRM`.
-        roots: directories beside the working directory, and those of the settings, in which `fs_*` may read and write.
-        cwd: the working directory of the run's tools; None for ours.
+        yes: no call asks for permission; tools receive `AUTO_CONFIRM`.
+        roots: directories that `fs_*` may read and write, in addition to the working directory and the roots in
+            the settings.
+        cwd: the working directory of the run's tools; None for that of the process.
     """
 
     yes: bool = False
@@ -68,11 +70,11 @@ class ToolOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentTools(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent may call.
+    """Tools of one agent.
 
     Attributes:
-        tools: by name, its own first.
-        instructions: runs `_instructions` of its tools file; None if it has none.
+        tools: by name, the tools of its own file first.
+        instructions: runs `_instructions` of its tools file; None if the file has none.
         problems: warnings about that file.
     """
 
@@ -82,15 +84,15 @@ class AgentTools(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolRegistry:
-    """The tools that are there for the agents of a configuration directory.
+    """Registry of the tools for the agents of one configuration directory.
 
     Args:
-        config_dir: where `functions/tools` and `.env` are.
-        settings: aliases and which tools are visible.
-        environ: what tools inherit.
+        config_dir: contains `functions/tools` and `.env`.
+        settings: aliases, and the names of visible tools.
+        environ: the environment that tools inherit.
 
     Attributes:
-        config_dir, settings: as given.
+        config_dir, settings: the arguments.
     """
 
     def __init__(self, config_dir: Path, settings: Settings, environ: Mapping[str, str]) -> None:
@@ -102,12 +104,12 @@ class ToolRegistry:
         self._listed: tuple[Stamp | None, dict[str, Path]] = None, {}
 
     def global_names(self) -> list[str]:
-        """Every global tool, ours first."""
+        """Return the names of all global tools, built-in ones first."""
         ours = filter(self._visible, (*OURS, *WITH_ACCOUNTS))
         return [*ours, *(name for name in self._files() if name not in _COME_WITH_IT)]
 
     def spelled_out(self, names: Iterable[str]) -> list[str]:
-        """Names without endings, aliases and `all` replaced by what they stand for; each once, in order."""
+        """Return the names without endings, with aliases and `all` expanded; each once, in order."""
         aliases = {**DEFAULT_ALIASES, **self.settings.mapping_tools}
         found: dict[str, None] = {}
         for given in names:
@@ -123,12 +125,14 @@ class ToolRegistry:
         return list(found)
 
     def permissions(self, rules: Permissions) -> Permissions:
-        """Rules with aliases replaced by the tools they stand for; what is said of a tool by its name comes first."""
+        """Return rules with aliases expanded. A rule for a tool's own name overrides one for an alias."""
         spelled = {name: rule for alias, rule in rules.items() for name in self.spelled_out([alias])}
         return {**spelled, **{name: rule for name, rule in rules.items() if name in spelled}}
 
     def strangers(self, rules: Iterable[str], own: Iterable[str] = ()) -> list[tuple[str, str]]:
-        """Names in rules that no tool has, each with a hint; patterns and names of families and servers aside.
+        """Return the names in rules that no tool has, each with a hint.
+
+        Ignores patterns and names of families and servers.
 
         Args:
             own: names of tools that are not global.
@@ -142,7 +146,7 @@ class ToolRegistry:
         return [found for found in self.unknown(names) if found[0] not in own]
 
     def unknown(self, names: Iterable[str]) -> list[tuple[str, str]]:
-        """The names that stand for no global tool, each with a hint."""
+        """Return the names that match no global tool, each with a hint."""
         named = self.spelled_out(names)
         if not named:
             return []
@@ -156,7 +160,7 @@ class ToolRegistry:
         ]
 
     def named(self, names: Iterable[str], home: Home, options: ToolOptions, timeout: float = TIMEOUT) -> list[Tool]:
-        """The global tools of these names; a name that stands for none is left out.
+        """Return the global tools of these names; an unknown name is left out.
 
         Raises:
             InvalidFile: a tool's file has errors.
@@ -165,7 +169,7 @@ class ToolRegistry:
         return [self._tool(name, home, options, timeout) for name in self.spelled_out(names) if name in there]
 
     def of_agent(self, directory: Path, home: Home, timeout: float = TIMEOUT) -> AgentTools:
-        """The tools of the agent in `directory`.
+        """Return the tools of the agent in `directory`.
 
         Raises:
             InvalidFile: its tools file has errors, or there are two of them.
@@ -185,10 +189,10 @@ class ToolRegistry:
         )
 
     def read(self, path: Path, *, agent: bool) -> ToolFile:
-        """A tools file without errors.
+        """Read a tools file and return it if it has no errors.
 
         Raises:
-            InvalidFile: it has some.
+            InvalidFile: the file has errors.
         """
         file = read_tool_file(path, agent=agent)
         errors = errors_in(file.problems)
@@ -199,10 +203,10 @@ class ToolRegistry:
     def home(
         self, *, directory: Path | None, agent: str | None, values: Mapping[str, str], options: ToolOptions
     ) -> Home:
-        """What the tools of an agent are run with; None for both if there is none.
+        """Return the environment in which the tools of an agent run.
 
         Raises:
-            ConfigError: a `.env` file can't be read.
+            ConfigError: a `.env` file cannot be read.
         """
         from .files.environment import Home, tool_environ
 
@@ -220,6 +224,7 @@ class ToolRegistry:
 
     def _tool(self, name: str, home: Home, options: ToolOptions, timeout: float) -> Tool:
         path = self._files().get(name)
+        # A file of the user replaces a built-in tool of the same name.
         if path is None and name in SPECS:
             return self._builtin((*map(Path, self.settings.tool_roots), *options.roots), options.cwd)[name]
         from .files.call import file_tool
@@ -229,11 +234,12 @@ class ToolRegistry:
         environ = tool_environ(self._environ, agent_dir=None, config_dir=self.config_dir)
         home = msgspec.structs.replace(home, own=False, environ=environ)
         tool = judged_as_ours(file_tool(declaration, home, timeout=timeout))
-        if name in SENDING:  # also in a file of the user's
+        if name in SENDING:  # The effect also applies to a file of the user with that name.
             tool = msgspec.structs.replace(tool, effect="send")
         if path is not None:
             return tool
-        return msgspec.structs.replace(tool, origin="builtin", effect=tool.effect if name in SENDING else "read")
+        effect = tool.effect if name in SENDING else "read"
+        return msgspec.structs.replace(tool, origin="builtin", effect=effect, access="web")
 
     def _builtin(self, roots: tuple[Path, ...], cwd: Path | None) -> dict[str, Tool]:
         here = cwd or Path.cwd()
@@ -246,11 +252,13 @@ class ToolRegistry:
         return table
 
     def _files(self) -> dict[str, Path]:
-        """The user's global tools; of two files of one name the first by `ENDINGS`."""
-        now = stamp(look(self._folder))
+        """Return the user's global tools. Of two files with one name, the first by `ENDINGS` wins."""
+        now = stamp(record_read(self._folder))
         listed, files = self._listed
         if listed != now:
             files = self._found() if now != MISSING else {}
+            # A folder that was modified just now may change again within the resolution of its timestamp: do not cache
+            # it yet.
             self._listed = (now if settled({self._folder: now}) else None), files
         return files
 
@@ -263,12 +271,15 @@ class ToolRegistry:
         return {path.stem: path for path in paths}
 
     def _is_hidden(self, name: str) -> bool:
-        """Whether there is such a tool, and `visible_tools` leaves it out."""
-        files = (look(self._folder / f"{name}{ending}") for ending in ENDINGS)
+        """Return True if the tool exists and `visible_tools` leaves it out."""
+        files = (record_read(self._folder / f"{name}{ending}") for ending in ENDINGS)
         return not self._visible(name) and (name in _COME_WITH_IT or any(file.is_file() for file in files))
 
     def _is_in_all(self, name: str) -> bool:
-        """Whether `all` means a tool: one that needs an account has to be named, or to be the user's own file."""
+        """Return True if `all` includes the tool.
+
+        One that needs an account must be named, listed in `visible_tools`, or replaced by the user's own file.
+        """
         return name not in WITH_ACCOUNTS or name in self._files() or self.settings.visible_tools is not None
 
     def _visible(self, name: str) -> bool:
@@ -277,12 +288,12 @@ class ToolRegistry:
 
 
 def read_tool_file(path: Path, *, agent: bool, wordless: bool = False) -> ToolFile:
-    """A tools file, with all that is wrong with it; read again only when it has changed. See `declare.read_tools`.
+    """Return a tools file with all its problems; read again only after a change. See `declare.read_tools`.
 
     Raises:
-        ConfigError: it is TypeScript, and what reads that is not installed.
+        ConfigError: the file is TypeScript, and its parser is not installed.
     """
-    return _read_once(path, agent, wordless, stamp(look(path)))
+    return _read_once(path, agent, wordless, stamp(record_read(path)))
 
 
 @lru_cache(maxsize=1_024)
@@ -292,23 +303,45 @@ def _read_once(path: Path, agent: bool, wordless: bool, _stamp: Stamp) -> ToolFi
     return read_tools(path, agent=agent, wordless=wordless)
 
 
+AICHAT_FILE = "index.yaml"
+"""Name of an agent's definition file in aichat."""
+
+_ENDINGS_OF_AICHAT = (".sh", ".js", ".py", ".ts")
+"""Search order of llm-functions for an agent's tools file. It uses the first and silently ignores others."""
+
+
+def _is_aichats(directory: Path) -> bool:
+    return record_read(directory / AICHAT_FILE).is_file() and not any(
+        record_read(directory / name).is_file() for name in ("config.yaml", "graph.yaml")
+    )
+
+
+def agent_files(directory: Path) -> list[Path]:
+    """Return every tools file in an agent's directory, in aichat's search order."""
+    return [
+        path for path in (directory / f"tools{ending}" for ending in _ENDINGS_OF_AICHAT) if record_read(path).is_file()
+    ]
+
+
 def agent_file(directory: Path) -> Path | None:
-    """The tools file of the agent in `directory`.
+    """Return the tools file of the agent in `directory`. In an aichat agent (`index.yaml`), the first of several wins.
 
     Raises:
         InvalidFile: there are two.
     """
-    found = [path for path in (directory / f"tools{ending}" for ending in ENDINGS) if look(path).is_file()]
-    if len(found) > 1:
+    found = agent_files(directory)
+    if len(found) < 2:
+        return found[0] if found else None
+    if not _is_aichats(directory):
         names = " and ".join(path.name for path in found)
         raise InvalidFile(f"{directory} has {names}; an agent has one tools file: put all functions into one of them")
-    return found[0] if found else None
+    return found[0]
 
 
 def judged_as_ours(tool: Tool) -> Tool:
-    """The tool; one that is called as one of ours has the same subject for permissions, if that is a text of it.
+    """Return the tool with the permission subject of the built-in tool of the same name, if it has that text parameter.
 
-    A rule for `fs_cat` means paths, also for an `fs_cat` of the user's own directory.
+    A rule for `fs_cat` is about paths, also for a user's own `fs_cat`.
     """
     if tool.name not in OURS:
         return tool
@@ -320,12 +353,12 @@ def judged_as_ours(tool: Tool) -> Tool:
 
 
 def names_in(text: str) -> list[str]:
-    """`"a, b"` as a list."""
+    """Return the names in a comma-separated list."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def bare_name(name: str) -> str:
-    """`fs_cat` of `fs_cat.sh`: files may call a tool by either."""
+    """Return a tool's name without its file ending: `fs_cat` for `fs_cat.sh`."""
     stem, dot, ending = name.rpartition(".")
     return stem if dot and f".{ending}" in ENDINGS and not name.startswith(HOST) else name
 
@@ -334,19 +367,19 @@ def bare_name(name: str) -> str:
 
 
 class ToolSources(Protocol):
-    """Where the tools of a run come from; see `RunContext`."""
+    """Tool sources of a run; implemented by `RunContext`."""
 
     @property
     def registry(self) -> ToolRegistry | None:
-        """The tools there are; None in a run that has none."""
+        """The registry; None in a run without one."""
 
     @property
     def tool_options(self) -> ToolOptions | None:
-        """What the user of the run says about them."""
+        """The tool options of the run."""
 
     @property
     def functions(self) -> tuple[Tool, ...]:
-        """Python functions that the caller gave to the run."""
+        """Python functions that the caller passed to the run."""
 
 
 def tools_of_agent(
@@ -357,27 +390,31 @@ def tools_of_agent(
     listed: Iterable[str],
     values: Mapping[str, str],
     timeout: float | None = None,
+    functions: Sequence[Tool] = (),
 ) -> AgentTools:
-    """All tools that an agent may call. Of two of one name the first counts: of its own file, a function, a global one.
+    """Return all tools that an agent may call. Precedence for equal names: its own file, a function, a global tool.
 
     Args:
-        directory: of the agent; None for one that has none.
-        listed: `global_tools` of its file; what stands for no tool is left out.
+        directory: of the agent; None if it has none.
+        listed: `global_tools` of its file; unknown names are left out.
         values: its variables.
-        timeout: seconds of a call to a tool file; None for the usual number.
+        timeout: seconds of a call to a tool file; None for the default.
+        functions: its own Python functions.
 
     Raises:
         InvalidFile: a tool file has errors.
         ConfigError: a `.env` file has errors.
     """
-    functions = {tool.name: judged_as_ours(tool) for tool in run.functions}
+    given = {tool.name: judged_as_ours(tool) for tool in (*run.functions, *functions)}
     registry = run.registry
     listed = list(listed)
+    # Without tool files there is nothing to prepare: the environment would read `.env` files.
     if registry is None or not (listed or (directory is not None and agent_file(directory))):
-        return AgentTools(tools=functions)
+        return AgentTools(tools=given)
     options = run.tool_options or ToolOptions()
     home = registry.home(directory=directory, agent=name, values=values, options=options)
     own = AgentTools() if directory is None else registry.of_agent(directory, home, timeout or TIMEOUT)
     named = {tool.name: tool for tool in registry.named(listed, home, options, timeout or TIMEOUT)}
-    in_order = {**own.tools, **functions, **named}
-    return AgentTools(tools={**in_order, **functions, **own.tools}, instructions=own.instructions)
+    # This determines the order of the tools; the next line determines which of two with one name wins.
+    in_order = {**own.tools, **given, **named}
+    return AgentTools(tools={**in_order, **given, **own.tools}, instructions=own.instructions)

@@ -1,15 +1,15 @@
-"""A tool, as the agent loop sees it.
+"""A tool: the specification for the model, and the function that executes a call.
 
     async def add(me: Actor, arguments: Arguments) -> Json:
         return arguments["a"] + arguments["b"]
 
     tool = Tool(spec=ToolSpec(name="add", description="Adds two numbers.", parameters={...}), run=add)
 
-`run` is the body of the call's own actor, `me`, a child of the agent that calls: it may spawn, ask a person, start
-processes, and is interrupted by cancelling `me`. Its arguments fit the JSON Schema already. The model gets what it
-returns: a text as it is, `Shown` as texts, images and files, anything else as JSON. What goes wrong it raises as
-`ToolFailed`, which the model gets as `{"tool_call_error": ...}`; any other exception is a bug in the tool, shown the
-same way.
+`run` is the body of the actor of one call, `me`, a child of the calling agent. It may spawn actors, ask the user, and
+start processes; cancelling `me` interrupts it. The arguments already fit the JSON Schema. The model receives the return
+value: a text unchanged, a `VisibleResult` as texts, images and files, anything else as JSON. `run` reports an expected
+failure by raising `ToolFailed`, which the model receives as `{"tool_call_error": ...}`. Any other exception is a bug in
+the tool and is reported the same way.
 """
 
 from __future__ import annotations
@@ -27,69 +27,86 @@ from ....protocol.repeats import Repeats
 if TYPE_CHECKING:
     from ....supervisors import Actor
     from .path_rules import FileAccess
+    from .tool_context import RunsAgents
 
-__all__ = ["Arguments", "Effect", "Json", "Meaning", "Origin", "Shown", "Tool", "ToolSpec"]
+__all__ = ["Arguments", "Effect", "Json", "Meaning", "Origin", "Tool", "ToolSpec", "VisibleResult"]
 
 Json: TypeAlias = Any
 Arguments: TypeAlias = dict[str, Json]
 Run: TypeAlias = Callable[["Actor", Arguments], Awaitable[Json]]
 RunWithin: TypeAlias = Callable[["Actor", Arguments, "FileAccess"], Awaitable[Json]]
+RunFor: TypeAlias = Callable[["Actor", Arguments, "RunsAgents | None", str], Awaitable[Json]]
 Preview: TypeAlias = Callable[[Arguments, "FileAccess"], Awaitable[str]]
 Decided: TypeAlias = Callable[["Actor", int, Arguments], Awaitable[Json]]
+WasDone: TypeAlias = Callable[["Actor"], Awaitable[bool | None]]
 Meaning: TypeAlias = Callable[["Actor", Arguments], Awaitable[tuple["Tool", Arguments]]]
 
 Effect: TypeAlias = Literal["none", "read", "write", "execute", "send"]
-"""What a call can do to the world outside of the run.
+"""Effect of a call on the world outside of the run.
 
-Nothing, look (files, network), change files, run anything, send something to others or change it there.
+`none`: no effect. `read`: reads files or the network. `write`: changes files. `execute`: runs any program. `send`:
+sends data to other systems, or changes data there.
 """
 
 Origin: TypeAlias = Literal["builtin", "file", "function", "family", "mcp"]
-"""Where a tool comes from: our library, a tool file, a Python function, a built-in family (`todo__add`), a server."""
+"""Source of a tool: built in, a tool file, a Python function, a built-in family (`todo__add`), or an MCP server."""
+
+Access: TypeAlias = Literal["process", "files", "web", "nothing"]
+"""Mechanism of a call: a child process, file access or web requests of this process, or no access outside of the run.
+"""
+
+Label: TypeAlias = Literal["outside", "private", "sends", "trusted", "public", "inside", "remote"]
 
 TIMEOUT = 120.0
-"""Seconds of one call, where neither the tool nor the settings say another number."""
+"""Default time limit of a call in seconds, where neither the tool nor the settings set one."""
 
 
-class Shown(msgspec.Struct, frozen=True):
-    """A result that a model is to see, and not only to read."""
+class VisibleResult(msgspec.Struct, frozen=True):
+    """A result with images or files that the model receives as content parts."""
 
     parts: tuple[Part, ...]
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
-    """See the module.
+    """A callable tool with the properties that permissions, labels and recovery need.
 
     Attributes:
-        spec: name, description and JSON Schema (of type object) that the model is offered.
-        run: does it.
-        effect: decides with `origin` what the permission policy says by default.
-        origin: where it comes from.
-        timeout: seconds; None for a call that waits for people or other agents, and has a clock of its own.
-        ordered: calls of one turn to ordered tools are played one after another, as the model wrote them. For those
-            that change what the agent itself remembers, quickly: `todo__add` must not overtake `todo__init`.
+        spec: name, description and JSON Schema (of type object) for the model.
+        run: executes a call.
+        effect: with `origin`, selects the default of the permission policy.
+        origin: the source of the tool.
+        timeout: seconds. None for a call that waits for users or other agents and has its own time limits.
+        ordered: calls of one turn to ordered tools run one after another, in the order of the model's reply. For fast
+            calls that change the agent's own state: `todo__add` must not overtake `todo__init`.
         subject: the parameter that permission patterns are matched with (`command`, `path`); "" for the JSON text
             of all arguments.
-        shell: whether the subject is a shell command, which patterns must not match by its beginning alone.
-        alias: what rules may call it as well: a server's own name for it, where models know it by another.
-        synonyms: other names of parameters, and what they stand for; the schema has the latter only.
-        means: for a tool that calls others (`mcp_invoke_*`): the tool and the arguments that a call of it means. They
-            need permission as well, and are what is run. Raises `ToolFailed` for a call that means nothing.
-        reads: whether its result shows names or contents of files; see `permissions`.
-        run_within: as `run`, for a tool that opens files in our process: it stays within what the permissions say of
-            files. A call that was permitted is played by this.
-        preview: what a call would change, as a unified diff for the person who is asked to allow it; "" where there is
-            none to be shown. Raises `ToolFailed` for a call that fails whatever the person says.
-        elsewhere: it is the caller of the run who plays it: a call of it ends the agent's work, and the next run goes
-            on from its result. Only the agent that was named is offered it.
-        repeats: what its author says of a call that is made twice; None if nothing.
-        decided: in place of `run`, for a tool over what a conversation itself remembers: asks its decider (the actor
-            above `me`) what the result is, by the number that the decider gave to the call.
-        remembers: the MCP server that may remember a call as long as its process lives; "" if none does.
-        labels: what is said of it where labels are followed: what it returns comes from `outside`, or is `private`; it
-            `sends` away what it is given. See `work.labels`.
-        definition: what it is besides, as a text: of a server's tool how the server is started or reached.
-        file: the tool file that it is a function of; None for one that is no file's.
+        shell: True if the subject is a shell command. A pattern must not match such a line by its beginning alone.
+        alias: a second name that permission rules accept: the server's own name, where models use another one.
+        synonyms: other names of parameters, mapped to the names in the schema. The schema contains only the latter.
+        means: for a tool that calls other tools (`mcp_invoke_*`): returns the tool and the arguments behind a call.
+            That call needs permission as well, and is the one executed. Raises `ToolFailed` for an invalid call.
+        reads: True if the result contains names or contents of files; see `permissions`.
+        run_within: replaces `run` for a tool that opens files in this process: it also receives the permitted
+            `FileAccess` and must stay within it. A permitted call runs through this function.
+        run_for: replaces `run` for a function with a context: it also receives the calling agent and the call's id.
+        preview: returns the change that a call would make, as a unified diff for the approval question; "" if there
+            is no diff. Raises `ToolFailed` for a call that would fail even with approval.
+        elsewhere: the caller of the run executes it. A call ends the agent's work, and the next run resumes with the
+            result. Only the target agent of the run is offered such a tool.
+        repeats: the author's declaration about calls that are made twice; None if there is none.
+        was_done: for a call that was in flight when its process was killed: returns True if it was done, False if
+            not, None if unknown.
+        decided: replaces `run` for a tool over the conversation's own state: asks the decider (the actor above `me`)
+            for the result, by the number that the decider gave to the call.
+        remembers: the MCP server that may hold state from a call for as long as its process lives; "" if none.
+        access: the mechanism by which a call of a built-in tool or of a tool file reaches the world. Labels depend
+            on it. The default is a process.
+        labels: declared information flow: for an MCP tool the labels in the user's `mcp.json`, and `remote` for a
+            server that is not a local process. `outside` and `private` describe results, `sends` describes arguments.
+            See `work.labels` for the rules without a declaration.
+        server: name and command words of the MCP server that the tool calls.
+        definition: further identity of the tool as text: for an MCP tool, how its server is started or reached.
+        file: the tool file that defines it; None if no file does.
     """
 
     spec: ToolSpec
@@ -105,23 +122,26 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     means: Meaning | None = None
     reads: bool = False
     run_within: RunWithin | None = None
+    run_for: RunFor | None = None
     preview: Preview | None = None
     elsewhere: bool = False
     repeats: Repeats | None = None
+    was_done: WasDone | None = None
     decided: Decided | None = None
     remembers: str = ""
     file: Path | None = None
-    labels: frozenset[Literal["outside", "private", "sends"]] = frozenset()
+    access: Access = "process"
+    labels: frozenset[Label] = frozenset()
+    server: tuple[str, ...] = ()
     definition: str = ""
 
     @property
     def waits(self) -> bool:
-        """Whether the same call may well come again, since it waits for others (`agent__collect`)."""
+        """True if repeated identical calls are normal, because the tool waits for others (`agent__collect`)."""
         return self.timeout is None and self.origin == "family"
 
     @property
     def name(self) -> str:
-        """As the model calls it."""
         return self.spec.name
 
 
@@ -129,13 +149,13 @@ _encoder = msgspec.json.Encoder()
 
 
 def text_of(value: Any) -> str:
-    """A value as the model reads it: a text as it is, anything else as JSON; what JSON lacks, by its `repr`.
+    """Return a value as the model reads it: a text unchanged, anything else as JSON.
 
-    Of what is shown, images and files by their names.
+    The `repr` replaces a value that JSON cannot encode. Images and files of a `VisibleResult` appear by name.
     """
     if isinstance(value, str):
         return value
-    if isinstance(value, Shown):
+    if isinstance(value, VisibleResult):
         return "\n".join(part.text if isinstance(part, TextPart) else f"[{_named(part)}]" for part in value.parts)
     try:
         return _encoder.encode(value).decode()
@@ -148,9 +168,15 @@ def _named(part: ImagePart | FilePart) -> str:
 
 
 def shortened(text: str, limit: int) -> str:
-    """The text in about `limit` characters: beginning and end, and between them how much is left out."""
+    """Return the text in about `limit` characters: its beginning, the number of characters left out, its end."""
     if len(text) <= limit:
         return text
     head = limit * 2 // 3
     tail = limit - head
-    return f"{text[:head]}\n[... {len(text) - limit} characters left out ...]\n{text[len(text) - tail :]}"
+    from ....protocol.kernel.text_cuts import after_cut, before_cut
+
+    # A text without a word boundary would be cut to nothing. Keep parts of it, because a user who approves a call must
+    # see some of the argument.
+    beginning = before_cut(text[:head]) or text[:head]
+    end = after_cut(text[len(text) - tail :]) or text[len(text) - tail :]
+    return f"{beginning}\n[... {len(text) - limit} characters left out ...]\n{end}"

@@ -1,11 +1,11 @@
-"""What of somebody's directory may be read into prompts or run: what its user has looked at, and nothing else.
+"""Workspace trust: only files that the user has approved are read into prompts or executed.
 
-In a directory that is new to the user nothing of it counts: no AGENTS.md, no skills, no hooks, no `.mcp.json`.
-`callboard trust` writes down the contents of all those files (`record`), as they are at that moment; from then on a
-file counts if its bytes are those, so that what a `git pull` has changed is asked about again, and the rest stays.
+In a new directory nothing is used: no AGENTS.md, no skills, no hooks, no `.mcp.json`. `callboard trust` records the
+current contents of all those files (`record`). From then on a file is used only if its bytes are the recorded ones.
+After a `git pull`, the user is asked again about changed files only.
 
-    place      where a workspace begins
-    offered    the files of one that would count
-    record     what the user trusts, on disk
-    trusted    reads what is trusted, and says what is not
+    place      root directory of a workspace
+    offered    files of a workspace that need trust
+    record     stored decisions of the user
+    trusted    reads trusted files, and reports the others
 """

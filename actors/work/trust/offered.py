@@ -1,13 +1,13 @@
-"""The files of a workspace that would count if it were trusted, and reading them.
+"""Files of a workspace that need trust, and reading them.
 
-    instructions   AGENTS.md, else CLAUDE.md, of any directory; and what they name as `@path`
+    instructions   AGENTS.md, else CLAUDE.md, of any directory; and files that they import as `@path`
     skills         all files of .agents/skills, .claude/skills, .callboard/skills
     hooks          .callboard/hooks.json, .claude/settings.json, .claude/settings.local.json,
                    and all files of .callboard/hooks, .claude/hooks
     servers        .mcp.json
 
-All searches are bounded, and look at names and files alone: nothing of the directory is run. A file counts only if it
-lies in the workspace, whatever links lead to it: a `CLAUDE.md` that is a link to a key outside is none.
+All searches are bounded, and only read names and files: nothing of the directory is executed. A file is used only if
+its real path is in the workspace: a `CLAUDE.md` that links to a key file outside is ignored.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Literal
 Kind = Literal["instructions", "skills", "hooks", "servers"]
 
 INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md")
-"""Of one directory the first that is there counts."""
+"""Names of instructions files; the first existing one of a directory is used."""
 
 SKILLS = (".callboard/skills", ".agents/skills", ".claude/skills")
 HOOKS = (".callboard/hooks.json", ".claude/settings.json", ".claude/settings.local.json")
@@ -30,7 +30,7 @@ OF_HOOKS = (".callboard/hooks", ".claude/hooks")
 SERVERS = ".mcp.json"
 
 LARGEST = 512 * 1024
-"""Bytes of a file that counts."""
+"""Maximum bytes of a file; larger files are ignored."""
 
 MOST_FILES = 2_000
 MOST_DIRECTORIES = 5_000
@@ -45,7 +45,7 @@ _SPAN = re.compile(r"`[^`\n]*`")
 
 
 def read_inside(root: Path, path: Path) -> bytes | None:
-    """A file's bytes; None if it is none, is too large, or lies outside of the workspace."""
+    """Return a file's bytes; None if it is missing, too large, or outside of the workspace."""
     try:
         real = Path(os.path.realpath(path))
     except ValueError:  # a NUL in the path
@@ -53,19 +53,24 @@ def read_inside(root: Path, path: Path) -> bytes | None:
     if root not in real.parents:
         return None
     try:
+        # O_NOFOLLOW refuses a link that replaced the file since `realpath`; O_NONBLOCK keeps a FIFO from blocking.
         handle = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
     with open(handle, "rb") as file:  # noqa: PTH123 - of a descriptor
+        # A directory on the way may have been replaced by a link meanwhile.
+        if Path(f"/proc/self/fd/{handle}").readlink() != real:
+            return None
         about = os.fstat(handle)
+        # Checked on the open file, so that it cannot change its kind afterwards.
         if not stat.S_ISREG(about.st_mode) or about.st_size > LARGEST:
             return None
         data = file.read(LARGEST + 1)
     return data if len(data) <= LARGEST else None
 
 
-def here(root: Path, places: list[Path]) -> dict[Kind, int]:
-    """How much of each kind the workspace seems to offer to who works in the first of `places`: a quick look."""
+def count_offered(root: Path, places: list[Path]) -> dict[Kind, int]:
+    """Return the number of items of each kind for work in the first of `places`. Fast: reads no file."""
     found: dict[Kind, int] = {
         "instructions": sum(any((place / name).is_file() for name in INSTRUCTIONS) for place in places),
         "skills": sum(1 for _ in skill_directories(root)),
@@ -76,7 +81,7 @@ def here(root: Path, places: list[Path]) -> dict[Kind, int]:
 
 
 def skill_directories(root: Path) -> Iterator[Path]:
-    """The directories of a workspace's skills, or of a user's home."""
+    """Yield the directories of a workspace's skills, or of a user's home."""
     for folder in SKILLS:
         try:
             entries = sorted(os.scandir(root / folder), key=lambda entry: entry.name)
@@ -86,7 +91,10 @@ def skill_directories(root: Path) -> Iterator[Path]:
 
 
 def files(root: Path) -> dict[str, Kind]:
-    """All files that would count, seen from the root, with what they are. Bounded; the first ones count."""
+    """Return all files that need trust with their kinds, by path relative to the root.
+
+    Bounded: later files are ignored.
+    """
     found: dict[str, Kind] = {}
 
     def add(path: Path, kind: Kind) -> None:
@@ -112,7 +120,7 @@ def files(root: Path) -> dict[str, Kind]:
 
 
 def imports(root: Path, path: Path) -> list[Path]:
-    """The files of the workspace that an instructions file names as `@path`, and those that they name in turn."""
+    """Return the workspace files that an instructions file imports as `@path`, directly and indirectly."""
     found: dict[Path, None] = {}
     todo = [(path, 0)]
     while todo and len(found) < MOST_IMPORTS:
@@ -127,7 +135,7 @@ def imports(root: Path, path: Path) -> list[Path]:
 
 
 def imported_in(text: str) -> list[str]:
-    """The paths behind `@` in a text, seen from where it stands. In code, `@` is code; absolute paths don't count."""
+    """Return the paths after `@` in a text, relative to its file. Code blocks and absolute paths are ignored."""
     found: dict[str, None] = {}
     fence = ""
     for line in text.splitlines():
@@ -135,12 +143,14 @@ def imported_in(text: str) -> list[str]:
             fence = "" if fence == mark[1] else fence or mark[1]
             continue
         if not fence:
+            # In inline code, `@` is a decorator or a package name.
             found.update((name.rstrip(".,;:)"), None) for name in _IMPORT.findall(_SPAN.sub("", line)))
     return [name for name in found if name and not name.startswith(("~", "/"))]
 
 
 def _instructions(root: Path) -> Iterator[Path]:
-    """Every instructions file below the root, as far down as is cheap; the nearest first."""
+    """Yield the instructions files below the root, up to a limited depth, nearest first."""
+    # Breadth first, so that the bound on directories cuts off the deepest files.
     todo = [(root, 0)]
     looked = 0
     while todo and looked < MOST_DIRECTORIES:
@@ -161,7 +171,7 @@ def _instructions(root: Path) -> Iterator[Path]:
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """The files of a directory and of those in it, links to directories left out."""
+    """Yield the files below a directory, without following links to directories."""
     count = 0
     for where, directories, names in os.walk(folder):
         directories[:] = sorted(name for name in directories if name not in _SKIPPED and name != ".git")

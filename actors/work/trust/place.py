@@ -1,4 +1,4 @@
-"""Where a workspace begins: the root of the repository that a directory lies in, or the directory itself."""
+"""Root directory of a workspace: the root of the enclosing repository, or the directory itself."""
 
 from __future__ import annotations
 
@@ -10,24 +10,26 @@ MOST_LEVELS = 40
 
 
 def root_of(directory: Path, environ: Mapping[str, str]) -> Path | None:
-    """The workspace of a directory, without links; None where none can be.
+    """Return the workspace of a directory, with links resolved; None where none is possible.
 
-    The home directory, and what lies above it, is no workspace: what lies there is the user's own, for other programs.
+    The home directory and its parents are no workspaces: files there belong to the user and to other programs.
     """
     here = Path(os.path.realpath(directory))
     home = Path(os.path.realpath(environ.get("HOME") or Path.home()))
     if _holds(here, home):
         return None
     for place in (here, *here.parents)[:MOST_LEVELS]:
+        # A repository that contains the home directory must not make all of it a workspace.
         if _holds(place, home):
             break
+        # `lexists`: in worktrees and submodules, `.git` is a file or a link.
         if os.path.lexists(place / ".git"):
             return place
     return here
 
 
 def levels(directory: Path, root: Path) -> list[Path]:
-    """The directories from this one up to the root of its workspace, nearest first."""
+    """Return the directories from this one up to the root of its workspace, nearest first."""
     here = Path(os.path.realpath(directory))
     if here != root and root not in here.parents:
         return [root]

@@ -1,9 +1,9 @@
-"""What the user has trusted, on disk: a file per workspace, with the sum of each of its files, and their texts.
+"""Stored trust decisions: one file per workspace, with hash and text of each of its files.
 
-    ~/.local/state/callboard/trust/<sum of the directory's path>.json
+    ~/.local/state/callboard/trust/<hash of the directory's path>.json
 
-The texts are there so that a change can be shown as a diff. No process of an agent can read or write these files where
-there is a sandbox (they lie in the state directory).
+The texts allow a later change to be displayed as a diff. With a sandbox, no process of an agent can read or write these
+files, because they are in the state directory.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from ...io.whole_file import write_whole
 from .offered import Kind, files, read_inside
 
 KEPT_TEXT = 64 * 1024
-"""Bytes of a file's text that are kept; of larger ones only the sum."""
+"""Maximum bytes of a file's text that is stored; of larger files only the hash."""
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A file as it was when it was trusted.
+class TrustedFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """State of a file when it was trusted.
 
     Attributes:
         sum: its SHA-256.
-        kind: what it is.
-        text: what it said; None if that is too long, or no text.
+        kind: its kind.
+        text: its content; None if it is too long or not text.
     """
 
     sum: str
@@ -39,52 +39,53 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     text: str | None = None
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """What was said of a workspace.
+class TrustRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """Decision of the user about a workspace.
 
     Attributes:
         directory: its path.
-        trusted: whether it is; False for one whose user does not want to be asked any more.
-        files: what was there then, by path from its root.
+        trusted: True if trusted; False if the user refused and is not asked again.
+        files: its files at that time, by path relative to its root.
     """
 
     directory: str
     trusted: bool
-    files: dict[str, Seen] = {}
+    files: dict[str, TrustedFile] = {}
 
 
-_decode = json_decoder(Record).decode
+_decode = json_decoder(TrustRecord).decode
 
 
 def file_of(root: Path, environ: Mapping[str, str]) -> Path:
-    """Where the record of a workspace lies."""
+    """Return the path of a workspace's record."""
     return state_dir(environ) / "trust" / f"{hashlib.sha256(os.fsencode(root)).hexdigest()[:32]}.json"
 
 
-def record_of(root: Path, environ: Mapping[str, str]) -> Record | None:
-    """What was said of a workspace; None for nothing. A record that can't be read counts as none."""
+def record_of(root: Path, environ: Mapping[str, str]) -> TrustRecord | None:
+    """Return the record of a workspace; None if there is none or it cannot be read."""
     try:
         record = _decode(file_of(root, environ).read_bytes())
     except (OSError, msgspec.DecodeError):
         return None
+    # The file name is a shortened hash, so the directory itself must match too.
     return record if record.directory == str(root) else None
 
 
-def as_it_is(root: Path) -> Record:
-    """The record of a workspace that is trusted as it is now. Reads all that would count."""
-    found: dict[str, Seen] = {}
+def as_it_is(root: Path) -> TrustRecord:
+    """Return a record that trusts the workspace in its current state. Reads all files that need trust."""
+    found: dict[str, TrustedFile] = {}
     for name, kind in files(root).items():
         data = read_inside(root, root / name)
         if data is not None:
-            found[name] = Seen(sum=sum_of(data), kind=kind, text=_text(data))
-    return Record(directory=str(root), trusted=True, files=found)
+            found[name] = TrustedFile(sum=sum_of(data), kind=kind, text=_text(data))
+    return TrustRecord(directory=str(root), trusted=True, files=found)
 
 
-def keep(record: Record, environ: Mapping[str, str]) -> None:
-    """Write it down.
+def keep(record: TrustRecord, environ: Mapping[str, str]) -> None:
+    """Write the record.
 
     Raises:
-        ConfigError: it can't be written.
+        ConfigError: it cannot be written.
     """
     file = file_of(Path(record.directory), environ)
     try:
@@ -95,7 +96,7 @@ def keep(record: Record, environ: Mapping[str, str]) -> None:
 
 
 def forget(root: Path, environ: Mapping[str, str]) -> bool:
-    """Remove the record of a workspace; whether there was one."""
+    """Delete the record of a workspace; return True if there was one."""
     file = file_of(root, environ)
     try:
         file.unlink()
@@ -105,7 +106,7 @@ def forget(root: Path, environ: Mapping[str, str]) -> bool:
 
 
 def sum_of(data: bytes) -> str:
-    """A file's sum."""
+    """Return the SHA-256 of a content."""
     return hashlib.sha256(data).hexdigest()
 
 

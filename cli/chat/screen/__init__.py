@@ -1,6 +1,6 @@
-"""The chat's screen: what stands at the bottom of the terminal, and the keys.
+"""Chat screen: the bottom of the terminal, and key bindings.
 
-It runs in a thread of its own with prompt_toolkit's loop; `threaded` starts it and gives the terminal back. `surface`
-draws: settled lines once, live rows and the input below them. `application` puts the parts together: `field` is the
-input (`paste`, `history`, `completion`), `questions` what is asked, `keys` what keys do.
+It runs in its own thread with prompt_toolkit's loop; `threaded` starts it and restores the terminal. `surface` draws
+settled lines once, and live rows and the input below them. `application` combines the parts: `field` is the input
+(`paste`, `history`), `questions` the open questions, `keys` the key bindings.
 """

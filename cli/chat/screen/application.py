@@ -1,7 +1,7 @@
-"""The chat's screen: live rows, questions, the input line with its prompts, completions.
+"""Chat screen: live rows, questions, the input line with its prompts, completions.
 
-The `Handler` leads the conversation: the screen tells it what the person does, and asks it for the live
-rows. All of it happens on one asyncio loop, that of the screen's thread.
+The `ConversationHandler` controls the conversation: the screen reports the user's actions to it, and requests the live
+rows. Everything happens on the asyncio loop of the screen's thread.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from prompt_toolkit.layout.processors import AppendAutoSuggestion, HighlightIncr
 from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
 
-from .field import Field
+from .field import InputField
 from .history import DirectoryHistory
 from .keys import ESCAPE, bindings, wait_for_more
 from .output import TerminalOutput
-from .questions import Questions
+from .questions import ScreenQuestions
 from .surface import Surface
 
 if TYPE_CHECKING:
@@ -56,10 +56,10 @@ LEAVES = 2.0
 """Seconds after an interrupt within which a second Ctrl-C leaves."""
 
 TYPES = 5.0
-"""Seconds after a key for which the cursor stays where keys go."""
+"""Seconds after a key during which the cursor stays in the input."""
 
 STOPS = 1.0
-"""Seconds within which the process has stopped on Ctrl-Z. It does not where no shell could have it go on."""
+"""Seconds to wait for the process to stop on Ctrl-Z. It does not stop if no shell could continue it."""
 
 _MENU_ROWS = 8
 _STYLE = Style.from_dict(
@@ -77,49 +77,52 @@ _STYLE = Style.from_dict(
 )
 
 
-class Handler(Protocol):
-    """Who leads the conversation."""
+class ConversationHandler(Protocol):
+    """Interface of the controller behind the screen."""
 
     @property
     def busy(self) -> bool:
-        """Whether a run works."""
+        """True while a run works."""
 
     def entered(self, shown: str, text: str) -> None:
-        """The person has sent a line, which looked like `shown`."""
+        """Handle a line that the user sent; `shown` is its text on the screen, with folded pastes."""
 
     def interrupt(self) -> None:
-        """The person wants the run to stop."""
+        """Interrupt the current run."""
 
     def leave(self) -> None:
-        """The person wants to go."""
+        """Leave the chat."""
 
     def show_thoughts(self) -> None:
-        """The person wants to see what the model has thought."""
+        """Show or hide the model's reasoning."""
 
     def show_call(self) -> None:
-        """The person wants to see what the last call came to."""
+        """Show the result of the last tool call."""
 
     def settled(self) -> list[str]:
-        """Lines that are final since the last picture."""
+        """Return lines that became final since the last call."""
 
     def rows(self, columns: int, room: int) -> list[str]:
-        """The live rows."""
+        """Return the live rows."""
+
+    def is_command(self, text: str) -> bool:
+        """Return True if the text is a command of the chat."""
 
     async def complete(self, text: str) -> list[chat.Completion]:
-        """What may stand at the end of the text."""
+        """Return completions for the end of the text."""
 
     async def edited(self, text: str) -> str | None:
-        """The text as the person's editor leaves it; the screen is aside meanwhile."""
+        """Return the text after the user has edited it; the screen is cleared meanwhile."""
 
 
 class ChatScreen:
-    """See the module.
+    """Chat application.
 
     Args:
-        source: where keys come from.
-        output: the terminal.
+        source: key input.
+        output: terminal.
         reflows, pushes: see `Surface`.
-        shown: called once the first picture stands.
+        shown: callback after the first picture.
     """
 
     def __init__(
@@ -132,7 +135,7 @@ class ChatScreen:
         shown: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.handler: Handler
+        self.handler: ConversationHandler
         self.output = output
         self.left, self.right = "> ", ""
         self._source = source
@@ -142,7 +145,7 @@ class ChatScreen:
         self._wake = asyncio.Event()
         self._resumed = asyncio.Event()
         self._search = SearchToolbar(ignore_case=True)
-        self.field = Field(DirectoryHistory(None), self._complete)
+        self.field = InputField(DirectoryHistory(None), self._complete)
         control = BufferControl(
             self.field.buffer,
             input_processors=[HighlightIncrementalSearchProcessor(), AppendAutoSuggestion()],
@@ -156,9 +159,7 @@ class ChatScreen:
             height=Dimension(min=1),
             get_line_prefix=self._prefix,
         )
-        self.questions = Questions(
-            self._input, lambda: not self.field.buffer.text, clock, lambda: self.app.invalidate()
-        )
+        self.questions = ScreenQuestions(self._input, self, lambda: self.is_free, clock, lambda: self.app.invalidate())
         self.app = self._application(_STYLE, reflows, pushes)
 
     def _application(self, style: Style, reflows: bool, pushes: bool) -> Application[int]:
@@ -218,39 +219,38 @@ class ChatScreen:
             ]
         )
 
-    # --- what others tell it --------------------------------------------------------------------------------
+    # --- updates --------------------------------------------------------------------------------------------
 
     def configure(self, *, vi: bool, history: DirectoryHistory) -> None:
-        """What the settings say; the text that is being written stays."""
+        """Apply the settings; the text in the input line is retained."""
         self.app.editing_mode = EditingMode.VI if vi else EditingMode.EMACS
         buffer = self.field.buffer
         history.whole = self.field.pastes.whole
         buffer.history = history
-        buffer.reset(buffer.document)  # the next picture loads what this history has
+        buffer.reset(buffer.document)  # the next picture loads the entries of this history
         self.app.invalidate()
 
     def prompts(self, left: str, right: str) -> None:
-        """The prompts are these now, as ANSI text."""
+        """Set the prompts, as ANSI text."""
         if (left, right) != (self.left, self.right):
             self.left, self.right = left, right
             self.app.invalidate()
 
     def wake(self) -> None:
-        """Something has changed that is to be seen."""
+        """Request a redraw."""
         self._wake.set()
 
     def leave(self, code: int = 0) -> None:
-        """Ends the application."""
         if self.app.is_running and not self.app.is_done:
             self.app.exit(result=code)
 
     def resized(self) -> None:
-        """The terminal has another size: all is drawn anew, once it keeps that."""
+        """Handle a resize: redraw everything once the size is stable."""
         if self.app.is_running:
             calm = self.surface.resized()
-            asyncio.get_running_loop().call_later(calm + 0.01, self._anew)
+            asyncio.get_running_loop().call_later(calm + 0.01, self._redraw)
 
-    def _anew(self) -> None:
+    def _redraw(self) -> None:
         if self.app.is_running and self.surface.calm:
             self._whole()
 
@@ -260,16 +260,16 @@ class ChatScreen:
         self.app.invalidate()
 
     def continued(self) -> None:
-        """The process was stopped and goes on: the terminal's modes are the shell's."""
+        """Restore the terminal's modes after SIGCONT: the shell has changed them."""
         self._resumed.set()
-        if self.app.is_running and not self.app._running_in_terminal:  # noqa: SLF001 - the library has no other word for it
-            self._source.raw_mode().__enter__()  # left by the one that is around the application
+        if self.app.is_running and not self.app._running_in_terminal:  # noqa: SLF001 - the library has no public name
+            self._source.raw_mode().__enter__()  # the context manager around the application restores it
             self._whole()
 
-    # --- its life -------------------------------------------------------------------------------------------
+    # --- lifecycle ------------------------------------------------------------------------------------------
 
     async def run(self) -> int:
-        """Shows it until the person leaves; the exit code."""
+        """Run the screen until the user leaves; return the exit code."""
         animation = asyncio.create_task(self._animate())
         animation.add_done_callback(self._animated)
         try:
@@ -281,7 +281,7 @@ class ChatScreen:
             animation.cancel()
 
     def _animated(self, animation: asyncio.Task[None]) -> None:
-        """Ends the application with what the pictures have failed with."""
+        """End the application with the exception of the animation task."""
         error = None if animation.cancelled() else animation.exception()
         if error is not None and self.app.is_running and not self.app.is_done:
             self.app.exit(exception=error)
@@ -292,20 +292,20 @@ class ChatScreen:
 
     def _drawn(self, _: Application[int]) -> None:
         if self.questions.drawn():
-            self.wake()  # to wait until it may take the keys
+            self.wake()  # to wait until a question may take the focus
 
     async def _animate(self) -> None:
         while True:
             if not self.handler.busy:
                 patience = self.questions.wait()
-                with suppress(TimeoutError):  # a question may take the keys then
+                with suppress(TimeoutError):  # a question may take the focus after that time
                     await asyncio.wait_for(self._wake.wait(), patience)
             self._wake.clear()
             self.draw()
             await asyncio.sleep(1 / RATE)
 
     def draw(self) -> None:
-        """Brings the screen up to date."""
+        """Update the screen."""
         if (first := self.questions.first) is not None and self.questions.wait() == 0:
             self.questions.focus(first)
             self.app.invalidate()
@@ -317,17 +317,17 @@ class ChatScreen:
 
     @asynccontextmanager
     async def aside(self) -> AsyncIterator[None]:
-        """Leaves the terminal to others, in its usual mode, for the length of the block."""
+        """Give the terminal to another program, in its usual mode, for the duration of the block."""
         with set_app(self.app):
             async with in_terminal():
                 self.questions.hidden()
                 yield
         self.wake()
 
-    # --- what keys do ---------------------------------------------------------------------------------------
+    # --- key actions ----------------------------------------------------------------------------------------
 
     def enter(self) -> None:
-        """The line is to be sent, unless it is not complete."""
+        """Send the line, unless it is an incomplete `:::` text."""
         if self.field.fenced:
             self.field.buffer.newline()
             return
@@ -337,16 +337,15 @@ class ChatScreen:
             return
         shown, text = self.field.take()
         if text.strip():
-            self._interrupted = float("-inf")  # the next Ctrl-C is for this line
+            self._interrupted = float("-inf")  # the next Ctrl-C refers to this line
             self.handler.entered(shown, text)
             self.draw()
 
     def complete(self) -> None:
-        """Begins to complete, or goes to the next completion."""
         self.field.complete()
 
     def accept_completion(self) -> None:
-        """Takes the completion that was gone to; without one, sends the line."""
+        """Accept the selected completion; without one, send the line."""
         buffer = self.field.buffer
         state = buffer.complete_state
         chosen = state is not None and state.current_completion is not None
@@ -355,7 +354,7 @@ class ChatScreen:
             self.enter()
 
     def control_c(self) -> None:
-        """Interrupts; a second one soon after leaves. Where nothing runs, drops the line, or says how to leave."""
+        """Interrupt; a second Ctrl-C soon after leaves. If nothing runs, drop the line, or print how to leave."""
         now = self._clock()
         if now - self._interrupted < LEAVES:
             self.leave()
@@ -370,8 +369,26 @@ class ChatScreen:
             self.surface.settle(["(To leave, press Ctrl-D or type .exit)"])
             self.draw()
 
+    def is_command(self, text: str) -> bool:
+        """Return True if a text written as an answer is a command of the chat."""
+        return self.handler.is_command(text)
+
+    @property
+    def is_free(self) -> bool:
+        """True if the input line is empty."""
+        return not self.field.buffer.text
+
+    def begin(self, text: str) -> None:
+        """Put the start of a command into the input line; a complete command is sent."""
+        self.questions.lend()
+        if self.is_command(text):
+            self.handler.entered(text, text)
+            self.draw()
+        else:
+            self.field.buffer.insert_text(text)
+
     def edit(self) -> None:
-        """Opens the line in the person's editor."""
+        """Open the line in the user's editor."""
 
         async def edited() -> None:
             async with self.aside():
@@ -383,23 +400,23 @@ class ChatScreen:
         self.app.create_background_task(edited())
 
     def suspend(self) -> None:
-        """Stops the process, as Ctrl-Z does elsewhere."""
+        """Stop the process, as Ctrl-Z does in other programs."""
 
         async def stopped() -> None:
             async with self.aside():
                 self._resumed.clear()
                 os.killpg(0, signal.SIGTSTP)
-                # until another thread has taken the signal this one may go on, and must not draw all again
+                # The signal may be delivered in another thread: this one may continue until then, and must not redraw.
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._resumed.wait(), STOPS)
 
         self.app.create_background_task(stopped())
 
-    # --- inside ---------------------------------------------------------------------------------------------
+    # --- internal -------------------------------------------------------------------------------------------
 
     @property
     def _head(self) -> str:
-        """The lines of the left prompt before its last one."""
+        """Lines of the left prompt except the last."""
         return self.left.rpartition("\n")[0]
 
     def _prefix(self, line: int, wrap: int) -> AnyFormattedText:
@@ -408,7 +425,7 @@ class ChatScreen:
         return "" if wrap else "  "
 
     def _typing(self) -> bool:
-        """Whether the cursor belongs where keys go, while a run works."""
+        """Return True if the cursor belongs in the input although a run works."""
         begun = bool(self.field.buffer.text) or not self.app.layout.has_focus(self._input)
         return begun and self._clock() < self.questions.last_key + TYPES
 
@@ -422,7 +439,7 @@ class ChatScreen:
 
 
 def ansi(text: str) -> AnyFormattedText:
-    """ANSI text as prompt_toolkit has it; kept, since prompts are shown with each key."""
+    """Convert ANSI text to prompt_toolkit's format. Cached, because prompts are drawn on each key."""
     found = _ANSI.get(text)
     if found is None:
         if len(_ANSI) > 20:

@@ -1,4 +1,4 @@
-"""The line that is being written: one, or several within `:::`, by Alt-Enter or pasted."""
+"""Input field: one line, or several inside `:::`, by Alt-Enter or pasted."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 Complete: TypeAlias = "Callable[[str], Awaitable[list[chat.Completion]]]"
 
 
-class Field:
-    """See the module.
+class InputField:
+    """Input buffer with pastes, history and completion.
 
     Args:
-        history: what was sent before.
-        complete: what may stand at the end of a text.
+        history: lines sent before.
+        complete: returns completions for the end of a text.
     """
 
     def __init__(self, history: History, complete: Complete) -> None:
@@ -45,7 +45,7 @@ class Field:
 
     @property
     def fenced(self) -> bool:
-        """Whether a text of several lines is begun with `:::` and not ended."""
+        """True if a text of several lines has begun with `:::` and not ended."""
         return is_open(self.buffer.text)
 
     def complete(self) -> None:
@@ -61,7 +61,7 @@ class Field:
         self.buffer.start_completion(insert_common_part=True)
 
     def _loaded(self, requested: bool) -> bool:
-        """Return whether a Tab that waited for the list is carried out now."""
+        """Start the completion that a Tab has waited for; return True if it starts."""
         text, self._waiting_tab = self._waiting_tab, None
         if requested or text != self.buffer.document.text_before_cursor:
             return False
@@ -70,11 +70,11 @@ class Field:
         return True
 
     def paste(self, text: str) -> None:
-        """What was pasted."""
+        """Insert a pasted text, folded if it is large."""
         self.buffer.insert_text(self.pastes.folded(text))
 
     def take(self) -> tuple[str, str]:
-        """The line as it is seen, and with its pastes as a whole; the field is empty then, and history has it."""
+        """Clear the field and add it to the history; return its visible text, and the text with pastes expanded."""
         shown = self.buffer.text
         self.buffer.append_to_history()
         self.buffer.reset()
@@ -91,7 +91,7 @@ class _Completions(Completer):
     """Completions from the server.
 
     Attributes:
-        loading: whether a list is on its way.
+        loading: True while a list is being fetched.
     """
 
     def __init__(self, complete: Complete, loaded: Callable[[bool], bool]) -> None:
@@ -101,7 +101,7 @@ class _Completions(Completer):
         self._last: tuple[str, list[chat.Completion]] = ("", [])
 
     def get_completions(self, _document: Document, _complete_event: CompleteEvent) -> Iterable[Completion]:
-        return ()  # they come from the server: see below
+        return ()  # asynchronous only: see below
 
     async def get_completions_async(
         self, document: Document, complete_event: CompleteEvent
@@ -114,13 +114,13 @@ class _Completions(Completer):
                 items = await self._complete(text)
             finally:
                 self.loading = False
-                # Called when prompt_toolkit has dealt with the list: nothing else suspends until then.
+                # It runs after prompt_toolkit has processed the list: nothing else suspends until then.
                 asyncio.get_running_loop().call_soon(self._after, complete_event.completion_requested)
             self._last = text, items
         for item in items:
             yield Completion(item.text, start_position=min(item.start - len(text), 0), display_meta=item.about)
 
     def _after(self, requested: bool) -> None:
-        # Where the text has grown meanwhile, the list for the new text is loading already.
+        # If the text has grown meanwhile, a list for the new text is already loading.
         if not self.loading and not self._loaded(requested):
             self._last = "", []

@@ -1,6 +1,6 @@
-"""Lines that were sent before, by directory: a file of this user alone, bounded, a JSON text per line.
+"""Input history by directory: a bounded private file with one JSON string per line.
 
-Answers to questions are none of it, and what the vault has handed out is taken out before a line is kept.
+Answers to questions are not stored, and secrets from the vault are removed before a line is stored.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from ....actors.io.directories import private_directory, state_dir
 from ....actors.io.handed_out import hidden
 
 MOST = 1_000
-"""Lines that are kept."""
+"""Maximum number of lines."""
 
 LONGEST = 20_000
-"""Characters of a line that is kept."""
+"""Longest line that is stored, in characters."""
 
 
 def history_file(environ: Mapping[str, str], directory: str) -> Path:
-    """Where the lines are kept that are sent in a directory."""
+    """Return the path of the history for a working directory."""
     name = hashlib.sha256(os.path.realpath(directory).encode("utf-8", "surrogateescape")).hexdigest()[:16]
     return state_dir(environ) / "history" / f"{name}.jsonl"
 
 
 class DirectoryHistory(History):
-    """See the module.
+    """History of one directory.
 
     Args:
-        file: None keeps nothing.
+        file: None stores nothing.
 
     Attributes:
-        whole: a line with its pastes in full, as the file has it.
+        whole: returns a line with its pastes expanded, as the file stores it.
     """
 
     def __init__(self, file: Path | None) -> None:
@@ -46,7 +46,7 @@ class DirectoryHistory(History):
         self.whole: Callable[[str], str] = str
 
     def load_history_strings(self) -> Iterable[str]:
-        """The newest first."""
+        """Return the stored lines, newest first."""
         lines = self._read()
         self._count = len(lines)
         if len(lines) > 2 * MOST:
@@ -54,13 +54,14 @@ class DirectoryHistory(History):
         return reversed(lines[-MOST:])
 
     def store_string(self, string: str) -> None:
-        """Keeps a line; one that can't be kept is forgotten with the chat."""
+        """Append a line. Write errors are ignored: the line is then lost with the process."""
         if self._file is None or string.startswith(" ") or len(string := self.whole(string)) > LONGEST:
             return
         try:
             private_directory(self._file.parent)
             handle = os.open(self._file, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
             with os.fdopen(handle, "w", encoding="utf-8") as file:
+                # A process that was killed may have left an incomplete last line.
                 torn = (size := os.fstat(handle).st_size) and os.pread(handle, 1, size - 1) != b"\n"
                 file.write(("\n" if torn else "") + json.dumps(hidden(string)) + "\n")
         except OSError:
@@ -77,7 +78,7 @@ class DirectoryHistory(History):
         for text in raw:
             try:
                 line = json.loads(text)
-            except ValueError:  # half a line, of a process that was killed
+            except ValueError:  # an incomplete line of a killed process
                 continue
             if isinstance(line, str):
                 lines.append(line)

@@ -1,4 +1,4 @@
-"""What keys do in the chat, beside prompt_toolkit's own (emacs or vi)."""
+"""Key bindings of the chat, in addition to prompt_toolkit's own (emacs or vi)."""
 
 from __future__ import annotations
 
@@ -20,18 +20,21 @@ Do = Callable[[KeyPressEvent], object]
 
 
 ESCAPE, MORE = 0.05, 0.3
-"""Seconds that Esc alone, and other first keys of several, wait for the next one. Esc waits twice: the keys of Alt may
-come in two pieces, and may begin several. It interrupts, so that is short."""
+"""Seconds to wait for the next key after Esc alone, and after other prefix keys.
+
+Esc waits twice: the keys of Alt may arrive in two pieces, and may be prefixes themselves. Esc interrupts, so its wait
+is short.
+"""
 
 
 def wait_for_more(processor: KeyProcessor) -> None:
-    """How long the keys that were pressed last wait for more of them."""
+    """Set the timeout for the next key of a sequence."""
     alone = [press.key for press in processor.key_buffer] == [Keys.Escape]
     get_app().timeoutlen = ESCAPE if alone else MORE
 
 
 def bindings(screen: ChatScreen) -> KeyBindings:
-    """The keys of the chat."""
+    """Return the key bindings of the chat."""
     keys = KeyBindings()
     field, questions = screen.field, screen.questions
     writing = has_focus(field.buffer) & ~is_searching

@@ -1,9 +1,9 @@
-"""The chat on a terminal that has lines alone (`TERM=dumb`): what is settled goes out as it comes, lines come in whole.
+"""Chat on a terminal without cursor control (`TERM=dumb`): settled lines are printed, whole lines are read.
 
-The terminal keeps its own modes, and edits and echoes what is typed. While a question is open, the next line answers
-the oldest one: by the number of an option, or as it stands. A line that was begun before the question could be read is
-no answer to it, and is dropped (`render.early`). A text that is begun with `:::` is sent when it is ended; a question
-that comes meanwhile is asked behind it. Ctrl-C, which is a signal here, interrupts; a second one soon leaves.
+The terminal retains its modes, and edits and echoes typed text. While a question is open, the next line answers the
+oldest one, by the number of an option or by text. A line begun before the question could be read is dropped
+(`render.early`). A text that begins with `:::` is sent when it is complete; a question that arrives meanwhile is asked
+after it. Ctrl-C, a signal in this mode, interrupts; a second one soon after leaves.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from ...render.choices import Value
 from ...render.early import READING, drop_pending
 from .application import LEAVES, ChatScreen
 from .history import DirectoryHistory
-from .questions import Asking
+from .questions import ScreenQuestion
 
 
 class LineScreen(ChatScreen):
-    """See the module."""
+    """Chat screen that prints and reads lines."""
 
     _ready = _prompting = _hidden = False
     _left: asyncio.Future[int]
-    _readable_from = 0.0  # when a line can be an answer to what is asked
-    _fenced = ""  # of a text of several lines, those that have come
+    _readable_from = 0.0  # earliest time at which a line can answer the question
+    _fenced = ""  # lines so far of an incomplete `:::` text
 
     async def run(self) -> int:
-        """Shows it until the person leaves; the exit code."""
+        """Run until the user leaves; return the exit code."""
         self._left = asyncio.get_running_loop().create_future()
         self._read(True)
         animation = asyncio.create_task(self._animate())
@@ -49,27 +49,26 @@ class LineScreen(ChatScreen):
                 self._write("\n")
 
     def configure(self, *, vi: bool, history: DirectoryHistory) -> None:
-        """The terminal edits lines as it does."""
+        """Do nothing: the terminal edits lines itself."""
 
     def prompts(self, left: str, right: str) -> None:
-        """The right prompt has no place here."""
+        """Set the left prompt; there is no room for the right one."""
         self.left, self.right, self._ready = left, right, True
         self.wake()
 
     def leave(self, code: int = 0) -> None:
-        """Ends it."""
         if not self._left.done():
             self._left.set_result(code)
 
     def resized(self) -> None:
-        """Nothing is drawn again."""
+        """Do nothing: nothing is redrawn."""
 
     def continued(self) -> None:
-        """The terminal's modes were never ours."""
+        """Do nothing: this screen does not change the terminal's modes."""
 
     @asynccontextmanager
     async def aside(self) -> AsyncIterator[None]:
-        """Leaves the terminal to others for the length of the block."""
+        """Give the terminal to another program for the duration of the block."""
         self.draw()
         self._read(False)
         self._hide(False)
@@ -81,12 +80,12 @@ class LineScreen(ChatScreen):
             self.wake()
 
     def draw(self) -> None:
-        """Writes what is settled, then what is asked, or the prompt where nothing works."""
+        """Print settled lines, then an open question, or the prompt if nothing works."""
         asking = self.questions.open[0] if self.questions.open and not self._fenced else None
         new = asking is not None and self.questions.focused is not asking
-        if self._hidden and self.questions.focused is None:  # it was withdrawn
+        if self._hidden and self.questions.focused is None:  # the question was withdrawn
             self._hide(False)
-        self._settle(new=new)
+        self._write_final(new=new)
         if asking is not None:
             if new:
                 self._ask(asking)
@@ -96,16 +95,16 @@ class LineScreen(ChatScreen):
         elif self._ready and not self.handler.busy and not self._left.done():
             self._prompt(self.left)
 
-    def _ask(self, asking: Asking) -> None:
-        """Writes the options of a question, whose text is written; from now on it can be read."""
+    def _ask(self, asking: ScreenQuestion) -> None:
+        """Print the options of a question, below its text; from now on it can be read."""
         drop_pending(self._source.fileno())
         self.questions.focused = asking
         self._write("".join(f"  {at}. {text}\n" for at, text in enumerate(_options(asking.question), 1)))
         self._hide(asking.question.secret)
         self._readable_from = self._clock() + READING
 
-    def _settle(self, *, new: bool = False) -> None:
-        """Writes what is settled, on rows of its own; `new`: more comes below it."""
+    def _write_final(self, *, new: bool = False) -> None:
+        """Print settled lines on rows of their own. `new`: more output follows below."""
         lines = self.handler.settled()
         if lines or new:
             self._write(("\n" if self._prompting else "") + "".join(f"{line}\n" for line in lines))
@@ -117,9 +116,9 @@ class LineScreen(ChatScreen):
             self._prompting = True
 
     def _write(self, text: str) -> None:
-        with suppress(OSError):  # the terminal is gone, which the next read tells
-            sys.__stdout__.write(text)  # type: ignore[union-attr]  # there is one: it is a terminal
-            sys.__stdout__.flush()  # type: ignore[union-attr]  # as above
+        with suppress(OSError):  # the terminal is closed, which the next read reports
+            sys.__stdout__.write(text)  # type: ignore[union-attr]  # never None at a terminal
+            sys.__stdout__.flush()  # type: ignore[union-attr]  # likewise
 
     # --- lines ----------------------------------------------------------------------------------------------
 
@@ -160,18 +159,18 @@ class LineScreen(ChatScreen):
             self._fenced = f"{text}\n"
         elif text.strip():
             self._fenced = ""
-            self._settle()
-            self._interrupted = float("-inf")  # the next Ctrl-C is for this line
+            self._write_final()
+            self._interrupted = float("-inf")  # the next Ctrl-C refers to this line
             self.handler.entered(text, text.strip())
-            self.handler.settled()  # the line itself, which the terminal has echoed
+            self.handler.settled()  # discard the echo of the line, which the terminal has printed
 
     def control_c(self) -> None:
-        """Interrupts; a second one soon after leaves. Else drops what was begun, or says how to leave."""
+        """Interrupt; a second Ctrl-C soon after leaves. Otherwise drop an incomplete text, or print how to leave."""
         now = self._clock()
         if now - self._interrupted < LEAVES:
             self.leave()
             return
-        self._write("\n")  # the terminal has echoed the key, and dropped the line
+        self._write("\n")  # the terminal has echoed the key and dropped the line
         self._prompting = False
         begun, self._fenced = self._fenced, ""
         if self.handler.busy:
@@ -182,12 +181,12 @@ class LineScreen(ChatScreen):
         self.wake()
 
     def _hide(self, wanted: bool) -> None:
-        """Has the terminal echo nothing, or echo again; what was begun meanwhile is dropped then."""
+        """Switch the terminal's echo off or on. Switching it on drops typed input."""
         if wanted == self._hidden:
             return
         self._hidden = wanted
         fd = self._source.fileno()
-        with suppress(termios.error):  # the terminal is gone
+        with suppress(termios.error):  # the terminal is closed
             modes = termios.tcgetattr(fd)
             modes[3] = modes[3] & ~termios.ECHO if wanted else modes[3] | termios.ECHO
             termios.tcsetattr(fd, termios.TCSANOW if wanted else termios.TCSAFLUSH, modes)
@@ -202,7 +201,7 @@ def _has_no_default(question: Question) -> bool:
 
 
 def _answer(question: Question, line: str) -> Value:
-    """The line as the answer."""
+    """Parse the line as an answer: option numbers, or text."""
     options, text = _options(question), line.strip()
     words = text.replace(",", " ").split()
     if words and all(word.isdecimal() and 0 < int(word) <= len(options) for word in words):

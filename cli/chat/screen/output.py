@@ -1,4 +1,4 @@
-"""The terminal as prompt_toolkit writes to it; what is written together is one write, and one picture."""
+"""prompt_toolkit output that combines several writes into one."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from ...render.markdown.writer import TerminalWriter
 
 
 class TerminalOutput(Vt100_Output):
-    """The terminal as prompt_toolkit writes to it; writes can be held together.
+    """prompt_toolkit output on a terminal; `together` combines writes.
 
     Args:
-        stream: the terminal.
-        colours: whether colours are written.
-        draws: whether anything is: not where the terminal has lines alone.
+        stream: terminal.
+        colours: True writes colours.
+        draws: False writes nothing, for a terminal without cursor control.
 
     Attributes:
-        taken: rows that are not prompt_toolkit's.
-        waits: whether the cursor waits elsewhere, hidden.
-        shortened: whether a row has got shorter.
+        taken: rows that prompt_toolkit must not use.
+        waits: True while the cursor is hidden above prompt_toolkit's area.
+        shortened: True if a row has become shorter.
     """
 
     def __init__(self, stream: TextIO, *, colours: bool, draws: bool = True) -> None:
@@ -44,12 +44,11 @@ class TerminalOutput(Vt100_Output):
 
     @property
     def broken(self) -> bool:
-        """Whether the terminal is gone."""
+        """True if writing to the terminal has failed."""
         return self._writer.error is not None
 
     @property
     def stream(self) -> TextIO:
-        """The terminal itself."""
         return self._stream
 
     @property
@@ -58,26 +57,26 @@ class TerminalOutput(Vt100_Output):
         return size_of(self._stream)
 
     def get_size(self) -> Size:
-        """What prompt_toolkit may use."""
+        """Return the size that prompt_toolkit may use."""
         columns, rows = self.size
         return Size(rows=max(rows - self.taken, 1), columns=columns)
 
     def erase_down(self) -> None:
-        """Wipes the row, where the cursor is in the first column, and all below."""
+        """Clear from the cursor's row, with the cursor in its first column, to the bottom."""
         self.write_raw(CLEAR_BELOW)
 
     def erase_end_of_line(self) -> None:
-        """Wipes the rest of a row; tmux keeps blanks there, which it breaks into rows when it gets narrower."""
+        """Clear the rest of a row. tmux retains blanks there, which become rows of their own when it gets narrower."""
         self.shortened = True
         super().erase_end_of_line()
 
     def show_cursor(self) -> None:
-        """Shows it, unless it waits elsewhere."""
+        """Show the cursor, unless it waits elsewhere."""
         if not self.waits:
             super().show_cursor()
 
     def flush(self) -> None:
-        """Writes what has gathered, unless it is held."""
+        """Write the buffer, unless writes are being combined."""
         if self._holding or not self._buffer:
             return
         data = "".join(self._buffer)
@@ -87,7 +86,7 @@ class TerminalOutput(Vt100_Output):
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """What is written in the block is one write, and one picture."""
+        """Combine all writes in the block into one synchronised picture."""
         self._holding += 1
         try:
             yield

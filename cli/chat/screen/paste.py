@@ -1,7 +1,7 @@
-"""Large pastes: they stand in the input as `[pasted 1.0 MB #1]`, and are put in again when the line is sent.
+"""Large pastes: folded to `[pasted 1.0 MB #1]` in the input, and expanded when the line is sent.
 
-A mark means what it stood for in this process, or nothing: the history's file has the text itself, so that no mark of
-another process is ever taken for one of ours.
+A mark is valid only in the process that created it. The history file stores the text itself, so that a mark from
+another process is never expanded.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ import re
 
 LARGE = 4_000
 LINES = 12
-"""What is pasted stands as it is up to so many characters, and so many lines."""
+"""Largest paste, in characters and in lines, that is inserted unfolded."""
 
 KEPT = 64_000_000
-"""Characters of pastes that are kept to be recalled; the newest is kept whatever its size."""
+"""Characters of pastes that are cached for recalled lines. The newest is cached whatever its size."""
 
 _MARK = re.compile(r"\[pasted [0-9.]+ [kM]?B #\d+\]")
 
 
 class Pastes:
-    """The large pastes of the line that is being written."""
+    """Folded pastes of the input line and of recalled lines."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
@@ -27,7 +27,7 @@ class Pastes:
         self._count = 0
 
     def folded(self, text: str) -> str:
-        """What is put into the input for a text that was pasted."""
+        """Return the text to insert for a paste: the text itself, or a mark."""
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         if len(text) <= LARGE and text.count("\n") < LINES:
             return text
@@ -37,15 +37,15 @@ class Pastes:
         return mark
 
     def whole(self, line: str) -> str:
-        """The line with what was pasted."""
+        """Expand the marks in a line."""
         return _MARK.sub(lambda found: self._texts.get(found[0], found[0]), line)
 
     def lost(self, line: str) -> str | None:
-        """A mark of the line whose paste was dropped."""
+        """Return a mark of the line with a paste that was dropped, or None."""
         return next((mark for mark in _MARK.findall(line) if mark in self._dropped), None)
 
     def clear(self) -> None:
-        """The line is sent; it may be recalled, so its pastes are kept, but for the oldest where they are too long."""
+        """Drop the oldest pastes above the limit after a line was sent. The rest is retained for recalled lines."""
         size = sum(map(len, self._texts.values()))
         while size > KEPT and len(self._texts) > 1:
             mark = next(iter(self._texts))

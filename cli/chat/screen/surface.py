@@ -1,24 +1,24 @@
-"""Draws the bottom of the terminal: live rows of ours, and below them what prompt_toolkit lays out.
+"""Drawing of the bottom of the terminal: live rows, and prompt_toolkit's layout below them.
 
     ... settled lines, written once, in the scrollback ...
     | the open block of the answer, calls under way       live rows: drawn here
-    > what is being typed                                 prompt_toolkit
+    > the input line                                      prompt_toolkit
 
-prompt_toolkit keeps the place of its cursor in its own area. Live rows stand above it, and only those that differ are
-drawn. Lines that settle push all this down: the area is wiped, the lines are written, and it is drawn again, all in one
-write, within marks of synchronised output.
+prompt_toolkit tracks its cursor inside its own area. Live rows are above it, and only changed ones are drawn. Settled
+lines push everything down: the area is cleared, the lines are written, and the area is drawn again, all in one write
+with synchronised output.
 
-- While there are live rows and no key has come for a while, the cursor waits in the first column of the first of them,
-  hidden, as `render.markdown.rows` explains: whatever the terminal does when its size changes, they are found again.
-  A mark stands for it in the input line. After a key it goes there, since input methods show beside it what they offer.
-  From there it is counted how far up the live rows begin, on a screen of the size that the terminal tells: a
-  picture that is under way in the very millisecond in which that changes may leave one of them behind.
-- What is laid out has the rows of the terminal that live rows leave, so neither ever scrolls away while it is open.
-- prompt_toolkit's area never gets smaller by itself; here it does. It is drawn anew when a row of it gets shorter.
-- A terminal that gets narrower breaks rows. So few live rows are drawn that this pushes none of them into the
-  scrollback, from where nothing takes it back.
-- After its size has changed nothing is drawn for a moment (`CALM`), since the next size may be on its way: lines would
-  be broken for a width that is gone.
+- While there are live rows and no key was pressed for a while, the cursor waits hidden in the first column of the first
+  live row, as `render.markdown.rows` explains: after any resize the rows are found again. The input line shows a mark
+  instead. After a key the cursor moves to the input line, because input methods display their candidates next to it.
+  From there the distance to the live rows is computed for the reported size of the terminal. A picture written in the
+  very millisecond of a resize may leave a stray row.
+- prompt_toolkit gets the rows of the terminal that live rows do not use, so neither scrolls away while it is open.
+- prompt_toolkit's area never shrinks by itself; here it does. It is redrawn when one of its rows gets shorter.
+- A narrower terminal rewraps rows. The number of live rows is limited so that none is pushed into the scrollback, from
+  where it can't be removed.
+- After a resize nothing is drawn for a moment (`CALM`), because another may follow: lines would be broken for an
+  outdated width.
 """
 
 from __future__ import annotations
@@ -54,20 +54,20 @@ from .output import TerminalOutput
 
 
 def reflows(environ: Mapping[str, str]) -> bool:
-    """Whether the terminal breaks lines anew when it gets narrower, as far as its environment tells."""
+    """Return True if the terminal rewraps lines when it gets narrower, according to its environment."""
     if environ.get("TMUX"):
         return True
     return not (environ.get("XTERM_VERSION") or environ.get("STY") or environ.get("TERM") == "linux")
 
 
 class Surface(Renderer):
-    """See the module.
+    """prompt_toolkit renderer with live rows above its area.
 
     Args:
-        reflows: whether the terminal breaks rows anew when it gets narrower.
-        pushes: whether it then pushes rows off its top though there are empty ones at its bottom, as tmux does.
-        typing: whether a key came a moment ago, so that the cursor has to stand where keys go.
-        resized: called when it turns out to have another size.
+        reflows: True if the terminal rewraps rows when it gets narrower.
+        pushes: True if it then scrolls rows off its top though there are empty ones at its bottom, as tmux does.
+        typing: returns True if a key was pressed recently, so that the cursor must be in the input line.
+        resized: callback when a new size is detected.
     """
 
     def __init__(
@@ -90,31 +90,31 @@ class Surface(Renderer):
         self._calm = float("-inf")
         self._size = output.size
         self._columns = self._size[0]
-        self._above = 0  # rows that stand above the live ones for sure
+        self._above = 0  # lower bound of the rows above the live ones
         self._drawn: list[str] = []
         self._wanted: list[str] = []
         self._settled: list[str] = []
         super().__init__(style, output)
 
     def settle(self, lines: list[str]) -> None:
-        """These lines are final; the next picture writes them."""
+        """Add final lines; the next picture writes them."""
         self._settled += lines
 
     def show(self, lines: list[str]) -> None:
-        """These are the live rows now: the last of them, if there are too many."""
+        """Set the live rows; only the last ones that fit are drawn."""
         size = self._output.size
         fitted = [row for line in lines for row in rows_of(line, size[0])]
         area = self._widths(self._last_screen.height) if self._last_screen is not None else [1]
         self._wanted = bounded(fitted, size, room_for(size, self._above if self._pushes else None, area))
 
     def resized(self) -> float:
-        """The terminal has another size: nothing is drawn for as many seconds."""
+        """Record a resize; return the seconds during which nothing is drawn."""
         self._size, self._calm = self._output.size, self._clock() + CALM
         return CALM
 
     @property
     def calm(self) -> bool:
-        """Whether the terminal has had its size for a while."""
+        """True if the size of the terminal has been stable for a while."""
         if self._output.size != self._size:
             self._resized()
         return self._clock() >= self._calm
@@ -124,7 +124,7 @@ class Surface(Renderer):
         return bool(self._wanted) and not self._typing()
 
     def draw(self, app: Application[Any]) -> None:
-        """Brings the screen up to date, now if only live rows differ, else with the next picture of prompt_toolkit."""
+        """Update the screen: immediately if only live rows differ, otherwise with prompt_toolkit's next picture."""
         if not self.calm:
             return
         moved = self._settled or len(self._wanted) != len(self._drawn) or self._last_screen is None
@@ -137,10 +137,11 @@ class Surface(Renderer):
     # --- prompt_toolkit's side ------------------------------------------------------------------------------
 
     def render(self, app: Application[Any], layout: Layout, is_done: bool = False) -> None:
-        """One picture of everything."""
+        """Draw one picture of everything."""
         if not is_done and not self.calm:
             return
         with self._output.together():
+            # A resize during the picture invalidates it: the state is restored and the output dropped.
             before = vars(self).copy(), vars(self._output).copy()
             if self._output.size[0] != self._columns:
                 self.erase()
@@ -150,12 +151,12 @@ class Surface(Renderer):
             self._lay_out(app, layout, is_done)
             if self._output.waits or self._wanted != self._drawn:
                 self._draw_rows("\r" + up(self._cursor_pos.y))
-            if not is_done and not self.calm:  # its size has just changed: this picture is none
+            if not is_done and not self.calm:  # resized meanwhile: discard this picture
                 vars(self).update(before[0], _size=self._size, _calm=self._calm)
                 vars(self._output).update(before[1], _buffer=[])
 
     def _lay_out(self, app: Application[Any], layout: Layout, is_done: bool) -> None:
-        """Draws prompt_toolkit's area, where its cursor is."""
+        """Draw prompt_toolkit's area at its cursor."""
         self._shrink(layout)
         self._output.waits = self._should_wait and not is_done
         self._output.shortened = False
@@ -167,7 +168,7 @@ class Surface(Renderer):
             self._mark_cursor(app.color_depth)
 
     def _mark_cursor(self, depth: ColorDepth) -> None:
-        """Draws what stands for the cursor while that waits."""
+        """Draw a mark in the input line in place of the hidden cursor."""
         screen, attributes, (x, y) = self._last_screen, self._attrs_for_style, self._cursor_pos
         if screen is None or attributes is None or not screen.show_cursor:
             return
@@ -178,7 +179,7 @@ class Surface(Renderer):
         self._output.reset_attributes()
 
     def erase(self, leave_alternate_screen: bool = True) -> None:
-        """Takes live rows and prompt_toolkit's area off the screen; the cursor stands where they began."""
+        """Remove live rows and prompt_toolkit's area; the cursor is then where they began."""
         output = self._output
         with output.together():
             self._go_to_top()
@@ -190,28 +191,28 @@ class Surface(Renderer):
             self.reset(leave_alternate_screen=leave_alternate_screen)
 
     def clear(self) -> None:
-        """Takes all off the screen, and goes on at its top."""
+        """Clear the screen and continue at its top."""
         super().clear()
         self._above = 0
 
     def _go_to_top(self) -> None:
-        """The cursor goes to where live rows begin, and does not wait there any more."""
+        """Move the cursor to the first live row and end its waiting."""
         self._output.write_raw("\r" if self._output.waits else "\r" + up(self._height_above_cursor()))
         self._output.waits = False
 
     def _height_above_cursor(self) -> int:
-        """How many rows the terminal has between the first live row and the cursor, as it is now."""
+        """Return the rows between the first live row and the cursor, at the terminal's current width."""
         columns = self._output.size[0]
         if not self._reflows or columns >= self._columns:
             return len(self._drawn) + self._cursor_pos.y
         *area, line = self._widths(self._cursor_pos.y + 1) or [0]
         live = sum(len(rows_of(row, columns)) for row in self._drawn)
-        # A cursor behind the last letter stays behind it, in the last row that its row becomes.
+        # A cursor after the last letter stays after it, in the last row of the rewrapped line.
         in_line = min(self._cursor_pos.x, max(line - 1, 0)) // columns
         return live + sum(broken(width, columns) for width in area) + in_line
 
     def _widths(self, rows: int) -> list[int]:
-        """The columns that so many rows of prompt_toolkit's area take on the terminal, as it writes them."""
+        """Return the columns that the first rows of prompt_toolkit's area take, as it writes them."""
         screen, styled = self._last_screen, self._style_string_has_style
         if screen is None or styled is None:
             return []
@@ -221,7 +222,7 @@ class Surface(Renderer):
         ]
 
     def _shrink(self, layout: Layout) -> None:
-        """Wipes the area if it would now be laid out with fewer rows."""
+        """Clear the area if its next layout has fewer rows."""
         if self._last_screen is None:
             return
         size = self._output.get_size()
@@ -229,7 +230,7 @@ class Surface(Renderer):
             self._wipe_area()
 
     def _wipe_area(self) -> None:
-        """Wipes prompt_toolkit's area; the cursor stands where it begins."""
+        """Clear prompt_toolkit's area; the cursor is then where it begins."""
         self._output.write_raw("\r" + up(self._cursor_pos.y) + "\x1b[0m" + CLEAR_BELOW)
         self._forget()
 
@@ -242,7 +243,7 @@ class Surface(Renderer):
     # --- live rows ------------------------------------------------------------------------------------------
 
     def _make_room(self) -> None:
-        """Wipes all, writes the settled lines, and leaves rows empty for the live ones."""
+        """Clear everything, write the settled lines, and leave empty rows for the live ones."""
         self._go_to_top()
         final = len(self._settled)
         self._above = min(self._above + final, 1000)
@@ -254,10 +255,10 @@ class Surface(Renderer):
         self._forget()
 
     def _draw_rows(self, begin: str) -> None:
-        """Draws the live rows that differ, as many as there were; the cursor waits there then, or is where it was.
+        """Draw the changed live rows, as many as before. The cursor then waits there or returns to its position.
 
         Args:
-            begin: takes the cursor to the first column of the row below them.
+            begin: sequence that moves the cursor to the first column of the row below them.
         """
         output, (x, y) = self._output, self._cursor_pos
         shown = self._last_screen is not None and self._last_screen.show_cursor

@@ -1,12 +1,12 @@
-"""The screen in a thread of its own, and the terminal as it was before.
+"""Screen thread, and restoration of the terminal.
 
-The thread begins with the screen alone, so that the first prompt stands before the rest is imported; lines that are
-sent meanwhile wait. `guard` knows what the terminal was like, and gives it back on every way out, even if the
-thread hangs. Keys that are pressed before the prompt stands are typed there: the terminal echoes none of them, and what
-it had echoed before this program could say so is wiped.
+The thread starts with the screen alone, so that the first prompt appears before the rest is imported; lines sent
+meanwhile wait. `Guard` saves the terminal's modes and restores them on every exit path, even if the thread hangs. Keys
+pressed before the prompt appears are inserted into it. The terminal does not echo them, and text that it had echoed
+before is erased.
 
-A closed terminal ends the thread a moment before SIGHUP comes, which is waited for: the signal leaves a durable run to
-the next process, where a person who leaves would end it.
+A closed terminal ends the thread a moment before SIGHUP arrives. The thread waits for the signal, which leaves a
+durable run to the next process; a user who leaves would end it.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from ...render.hangup import HANGS_UP_WITHIN, is_closed
 
 if TYPE_CHECKING:
     from ....protocol.control import chat
-    from .application import ChatScreen, Handler
+    from .application import ChatScreen, ConversationHandler
 
 _RESTORE = b"\x18\x1b[?7h\x1b[?2026l\x1b[?2004l\x1b[0m\x1b[?25h"
 _ENDS_WITHIN = 2.0
-"""Seconds that the thread has to end in."""
+"""Seconds within which the thread must end."""
 
 
 class Guard:
-    """The terminal's modes, as they were."""
+    """Saved modes of the terminal."""
 
     def __init__(self, stdin: TextIO, stdout: TextIO) -> None:
         self._in, self._out = stdin.fileno(), stdout.fileno()
         self._modes = termios.tcgetattr(self._in)
 
     def hush(self) -> str:
-        """Has the terminal echo nothing, and keep no lines back; what was typed until now, off the screen."""
+        """Switch echo and line buffering off; erase and return the text typed so far."""
         modes = termios.tcgetattr(self._in)
         modes[0] &= ~termios.ICRNL
         modes[3] &= ~(termios.ECHO | termios.ICANON)
@@ -54,7 +54,7 @@ class Guard:
         return typed
 
     def restore(self) -> None:
-        """Gives the terminal back; harmless if that was done."""
+        """Restore the terminal. Idempotent."""
         with suppress(termios.error, OSError):
             if termios.tcgetattr(self._in) != self._modes:
                 termios.tcsetattr(self._in, termios.TCSANOW, self._modes)
@@ -62,16 +62,16 @@ class Guard:
 
 
 class ScreenThread:
-    """See the module.
+    """Thread of the chat screen.
 
     Args:
-        stdin, stdout: the terminal.
-        ended: called in the screen's thread when it has ended.
+        stdin, stdout: terminal.
+        ended: callback in the screen's thread after its end.
 
     Attributes:
-        screen, loop: of the thread, from the first picture on.
-        code: the exit code that the person has left with.
-        error: what the thread has crashed with.
+        screen, loop: objects of the thread, available after the first picture.
+        code: exit code.
+        error: exception that ended the thread.
     """
 
     def __init__(self, stdin: TextIO, stdout: TextIO, *, ended: Callable[[], None]) -> None:
@@ -88,7 +88,7 @@ class ScreenThread:
         self.guard = Guard(stdin, stdout)
 
     def start(self) -> None:
-        """Returns when the first prompt stands, or the thread has failed."""
+        """Start the thread; return when the first prompt is on the screen, or the thread has failed."""
         if os.environ.get("TERM", "dumb") != "dumb":
             self._typed = self.guard.hush()
         self._thread.start()
@@ -96,16 +96,16 @@ class ScreenThread:
 
     @property
     def over(self) -> bool:
-        """Whether the thread has ended."""
+        """True if the thread has ended."""
         return self._over or not self._thread.is_alive()
 
     def call(self, work: Callable[..., Any], *args: Any) -> None:
-        """Has the screen's loop call this, from any thread."""
-        with suppress(RuntimeError, AttributeError):  # it is closed, or was never there
+        """Schedule a call in the screen's loop. Thread-safe; ignored if the loop is closed."""
+        with suppress(RuntimeError, AttributeError):  # the loop is closed, or never existed
             self.loop.call_soon_threadsafe(work, *args)
 
     def finish(self) -> None:
-        """Ends the thread, if it has not ended, and gives the terminal back."""
+        """End the thread if it still runs, and restore the terminal."""
         self.call(lambda: self.screen.leave())
         self._finishing.set()
         self._thread.join(_ENDS_WITHIN)
@@ -113,7 +113,7 @@ class ScreenThread:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Leaves the terminal to others, for the length of the block; for other threads than the screen's."""
+        """Give the terminal to another program for the duration of the block. Not for the screen's own thread."""
         cleared, over = threading.Event(), asyncio.Event()
 
         async def held() -> None:
@@ -137,13 +137,13 @@ class ScreenThread:
         try:
             asyncio.run(self._play())
         except (EOFError, KeyboardInterrupt):
-            self.code = 0  # the terminal is gone
+            self.code = 0  # the terminal is closed
             if is_closed():
                 self._finishing.wait(HANGS_UP_WITHIN)
-        except BaseException as error:  # noqa: BLE001 - raised in the main thread, once the terminal is given back
+        except BaseException as error:  # noqa: BLE001 - raised in the main thread after the restoration
             self.error = error
         finally:
-            self._over = True  # before anyone hears of it, who would else look at a thread that is not quite dead
+            self._over = True  # set before the events: a waiter must not see the thread as alive
             self._shown.set()
             self._ended()
 
@@ -169,67 +169,69 @@ class ScreenThread:
         kind = ChatScreen if draws else LineScreen
         breaks, pushed = reflows(os.environ), pushes(os.environ)
         self.screen = kind(source, output, reflows=breaks, pushes=pushed, shown=self._shown.set)
-        self.screen.handler = Waiting()
+        self.screen.handler = WaitingHandler()
         self.code = await self.screen.run()
 
 
-class Waiting:
-    """Stands in for who leads the conversation until that is imported: keeps what the person does, in order."""
+class WaitingHandler:
+    """Placeholder for the conversation until it is imported: records the user's actions in order."""
 
     def __init__(self) -> None:
         self.busy = False
-        self._kept: list[Callable[[Handler], None]] = []
-        self._successor: Handler | None = None
+        self._kept: list[Callable[[ConversationHandler], None]] = []
+        self._successor: ConversationHandler | None = None
         self._succeeded = asyncio.Event()
 
-    def hand_over(self, handler: Handler) -> None:
-        """Who leads it is there, and is told what was done."""
+    def hand_over(self, handler: ConversationHandler) -> None:
+        """Replay the recorded actions to the conversation."""
         for tell in self._kept:
             tell(handler)
         self._successor = handler
         self._succeeded.set()
 
     def entered(self, shown: str, text: str) -> None:
-        """See `Handler`."""
+        """Record a line."""
         self.busy = True
         self._kept.append(lambda handler: handler.entered(shown, text))
 
     def leave(self) -> None:
-        """See `Handler`; as soon as there is something to leave."""
+        """Record the wish to leave, for as soon as the chat exists."""
         self._kept.append(lambda handler: handler.leave())
 
     def interrupt(self) -> None:
-        """See `Handler`."""
+        """Record an interrupt."""
         self.busy = False
         self._kept.append(lambda handler: handler.interrupt())
 
     def show_thoughts(self) -> None:
-        """See `Handler`."""
+        pass
 
     def show_call(self) -> None:
-        """See `Handler`."""
+        pass
 
     def settled(self) -> list[str]:
-        """See `Handler`."""
         return []
 
     def rows(self, _columns: int, _room: int) -> list[str]:
-        """See `Handler`."""
         return []
 
+    def is_command(self, _text: str) -> bool:
+        """Return False: no question is open yet."""
+        return False
+
     async def complete(self, text: str) -> list[chat.Completion]:
-        """See `Handler`. The list comes when the conversation is there: an empty one would end the completion."""
+        """Wait for the conversation and return its completions. An empty list would end the completion."""
         await self._succeeded.wait()
         assert self._successor is not None
         return await self._successor.complete(text)
 
     async def edited(self, _text: str) -> str | None:
-        """See `Handler`."""
+        """Return None: there is no editor yet."""
         return None
 
 
-class Above:
-    """Stands in for stdout and stderr while the screen is there."""
+class PrintedAbove:
+    """Replacement for stdout and stderr while the screen is active."""
 
     encoding, errors = "utf-8", "replace"
 
@@ -239,19 +241,17 @@ class Above:
         self._real = sys.stderr
 
     def write(self, text: str) -> int:
-        """Complete lines are told."""
+        """Print complete lines above the prompt."""
         lines, newline, self._line = (self._line + text).rpartition("\n")
         if newline:
             self._tell(lines)
         return len(text)
 
     def flush(self) -> None:
-        """Nothing waits but half a line."""
+        """Do nothing: only an incomplete line is buffered."""
 
     def isatty(self) -> bool:
-        """It is drawn on one."""
         return True
 
     def fileno(self) -> int:
-        """The terminal's."""
         return self._real.fileno()

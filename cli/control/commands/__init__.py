@@ -1,3 +1,5 @@
-"""What the commands do, one module each: `listing` is behind `ps`, `following` behind `logs`, `attaching` behind
-`attach`, `answering` behind `answer` and `stop`, `kept` behind `runs`; `relay` is what `attach` and `logs` write.
+"""Implementations of the control commands, one module each.
+
+`listing` implements `ps`, `following` `logs`, `attaching` `attach`, `answering` `answer` and `stop`, `stored_runs`
+`runs`. `relay` writes the output of `attach` and `logs`.
 """

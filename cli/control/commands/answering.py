@@ -1,4 +1,4 @@
-"""What `callboard answer` and `callboard stop` do: list open questions or answer one; end runs, or actors in them."""
+"""Implementation of `callboard answer` and `callboard stop`: list or answer questions; end runs or their actors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ...frame import person_at_terminal
 from ...render import paths
 from ...render.text import json_object, one_line, safe
 from ...stdin import piped_text
-from ..client import Client, find_run, meant, with_client
+from ..client import ControlClient, find_run, matching_id, with_client
 from ..servers import Where
 from ..subscriptions import RunEvents, open_questions
 
@@ -31,10 +31,10 @@ Value = str | list[str]
 
 
 def list_questions(where: Where, *, as_json: bool) -> str:
-    """The open questions as text for stdout: those of the server's runs, and of runs that wait to go on.
+    """Return the open questions as text: of the server's runs, and of interrupted runs that wait for an answer.
 
     Raises:
-        NoServer: there is none, and no run waits.
+        NoServer: there is no server, and no interrupted run has a question.
     """
     parked = [] if where.url else parked_questions(os.environ)
     try:
@@ -48,21 +48,21 @@ def list_questions(where: Where, *, as_json: bool) -> str:
     if as_json:
         shown = [msgspec.to_builtins(question) for question in questions]
         return json_object(questions=shown)
-    return "".join(map(_told, questions)) or "no question is open\n"
+    return "".join(map(_question_text, questions)) or "no question is open\n"
 
 
 def answer_question(where: Where, id: str, texts: Sequence[str], *, as_json: bool) -> str:
-    """Answers the question; without a text, asks for one at the terminal. The text for stdout.
+    """Answer a question, prompting at the terminal if there is no text. Return the text for stdout.
 
-    That of a run whose process was killed is answered, too: the run reads the answer when it goes on.
+    The question may belong to a run whose process was killed: the run reads the answer when it resumes.
 
     Raises:
         NotFound: no such question is open.
-        UsageError: the text is no answer to it.
-        Conflict: another was faster.
+        UsageError: the text is not a valid answer.
+        Conflict: another client was faster.
     """
 
-    async def answer(client: Client) -> Question:
+    async def answer(client: ControlClient) -> Question:
         question = _named(id, await open_questions(client))
         value = value_of(question, texts) if texts else await _asked_for(question)
         done = await client.ask("_question/answer", own.Answered, question=question.id, value=value)
@@ -79,14 +79,14 @@ def answer_question(where: Where, id: str, texts: Sequence[str], *, as_json: boo
         except NotFound as missing:
             waits = isinstance(error, NoServer) and has_asked(id, os.environ)
             raise (missing if waits else error) from None
-        return _left(question, texts, as_json=as_json)
+        return _leave_answer(question, texts, as_json=as_json)
     if as_json:
         return json.dumps({"schema_version": 1, "answered": question.id, "run": question.run}) + "\n"
     return f"{safe(question.id)} answered ({safe(question.run)})\n"
 
 
-def _left(question: Question, texts: Sequence[str], *, as_json: bool) -> str:
-    """Leaves the answer for a run that nobody plays."""
+def _leave_answer(question: Question, texts: Sequence[str], *, as_json: bool) -> str:
+    """Store the answer for an orphaned run."""
     value = value_of(question, texts) if texts else trio.run(_asked_for, question)
     if not leave_for(question.run, question.id, value, "terminal"):
         raise Conflict(
@@ -100,10 +100,10 @@ def _left(question: Question, texts: Sequence[str], *, as_json: bool) -> str:
 
 
 def value_of(question: Question, texts: Sequence[str]) -> Value:
-    """The answer that the words of a command line mean (`protocol.kernel.questions.understood`).
+    """Return the answer for the words of a command line (see `protocol.kernel.questions.understood`).
 
     Raises:
-        UsageError: the question does not take it.
+        UsageError: the question does not accept it.
     """
     if question.kind == "checkbox" and question.options:
         boxes = [text for text in texts if text]
@@ -129,7 +129,7 @@ def _named(id: str, questions: Sequence[Question]) -> Question:
     for question in questions:
         if question.id == id:
             return question
-    run = meant(id, {question.run for question in questions})
+    run = matching_id(id, {question.run for question in questions})
     asked = [question for question in questions if run is not None and question.run == run]
     if len(asked) == 1:
         return asked[0]
@@ -157,7 +157,7 @@ async def _asked_for(question: Question) -> Value:
 
 
 class _OneQuestion:
-    """A desk on which one question lies, for the prompt to ask."""
+    """Question desk with one question, for the terminal prompt."""
 
     def __init__(self, question: Question) -> None:
         self.value: Value | None = None
@@ -166,19 +166,18 @@ class _OneQuestion:
 
     @contextmanager
     def attach(self, front_end: TerminalPrompts) -> Iterator[None]:
-        """Shows it."""
         front_end.asked(self._question)
         yield
 
     def answer(self, _id: str, value: Value, by: str = "") -> bool:
-        """Keeps the answer, which the caller sends on."""
-        if by != "default":  # the prompt gives that for Ctrl-D: here no answer is needed
+        """Store the answer; the caller sends it."""
+        if by != "default":  # the prompt answers "default" on Ctrl-D; here the question stays open then
             self.value = value
         self.done()
         return True
 
 
-def _told(question: Question) -> str:
+def _question_text(question: Question) -> str:
     asker: dict[str, object] = {"node": question.node, "actor": question.actor, "permission": question.permission}
     who = paths.asker(asker) or "the run"
     lines = [f"{safe(question.id)}  {safe(question.run)}  {safe(who)} asks"]
@@ -201,19 +200,19 @@ def _told(question: Question) -> str:
 
 
 def read_text(texts: Sequence[str]) -> list[str]:
-    """The words of the command line; `-` alone stands for what is piped in, so that a secret need not be among them."""
+    """Return the words of the command line; `-` alone means stdin, so that a secret need not be an argument."""
     if list(texts) == ["-"]:
         return [piped_text()]
     return list(texts)
 
 
 _WAIT = 30.0
-"""Seconds for a run to end once it was cancelled; its actors' graces are shorter."""
+"""Seconds to wait for the end of a cancelled run; its actors' grace periods are shorter."""
 
 
 @dataclass(frozen=True)
 class Stopped:
-    """What became of one target: `status` is `cancelled`, how a run had ended before, or `stopping`."""
+    """Result for one target: `status` is `cancelled`, the status of a run that had ended before, or `stopping`."""
 
     target: str
     status: str
@@ -221,9 +220,9 @@ class Stopped:
 
 
 def stop_targets(where: Where, targets: Sequence[str], *, as_json: bool) -> str:
-    """The text for stdout."""
+    """Cancel runs or actors; return the text for stdout."""
 
-    async def stop(client: Client) -> list[Stopped]:
+    async def stop(client: ControlClient) -> list[Stopped]:
         return [
             await (_stop_actor(client, f"/{word}") if "/" in word else _stop_run(client, word))
             for word in (target.strip("/") for target in targets)
@@ -241,12 +240,12 @@ def _what_became_of(end: Stopped) -> str:
     return f"had ended before ({safe(end.status)})"
 
 
-async def _stop_run(client: Client, word: str) -> Stopped:
+async def _stop_run(client: ControlClient, word: str) -> Stopped:
     run = await find_run(client, word)
     if run.over:
         return Stopped(run.run, run.status, False)
     events = RunEvents(client, run.run, after=run.seq)
-    await events.begin()
+    await events.begin()  # before the cancellation, so that the subscription includes the end
     cancelled = (await client.ask("_run/cancel", own.Cancelled, run=run.run)).cancelled
     with trio.move_on_after(_WAIT):
         async for _ in events:
@@ -254,6 +253,6 @@ async def _stop_run(client: Client, word: str) -> Stopped:
     return Stopped(run.run, events.status or "stopping", cancelled)
 
 
-async def _stop_actor(client: Client, path: str) -> Stopped:
+async def _stop_actor(client: ControlClient, path: str) -> Stopped:
     cancelled = (await client.ask("_actor/cancel", own.Cancelled, path=path)).cancelled
     return Stopped(path, "cancelled" if cancelled else "gone", cancelled)

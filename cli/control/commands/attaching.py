@@ -1,6 +1,6 @@
-"""What `callboard attach` does: shows a run of a server as `callboard run` would have, from its beginning to its end.
+"""Implementation of `callboard attach`: displays a run of a server as `callboard run` does, from beginning to end.
 
-The run goes on without us: a signal, or a reader of stdout who leaves, ends the looking at it and nothing else.
+The run does not depend on this process: a signal, or a closed stdout, only ends the display.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from ....protocol.jsonrpc import ErrorData
 from ....protocol.outcome import Outcome
 from ...frame import person_at_terminal
 from ...render.plain import choose
-from ...render.progress import Progress
+from ...render.progress import ProgressDisplay
 from ...render.text import with_node
-from ..client import Client, Interrupted, find_run, tell, with_client
+from ..client import CommandInterrupted, ControlClient, find_run, print_to_stderr, with_client
 from ..servers import Where
 from ..subscriptions import QuestionWatch, RunEvents
 from .relay import AtTheEnd, LineRelay, Relay, outcome_of
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 def attach(
     *, run: str, no_input: bool, output: str, quiet: bool, verbose: bool, url: str | None, token: str | None
 ) -> int:
-    """Follows the run to its end; returns its exit code.
+    """Follow the run to its end; return its exit code.
 
     Raises:
-        CallboardError: it can't be followed (any more).
-        Interrupted: a signal came; the run goes on.
-        BrokenPipeError: the reader of stdout has gone.
+        CallboardError: the run can't be followed (any more).
+        CommandInterrupted: a signal arrived; the run continues.
+        BrokenPipeError: the reader of stdout has closed the pipe.
     """
     person = person_at_terminal(no_input=no_input)
     relay: Relay = LineRelay(sys.stdout) if output == "stream-json" else AtTheEnd(output, sys.stdout)
@@ -54,9 +54,9 @@ def attach(
     attached = _Attached(run, relay, progress, person, quiet)
     try:
         outcome = with_client(Where(url=url, token=token), attached.follow)
-    except Interrupted:
+    except CommandInterrupted:
         if attached.info is not None:
-            _tell_detached(attached.info.run, as_json=output == "json", quiet=quiet)
+            _print_detached(attached.info.run, as_json=output == "json", quiet=quiet)
         raise
     except ServerLost as error:
         if attached.info is None:
@@ -64,29 +64,29 @@ def attach(
         raise ServerLost(f"{error}; what is known of the run: callboard runs show {attached.info.run}") from None
     relay.finish(outcome)
     if outcome.status == "failed" and outcome.error is not None:
-        tell(with_node(outcome.error.message, outcome.error.node))
+        print_to_stderr(with_node(outcome.error.message, outcome.error.node))
     elif outcome.status == "cancelled":
-        tell(f"{outcome.run_id} was cancelled")
+        print_to_stderr(f"{outcome.run_id} was cancelled")
     return outcome.exit_code
 
 
 class _Attached:
-    """One run, shown here."""
+    """Display of one run."""
 
-    def __init__(self, run: str, relay: Relay, progress: Progress, person: bool, quiet: bool) -> None:
+    def __init__(self, run: str, relay: Relay, progress: ProgressDisplay, person: bool, quiet: bool) -> None:
         self.info: RunInfo | None = None
         self._run = run
         self._quiet = quiet
         self._relay = relay
         self._progress = progress
         self._person = person
-        self._desk: RemoteDesk | None = None
+        self._desk: RemoteQuestions | None = None
         self._caught_up = False
         self._view = RunView()
         self._outcome: Outcome | None = None
 
-    async def follow(self, client: Client) -> Outcome:
-        """Shows it to its end."""
+    async def follow(self, client: ControlClient) -> Outcome:
+        """Display the run to its end."""
         info = self.info = await find_run(client, self._run)
         client.tell = self._progress.note
         events = RunEvents(client, info.run)
@@ -100,12 +100,12 @@ class _Attached:
                 nursery.start_soon(_cancel_when, gone, nursery.cancel_scope)
                 await self._show_all(events, client, info, nursery)
         if gone.is_set():
-            self._relay.finish(None)  # raises what is the matter
+            self._relay.finish(None)  # raises the write error
         if self._outcome is None:
             info = (await client.ask("_run/get", own.OneRun, run=info.run)).run
         return self._ended(info, events)
 
-    async def _show_all(self, events: RunEvents, client: Client, info: RunInfo, nursery: trio.Nursery) -> None:
+    async def _show_all(self, events: RunEvents, client: ControlClient, info: RunInfo, nursery: trio.Nursery) -> None:
         while True:
             if not self._caught_up and events.seq >= events.newest:
                 self._caught_up = True
@@ -120,15 +120,15 @@ class _Attached:
             if event is not None:
                 self._show(event)
 
-    async def _ask_what_is_open(self, client: Client, run: str, nursery: trio.Nursery) -> None:
-        """After the earlier events, so that the person asked knows the context."""
+    async def _ask_what_is_open(self, client: ControlClient, run: str, nursery: trio.Nursery) -> None:
+        """Ask open questions after the earlier events, so that the user knows the context."""
         if not self._person:
             for question in sorted(self._view.questions):
-                self._tell_how_to_answer(question)
+                self._print_how_to_answer(question)
             return
         from ...render.prompt import TerminalPrompts
 
-        desk = self._desk = RemoteDesk(client, run, nursery, self._progress.note)
+        desk = self._desk = RemoteQuestions(client, run, nursery, self._progress.note)
         await nursery.start(TerminalPrompts(desk, self._progress.aside).serve)
         nursery.start_soon(desk.listen)
 
@@ -136,21 +136,21 @@ class _Attached:
         data = event.data
         self._outcome = outcome_of(event) or self._outcome
         if isinstance(data, QuestionAnswered) and self._desk is not None and event.id in self._desk.mine:
-            # The prompt has shown it. Others of the same name, at their own terminals, get a line.
+            # The prompt has displayed it. Answers of other clients with the same name get a line.
             event = msgspec.structs.replace(event, data=msgspec.structs.replace(data, by="terminal"))
         self._progress.on_event(event)
         self._view.see(event)
         if isinstance(data, QuestionAsked) and self._caught_up and not self._person:
-            self._tell_how_to_answer(event.id)
+            self._print_how_to_answer(event.id)
 
-    def _tell_how_to_answer(self, question: str) -> None:
+    def _print_how_to_answer(self, question: str) -> None:
         self._progress.note(f"to answer it: callboard answer {question} TEXT")
 
     def _ended(self, info: RunInfo, events: RunEvents) -> Outcome:
         outcome = self._outcome
         if events.missing and not self._quiet:
-            tell(f"warning: {events.missing} events of {info.run} were not kept and could not be shown")
-        if outcome is None and info.error is not None and info.status == "failed":  # its worker could not begin it
+            print_to_stderr(f"warning: {events.missing} events of {info.run} were not kept and could not be shown")
+        if outcome is None and info.error is not None and info.status == "failed":  # the worker could not start the run
             raise error_of(ErrorData(RUN_FAILED, info.error.message, {"code": info.error.code}))
         if outcome is None and info.status == "cancelled":
             raise RunFailed(f"{info.run} was cancelled before it began")
@@ -166,28 +166,28 @@ async def _cancel_when(event: trio.Event, scope: trio.CancelScope) -> None:
     scope.cancel()
 
 
-def _tell_detached(run: str, *, as_json: bool, quiet: bool) -> None:
+def _print_detached(run: str, *, as_json: bool, quiet: bool) -> None:
     if as_json:
         sys.stdout.write(json.dumps({"schema_version": 1, "run_id": run, "detached": True}) + "\n")
         sys.stdout.flush()
     if not quiet:
-        tell(f"detached; {run} goes on (callboard attach {run}, callboard stop {run})")
+        print_to_stderr(f"detached; {run} goes on (callboard attach {run}, callboard stop {run})")
 
 
 Value = str | list[str]
 
 
-class RemoteDesk:
-    """Where `TerminalPrompts` gets questions and puts answers.
+class RemoteQuestions:
+    """Question desk for `TerminalPrompts`, behind a connection.
 
     Args:
-        note: shows a line about what became of an answer.
+        note: prints a line about a refused answer.
 
     Attributes:
-        mine: ids of the questions that were answered here.
+        mine: ids of questions answered here.
     """
 
-    def __init__(self, client: Client, run: str, nursery: trio.Nursery, note: Callable[[str], None]) -> None:
+    def __init__(self, client: ControlClient, run: str, nursery: trio.Nursery, note: Callable[[str], None]) -> None:
         self.mine: set[str] = set()
         self._client = client
         self._watch = QuestionWatch(client, run)
@@ -197,7 +197,7 @@ class RemoteDesk:
 
     @contextmanager
     def attach(self, front_end: TerminalPrompts) -> Iterator[None]:
-        """Shows questions to the prompt while the block lasts."""
+        """Send questions to the prompt for the duration of the `with` block."""
         self._front_end = front_end
         try:
             for question in self._watch.open.values():
@@ -207,7 +207,7 @@ class RemoteDesk:
             self._front_end = None
 
     async def listen(self) -> None:
-        """Hears of questions until cancelled. A caller that may not see them is not asked."""
+        """Receive questions until cancelled. A client without the permission gets a note instead."""
         try:
             async for change in self._watch:
                 if self._front_end is None:
@@ -220,7 +220,7 @@ class RemoteDesk:
             self._note(f"questions can't be answered here: {error}")
 
     def answer(self, question_id: str, value: Value, _by: str = "") -> bool:
-        """Sends the answer; its outcome comes later."""
+        """Send the answer in the background. Returns True; a refusal is printed later."""
         self.mine.add(question_id)
         self._nursery.start_soon(self._send, question_id, value)
         return True

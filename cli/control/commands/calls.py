@@ -1,4 +1,4 @@
-"""What `callboard show` does: finds the calls of a run in the state directory. Needs no server."""
+"""Implementation of `callboard show`: finds a run's model calls in the state directory. Needs no server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from ....actors.front.control.calls import below, no_call, nothing_kept
+from ....actors.front.control.calls import below, no_call, no_stored_call
 from ....actors.front.control.logs.calls import has_calls, read_body, read_call, read_calls
 from ....protocol.control.things import RunInfo
 from ....protocol.errors import NotFound, UsageError
@@ -17,16 +17,16 @@ from ....protocol.model_calls import ModelCall, ModelCallDetail
 from ...render.call import call_lines
 from ...render.text import colours, counted, json_object, one_line, safe, table
 from ..figures import amount, money
-from .kept import LAST, kept_run, runs_dir
+from .stored_runs import LAST, find_stored_run, runs_dir
 
 _HEAD = ("N", "TIME", "ACTOR", "MODEL", "MESSAGES", "TOKENS", "COST", "MS", "REPLY")
 
 
 def list_calls(word: str, *, as_json: bool) -> str:
-    """The text of `show RUN`.
+    """Return the output of `show RUN`.
 
     Raises:
-        NotFound: there is no such run, or nothing is kept of it.
+        NotFound: there is no such run, or none of its calls is stored.
     """
     run, calls = _calls(word)
     if as_json:
@@ -38,19 +38,19 @@ def list_calls(word: str, *, as_json: bool) -> str:
 
 
 def show_calls(word: str, of: str | None, *, part: str | None, all_calls: bool, as_json: bool) -> str:
-    """The text of `show RUN CALL`.
+    """Return the output of `show RUN CALL`.
 
     Args:
-        of: a number, `last`, the name of a node or of an agent, or the path of an actor; None for all of the run.
-        part: `request` or `reply`; None for both; `raw` for the body as it was sent.
-        all_calls: all that are meant; else the last one.
+        of: a number, `last`, the name of a node or of an agent, or the path of an actor; None for all calls of the run.
+        part: `request` or `reply`; None for both; `raw` for the request body as it was sent.
+        all_calls: True shows all matching calls, False the last one.
 
     Raises:
-        NotFound: there is no such run or call, or nothing is kept.
+        NotFound: there is no such run or call, or it is not stored.
         UsageError: several actors have that name.
     """
     run, calls = _calls(word)
-    found = meant(run, calls, of, all_calls=all_calls)
+    found = matching_calls(run, calls, of, all_calls=all_calls)
     chosen = found if all_calls else found[-1:]
     if part == "raw":
         return "".join(_body(run.run, call.number) for call in chosen)
@@ -66,12 +66,14 @@ def show_calls(word: str, of: str | None, *, part: str | None, all_calls: bool, 
     return "\n".join(lines[:-1]) + "\n"
 
 
-def meant(run: RunInfo, calls: Sequence[ModelCall], of: str | None, *, all_calls: bool = False) -> list[ModelCall]:
-    """The calls that a word of the user's means, at least one.
+def matching_calls(
+    run: RunInfo, calls: Sequence[ModelCall], of: str | None, *, all_calls: bool = False
+) -> list[ModelCall]:
+    """Return the calls that match the user's word, at least one.
 
     Raises:
-        NotFound: none.
-        UsageError: those of several actors.
+        NotFound: no call matches.
+        UsageError: calls of several actors match.
     """
     if of is None:
         return list(calls)
@@ -103,17 +105,17 @@ def _with_numbers(actor: str, calls: Sequence[ModelCall]) -> str:
 
 
 def _calls(word: str) -> tuple[RunInfo, list[ModelCall]]:
-    run = kept_run(word)
+    run = find_stored_run(word)
     directory = runs_dir() / run.run
     calls = read_calls(directory)
     if not calls:
-        raise nothing_kept(run.run) if not has_calls(directory) else no_call(run.run, None, [])
+        raise no_stored_call(run.run) if not has_calls(directory) else no_call(run.run, None, [])
     return run, calls
 
 
 def _detail(directory: Path, run: str, number: int, calls: list[ModelCall]) -> ModelCallDetail:
     detail = read_call(directory, number)
-    if detail is None:  # it was dropped since
+    if detail is None:  # dropped since it was listed
         raise no_call(run, number, calls)
     return detail
 

@@ -1,4 +1,4 @@
-"""What `callboard runs diff` and `callboard runs restore` do: what runs have changed in files. Needs no server."""
+"""Implementation of `callboard runs diff` and `callboard runs restore`: file changes of runs. Needs no server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import trio
 
-from ....actors.front.control.changes import shown_changes
+from ....actors.front.control.changes import redacted_changes
 from ....actors.runs.root import Root
 from ....actors.work.tools.changes.of_runs import changes_of, restore, store_of
 from ....protocol.changes import ChangedFile, Restored
@@ -21,28 +21,28 @@ from ....protocol.settings import Settings
 from ...frame import person_at_terminal
 from ...render.diff import diff_lines
 from ...render.text import colours, counted, json_object, paint, safe
-from ..client import meant
-from .kept import LAST, kept_run, kept_runs
+from ..client import matching_id
+from .stored_runs import LAST, find_stored_run, stored_runs
 
 _SHOWN = 12
-"""Files that a question names."""
+"""Maximum number of files in the confirmation question."""
 
 _DONE = {"content": "restored", "removed": "removed", "returned": "restored"}
 
 
 def show_changes(word: str | None, *, as_json: bool) -> str:
-    """The text of `runs diff`.
+    """Return the output of `runs diff`.
 
     Raises:
         NotFound: there is no such run.
-        UsageError: there are several.
+        UsageError: several runs match.
     """
     run = _run_of(word)
     try:
         root = Root()
-        files = shown_changes(run, root.settings, root.vault)
-    except CallboardError:  # what is wrong with config.yaml is no reason to show nothing
-        files = shown_changes(run, Settings(), None)
+        files = redacted_changes(run, root.settings, root.vault)
+    except CallboardError:  # an invalid config.yaml must not hide the changes
+        files = redacted_changes(run, Settings(), None)
     if as_json:
         return json_object(run=run, files=msgspec.to_builtins(files))
     if not files:
@@ -61,15 +61,15 @@ def show_changes(word: str | None, *, as_json: bool) -> str:
 
 
 def restore_changes(word: str, *, yes: bool, no_input: bool, as_json: bool) -> int:
-    """What `runs restore` does; 1 if the person would rather not, or a file was left.
+    """Implement `runs restore`; return 1 if the user declines, or a file was not restored.
 
     Raises:
         NotFound: there is no such run.
-        Conflict: it is under way.
-        NobodyToAsk: there is no person to ask.
+        Conflict: the run is active.
+        NobodyToAsk: there is no terminal for the confirmation.
     """
     run = _run_of(word)
-    if any(info.run == run and not info.over for info in kept_runs()):
+    if any(info.run == run and not info.over for info in stored_runs()):
         raise Conflict(f"{run} is under way, and may change files: callboard stop {run} ends it")
     store = store_of(os.environ)
     files = changes_of(store, [run])
@@ -80,12 +80,12 @@ def restore_changes(word: str, *, yes: bool, no_input: bool, as_json: bool) -> i
         sys.stderr.write("nothing was restored\n")
         return 1
     report = trio.run(trio.to_thread.run_sync, partial(restore, store, [run]))
-    sys.stdout.write(json_object(**msgspec.to_builtins(report)) if as_json else _told(report))
+    sys.stdout.write(json_object(**msgspec.to_builtins(report)) if as_json else _report_text(report))
     return 1 if report.left else 0
 
 
 def _run_of(word: str | None) -> str:
-    """The run that is meant: of those with a log, and of those that have changed files."""
+    """Return the id of the requested run, among runs with a log and runs with file changes."""
     store = store_of(os.environ)
     there = store.runs()
     if word is None:
@@ -94,8 +94,8 @@ def _run_of(word: str | None) -> str:
             raise NotFound(f"no run has changed files yet (none is kept in {store.directory})")
         return max(changes, key=lambda run: changes[run])
     if word == LAST:
-        return kept_run(LAST).run
-    run = meant(word, dict.fromkeys([*(info.run for info in kept_runs()), *there]))
+        return find_stored_run(LAST).run
+    run = matching_id(word, dict.fromkeys([*(info.run for info in stored_runs()), *there]))
     if run is None:
         raise NotFound(f"no run '{word}' (callboard runs lists those that have a log)")
     return run
@@ -121,20 +121,20 @@ def _sum(files: Sequence[ChangedFile]) -> str:
 
 
 def _line(file: ChangedFile) -> str:
-    """`changed src/a.py +3 -1`."""
+    """Format a change: `changed src/a.py +3 -1`."""
     slash = "/" if file.kind == "directory" else ""
     lines = f" +{file.added} -{file.removed}" if file.added is not None else ""
-    return f"{file.how} {_shown(file.path)}{slash}{lines}"
+    return f"{file.how} {_relative_path(file.path)}{slash}{lines}"
 
 
-def _told(report: Restored) -> str:
-    lines = [f"{_DONE[each.done]} {_shown(each.path)}" for each in report.restored]
-    lines += [f"left {_shown(each.path)}: {safe(each.why)}" for each in report.left]
+def _report_text(report: Restored) -> str:
+    lines = [f"{_DONE[each.done]} {_relative_path(each.path)}" for each in report.restored]
+    lines += [f"left {_relative_path(each.path)}: {safe(each.why)}" for each in report.left]
     return "".join(f"{line}\n" for line in lines) or "all is as it was before the run\n"
 
 
-def _shown(path: str) -> str:
-    """As seen from here, if it is below."""
+def _relative_path(path: str) -> str:
+    """Return the path relative to the working directory, if it is below it."""
     whole = Path(path)
     try:
         here = Path.cwd()

@@ -1,4 +1,4 @@
-"""What `callboard logs` does: a run's story on stdout, from the state directory or from a server."""
+"""Implementation of `callboard logs`: prints a run's narration or events, from the state directory or a server."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import trio
 
 from ....actors.io.lines import from_any_thread
 from ....protocol.errors import CallboardError, NoServer, NotFound
-from ..client import Client, find_run, tell, with_client
+from ..client import ControlClient, find_run, print_to_stderr, with_client
 from ..servers import Where, find_server
 from ..subscriptions import RunEvents
-from . import kept
-from .relay import LineRelay, Relay, Story
+from . import stored_runs
+from .relay import LineRelay, Relay, RelayedStory
 
 
 def show_log(
     *, run: str, follow: bool, after: int, output: str, verbose: bool, url: str | None, token: str | None
 ) -> int:
-    """Shows what has happened, and with `follow` what comes; returns the exit code.
+    """Print past events, and with `follow` new ones; return the exit code.
 
     Raises:
         CallboardError: there is no such run.
-        BrokenPipeError: the reader of stdout has gone.
+        BrokenPipeError: the reader of stdout has closed the pipe.
     """
-    relay = LineRelay(sys.stdout) if output == "stream-json" else Story(sys.stdout, verbose=verbose)
+    relay = LineRelay(sys.stdout) if output == "stream-json" else RelayedStory(sys.stdout, verbose=verbose)
     where = Where(url=url, token=token)
     under_way = _is_under_way(run) if follow else None
     if url is not None or (under_way is None and follow) or (under_way and _has_server(where)):
@@ -33,15 +33,15 @@ def show_log(
     try:
         return _from_disk(run, relay, after, follow=bool(under_way))
     except NotFound:
-        if _has_server(where):  # which may keep its runs elsewhere
+        if _has_server(where):  # which may have another state directory
             return _from_server(run, relay, where, after=after, follow=follow)
         raise
 
 
 def _is_under_way(word: str) -> bool | None:
-    """None where there is no log; perhaps a server knows."""
+    """Return True for an active run; None without a log, because a server may know the run."""
     try:
-        return not kept.kept_run(word).over
+        return not stored_runs.find_stored_run(word).over
     except CallboardError:
         return None
 
@@ -55,21 +55,21 @@ def _has_server(where: Where) -> bool:
 
 
 def _from_disk(word: str, relay: Relay, after: int, *, follow: bool) -> int:
-    run = kept.kept_run(word)
+    run = stored_runs.find_stored_run(word)
     gone: list[bool] = []
     relay.when_gone(lambda: gone.append(True))
-    for line in kept.kept_lines(run.run, after=after, follow=follow):
+    for line in stored_runs.stored_event_lines(run.run, after=after, follow=follow):
         relay.put(line)
         if gone:
             break
-    if isinstance(relay, Story):
-        relay.lost(kept.kept_run(run.run) if follow else run)
+    if isinstance(relay, RelayedStory):
+        relay.lost(stored_runs.find_stored_run(run.run) if follow else run)
     relay.finish(None)
     return 0
 
 
 def _from_server(word: str, relay: Relay, where: Where, *, after: int, follow: bool) -> int:
-    async def read_along(client: Client) -> None:
+    async def read_along(client: ControlClient) -> None:
         run = await find_run(client, word)
         events = RunEvents(client, run.run, after=after)
         await events.begin()
@@ -82,10 +82,10 @@ def _from_server(word: str, relay: Relay, where: Where, *, after: int, follow: b
                     relay.put(await anext(events))
                 except StopAsyncIteration:
                     break
-        if isinstance(relay, Story) and not gone.cancelled_caught:
+        if isinstance(relay, RelayedStory) and not gone.cancelled_caught:
             relay.lost(run)
         if events.missing:
-            tell(f"warning: {events.missing} events of {run.run} were not kept and could not be shown")
+            print_to_stderr(f"warning: {events.missing} events of {run.run} were not kept and could not be shown")
 
     with_client(where, read_along)
     relay.finish(None)

@@ -1,4 +1,4 @@
-"""What `callboard ps` does: the runs of a server, with what each is doing now."""
+"""Implementation of `callboard ps`: a server's runs with their current activities."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ....protocol.control.caller import LOCAL
 from ....protocol.control.things import ActorInfo, RunInfo
 from ....protocol.errors import NoServer
 from ...render.text import json_object, one_line, table
-from ..client import Client, runs_of, with_client
+from ..client import ControlClient, runs_of, with_client
 from ..figures import cells
 from ..servers import Where
 
@@ -24,14 +24,15 @@ _LIVE = ("queued", "running", "waiting")
 
 
 def list_runs(where: Where, *, past: bool, limit: int, as_json: bool) -> str:
-    """The text for stdout: the runs of a server, and those of other programs of this user, which can only be listed.
+    """Return the text for stdout: the server's runs, and runs of other processes of this user, which can only be
+    listed.
 
     Raises:
-        NoServer: there is none, and no such run either.
+        NoServer: there is neither a server nor such a run.
     """
     here = [] if where.url is not None else read_present(os.environ)
 
-    async def ask(client: Client) -> tuple[str, list[RunInfo], list[ActorInfo]]:
+    async def ask(client: ControlClient) -> tuple[str, list[RunInfo], list[ActorInfo]]:
         if past:
             runs = await runs_of(client, most=limit)
         else:
@@ -50,7 +51,7 @@ def list_runs(where: Where, *, past: bool, limit: int, as_json: bool) -> str:
         url, runs, actors = None, [], []
     doing = now_doing(actors)
     known = {run.run for run in runs}
-    others = {other.run for other in here}  # a server knows those that are kept, too
+    others = {other.run for other in here}  # a server also knows the stored ones
     runs.sort(key=lambda run: run.run in others)
     for other in here:
         doing.setdefault(other.run, f"in process {other.pid}")
@@ -66,7 +67,7 @@ def list_runs(where: Where, *, past: bool, limit: int, as_json: bool) -> str:
 
 
 def now_doing(actors: Iterable[ActorInfo]) -> dict[str, str]:
-    """By run, what it began last of what is under way, and how much there is beside it."""
+    """Return the newest active item of each run, and the number of further ones."""
     busy: dict[str, list[ActorInfo]] = defaultdict(list)
     for actor in actors:
         if actor.doing and actor.kind != "run":

@@ -1,4 +1,4 @@
-"""What `attach` and `logs` write to stdout."""
+"""Output formats of `attach` and `logs`."""
 
 from __future__ import annotations
 
@@ -17,44 +17,48 @@ from ...render.narration import Narrator
 from ...render.plain import mark_for
 from ...render.result import for_format
 from ...render.text import colours, paint
-from .kept import ending
+from .stored_runs import ending
 
 _CANCELLED = 130
 
 
 class Relay:
-    """One way of writing what a run says: line by line."""
+    """Output format that receives a run's events one by one."""
 
     def __init__(self, stream: TextIO) -> None:
         self._writer = line_writer(stream)
 
     def when_gone(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called, in whatever thread, once nothing more can be written.
+        """Register a callback for a write error. It may be called in any thread.
 
-        That is so when the reader has closed its end or stands still for good, or the disk is full.
+        Errors are a closed pipe, a reader that has stopped reading for good, or a full disk.
         """
         self._writer.on_error = callback
 
     def put(self, line: bytes) -> None:
-        """Takes in an event in its wire form. Never waits."""
+        """Process an event in wire form. Never blocks."""
         raise NotImplementedError
 
-    def finish(self, outcome: Outcome | None) -> None:  # noqa: ARG002 - it was among the events
-        """Writes what is left to write; there may be no outcome. Raises `OSError` if it can't be written."""
+    def finish(self, outcome: Outcome | None) -> None:  # noqa: ARG002 - the events contain it
+        """Write the remaining output; there may be no outcome.
+
+        Raises:
+            OSError: the output can't be written.
+        """
         self._writer.finish()
 
 
 class AtTheEnd(Relay):
-    """`-o text`, `-o json`: the result, as `run` writes it."""
+    """Formats `-o text` and `-o json`: the result, as `run` writes it."""
 
     def __init__(self, name: str, stream: TextIO) -> None:
         self._result = for_format(name, stream)
 
     def when_gone(self, callback: Callable[[], None]) -> None:
-        """Nothing is written before the end."""
+        """Do nothing: no output is written before the end."""
 
     def put(self, line: bytes) -> None:
-        """Nothing is written before the end."""
+        """Do nothing: no output is written before the end."""
 
     def finish(self, outcome: Outcome | None) -> None:
         if outcome is not None:
@@ -62,7 +66,7 @@ class AtTheEnd(Relay):
 
 
 class LineRelay(Relay):
-    """`-o stream-json`: every event as it came, kinds included that only the server knows."""
+    """Format `-o stream-json`: every event unchanged, including kinds that only the server knows."""
 
     def __init__(self, stream: TextIO) -> None:
         if isinstance(stream, io.TextIOWrapper):
@@ -73,10 +77,10 @@ class LineRelay(Relay):
         self._writer.put(line.decode("utf-8", "surrogateescape") + "\n")
 
 
-class Story(Relay):
-    """Events as the lines that `run` tells on a stream that can't be redrawn, and how the run ended.
+class RelayedStory(Relay):
+    """Narration as `run` prints it on a stream that can't be redrawn, and the end of the run.
 
-    On a stream that is no terminal nothing is cut.
+    Texts are cut only on a terminal.
     """
 
     def __init__(self, stream: TextIO, *, verbose: bool) -> None:
@@ -97,7 +101,7 @@ class Story(Relay):
             self._end(ending(outcome))
 
     def lost(self, run: RunInfo) -> None:
-        """Tells of a run whose log has no end that there will be none."""
+        """Report that the log of a lost run has no end."""
         if run.status == "lost":
             self._end(ending(run))
 
@@ -110,7 +114,7 @@ class Story(Relay):
 
 
 def outcome_of(event: Event) -> Outcome | None:
-    """The outcome that a run's last event carries, with the exit code that belongs to it; None of any other event."""
+    """Return the outcome in a run's last event, with its exit code; None for any other event."""
     if event.kind not in TERMINAL:
         return None
     outcome = convert(getattr(event.data, "outcome", None), Outcome, strict=False)

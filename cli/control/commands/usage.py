@@ -1,4 +1,4 @@
-"""What `callboard usage` does: reads the book of what models have cost, and of daily limits. Needs no server."""
+"""Implementation of `callboard usage`: reads model usage and daily limits from the ledger. Needs no server."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from ....actors.work.spending.today import DAY, today_of
 from ....protocol.control.things import DailyUse, UsageGroup, UsageReport, UsageRow
 from ....protocol.errors import ConfigError, NotKept
 from ...render.text import fitted, json_object, one_line, safe, table_of_figures
-from ..client import Client, with_client
+from ..client import ControlClient, with_client
 from ..figures import amount, money
 from ..servers import Where
 
 _HEAD = ("REQUESTS", "INPUT", "CACHED", "OUTPUT", "COST")
 _KEPT = ((0, 1, 2, 3, 4), (1, 2, 3, 4), (1, 3, 4), (4,))
-"""Which of these narrow terminals have, and narrower ones."""
+"""Columns of the table, for narrower and narrower terminals."""
 
 
 def show_usage(groups: Sequence[UsageGroup], *, days: int, as_json: bool, config_dir: str | None) -> str:
-    """The sums of the last days, grouped, and how far the daily limits of a server with these settings are used.
+    """Return usage of the last days by group, and consumption of the daily limits in these settings.
 
     Raises:
-        NotKept: the book can't be read.
+        NotKept: the ledger can't be read.
     """
     path, now = state_dir(os.environ) / "usage.db", datetime.now(UTC)
     since = first_day(now.date(), days)
@@ -45,19 +45,24 @@ def show_usage(groups: Sequence[UsageGroup], *, days: int, as_json: bool, config
         broken = isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError)
         remedy = "; move it away, and a new one is begun" if broken else ""
         raise NotKept(f"what models have cost can't be read: {path}: {error}{remedy}") from None
-    return _shown(found, as_json=as_json)
+    return _usage_text(found, as_json=as_json)
 
 
 def usage_at(where: Where, groups: Sequence[UsageGroup], *, days: int, as_json: bool) -> str:
-    """The same of a server. Raises what it refuses with, and `NoServer`."""
+    """Return the usage report of a server.
 
-    async def ask(client: Client) -> UsageReport:
+    Raises:
+        NoServer: there is no server.
+        CallboardError: the server refuses.
+    """
+
+    async def ask(client: ControlClient) -> UsageReport:
         return await client.ask("_usage/read", UsageReport, by=groups, days=days)
 
-    return _shown(with_client(where, ask), as_json=as_json)
+    return _usage_text(with_client(where, ask), as_json=as_json)
 
 
-def _shown(found: UsageReport, *, as_json: bool) -> str:
+def _usage_text(found: UsageReport, *, as_json: bool) -> str:
     if as_json:
         return json_object(**msgspec.to_builtins(found))
     told = _table(found) if found.usage else f"nothing was spent on models since {found.since}\n"
@@ -67,7 +72,7 @@ def _shown(found: UsageReport, *, as_json: bool) -> str:
 def _limits(path: Path, now: float, config_dir: str | None) -> list[DayReading]:
     try:
         settings, _ = load_settings(configured(config_dir, os.environ)[0])
-    except ConfigError as error:  # what was spent is shown without the limits
+    except ConfigError as error:  # usage is still shown, without the limits
         sys.stderr.write(f"callboard: daily limits are not told: {one_line(str(error), 1000)}\n")
         return []
     return readings(path, settings.api, today_of(int(now // DAY), now))

@@ -1,5 +1,5 @@
-"""`callboard top`: the actors of a server, live, and keys to steer them.
+"""Command `callboard top`: live view of a server's actors, with keys to control them.
 
-`table` knows what is shown of which actors and where the cursor is, and no terminal. `terminal` draws rows of text
-and reads what is pressed; `app` puts them together, or does without.
+`table` selects the visible actors and tracks the cursor, without a terminal. `terminal` draws rows and reads keys;
+`app` connects both, or prints a snapshot.
 """

@@ -1,7 +1,7 @@
-"""The program behind `callboard top` on a terminal: what it hears, what is pressed, what it draws.
+"""Interactive program behind `callboard top`: subscriptions, keys, drawing.
 
-Drawing is done by one task, at most five times a second, and only when something has changed; times move on once a
-second. Changes of the tree come as often as that, however much happens on the server.
+One task draws, at most five times a second, and only after a change; elapsed times are updated once a second. Tree
+changes arrive at the same rate, whatever the load of the server.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from ....protocol.control.things import ActorDetail, ActorInfo
 from ....protocol.errors import CallboardError
 from ....protocol.kernel.questions import Question
 from ...render.text import colours, counted, json_object, one_line, safe, table
-from ..client import Client, find_run, with_client
+from ..client import ControlClient, find_run, with_client
 from ..figures import amount, money
 from ..servers import Where
 from ..subscriptions import QuestionWatch, TreeWatch
-from .table import Row, Table, about, below, full, total
-from .terminal import Keys, Screen
+from .table import ActorTable, ScreenRow, about, below, full, total
+from .terminal import KeyReader, Screen
 
 _GAP = 0.2
-"""Seconds between two pictures, at least."""
+"""Minimum seconds between two pictures."""
 
 _TICK = 1.0
 _HINT = "↑↓  enter look  c cancel  p pause  a answer  / filter  s sort  o own  q quit"
@@ -36,15 +36,15 @@ _HINT_CLOSER = "↑↓ scroll  c cancel  p pause  a answer  q back"
 
 
 def watch(where: Where, run: str | None) -> int:
-    """Shows the actors until the user quits; returns the exit code.
+    """Show the actors until the user quits; return the exit code.
 
     Raises:
-        CallboardError: there is no such server or run, or it is gone for good.
-        Interrupted: a signal came.
+        CallboardError: there is no such server or run, or the server is gone.
+        CommandInterrupted: a signal arrived.
     """
     screen = Screen(sys.stdin.fileno(), sys.stdout.fileno(), coloured=colours(sys.stdout))
 
-    async def show(client: Client) -> int:
+    async def show(client: ControlClient) -> int:
         of = None if run is None else (await find_run(client, run)).run
         await Top(client, of, screen).play()
         return 0
@@ -53,9 +53,9 @@ def watch(where: Where, run: str | None) -> int:
 
 
 def snapshot(where: Where, run: str | None, *, as_json: bool) -> str:
-    """The text for stdout, where there is no terminal: the actors that are there now."""
+    """Return the current actors as text, for use without a terminal."""
 
-    async def ask(client: Client) -> tuple[str, own.Actors]:
+    async def ask(client: ControlClient) -> tuple[str, own.Actors]:
         of = None if run is None else (await find_run(client, run)).run
         return client.server.url, await client.ask("_actor/tree", own.Actors, run=of)
 
@@ -67,20 +67,20 @@ def snapshot(where: Where, run: str | None, *, as_json: bool) -> str:
 
 
 class Top:
-    """The program.
+    """Interactive view.
 
     Args:
-        run: of which run the actors are shown; None for all.
+        run: run of the actors; None for all.
     """
 
-    def __init__(self, client: Client, run: str | None, screen: Screen) -> None:
+    def __init__(self, client: ControlClient, run: str | None, screen: Screen) -> None:
         self._client = client
         self._run = run
         self._screen = screen
-        self._keys = Keys(sys.stdin.fileno())
+        self._keys = KeyReader(sys.stdin.fileno())
         self._tree = TreeWatch(client, run, interval=_GAP)
         self._questions = QuestionWatch(client, run)
-        self._table = Table()
+        self._table = ActorTable()
         self._dirty = trio.Event()
         self._aside = False
         self._message = ""
@@ -90,7 +90,7 @@ class Top:
         self._withdraw: Callable[[], None] = lambda: None
 
     async def play(self) -> None:
-        """Runs until the user quits."""
+        """Run until the user quits."""
         self._client.tell = self._say
         async with trio.open_nursery() as nursery:
             self._screen.open()
@@ -99,14 +99,14 @@ class Top:
                 nursery.start_soon(self._hear_questions)
                 nursery.start_soon(self._hear_signals)
                 nursery.start_soon(self._draw_on)
-                nursery.start_soon(self._look_closer)
+                nursery.start_soon(self._open_details)
                 await self._obey_keys()
                 nursery.cancel_scope.cancel()
             finally:
                 self._aside = True
                 self._screen.close()
 
-    # --- what is heard --------------------------------------------------------------------------------------
+    # --- subscriptions and signals --------------------------------------------------------------------------
 
     async def _hear_tree(self) -> None:
         while True:
@@ -125,7 +125,7 @@ class Top:
             self._say(f"questions can't be seen: {error}")
 
     async def _hear_signals(self) -> None:
-        """A window that changes its size, and Ctrl-Z, which must not leave the shell with our screen."""
+        """Handle resizes, and Ctrl-Z, which must restore the screen before the process stops."""
         with trio.open_signal_receiver(signal.SIGWINCH, signal.SIGTSTP, signal.SIGCONT) as signals:
             async for number in signals:
                 if number == signal.SIGTSTP and not self._aside:
@@ -141,7 +141,7 @@ class Top:
         self._message = text
         self._dirty.set()
 
-    # --- what is drawn --------------------------------------------------------------------------------------
+    # --- drawing --------------------------------------------------------------------------------------------
 
     async def _draw_on(self) -> None:
         while True:
@@ -159,11 +159,20 @@ class Top:
             rows = self._closer_rows(height)
         else:
             body = max(height - 3, 1)
-            rows = [Row(self._summary(), "title"), Row(self._table.head(width), "dim")]
-            rows += self._table.body(width, body)
-            rows += [Row("")] * (2 + body - len(rows))
+            rows = [ScreenRow(self._summary(), "title"), ScreenRow(self._table.head(width), "dim")]
+            rows += self._table.body(width, body) or self._nothing()
+            rows += [ScreenRow("")] * (2 + body - len(rows))
         rows.append(self._foot())
         self._screen.show(rows)
+
+    def _nothing(self) -> list[ScreenRow]:
+        """Return the rows of an empty table, with the reason and a hint."""
+        if self._table.filter:
+            return [ScreenRow("  no actor fits the filter; / changes it", "dim")]
+        if self._run is not None:
+            return [ScreenRow("  nothing of this run is at work", "dim")]
+        begins = f"  to begin one: callboard run AGENT PROMPT --on {safe(self._client.server.url)}"
+        return [ScreenRow(text, "dim") for text in ("  no run is at work", begins, "  o shows the server's own actors")]
 
     def _summary(self) -> str:
         actors = self._tree.actors.values()
@@ -180,14 +189,14 @@ class Top:
         parts += [spent] if (spent := money(cost, priced)) else []
         return safe(f"{', '.join(parts)}  {self._client.server.url}").replace("\n", " ")
 
-    def _foot(self) -> Row:
+    def _foot(self) -> ScreenRow:
         if self._prompt:
-            return Row(safe(self._prompt).replace("\n", " "), "title")
+            return ScreenRow(safe(self._prompt).replace("\n", " "), "title")
         if self._message:
-            return Row(safe(self._message).replace("\n", " "), "warning")
-        return Row(_HINT if self._closer is None else _HINT_CLOSER, "dim")
+            return ScreenRow(safe(self._message).replace("\n", " "), "warning")
+        return ScreenRow(_HINT if self._closer is None else _HINT_CLOSER, "dim")
 
-    def _closer_rows(self, height: int) -> list[Row]:
+    def _closer_rows(self, height: int) -> list[ScreenRow]:
         assert self._closer is not None
         actor, first = self._closer
         rows = about(actor)
@@ -195,9 +204,9 @@ class Top:
         first = max(0, min(first, len(rows) - room))
         self._closer = (actor, first)
         rows = rows[first : first + room]
-        return rows + [Row("")] * (room - len(rows))
+        return rows + [ScreenRow("")] * (room - len(rows))
 
-    async def _look_closer(self) -> None:
+    async def _open_details(self) -> None:
         while True:
             await trio.sleep(_TICK)
             if self._closer is not None:
@@ -212,7 +221,7 @@ class Top:
         await self._try(ask)
         self._dirty.set()
 
-    # --- what is pressed ------------------------------------------------------------------------------------
+    # --- keys -----------------------------------------------------------------------------------------------
 
     async def _obey_keys(self) -> None:
         while True:
@@ -248,7 +257,7 @@ class Top:
             self._table.narrow("")
         elif key == "a":
             await self._answer()
-        elif (actor := self._meant) is None:
+        elif (actor := self._selected) is None:
             return
         elif key == "enter":
             self._closer = (ActorDetail(path=actor.path, parent=actor.parent, name=actor.name), 0)
@@ -259,7 +268,7 @@ class Top:
             await self._cancel(actor)
 
     @property
-    def _meant(self) -> ActorInfo | None:
+    def _selected(self) -> ActorInfo | None:
         if self._closer is None:
             return self._table.chosen
         shown = self._closer[0]
@@ -271,7 +280,7 @@ class Top:
         return steps.get(key)
 
     async def _read_filter(self) -> None:
-        """What is typed narrows the table at once; enter keeps it, esc takes it back."""
+        """Read a filter: typed text applies at once, Enter confirms, Esc discards it."""
         text = self._table.filter
         while True:
             self._prompt = f"filter: {text}_  (enter keeps it, esc shows all)"
@@ -296,7 +305,7 @@ class Top:
 
     async def _pause(self, actor: ActorInfo) -> None:
         await self._client.ask("_actor/resume" if actor.paused else "_actor/pause", dict, path=actor.path)
-        if actor.path in self._tree.actors:  # who presses p again at once means this state
+        if actor.path in self._tree.actors:  # a second `p` right away must see the new state
             self._tree.actors[actor.path] = msgspec.structs.replace(actor, paused=not actor.paused)
             self._table.take(self._tree.actors)
         self._say(
@@ -306,7 +315,7 @@ class Top:
     async def _cancel(self, actor: ActorInfo) -> None:
         many = below(actor.path, self._tree.actors)
         also = f" and the {counted(many, 'actor')} below it" if many else ""
-        for words in ("", " y does, any other key does not"):  # a `y` counts once it stands there what it does
+        for words in ("", " y does, any other key does not"):  # `y` counts only after its meaning is on the screen
             self._prompt = f"cancel {actor.path}{also}?{words}"
             self._draw()
             if not words:
@@ -324,7 +333,7 @@ class Top:
         await self._try(cancel)
 
     async def _answer(self) -> None:
-        """Ask, at the terminal, the question of the actor under the cursor; of those below it; or the oldest."""
+        """Ask a question in a dialog: of the selected actor, of those below it, or the oldest."""
         question = self._question()
         if question is None:
             self._say("no question is open")
@@ -358,7 +367,7 @@ class Top:
 
     def _question(self) -> Question | None:
         waiting = list(self._questions.open.values())
-        path = "" if self._meant is None else self._meant.path
+        path = "" if self._selected is None else self._selected.path
         near = [each for each in waiting if each.actor == path] or [
             each for each in waiting if each.actor.startswith(f"{path}/") or path.startswith(f"{each.actor}/")
         ]

@@ -1,6 +1,6 @@
-"""What is shown of many actors (which of them, in which order, in which columns, where the cursor is), and of one.
+"""Table of actors (selection, order, columns, cursor), and the detail view of one.
 
-Only the rows that fit the screen are made, so a thousand actors cost little more than fifty.
+Only rows that fit the screen are rendered, so a thousand actors cost little more than fifty.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from ...render.text import one_line, safe
 from ..figures import amount, money
 
 _NARROWEST = 40
-"""Columns of the terminal for path and doing together, as long as there is another column to give up."""
+"""Minimum columns for path and activity together, as long as another column can be dropped."""
 
 _WIDEST_DOING = 48
 _LONG = 400
-"""Characters of a path or name that are looked at."""
+"""Characters of a path or name that are examined."""
 
 
-class Row(NamedTuple):
-    """A line of the screen, and how it is meant."""
+class ScreenRow(NamedTuple):
+    """Screen line and its style."""
 
     text: str
     style: str = ""
@@ -39,7 +39,7 @@ class _Column(NamedTuple):
     width: int
     cell: Callable[[ActorInfo, datetime], str]
     goes: int
-    """Which goes first when there is no room; 0 stays."""
+    """Order in which columns are dropped for lack of room; 0 is never dropped."""
     right: bool = True
 
 
@@ -66,12 +66,12 @@ _COLUMNS = (
 
 
 def tokens(actor: ActorInfo) -> int:
-    """What its models have read and written."""
+    """Return the input and output tokens of its models."""
     return actor.input_tokens + actor.output_tokens
 
 
 def below(path: str, actors: Iterable[str]) -> int:
-    """How many of the actors with these paths are below that one, at any depth."""
+    """Return how many of the paths are below `path`, at any depth."""
     return sum(each.startswith(f"{path}/") for each in actors)
 
 
@@ -88,16 +88,16 @@ SORTS: dict[str, Callable[[ActorInfo], Any]] = {
     "restarts": lambda actor: (-actor.restarts, _by_path(actor)),
     "events": lambda actor: (-actor.events, _by_path(actor)),
 }
-"""Orders by name: the tree, what takes longest first, the most first."""
+"""Sort keys by name: tree order, longest running first, highest first."""
 
 
-class Table:
-    """The actors, and what part of them is looked at.
+class ActorTable:
+    """Actors with filter, order and cursor.
 
     Attributes:
         sort: name of the order.
-        plumbing: whether Callboard's own actors, which belong to no run, are shown as well, below those of runs.
-        filter: what paths, states and doings must have in them, in any case; "" for everything.
+        plumbing: True also shows Callboard's own actors, which belong to no run, below the actors of runs.
+        filter: text that paths, states and activities must contain, ignoring case; "" for everything.
     """
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class Table:
         self.plumbing = False
         self.filter = ""
         self.asking: set[str] = set()
-        """Paths of the actors that have an open question."""
+        """Paths of actors with an open question."""
         self._actors: dict[str, ActorInfo] = {}
         self._rows: list[ActorInfo] | None = None
         self._cursor = ""
@@ -113,29 +113,29 @@ class Table:
         self._first = 0
 
     def take(self, actors: dict[str, ActorInfo]) -> None:
-        """These are the actors now."""
+        """Set the current actors."""
         self._actors = actors
         self._rows = None
 
     def next_sort(self, by: int = 1) -> None:
-        """Another order; with -1 the one before."""
+        """Select the next order; with -1 the previous one."""
         names = list(SORTS)
         self.sort = names[(names.index(self.sort) + by) % len(names)]
         self._rows = None
 
     def narrow(self, text: str) -> None:
-        """Show only those with this text in them."""
+        """Set the filter."""
         self.filter = text
         self._rows = None
 
     def turn_plumbing(self) -> None:
-        """Show Callboard's own actors, or hide them again."""
+        """Toggle the display of Callboard's own actors."""
         self.plumbing = not self.plumbing
         self._rows = None
 
     @property
     def rows(self) -> list[ActorInfo]:
-        """Those that are shown, in order."""
+        """Visible actors in order."""
         if self._rows is None:
             wanted = self.filter.casefold()
             meant = (actor for actor in self._actors.values() if actor.run or self.plumbing)
@@ -143,13 +143,13 @@ class Table:
             order = SORTS[self.sort]
             self._rows = sorted(chosen, key=lambda actor: (not actor.run, order(actor)))
             places = {actor.path: place for place, actor in enumerate(self._rows)}
-            # Where the actor under the cursor is gone, the one that has come into its place is meant.
+            # If the selected actor is gone, its successor at the same position is selected.
             self._at = max(0, min(places.get(self._cursor, self._at), len(self._rows) - 1))
         return self._rows
 
     @property
     def chosen(self) -> ActorInfo | None:
-        """The actor under the cursor."""
+        """Selected actor."""
         rows = self.rows
         return rows[self._at] if rows else None
 
@@ -160,13 +160,13 @@ class Table:
         self._cursor = rows[self._at].path if rows else ""
 
     def head(self, width: int) -> str:
-        """The line of the titles."""
+        """Return the line of column titles."""
         columns, path, doing = _layout(width)
         cells = [_fit("PATH", path), *(_fit(each.title, each.width, right=each.right) for each in columns)]
         return _fit("  " + "  ".join([*cells, _fit("       DOING", doing)]), width)
 
-    def body(self, width: int, height: int, now: datetime | None = None) -> list[Row]:
-        """The rows around the cursor."""
+    def body(self, width: int, height: int, now: datetime | None = None) -> list[ScreenRow]:
+        """Return the rows around the cursor."""
         rows = self.rows
         now = now or datetime.now(UTC)
         self._first = max(0, min(self._first, self._at, len(rows) - height))
@@ -180,7 +180,7 @@ class Table:
 
     def _row(
         self, actor: ActorInfo, here: bool, layout: tuple[Sequence[_Column], int, int], width: int, now: datetime
-    ) -> Row:
+    ) -> ScreenRow:
         columns, path, doing = layout
         mark = ">" if here else "?" if actor.path in self.asking else " "
         cells = [
@@ -189,19 +189,19 @@ class Table:
         ]
         text = _fit(f"{mark} " + "  ".join([*cells, _fit(_doing(actor, now), doing)]), width)
         style = "here" if here else "question" if actor.path in self.asking else "dim" if actor.paused else ""
-        return Row(text, style)
+        return ScreenRow(text, style)
 
 
 def total(actors: Iterable[ActorInfo]) -> tuple[int, float, bool]:
-    """Tokens and cost of all runs among the actors, and whether the price of all of that is known."""
+    """Return tokens and cost of all runs among the actors, and whether all prices are known."""
     runs = [actor for actor in actors if actor.kind == "run"]
     return sum(map(tokens, runs)), sum(run.cost for run in runs), all(run.priced for run in runs)
 
 
 def full(actors: Iterable[ActorInfo]) -> list[Sequence[str]]:
-    """All columns of all actors, titles first, in the order of the tree, those of runs before Callboard's own.
+    """Return all columns of all actors, titles first, in tree order, with Callboard's own actors last.
 
-    For where there is no screen to fit.
+    Rows are not cut to a screen.
     """
     now = datetime.now(UTC)
     found: list[Sequence[str]] = [("PATH", *(each.title for each in _COLUMNS), "DOING")]
@@ -240,6 +240,7 @@ def _tail(path: str, width: int) -> str:
     if cell_len(text) <= width:
         return _fit(text, width)
     while cell_len(text) > width - 1:
+        # A character has at most two cells, so dropping half of the excess never drops too much.
         text = text[max(1, (cell_len(text) - width + 1) // 2) :]
     return _fit("…" + text, width)
 
@@ -250,8 +251,8 @@ class _Told(msgspec.Struct):
     data: Any = None
 
 
-def about(actor: ActorDetail) -> list[Row]:
-    """All there is to see, as long as it takes."""
+def about(actor: ActorDetail) -> list[ScreenRow]:
+    """Return the complete detail view of an actor."""
     doing = age(seconds_since(actor.doing_since))
     fields = {
         "path": actor.path,
@@ -269,15 +270,15 @@ def about(actor: ActorDetail) -> list[Row]:
         "restarts": str(actor.restarts or ""),
         "events": f"{amount(actor.events)}, the last {actor.last_event}" if actor.events else "",
     }
-    rows = [Row(f"{name:<10}{one_line(value, 400)}") for name, value in fields.items() if value]
+    rows = [ScreenRow(f"{name:<10}{one_line(value, 400)}") for name, value in fields.items() if value]
     rows += [
-        Row(""),
-        Row("last events", "title"),
-        *(map(_event, actor.recent) if actor.recent else [Row("  none", "dim")]),
+        ScreenRow(""),
+        ScreenRow("last events", "title"),
+        *(map(_event, actor.recent) if actor.recent else [ScreenRow("  none", "dim")]),
     ]
     if actor.stack:
-        rows += [Row(""), Row("where its task stands", "title")]
-        rows += [Row("  " + _source(line)) for line in actor.stack.rstrip("\n").split("\n")]
+        rows += [ScreenRow(""), ScreenRow("where its task stands", "title")]
+        rows += [ScreenRow("  " + _source(line)) for line in actor.stack.rstrip("\n").split("\n")]
     return rows
 
 
@@ -285,11 +286,11 @@ def _source(line: str) -> str:
     return safe(line[:400]).replace("\n", " ").expandtabs(4)
 
 
-def _event(raw: msgspec.Raw) -> Row:
+def _event(raw: msgspec.Raw) -> ScreenRow:
     try:
         told = decode_json(raw, _Told)
     except msgspec.MsgspecError:
-        return Row("  (an event that can't be read)", "dim")
+        return ScreenRow("  (an event that can't be read)", "dim")
     data = "" if not told.data else json.dumps(told.data, ensure_ascii=False)
     when = told.ts.astimezone().strftime("%H:%M:%S")
-    return Row(f"  {when} {one_line(told.kind, 30):<20} {one_line(data, 400)}".rstrip())
+    return ScreenRow(f"  {when} {one_line(told.kind, 30):<20} {one_line(data, 400)}".rstrip())

@@ -1,8 +1,8 @@
-"""The terminal of `callboard top`: rows of text on the whole screen, and keys as they are pressed.
+"""Terminal of `callboard top`: full-screen rows, and single key presses.
 
-Of a picture only the rows that are not there already are written. The screen is the terminal's alternate one: what was
-on it before comes back at the end, and while a prompt needs the terminal in between. Keys have names: `up`, `enter`,
-`esc`, or the character itself.
+Only rows that differ from the screen are written. The screen is the terminal's alternate one: its previous content
+returns at the end, and whenever a prompt needs the terminal. Keys have names: `up`, `enter`, `esc`, or the character
+itself.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import trio
 from rich.cells import cell_len, set_cell_size
 
 from ...render.early import READING, drop_pending
-from .table import Row
+from .table import ScreenRow
 
 _OPEN = "\x1b[?1049h\x1b[?25l\x1b[?7l"
 _CLOSE = "\x1b[?7h\x1b[?25h\x1b[?1049l"
@@ -29,10 +29,12 @@ _UNCOLOURED = {"question": "1", "warning": "1"}
 
 
 class Screen:
-    """The terminal at these file descriptors.
+    """Full-screen terminal output.
 
     Args:
-        coloured: whether rows may have colours. Bold and reverse are none.
+        source: file descriptor for key input.
+        sink: file descriptor for output.
+        coloured: True allows colours. Bold and reverse are always used.
     """
 
     def __init__(self, source: int, sink: int, *, coloured: bool) -> None:
@@ -52,27 +54,27 @@ class Screen:
         return found.columns or 80, found.lines or 24
 
     def open(self) -> None:
-        """Take the screen, and have keys come one by one; Ctrl-C stays a signal."""
+        """Switch to the alternate screen and to unbuffered keys; Ctrl-C remains a signal."""
         self._modes = termios.tcgetattr(self._source)
         modes = termios.tcgetattr(self._source)
-        modes[0] &= ~(termios.IXON | termios.ICRNL)  # Ctrl-S must not stop us in the middle of a picture
+        modes[0] &= ~(termios.IXON | termios.ICRNL)  # Ctrl-S must not stop output in the middle of a picture
         modes[3] &= ~(termios.ICANON | termios.ECHO)
         termios.tcsetattr(self._source, termios.TCSADRAIN, modes)
         self._shown = []
         self._write(_OPEN)
 
     def close(self) -> None:
-        """Give it back; does nothing if that is done."""
+        """Restore the terminal. Idempotent."""
         if self._modes is None:
             return
         modes, self._modes = self._modes, None
-        with contextlib.suppress(OSError, termios.error):  # the terminal has gone
+        with contextlib.suppress(OSError, termios.error):  # the terminal is closed
             self._write(_CLOSE)
             termios.tcsetattr(self._source, termios.TCSADRAIN, modes)
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
-        """Leave the terminal to a prompt for the length of the `with` block."""
+        """Restore the terminal for a prompt for the duration of the `with` block."""
         self.close()
         try:
             yield
@@ -80,11 +82,11 @@ class Screen:
             self.open()
 
     def forget(self) -> None:
-        """Whatever is on the screen, draw all of it next time."""
+        """Redraw everything next time, whatever is on the screen."""
         self._shown = []
 
-    def show(self, rows: Sequence[Row]) -> None:
-        """Draw the rows, from the top of the screen on."""
+    def show(self, rows: Sequence[ScreenRow]) -> None:
+        """Draw the rows from the top of the screen."""
         width, height = self.size
         lines = [self._painted(row, width) for row in rows[:height]]
         lines += [""] * (height - len(lines))
@@ -97,7 +99,7 @@ class Screen:
         if changed:
             self._write("".join(changed))
 
-    def _painted(self, row: Row, width: int) -> str:
+    def _painted(self, row: ScreenRow, width: int) -> str:
         text = row.text if cell_len(row.text) <= width else set_cell_size(row.text, width)
         code = _STYLES[row.style] if self._coloured else _UNCOLOURED.get(row.style, _STYLES[row.style])
         return f"\x1b[{code}m{text}\x1b[0m" if code else text
@@ -123,14 +125,14 @@ _SPELLINGS = {
 }
 _NAMES = {spelling: name for name, spellings in _SPELLINGS.items() for spelling in spellings}
 _ALONE = 0.05
-"""Seconds after which an escape character is the key of that name, and no beginning of another."""
+"""Seconds after which an escape character is the Esc key and not the start of a sequence."""
 
 
-class Keys:
-    """Reads a terminal that is in a mode without lines and echo.
+class KeyReader:
+    """Key reader of a terminal without line buffering and echo.
 
     Args:
-        source: its file descriptor.
+        source: file descriptor.
     """
 
     def __init__(self, source: int) -> None:
@@ -140,7 +142,7 @@ class Keys:
         self._keys: deque[str] = deque()
 
     async def get(self) -> str:
-        """The next key; `eof` when the terminal has gone."""
+        """Return the next key; `eof` if the terminal is closed."""
         while not self._keys:
             wait = _ALONE if self._text else float("inf")
             with trio.move_on_after(wait) as clock:
@@ -159,13 +161,13 @@ class Keys:
         return self._keys.popleft()
 
     def forget(self) -> None:
-        """Drop the keys that were pressed and not asked for yet: they were meant for what was on the screen then."""
+        """Drop pressed keys: they referred to an earlier picture."""
         self._keys.clear()
         self._text = ""
         drop_pending(self._source)
 
     async def settle(self) -> None:
-        """Wait until a person can have read what has just been drawn, and no key came meanwhile (`render.early`)."""
+        """Wait until the user can have read the latest picture and no key was pressed meanwhile (`render.early`)."""
         self.forget()
         while True:
             with trio.move_on_after(READING) as quiet:
@@ -175,11 +177,11 @@ class Keys:
             try:
                 if not os.read(self._source, 1024):
                     return
-            except OSError:  # the terminal has gone, which `get` tells
+            except OSError:  # the terminal is closed, which `get` reports
                 return
 
     def _split(self, *, whole: bool) -> None:
-        """Take keys off the text; with `whole` nothing is left for later."""
+        """Move complete keys from the text to the queue; `whole` also moves an incomplete sequence."""
         while self._text:
             if self._text[0] != "\x1b":
                 length = 1
@@ -191,5 +193,5 @@ class Keys:
                 return
             part, self._text = self._text[:length], self._text[length:]
             name = _NAMES.get(part, part)
-            if name.isprintable():  # a sequence that means nothing here is dropped
+            if name.isprintable():  # unknown sequences are dropped
                 self._keys.append(name)

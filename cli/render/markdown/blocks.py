@@ -1,12 +1,12 @@
-"""Finds the blocks of a growing Markdown text, line by line, and has each painted once.
+"""Incremental block parser: finds the blocks of a growing Markdown text line by line and paints each once.
 
-CommonMark's blocks and GFM's tables, read as models write them: what belongs to an item of a list may be indented by
-two columns, however long its number is, and a fence inside an item lasts until it is closed, however its lines are
-indented. A line that is complete is never read again. What is open is small, whatever the text: a paragraph settles
-its upper lines once it is long, a table once its columns are known, and code every line.
+It parses CommonMark's blocks and GFM's tables, with two concessions to models. Content of a list item may be indented
+by two columns, however long its number is. A fence inside an item lasts until it is closed, however its lines are
+indented. A complete line is never parsed again. The open part stays small, whatever the text: a long paragraph settles
+its upper lines, a table settles once its columns are known, and code settles every line.
 
-`Blocks.line` takes a complete line, `end` closes what is open, and both hand what is settled to the painter. `copy`
-is how the caller looks at a line that is not complete.
+`Blocks.line` accepts a complete line, `end` closes the open block, and both pass settled rows to the painter. To render
+an incomplete line, the caller parses it with a `copy`.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ from . import tables
 from .code import colouring
 from .inline import BOLD, DIM, HEADING, RULE, Span, is_final, spans
 from .layout import lines_of
-from .leaves import Container, Fence, Html, Indented, Leaf, Paragraph, Table
+from .leaves import Container, Fence, Html, Indented, Leaf, MarkdownTable, Paragraph
 from .paint import Painter
 
 STEP = 128
-"""Characters after which a paragraph settles its upper lines if what follows can't change them, and the size of the
-pieces in which a line of text is read."""
+"""Characters after which a paragraph settles its upper lines if later text can't change them; also the size of the
+pieces in which a line of text is parsed.
+"""
 
 LONG = 2_048
-"""Characters after which a paragraph settles its upper lines all the same, and any line is read in pieces."""
+"""Characters after which a paragraph settles its upper lines in any case, and any line is parsed in pieces."""
 
 _DEEPEST = 12
-"""Quotes and items inside each other; deeper ones are text."""
+"""Maximum nesting of quotes and items; deeper markers are text."""
 
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*\Z")
 _RULE = re.compile(r" {0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})\Z")
@@ -55,10 +56,10 @@ _BULLETS = "•◦▪"
 
 
 class Blocks:
-    """The state of a text between two of its lines.
+    """Parser state between two lines.
 
     Args:
-        painter: gets what is settled.
+        painter: receives settled rows.
     """
 
     def __init__(self, painter: Painter) -> None:
@@ -69,7 +70,7 @@ class Blocks:
         self.growing = False
 
     def copy(self, painter: Painter) -> Blocks:
-        """The same state, to look ahead with; what is open at its end is painted as growing."""
+        """Return a copy for look-ahead; the block that is open at its end is painted as growing."""
         other = copy(self)
         other.painter, other.growing = painter, True
         other._containers = list(self._containers)  # noqa: SLF001 - one of this class
@@ -79,24 +80,26 @@ class Blocks:
             leaf.lines, leaf.carry = list(leaf.lines), list(leaf.carry)
         elif isinstance(leaf, Fence):
             leaf.colours = leaf.colours.copy()
-        elif isinstance(leaf, Table):
+        elif isinstance(leaf, MarkdownTable):
             leaf.sample = list(leaf.sample)
         other._leaf = leaf  # noqa: SLF001 - likewise
         return other
 
     @property
     def verbatim(self) -> bool:
-        """Whether the next line is shown as it is, so that it can't be read in pieces."""
+        """True if the next line is displayed as it is, so that it can't be parsed in pieces."""
         return isinstance(self._leaf, Fence | Html)
 
     def waits(self, text: str) -> bool:
-        """Whether a line that is not complete is better not shown: columns would jump with each letter of a row, and
-        a header is text until the line below it has come."""
-        return isinstance(self._leaf, Table) or (not self.verbatim and text.lstrip()[:1] == "|")
+        """Return True if an incomplete line should not be drawn.
+
+        Table columns would jump with each letter of a row, and a header is plain text until the line below it arrives.
+        """
+        return isinstance(self._leaf, MarkdownTable) or (not self.verbatim and text.lstrip()[:1] == "|")
 
     def is_text(self, text: str) -> bool:
-        """Whether a line that begins with these characters is certainly text of a paragraph."""
-        if isinstance(self._leaf, Fence | Html | Table) or "|" in text:
+        """Return True if a line that begins with these characters is certainly paragraph text."""
+        if isinstance(self._leaf, Fence | Html | MarkdownTable) or "|" in text:
             return False
         rest, _ = self._inside(text.expandtabs(4))
         for _ in range(_DEEPEST):
@@ -109,7 +112,7 @@ class Blocks:
     # --- lines ------------------------------------------------------------------------------------------
 
     def line(self, text: str, *, more: bool = False) -> None:
-        """A complete line; with `more` the first piece of a long one."""
+        """Parse a complete line; with `more`, the first piece of a long one."""
         text = text.expandtabs(4)
         rest, matched = self._inside(text)
         if isinstance(self._leaf, Fence):
@@ -134,10 +137,10 @@ class Blocks:
         self._start(rest, more)
 
     def piece(self, text: str, *, more: bool) -> None:
-        """The next piece of a long line."""
+        """Parse the next piece of a long line."""
         text = text.expandtabs(4)
         leaf = self._leaf
-        if not isinstance(leaf, Paragraph):  # it can't be: the first piece has opened one
+        if not isinstance(leaf, Paragraph):  # for the type checker: the first piece has opened a paragraph
             self._leaf = leaf = Paragraph()
         if leaf.mid and leaf.lines:
             leaf.lines[-1] += text
@@ -147,13 +150,13 @@ class Blocks:
         self._grown(leaf, len(text))
 
     def end(self) -> None:
-        """The text has come to its end."""
+        """Close all open blocks at the end of the text."""
         self._close_to(0)
 
     # --- containers -------------------------------------------------------------------------------------
 
     def _inside(self, text: str) -> tuple[str, int]:
-        """What is left of the line inside of the open containers, and how many of those it belongs to."""
+        """Return the line without the prefixes of the open containers, and how many of them it belongs to."""
         rest = text
         for at, container in enumerate(self._containers):
             indent = len(rest) - len(rest.lstrip(" "))
@@ -173,7 +176,7 @@ class Blocks:
         return any(not container.marker for container in self._containers[matched:])
 
     def _open(self, rest: str, matched: int) -> tuple[str, bool]:
-        """Opens the quotes and items that begin here, on which all that the line does not belong to is closed."""
+        """Open the quotes and items that begin here, and close the containers that the line does not belong to."""
         opened = False
         while len(self._containers if opened else self._containers[:matched]) < _DEEPEST:
             indent = len(rest) - len(rest.lstrip(" "))
@@ -219,7 +222,7 @@ class Blocks:
         return Container(f"{marker} ", min(offset, len(before) + 2), offset), rest[min(offset, len(rest)) :]
 
     def _close_to(self, count: int) -> None:
-        """Closes the leaf, and the containers but the first `count`."""
+        """Close the leaf, and all containers after the first `count`."""
         self._close_leaf()
         del self._containers[count:]
         self.painter.pop_to(count)
@@ -231,7 +234,7 @@ class Blocks:
         if isinstance(leaf, Html) and leaf.ends and matched == len(self._containers):
             self.painter.row([])
             return
-        if isinstance(leaf, Paragraph | Table | Html):
+        if isinstance(leaf, Paragraph | MarkdownTable | Html):
             self._close_leaf()
         quotes = [at for at, container in enumerate(self._containers[matched:], matched) if not container.marker]
         if quotes:
@@ -242,12 +245,12 @@ class Blocks:
         return any(start.match(rest) for start in (_HEADING, _RULE, _FENCE, _HTML))
 
     def _start(self, rest: str, more: bool) -> None:
-        """The line, whose containers are open, begins a leaf or goes on with one."""
+        """Begin a leaf with the line, or continue the open one. The line's containers are open."""
         if more:
             self._text(rest.lstrip(" "), more=True)
             return
         leaf = self._leaf
-        if isinstance(leaf, Table) and "|" in rest and not self._starts_leaf(rest):
+        if isinstance(leaf, MarkdownTable) and "|" in rest and not self._starts_leaf(rest):
             self._row(leaf, rest)
             return
         if rest.startswith("    ") and not isinstance(leaf, Paragraph):
@@ -278,8 +281,8 @@ class Blocks:
     def _close_leaf(self) -> None:
         leaf, self._leaf = self._leaf, None
         if isinstance(leaf, Paragraph):
-            self._settle(leaf, all_of_it=True)
-        elif isinstance(leaf, Table) and not leaf.settled:
+            self._paint_paragraph(leaf, all_of_it=True)
+        elif isinstance(leaf, MarkdownTable) and not leaf.settled:
             self._table_head(leaf)
 
     # --- paragraphs and headings ------------------------------------------------------------------------
@@ -300,14 +303,14 @@ class Blocks:
         if self.growing:
             return
         if leaf.size > LONG:
-            self._settle(leaf, all_of_it=False)
+            self._paint_paragraph(leaf, all_of_it=False)
         elif leaf.size > leaf.tried + STEP and not (leaf.lines and "|" in leaf.lines[-1]):
-            leaf.tried = leaf.size  # it reads the whole paragraph, so not for every line
+            leaf.tried = leaf.size  # `is_final` parses the whole paragraph, so it does not run for every line
             if is_final("\n".join(leaf.lines)):
-                self._settle(leaf, all_of_it=False)
+                self._paint_paragraph(leaf, all_of_it=False)
 
-    def _settle(self, leaf: Paragraph, *, all_of_it: bool) -> None:
-        """Paints the paragraph. If its last line goes on, the row that has room for more of it is kept."""
+    def _paint_paragraph(self, leaf: Paragraph, *, all_of_it: bool) -> None:
+        """Paint the paragraph. If its last line continues, its last row is carried over to receive more text."""
         if not leaf.lines and not leaf.carry:
             return
         found = lines_of(self.painter.with_addresses(spans("\n".join(leaf.lines), growing=self.growing)))
@@ -327,12 +330,12 @@ class Blocks:
         leaf.lines, leaf.size, leaf.tried = [], 0, 0
 
     def _underlined(self, leaf: Paragraph, rest: str) -> bool:
-        """The line makes of what stands above it a heading, or the header of a table."""
+        """Turn the lines above into a heading or a table header if `rest` underlines them; return True if it does."""
         if (align := tables.alignments(rest)) is not None:
             header = tables.cells_of(leaf.lines[-1])
             if len(header) == len(align) and not leaf.carry:
                 leaf.lines.pop()
-                self._begin(Table(header, align))
+                self._begin(MarkdownTable(header, align))
                 return True
         if (found := _SETEXT.match(rest)) is not None and not leaf.carry:
             self._leaf = None
@@ -377,7 +380,7 @@ class Blocks:
         if any(end in rest.lower() for end in leaf.ends):
             self._leaf = None
 
-    def _row(self, leaf: Table, rest: str) -> None:
+    def _row(self, leaf: MarkdownTable, rest: str) -> None:
         cells = tables.cells_of(rest)
         if leaf.settled:
             layout = leaf.laid_out(self.painter.room)
@@ -388,8 +391,8 @@ class Blocks:
         if (len(leaf.sample) >= tables.SAMPLE_ROWS or leaf.size > tables.SAMPLE) and not self.growing:
             self._table_head(leaf)
 
-    def _table_head(self, leaf: Table) -> None:
-        """The columns are known now: the rows that were waited for are painted."""
+    def _table_head(self, leaf: MarkdownTable) -> None:
+        """Settle the columns and paint the sampled rows."""
         layout = leaf.laid_out(self.painter.room)
         leaf.settled = True
         self.painter.all_rows(tables.head(layout))

@@ -1,7 +1,7 @@
-"""How many columns of a terminal characters take, and where a text may be cut.
+"""Character widths in terminal columns, and safe positions to cut a text.
 
-Terminals differ about emoji. Where they do, the wider answer is taken: a line that is narrower than thought does no
-harm, one that is wider would be broken by the terminal. A cut never parts a character from what is drawn over it.
+Terminals disagree about emoji. The wider result is used: a line that is narrower than computed does no harm, but the
+terminal would break a wider one. A cut never separates a character from its combining marks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _HANGUL_FOLLOWING = range(0x1160, 0x1200)
 
 
 def width(text: str) -> int:
-    """The columns that a text without control characters takes."""
+    """Return the columns of a text without control characters."""
     if text.isascii():
         return len(text)
     taken = sum(map(char_width, text))
@@ -28,7 +28,7 @@ def width(text: str) -> int:
 
 @lru_cache(4096)
 def char_width(char: str) -> int:
-    """The columns of one character: 0 for what is drawn over the one before."""
+    """Return the columns of a character: 0 for a combining mark."""
     code = ord(char)
     if code in _SKINS or code in _HANGUL_FOLLOWING:
         return 0
@@ -38,7 +38,7 @@ def char_width(char: str) -> int:
 
 
 def clusters(text: str) -> Iterator[str]:
-    """The text in pieces that stay together: a character and what is drawn over it or joined to it."""
+    """Yield the text in clusters that must not be cut: a character with its combining and joined ones."""
     begin = 0
     for at in range(1, len(text)):
         char = text[at]
@@ -50,7 +50,7 @@ def clusters(text: str) -> Iterator[str]:
 
 
 def fitting(text: str, room: int) -> int:
-    """How many characters of the text fit into that many columns; at least one cluster, so that callers get on."""
+    """Return how many characters fit into `room` columns: at least one cluster, so that callers always progress."""
     if text.isascii():
         return max(1, min(len(text), room))
     taken = end = 0

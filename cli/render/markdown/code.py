@@ -1,9 +1,9 @@
-"""Code in colours, line by line.
+"""Syntax highlighting, line by line.
 
-Pygments reads whole texts. Here a line is settled as soon as it is complete, so the state of the lexer (its stack) is
-kept from line to line, and its regular expressions see one line at a time. Comments and strings over several lines
-are in the stack; what a lexer can tell only from lines that come later is coloured a little differently. Lexers that
-are made otherwise read each line by itself.
+Pygments expects whole texts. Here a line is settled as soon as it is complete. So the lexer's state stack is carried
+from line to line, and its regular expressions see one line at a time. The stack covers comments and strings over
+several lines. Constructs that a lexer recognises only by later lines are coloured slightly differently. Lexers that are
+not based on regular expressions read each line in isolation.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from functools import lru_cache
 from typing import Any
 
 _LONGEST = 2_000
-"""Characters of a line that is coloured: regular expressions of lexers may take the square of it."""
+"""Longest line that is coloured: regular expressions of lexers may take quadratic time."""
 
 _DEEPEST = 60
-"""States on a stack; more are a lexer's error, and it begins anew."""
+"""Longest state stack; a longer one is a lexer bug and resets it."""
 
 _NAME = re.compile(r"[\w+#.\-]+")
 _ALIASES = {"shell": "bash", "sh": "bash", "zsh": "bash", "jsonc": "json", "json5": "json", "golang": "go"}
@@ -25,7 +25,7 @@ _PLAIN = frozenset(("text", "txt", "plain", "plaintext", "output", "none", "log"
 
 
 class Colouring:
-    """The state of one piece of code between two lines; `copy` is how a line that is not complete is looked at."""
+    """Lexer state between two lines. An incomplete line is coloured with a `copy`."""
 
     def __init__(self, lexer: Any, stack: tuple[str, ...] = ("root",)) -> None:
         self._lexer = lexer
@@ -35,7 +35,7 @@ class Colouring:
         return Colouring(self._lexer, self._stack)
 
     def line(self, text: str) -> list[tuple[Any, str]]:
-        """The line as tokens: their type, and their text. All texts together are the line."""
+        """Return the line as pairs of token type and text. The texts joined are the line."""
         if self._lexer is None or len(text) > _LONGEST:
             return [(None, text)]
         tokens: list[tuple[Any, str]] = []
@@ -43,7 +43,7 @@ class Colouring:
             for kind, value in self._tokens(text + "\n"):
                 if value := value.replace("\n", ""):
                     tokens.append((kind, value))
-        except Exception:  # noqa: BLE001 - a lexer that stumbles over a piece of a text; colours are no reason to fail
+        except Exception:  # noqa: BLE001 - lexers fail on some fragments, and missing colours must not fail a run
             self._stack = ("root",)
             return [(None, text)]
         return tokens if "".join(value for _, value in tokens) == text else [(None, text)]
@@ -67,10 +67,10 @@ class Colouring:
         self._stack = tuple(stack) if len(stack) <= _DEEPEST else ("root",)
 
     def _by_rules(self, text: str) -> Iterator[tuple[Any, str]]:
-        """What `RegexLexer.get_tokens_unprocessed` does, and the stack at the end, which that one keeps to itself."""
+        """Reimplement `RegexLexer.get_tokens_unprocessed`, which does not return its final stack."""
         from pygments.token import Error, Whitespace, _TokenType
 
-        tables = self._lexer._tokens  # noqa: SLF001 - the rules as Pygments compiles them; there is no other way in
+        tables = self._lexer._tokens  # noqa: SLF001 - Pygments has no public access to its compiled rules
         stack, at = list(self._stack), 0
         while True:
             for match, action, change in tables[stack[-1]]:
@@ -110,7 +110,7 @@ def _change(stack: list[str], change: tuple[str, ...] | int | str) -> None:
 
 
 def colouring(info: str) -> Colouring:
-    """For a fence with this text behind it (` ```python title="x" `)."""
+    """Return the highlighter for the info string of a fence (` ```python title="x" `)."""
     found = _NAME.match(info.strip().lstrip("{."))
     return Colouring(_lexer(found.group().lower()[:40]) if found else None)
 

@@ -1,4 +1,4 @@
-"""Colours: what a theme says of them, and how a terminal is told, by how many it has."""
+"""Colours of a theme, and their SGR sequences by colour depth of the terminal."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 END = "\x1b[0m"
-"""Ends all colours."""
+"""SGR sequence that resets all colours."""
 
 
 @dataclass(frozen=True)
 class Colour:
-    """How something looks: its colour as `rrggbb` (none for the terminal's own) and what else there is about it."""
+    """Text style: colour as `rrggbb` (empty for the terminal's own) and attributes."""
 
     rgb: str = ""
     bold: bool = False
@@ -24,7 +24,7 @@ Tokens: TypeAlias = Callable[[Any], Colour]
 
 
 def foreground(rgb: str, depth: int) -> str:
-    """The SGR parameters of a colour (`rrggbb`), on a terminal with that many colours."""
+    """Return the SGR parameters of a colour (`rrggbb`) on a terminal with `depth` colours."""
     red, green, blue = (int(rgb[at : at + 2], 16) for at in (0, 2, 4))
     if depth > 256:
         return f"38;2;{red};{green};{blue}"

@@ -1,10 +1,10 @@
-"""The text of one paragraph, heading or cell as spans: CommonMark's emphasis, code, links and escapes, GFM's strikes.
+"""Inline parser: CommonMark's emphasis, code, links and escapes, and GFM's strikethrough, as spans.
 
-What is no construct stays as it was written, and a construct shows its text alone, so that no word is ever lost.
-Mathematics (`\\(x_1\\)`, `$$...$$`) is left alone: stars and underscores mean something else there. References
-(`[text][1]`) are not looked up: their definitions may come later than the text is shown.
+Other text is retained as it was written, and a construct shows only its text, so that no word is ever lost. Mathematics
+(`\\(x_1\\)`, `$$...$$`) is not parsed: stars and underscores have another meaning in it. References (`[text][1]`) are
+not resolved, because their definitions may arrive after the text was displayed.
 
-All of it takes time in proportion to the text, whatever the text.
+The time is linear in the length of the text, whatever the text.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BOLD, ITALIC, STRIKE, CODE, LINK, DIM, HEADING, RULE, MATH = (1 << at for at in 
 
 
 class Span(NamedTuple):
-    """A piece of text in one style (bits, see above), with the address it leads to."""
+    """Piece of text with a style (bits, see above) and the URL of its link."""
 
     text: str
     style: int = 0
@@ -28,6 +28,7 @@ class Span(NamedTuple):
 
 
 _PUNCTUATION = r"""!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~"""
+# Repetitions have bounds where a failed match could otherwise scan the rest of the text at every position.
 _TOKEN = re.compile(
     rf"""
       (?P<math>\$\$[^$]+\$\$|\$(?=[^\s$])[^$\n]*[^\s$\\]\$(?![\d\w]))
@@ -55,7 +56,10 @@ _MATH_PAIRS = {"\\(": "\\)", "\\[": "\\]"}
 
 @dataclass
 class _Piece:
-    """A token on its way to a span; `run` is what is left of a run of stars, and the rest says what it may do."""
+    """Parsed token.
+
+    `run` is the unconsumed rest of a delimiter run; `opens`, `closes` and `length` are its properties.
+    """
 
     text: str
     style: int = 0
@@ -69,10 +73,10 @@ class _Piece:
 
 
 def spans(text: str, *, growing: bool = False) -> list[Span]:
-    """The text as spans; a line break in it stays a line break.
+    """Parse a text into spans. Line breaks remain in the texts.
 
     Args:
-        growing: more of it is to come: what is open at its end counts as closed there, and half a mark is not shown.
+        growing: True if more text follows: constructs open at the end count as closed, and half a mark is hidden.
     """
     if growing:
         text = _DANGLING.sub("", _UNFINISHED_LINK.sub(r"\1", text))
@@ -82,7 +86,7 @@ def spans(text: str, *, growing: bool = False) -> list[Span]:
 
 
 def is_final(text: str) -> bool:
-    """Whether the spans of a text stay as they are, whatever follows it: nothing in it is still open."""
+    """Return True if later text can't change the spans, because nothing is open."""
     reader = _Reader(text, growing=False)
     pieces = reader.read()
     _emphasise(pieces, growing=False)
@@ -103,7 +107,7 @@ class _Reader:
 
     @property
     def open(self) -> bool:
-        """Whether a bracket, code or mathematics has begun and not ended."""
+        """True if a bracket, code or mathematics has begun and not ended."""
         return self._unpaired or bool(self._brackets)
 
     def read(self) -> list[_Piece]:
@@ -150,7 +154,7 @@ class _Reader:
         return end
 
     def _code(self, found: re.Match[str]) -> int:
-        """A code span; the ends of all runs of backticks are looked up once."""
+        """Parse a code span. The ends of all backtick runs are indexed once, so that the time stays linear."""
         if self._fences is None:
             self._fences = {}
             for run in re.finditer("`+", self._text):
@@ -171,7 +175,7 @@ class _Reader:
         return close + length if ends else close
 
     def _mathematics(self, found: re.Match[str]) -> int:
-        """`\\(x\\)`, `\\[x\\]`; that an end comes nowhere any more is found out once."""
+        """Parse `\\(x\\)` or `\\[x\\]`. A missing end is searched for only once, so that the time stays linear."""
         begin, inside, end = found.start(), found.end(), _MATH_PAIRS[found.group()]
         close = -1 if end in self._missing else self._text.find(end, inside)
         if close > inside:
@@ -196,7 +200,7 @@ class _Reader:
         self._pieces.append(_Piece("", run=run, opens=opens, closes=closes, length=len(run)))
 
     def _closed(self, end: int) -> int:
-        """A `]`: the end of a link, if an address follows."""
+        """Parse a `]`: the end of a link, if a URL follows."""
         target = _TARGET.match(self._text, end) if self._brackets else None
         if target is None:
             if self._brackets:
@@ -223,12 +227,12 @@ class _Reader:
 
 
 def _character(entity: str) -> str:
-    """What an entity stands for, made harmless: `&#x9d;` would be a control character that the text did not have."""
+    """Decode an entity and escape the result: `&#x9d;` would be a control character."""
     return safe(unescape(entity)).replace("\t", " ").replace("\n", " ")
 
 
 def _trimmed(url: str) -> str:
-    """The address without the punctuation of the sentence it stands in."""
+    """Return the URL without trailing punctuation of the sentence around it."""
     while url and (url[-1] in ".,:;!?_~" or (url[-1] == ")" and url.count(")") > url.count("("))):
         url = url[:-1]
     while url and url[-1] == "]" and "[" not in url:
@@ -241,9 +245,10 @@ def _is_punctuation(char: str) -> bool:
 
 
 def _emphasise(pieces: list[_Piece], *, growing: bool) -> None:
-    """CommonMark's procedure for runs of delimiters; a run that is used up becomes bits of the pieces inside it."""
+    """Apply CommonMark's delimiter run procedure; a consumed run becomes style bits of the pieces inside it."""
     openers: list[int] = []
     marks: list[tuple[int, int, int]] = []
+    # `openers_bottom` of the specification: without these floors, unmatched closers would make the search quadratic.
     floors: dict[tuple[str, bool, int], int] = {}
     for at, piece in enumerate(pieces):
         while piece.run and piece.closes:
@@ -297,7 +302,7 @@ def _opener(pieces: list[_Piece], openers: list[int], closer: _Piece, floor: int
 
 
 def _apply(pieces: list[_Piece], marks: list[tuple[int, int, int]]) -> None:
-    """Marks may be many and may hold each other: one pass with counters sets all bits."""
+    """Set the style bits of all marks in one pass with counters: marks may be many and nested."""
     if not marks:
         return
     steps: dict[int, list[tuple[int, int]]] = {}

@@ -1,7 +1,7 @@
-"""Spans broken into lines.
+"""Line breaking of spans.
 
-Words go to the next line as a whole; one that is wider than a line is cut. Between wide characters (Chinese, Japanese)
-a line may end anywhere, except before punctuation that closes.
+Words move to the next line as a whole; a word wider than a line is cut. Between wide characters (Chinese, Japanese) a
+line may end anywhere, except before closing punctuation.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _CLOSING = frozenset("、。，．！？；：）」』】》〉〕”’…ー�
 
 
 def lines_of(spans: Iterable[Span]) -> list[Row]:
-    """The spans cut at their line breaks."""
+    """Split spans at their line breaks."""
     lines: list[Row] = [[]]
     for span in spans:
         first, *others = span.text.split("\n")
@@ -30,7 +30,7 @@ def lines_of(spans: Iterable[Span]) -> list[Row]:
 
 
 def wrapped(line: Row, room: int) -> list[Row]:
-    """One line as rows of at most `room` columns; blanks where a row ends are dropped."""
+    """Wrap one line into rows of at most `room` columns; blanks at the end of a row are dropped."""
     if sum(width(span.text) for span in line) <= room:
         return [line]
     breaker = _Breaker(max(room, 1))
@@ -47,7 +47,7 @@ def wrapped(line: Row, room: int) -> list[Row]:
 
 
 def cut(line: Row, room: int) -> list[Row]:
-    """One line as rows of at most `room` columns, cut wherever they are full, as terminals do."""
+    """Cut one line into rows of at most `room` columns wherever they are full, as terminals do."""
     rows: list[Row] = [[]]
     left = room
     for span in line:
@@ -65,7 +65,7 @@ def cut(line: Row, room: int) -> list[Row]:
 
 
 def _pieces(word: str) -> Iterator[str]:
-    """The word in pieces between which a row may end: one piece, unless it has wide characters."""
+    """Yield the pieces of a word between which a row may end: one piece, unless it has wide characters."""
     if word.isascii():
         yield word
         return
@@ -81,7 +81,7 @@ def _pieces(word: str) -> Iterator[str]:
 
 
 class _Breaker:
-    """Fills rows with pieces; what stands together without a blank moves together."""
+    """Row builder. Adjacent pieces without a blank between them move together."""
 
     def __init__(self, room: int) -> None:
         self._room = room
@@ -106,7 +106,7 @@ class _Breaker:
         self._word_width += width(span.text)
 
     def _place(self) -> None:
-        """The word that has come to its end gets its place."""
+        """Place the completed word in a row."""
         self.may_break = False
         if not self._word:
             return

@@ -1,4 +1,4 @@
-"""What a Markdown text is made of while it is read: quotes and items, and the block that is open inside of them."""
+"""Open blocks of the Markdown parser: containers (quotes, list items) and the leaf inside them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .tables import Cells, Columns, columns
 
 @dataclass(frozen=True)
 class Container:
-    """A quote, or an item of a list.
+    """Quote or list item.
 
     Attributes:
-        marker: what stands before an item's first line; empty for a quote.
-        need: columns by which a line has to be indented to belong to the item.
-        offset: columns of its indentation that are no content.
+        marker: text before an item's first line; empty for a quote.
+        need: minimum indentation in columns of lines that belong to the item.
+        offset: columns of indentation that are not content.
     """
 
     marker: str = ""
@@ -29,10 +29,10 @@ class Paragraph:
     """Lines of text.
 
     Attributes:
-        size: characters that have come since it was settled last.
-        tried: how many they were when it was last looked whether it can be settled.
-        carry: the begin of its first line, which is laid out.
-        mid: its last line goes on.
+        size: characters since the last settlement.
+        tried: `size` at the last check whether the text can settle.
+        carry: already laid out start of the first line.
+        mid: True if the last line continues.
     """
 
     lines: list[str] = field(default_factory=list)
@@ -44,8 +44,6 @@ class Paragraph:
 
 @dataclass
 class Fence:
-    """Code between fences."""
-
     mark: str
     indent: int
     colours: Colouring
@@ -53,14 +51,14 @@ class Fence:
 
 @dataclass
 class Html:
-    """Lines shown as they are, up to one that has one of `ends`; without any, up to an empty line."""
+    """Verbatim lines up to a line that contains one of `ends`; without any, up to an empty line."""
 
     ends: tuple[str, ...]
 
 
 @dataclass
-class Table:
-    """A table: its first rows, which are waited for, and its columns in a width once it has begun to settle."""
+class MarkdownTable:
+    """Table with its sampled first rows, and with its columns once it has begun to settle."""
 
     header: Cells
     align: str
@@ -71,14 +69,14 @@ class Table:
     room: int = 0
 
     def laid_out(self, room: int) -> Columns:
-        """How it fits into that many columns of the terminal."""
+        """Return the layout in `room` columns. It is fixed for a width once the table has settled."""
         if self.columns is None or self.room != room or not self.settled:
             self.columns, self.room = columns(self.header, self.align, self.sample, room), room
         return self.columns
 
 
 class Indented:
-    """Code by indentation."""
+    """Indented code."""
 
 
-Leaf = Paragraph | Fence | Html | Table | Indented | None
+Leaf = Paragraph | Fence | Html | MarkdownTable | Indented | None

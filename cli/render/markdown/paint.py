@@ -1,4 +1,4 @@
-"""Rows as lines of ANSI text: what stands before them (bullets, the bars of quotes), colours, addresses."""
+"""Rows as lines of ANSI text, with container prefixes (bullets, quote bars), colours and hyperlinks."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _ADDRESS = re.compile(r"(?:https?://|mailto:)[!-~]{1,2000}\Z")
 
 
 class Painter:
-    """Paints rows inside of the containers that are open.
+    """Painter of rows inside the open containers.
 
     Args:
         width: columns of the terminal.
-        theme: its colours.
-        wrap: where text is broken: None for nowhere, 0 for the width of the terminal, else that many columns.
-        wrap_code: whether code is broken too.
+        theme: colours.
+        wrap: column at which text is broken: None for nowhere, 0 for the width of the terminal.
+        wrap_code: True breaks code too.
     """
 
     def __init__(self, width: int, theme: Theme, *, wrap: int | None, wrap_code: bool) -> None:
@@ -39,7 +39,7 @@ class Painter:
         self._begun = False
 
     def copy(self) -> Painter:
-        """One that goes on where this one is, on a sheet of its own."""
+        """Return a painter in the same state with an empty list of lines."""
         other = Painter(self.width, self.theme, wrap=self._wrap, wrap_code=self._wrap_code)
         other._markers, other._drawn = list(self._markers), list(self._drawn)
         other._blank, other._begun = self._blank, self._begun
@@ -48,12 +48,12 @@ class Painter:
     # --- containers -------------------------------------------------------------------------------------
 
     def push(self, marker: str) -> None:
-        """A container begins: an item with its marker, a quote without."""
+        """Open a container: an item with its marker, or a quote without one."""
         self._markers.append(marker)
         self._drawn.append(False)
 
     def pop_to(self, count: int) -> None:
-        """All containers but the first `count` end; an item without content is a line with its marker."""
+        """Close all containers after the first `count`. An empty item becomes a line with its marker."""
         if any(marker and not drawn for marker, drawn in zip(self._markers[count:], self._drawn[count:], strict=True)):
             self.row([])
         del self._markers[count:], self._drawn[count:]
@@ -61,20 +61,20 @@ class Painter:
             self._blank = min(self._blank, count)
 
     def blank(self) -> None:
-        """An empty line, which is shown once something follows."""
+        """Record an empty line, which is written once more content follows."""
         if self._begun:
             self._blank = len(self._markers)
 
     @property
     def in_new_item(self) -> bool:
-        """Whether the next row is the first of an item."""
+        """True if the next row is the first of an item."""
         return bool(self._markers and self._markers[-1]) and not self._drawn[-1]
 
     # --- rows -------------------------------------------------------------------------------------------
 
     @property
     def room(self) -> int:
-        """Columns that text may take inside of the open containers."""
+        """Columns for text inside the open containers."""
         whole = min(self._wrap, self.width) if self._wrap else self.width
         return max(whole - self._taken(), min(_NARROWEST, whole))
 
@@ -82,20 +82,19 @@ class Painter:
         return sum(len(marker) if marker else len(_BAR) for marker in self._markers)
 
     def rows(self, line: Row) -> list[Row]:
-        """A line of text in rows that fit."""
+        """Wrap a line of text to the available columns."""
         return [line] if self._wrap is None else wrapped(line, self.room)
 
     def row(self, row: Sequence[Span]) -> None:
-        """Settles a row that fits."""
+        """Settle a row that fits."""
         self._line("".join(map(self._span, _joined(row))))
 
     def all_rows(self, rows: Iterable[Row]) -> None:
-        """Settles rows that fit."""
         for row in rows:
             self.row(row)
 
     def code(self, tokens: list[tuple[Any, str]]) -> None:
-        """Settles a line of code."""
+        """Settle a line of code."""
         if not self._wrap_code or self._wrap is None:
             self._line(self._tokens(tokens))
             return
@@ -131,7 +130,7 @@ class Painter:
     # --- colours ----------------------------------------------------------------------------------------
 
     def _tokens(self, tokens: list[tuple[Any, str]]) -> str:
-        """Neighbours of one colour are put together; blanks need none."""
+        """Paint tokens, merging neighbours of the same colour. Blanks take the colour before them."""
         parts: list[str] = []
         run, code = "", ""
         for kind, text in tokens:
@@ -152,7 +151,7 @@ class Painter:
         return f"\x1b[{code}m{text}{END}" if code and text else text
 
     def with_addresses(self, spans: list[Span]) -> list[Span]:
-        """The spans, with the addresses of links behind their texts unless the terminal has them behind it."""
+        """Add the URLs of links after their texts, unless the terminal shows hyperlinks (OSC 8)."""
         found: list[Span] = []
         for at, span in enumerate(spans):
             found.append(span)
@@ -166,7 +165,7 @@ class Painter:
 
 
 def _joined(row: Sequence[Span]) -> list[Span]:
-    """The row with neighbours of one style put together, so that it takes few bytes."""
+    """Merge neighbours of the same style to reduce the output."""
     joined: list[Span] = []
     for span in row:
         if joined and joined[-1].style == span.style and joined[-1].url == span.url:

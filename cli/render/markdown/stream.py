@@ -1,17 +1,16 @@
-"""Markdown that grows: text in, lines out.
+"""Streaming Markdown: text in, lines out.
 
     stream = MarkdownStream(80, theme)
     drawn = stream.feed("# Hello\\n\\nThis is **bo")
     drawn.settled   # lines that never change again: write each once, in order
-    drawn.open      # lines that stand below them until the next `feed`: draw them, and draw them anew then
+    drawn.open      # lines of the open block: draw them below, and replace them after the next `feed`
     stream.resize(40)
     drawn = stream.end()   # the rest is settled, nothing is open
 
 Lines are ANSI text without line breaks. They are at most `width` columns wide, except code (unless `wrap_code`) and
-text that is not wrapped. What is settled depends on the text alone, not on the pieces it came in. All that was
-settled is forgotten, so the time for a text grows with its length; `open` is painted only if it is looked at.
-
-Control characters are made harmless here (see `render.text`): callers hand in what a model said.
+text that is not wrapped. The settled lines depend only on the text, not on how it was split into pieces. Settled text
+is discarded, so the total time is linear in the length of the text; `open` is painted only when it is read. Control
+characters are escaped here (see `render.text`): callers pass model output unchanged.
 """
 
 from __future__ import annotations
@@ -25,18 +24,18 @@ from .paint import Painter
 from .theme import Theme
 
 _MARKS = re.compile(r"[ \t]*(?:(?:[-=*_#`~>+|:]+|\d{1,9}[.)]?|\[[ xX]?|<)[ \t]*)+\Z")
-"""A line that has only the begin of a mark: what it will be is not known yet, so it is not drawn."""
+"""Matches a line that holds only the start of a mark. Its meaning is still unknown, so it is not drawn."""
 
 _SHOWN = 4_096
-"""Characters of a line that is not complete, and of lines that are open, which are drawn; those at its end."""
+"""Characters at the end of an incomplete line, and of open lines, that are drawn."""
 
 
-class Drawn:
-    """What a piece of text has come to.
+class DrawnText:
+    """Result of feeding a piece of text.
 
     Attributes:
         settled: lines that are final.
-        open: the lines of the block that is still growing, as they look now; valid until the next piece.
+        open: lines of the growing block as they look now; valid until the next piece.
     """
 
     def __init__(self, settled: list[str], paint_open: Callable[[], list[str]] | None = None) -> None:
@@ -52,15 +51,15 @@ class Drawn:
 
 
 class MarkdownStream:
-    """A Markdown text that is rendered while it grows.
+    """Renderer of one growing Markdown text.
 
     Args:
         width: columns of the terminal.
         theme: colours.
-        wrap: where text is broken: 0 for the width of the terminal, another number for at most that many columns, None
-            for nowhere, which leaves it to the terminal.
-        wrap_code: whether code is broken where text is.
-        colour: without it, the text is shown as it was written, made harmless and otherwise unchanged.
+        wrap: column at which text is broken: 0 for the width of the terminal, another number for at most that many
+            columns, None for nowhere, which leaves wrapping to the terminal.
+        wrap_code: True breaks code where text is broken.
+        colour: False prints the text as it was written, with control characters escaped and otherwise unchanged.
     """
 
     def __init__(
@@ -79,8 +78,8 @@ class MarkdownStream:
         self._size = 0
         self._long = False
 
-    def feed(self, text: str) -> Drawn:
-        """Takes in the next piece."""
+    def feed(self, text: str) -> DrawnText:
+        """Parse the next piece."""
         *lines, rest = text.split("\n")
         for line in lines:
             self._tail.append(line)
@@ -93,19 +92,19 @@ class MarkdownStream:
             if self._size >= STEP and not self._plain and not self._blocks.verbatim:
                 rest = self._in_pieces("".join(self._tail))
                 self._tail, self._size = [rest], len(rest)
-        return Drawn(self._taken(), self._open)
+        return DrawnText(self._taken(), self._open)
 
     def resize(self, width: int) -> None:
-        """The terminal has another width now; what is settled stays as it is."""
+        """Set the width of the terminal. Settled lines do not change."""
         self._painter.width = max(width, 1)
 
-    def end(self) -> Drawn:
-        """The text is complete."""
+    def end(self) -> DrawnText:
+        """Settle the remaining text at its end."""
         if self._tail:
             self._line("".join(self._tail))
             self._tail, self._size = [], 0
         self._blocks.end()
-        return Drawn(self._taken())
+        return DrawnText(self._taken())
 
     def _line(self, line: str) -> None:
         line = line.removesuffix("\r")
@@ -120,7 +119,7 @@ class MarkdownStream:
                 self._blocks.line(rest)
 
     def _in_pieces(self, line: str) -> str:
-        """Reads a long line as far as it can be; what is left."""
+        """Parse a long line as far as possible and return the rest."""
         while (size := self._piece(line)) <= len(line):
             end = line.rfind(" ", size // 2, size) + 1 or size
             piece, line = _harmless(line[:end]), line[end:]
@@ -132,7 +131,7 @@ class MarkdownStream:
         return line
 
     def _piece(self, line: str) -> int:
-        """How many characters of the line can be read as a piece of it, if there are so many."""
+        """Return the size of the next piece of the line, or a larger number than its length if it must wait."""
         if self._long or (len(line) >= STEP and self._blocks.is_text(_harmless(line[:STEP]))):
             return STEP
         return len(line) + 1 if self._blocks.verbatim else LONG

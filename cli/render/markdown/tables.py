@@ -1,7 +1,7 @@
-"""GFM tables: rows in columns that fit the terminal.
+"""GFM tables with columns that fit the terminal.
 
-Widths are found from the rows that are known when the table begins to settle; later rows keep to them, so that a table
-of any length is painted once. Where columns would be too narrow to be read, each row is a list of `header: cell`.
+The known rows define the column widths when the table begins to settle. Later rows use the same widths, so that a table
+of any length is painted once. Where columns would be too narrow to read, each row becomes a list of `header: cell`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .inline import BOLD, RULE, Span, spans
 from .layout import Row, lines_of, wrapped
 
 SAMPLE_ROWS = 16
-"""Rows that are waited for before widths are settled; and no more characters than `SAMPLE`."""
+"""Rows that are sampled before widths are settled, within `SAMPLE` characters."""
 
 SAMPLE = 4096
 
@@ -29,7 +29,7 @@ Cells = list[str]
 
 
 def cells_of(line: str) -> Cells:
-    """The cells of a row; a pipe in code or behind a backslash ends none."""
+    """Return the cells of a row. A pipe in code or after a backslash separates nothing."""
     text = line.strip().removeprefix("|")
     cells: Cells = []
     begin = 0
@@ -43,7 +43,7 @@ def cells_of(line: str) -> Cells:
 
 
 def alignments(line: str) -> str | None:
-    """What a delimiter row says of each column (`<`, `^` or `>`), None if the line is none."""
+    """Return the alignment of each column (`<`, `^` or `>`) in a delimiter row, or None for another line."""
     if "-" not in line or ("|" not in line and ":" not in line):
         return None
     cells = cells_of(line)
@@ -54,7 +54,7 @@ def alignments(line: str) -> str | None:
 
 @dataclass(frozen=True)
 class Columns:
-    """How a table is laid out: the width of each column, or none where rows are lists."""
+    """Table layout: the width of each column; no widths if rows are lists."""
 
     header: Cells
     align: str
@@ -62,7 +62,7 @@ class Columns:
 
 
 def columns(header: Cells, align: str, rows: Sequence[Cells], room: int) -> Columns:
-    """The layout of a table by the rows that are known."""
+    """Return the layout of a table for the sampled rows."""
     natural = [
         max(_widest(cell) for cell in column)
         for column in zip(header, *(_even(row, len(header)) for row in rows), strict=True)
@@ -81,7 +81,10 @@ def _widest(cell: str) -> int:
 
 
 def _shrunk(natural: list[int], room: int) -> list[int] | None:
-    """Narrow columns keep their width, wide ones share what is left; None if that is too little to be read."""
+    """Fit columns into `room`: narrow ones retain their width, wide ones share the rest.
+
+    None if that is unreadably narrow.
+    """
     left, open_ = room, sorted(range(len(natural)), key=natural.__getitem__)
     widths = list(natural)
     while open_:
@@ -97,14 +100,14 @@ def _shrunk(natural: list[int], room: int) -> list[int] | None:
 
 
 def head(layout: Columns) -> Iterator[Row]:
-    """The header and the line below it."""
+    """Yield the header and its underline."""
     if layout.widths:
         yield from _laid(layout, layout.header, BOLD)
         yield [Span((" " * _GAP).join("─" * width_ for width_ in layout.widths), RULE)]
 
 
 def body(layout: Columns, row: Cells, room: int) -> Iterator[Row]:
-    """One row of the table."""
+    """Yield the lines of one table row."""
     if layout.widths:
         yield from _laid(layout, _even(row, len(layout.header)), 0)
         return

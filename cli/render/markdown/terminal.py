@@ -1,15 +1,15 @@
-"""Writes a growing answer to a terminal.
+"""Terminal display of a growing answer.
 
-Settled lines are written once and scroll away. The rows of the open block stand below them, the cursor in the first
-column of the first one (`rows` says why); a picture replaces the rows that differ from the one before, most often by
-writing the letters that have come. No row is wider than the terminal.
+Settled lines are written once and scroll away. The rows of the open block are below them, with the cursor in the first
+column of the first one (`rows` explains why). A picture replaces the rows that differ from the previous one, most often
+by writing the new letters. No row is wider than the terminal.
 
-- Nothing of an open block gets into the scrollback: of its rows the last ones are drawn, so many that they have room
-  also where the terminal gets narrower and breaks them (`bounded`).
-- A picture is one write, and terminals that know synchronised output (mode 2026) show it at once; others ignore the
-  marks. It leaves colours and line breaking as they were, so an interrupt between two pictures leaves nothing behind
-  but the cursor hidden, which `end` and `clear` show again.
-- While its size changes nothing is drawn (`CALM`): lines that settle would be broken for a width that is gone.
+- No open row gets into the scrollback. Only the last rows of a block are drawn, few enough to fit even if the terminal
+  gets narrower and rewraps them (`bounded`).
+- A picture is one write, and terminals with synchronised output (mode 2026) display it at once; others ignore the
+  marks. A picture restores colours and wrapping, so an interrupt between two pictures leaves only a hidden cursor,
+  which `end` and `clear` restore.
+- During a resize nothing is drawn (`CALM`): settled lines would be broken for an outdated width.
 """
 
 from __future__ import annotations
@@ -46,37 +46,38 @@ if TYPE_CHECKING:
     from .stream import MarkdownStream
 
 RATE = 30.0
-"""Pictures a second, at most."""
+"""Maximum pictures a second."""
 
 _MANY = 1_000
 
 CALM = 0.3
-"""Seconds for which nothing is drawn after the terminal has got another size: it may be on its way to the next one."""
+"""Seconds without drawing after a resize, because another resize may follow."""
 
 
 class Region:
-    """The open rows at the bottom of the screen.
+    """Open rows at the bottom of the screen.
 
     Args:
-        write: writes to the terminal, all at once.
-        size: its columns and rows, now.
-        pushes: whether it pushes rows off its top when it gets narrower, though there are empty ones at its bottom.
+        write: writes a text to the terminal completely.
+        size: returns its current columns and rows.
+        pushes: True for a terminal that scrolls rows off its top when it gets narrower, though there are empty ones at
+            its bottom.
     """
 
     def __init__(self, write: Callable[[str], None], size: Callable[[], Size], *, pushes: bool = False) -> None:
         self._write = write
         self._size_now = size
-        self._above: int | None = 0 if pushes else None  # rows that stand above the open ones for sure
+        self._above: int | None = 0 if pushes else None  # lower bound of the rows above the open ones
         self._size = size()
         self._rows: list[str] = []
 
     @property
     def resized(self) -> bool:
-        """Whether the terminal has another size than the rows were drawn for."""
+        """True if the size of the terminal differs from the drawn one."""
         return self._size_now() != self._size
 
     def draw(self, settled: list[str], open_lines: list[str]) -> None:
-        """Writes the lines that are settled now, and draws the open ones below them."""
+        """Write newly settled lines and draw the open ones below them."""
         size = self._size_now()
         if self._above is not None:
             self._above = min(self._above + len(settled), _MANY)
@@ -94,12 +95,15 @@ class Region:
             self._write(BEGIN + picture + DONE if DOWN in picture or CLEAR_BELOW in picture else picture)
 
     def clear(self) -> None:
-        """Takes the open rows off the screen; the cursor stands where they began."""
+        """Remove the open rows; the cursor is then where they began."""
         self.draw([], [])
 
 
 def _drawn(old: list[str], new: list[str]) -> str:
-    """Makes the new rows of the old ones, with the cursor in the first column of the first one, before and after."""
+    """Return the sequence that replaces old rows.
+
+    The cursor is in the first column of the first row before and after.
+    """
     old = old + [""] * (len(new) - len(old))
     last = next((at for at in range(len(new) - 1, -1, -1) if old[at] != new[at]), -1) + 1
     return NO_BREAKS + DOWN * (last - 1) + redrawn(old[:last], new[:last], 0) + BREAKS if last else ""
@@ -109,15 +113,17 @@ def _drawn(old: list[str], new: list[str]) -> str:
 
 
 class LiveText:
-    """An answer on its way to a terminal: `add` takes its pieces, `draw` shows where it has got to.
+    """Answer on its way to a terminal: `add` accepts its pieces, `draw` displays them.
+
+    `add` may run in another thread than `draw`. `above` may be called from any thread.
 
     Args:
-        stream: the terminal.
-        begin: makes the renderer of an answer, for that many columns.
-        environ: tells what the terminal is.
-        redraws: whether the terminal can be drawn on; else lines are written once they are complete.
-        size: its columns and rows.
-        clock: seconds that only grow.
+        stream: terminal.
+        begin: returns the renderer of an answer for that many columns.
+        environ: environment variables that identify the terminal.
+        redraws: False if the terminal can't be redrawn: lines are written once they are complete.
+        size: returns its columns and rows.
+        clock: monotonic seconds.
     """
 
     def __init__(
@@ -144,10 +150,10 @@ class LiveText:
         self._calm = self._drawn = -1.0
         self._paused = 0
         self._lock = threading.RLock()  # a log line may come from any thread (`above`)
-        self._arriving = threading.Lock()  # of its own: `add` waits for no terminal
+        self._arriving = threading.Lock()  # separate lock: `add` must not wait for a slow terminal
 
     def add(self, text: str) -> None:
-        """The next piece of the answer; begins one, if none is under way."""
+        """Append a piece to the answer; begin one if there is none."""
         if self._markdown is None:
             self._markdown = self._begin(self._size()[0])
         with self._arriving:
@@ -155,17 +161,17 @@ class LiveText:
 
     @property
     def under_way(self) -> bool:
-        """Whether an answer has begun and not ended."""
+        """True between the first piece of an answer and its end."""
         return self._markdown is not None
 
     @property
     def broken(self) -> bool:
-        """Whether a part of what was to be shown could not be written."""
+        """True if a part of the output could not be written."""
         return self._writer.error is not None
 
     @property
     def wants_drawing(self) -> bool:
-        """Whether the screen differs from what it should show."""
+        """True if the screen is outdated."""
         return self._markdown is not None and not self._paused and (bool(self._coming) or self._region.resized)
 
     @property
@@ -174,9 +180,9 @@ class LiveText:
         return max(0.0, self._drawn + 1 / RATE - self._clock(), self._calm - self._clock())
 
     def draw(self) -> None:
-        """Draws what has come since the last picture; a terminal that takes nothing now gets it with a later one.
+        """Draw the text that arrived since the last picture.
 
-        So does one whose size has just changed.
+        While the terminal accepts no output or has just been resized, the text waits for a later picture.
         """
         with self._lock:
             if self._markdown is None or self._paused:
@@ -191,14 +197,14 @@ class LiveText:
             self._show(drawn.settled, drawn.open if self._redraws else [])
 
     def _settles(self) -> bool:
-        """Whether the terminal has had its size for a while."""
+        """Return True if the size of the terminal has been stable for `CALM` seconds."""
         size, now = self._size(), self._clock()
         if size != self._seen:
             self._seen, self._calm = size, now + CALM
         return now >= self._calm
 
     def end(self) -> None:
-        """The answer is complete: all of it is settled, and the cursor stands on a line of its own."""
+        """Settle the whole answer, with the cursor on a line of its own."""
         with self._lock:
             if self._markdown is None:
                 return
@@ -212,7 +218,7 @@ class LiveText:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Leaves the screen to others for the length of the `with` block; what comes meanwhile is drawn after it."""
+        """Clear the open block for the `with` block; text that arrives meanwhile is drawn after it."""
         with self._lock:
             self._paused += 1
             self._region.clear()
@@ -225,10 +231,10 @@ class LiveText:
                     held, self._held = self._held, []
                     self._show(held, [])
                     with self._arriving:
-                        self._coming.append("")  # else nothing brings the open block back
+                        self._coming.append("")  # otherwise nothing redraws the open block
 
     def above(self, text: str) -> None:
-        """Writes lines of others above the open block."""
+        """Write foreign lines above the open block. Thread-safe."""
         with self._lock:
             self._region.clear()
             self._writer.write(text.replace("\n", "\r\n"))
@@ -247,7 +253,7 @@ class LiveText:
 
 
 def size_of(stream: TextIO) -> Size:
-    """The columns and rows of the terminal behind a stream."""
+    """Return the columns and rows of the terminal behind a stream; 80 and 24 if they are unknown."""
     try:
         columns, rows = os.get_terminal_size(stream.fileno())
     except (OSError, ValueError):
@@ -256,12 +262,12 @@ def size_of(stream: TextIO) -> Size:
 
 
 def pushes(environ: Mapping[str, str]) -> bool:
-    """Whether the terminal pushes rows off its top when it gets narrower, though there are empty ones at its bottom."""
+    """Return True if the terminal scrolls rows off its top when it gets narrower, though there are empty ones below."""
     return bool(environ.get("TMUX"))
 
 
-class Above(io.StringIO):
-    """Stands in for stderr while an answer is drawn: lines that are written there appear above the open block."""
+class StderrAboveAnswer(io.StringIO):
+    """Replacement for stderr while an answer is drawn: complete lines appear above the open block."""
 
     def __init__(self, stream: TextIO, live: LiveText) -> None:
         super().__init__()
@@ -282,19 +288,19 @@ class Above(io.StringIO):
         return self._stream.fileno()
 
     def rest(self) -> str:
-        """What is no complete line yet."""
+        """Return the incomplete last line and forget it."""
         rest, self._line = self._line, ""
         return rest
 
 
 @contextmanager
 def stderr_above(live: LiveText) -> Iterator[None]:
-    """Has what is written to stderr, if that is a terminal, appear above the open block."""
+    """Redirect stderr, if it is a terminal, to lines above the open block."""
     real = sys.stderr
     if not real.isatty():
         yield
         return
-    above = Above(real, live)
+    above = StderrAboveAnswer(real, live)
     try:
         with redirect_stderr(above):
             yield

@@ -1,8 +1,8 @@
-"""The colours of rendered Markdown and of code.
+"""Themes: colours of rendered Markdown and of code.
 
-A theme gives colours to Pygments' token types; styles of text (`inline`) take theirs from some of these. Themes go by
-the names of Pygments' styles and those that Loki's pages name; files of TextMate (`tm_theme`) are themes too. Colours
-are written as the terminal can show them: 24 bits, 256, or 16.
+A theme maps Pygments' token types to colours; text styles (`inline`) reuse some of these. Theme names come from
+Pygments' styles and from Loki's documentation; TextMate files (`tm_theme`) are themes too. Colours are written in the
+depth of the terminal: 24 bits, 256, or 16.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from . import inline
 from .colours import Colour, Tokens, foreground
 
 DARK, LIGHT = "monokai", "friendly"
-"""Pygments styles that stand in where nothing else is said."""
+"""Default Pygments styles."""
 
 NAMES = {
     "dark": DARK,
@@ -42,17 +42,17 @@ NAMES = {
     "visual-studio-dark+": "github-dark",
     "zenburn": "zenburn",
 }
-"""The themes that Loki's pages name, and the Pygments style that comes nearest to each."""
+"""Theme names of Loki's documentation, and the closest Pygments style of each."""
 
 
 @dataclass
 class Theme:
-    """Colours as a terminal understands them.
+    """Colours as SGR parameters for one terminal.
 
     Args:
-        tokens: the colours of code; None for none.
-        depth: how many colours there are: 16_777_216, 256 or 16.
-        links: whether the terminal takes addresses behind texts (OSC 8).
+        tokens: colours of code; None for none.
+        depth: number of colours: 16_777_216, 256 or 16.
+        links: True if the terminal supports hyperlinks (OSC 8).
     """
 
     tokens: Tokens | None = None
@@ -61,14 +61,14 @@ class Theme:
     _codes: dict[Any, str] = field(default_factory=dict, repr=False)
 
     def of_token(self, kind: Any) -> str:
-        """The SGR parameters of a token of code; empty for the terminal's own colours."""
+        """Return the SGR parameters of a code token; empty for the terminal's own colours."""
         code = self._codes.get(kind)
         if code is None:
             code = self._codes[kind] = self._sgr(self.tokens(kind)) if self.tokens and kind is not None else ""
         return code
 
     def of_style(self, style: int) -> str:
-        """The SGR parameters of a style of text."""
+        """Return the SGR parameters of a text style."""
         code = self._codes.get(style)
         if code is None:
             code = self._codes[style] = self._styled(style)
@@ -114,12 +114,12 @@ def _token(name: str) -> Any:
 
 
 def chosen(settings: Mapping[str, Any], directory: Path, environ: Mapping[str, str]) -> Theme:
-    """The theme that `theme` and `light_theme` of the settings mean.
+    """Return the theme selected by the settings `theme` and `light_theme`.
 
     Raises:
-        ConfigError: there is no theme of that name, or its file can't be read.
+        ConfigError: no theme has that name, or its file can't be read.
     """
-    return Theme(_tokens(settings, directory, environ), depth(environ), links_shown(environ))
+    return Theme(_tokens(settings, directory, environ), depth(environ), supports_links(environ))
 
 
 def _tokens(settings: Mapping[str, Any], directory: Path, environ: Mapping[str, str]) -> Tokens:
@@ -152,7 +152,7 @@ def _known(name: str, plain: str, *, light: bool) -> str:
             return candidate
     if NAMES.get(f"{plain}-light" if light else plain, "") in styles:
         return NAMES[plain]
-    near = get_close_matches(plain, [*styles, *NAMES], n=3, cutoff=0.6)
+    near = get_close_matches(plain, sorted(styles | NAMES.keys()), n=3, cutoff=0.6)
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
     raise ConfigError(
         f"`theme: {name}`: there is no theme of that name{hint}\n"
@@ -168,7 +168,7 @@ def _of_file(file: Path) -> Tokens:
 
 
 def of_pygments(name: str) -> Tokens:
-    """The colours of one of Pygments' styles."""
+    """Return the colours of a Pygments style."""
     from pygments.styles import get_style_by_name
 
     style = get_style_by_name(name)
@@ -177,24 +177,25 @@ def of_pygments(name: str) -> Tokens:
         while True:
             try:
                 return dict(style.style_for_token(kind))
-            except KeyError:  # a type of a lexer's own: the one above it
+            except KeyError:  # a token type defined by a lexer: use its parent
                 kind = kind.parent
 
     usual = looked_up(_token(""))["color"] or looked_up(_token("Name"))["color"]
 
     def tokens(kind: Any) -> Colour:
         found = looked_up(kind)
-        rgb = found["color"] if found["color"] != usual else ""  # the terminal's own, whatever its background is
+        # the default text colour: the terminal's own fits any background
+        rgb = found["color"] if found["color"] != usual else ""
         return Colour(rgb or "", bool(found["bold"]), bool(found["italic"]), bool(found["underline"]))
 
     return tokens
 
 
-# --- what the terminal can ----------------------------------------------------------------------------------
+# --- terminal capabilities ----------------------------------------------------------------------------------
 
 
 def depth(environ: Mapping[str, str]) -> int:
-    """How many colours the terminal shows, as its environment tells."""
+    """Return the number of colours of the terminal, from its environment."""
     if environ.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
         return 1 << 24
     term = environ.get("TERM", "")
@@ -204,12 +205,12 @@ def depth(environ: Mapping[str, str]) -> int:
 
 
 def is_light(environ: Mapping[str, str]) -> bool:
-    """Whether the terminal tells that its background is light (`COLORFGBG`, as rxvt, Konsole and others set it)."""
+    """Return True if the terminal declares a light background (`COLORFGBG`, set by rxvt, Konsole and others)."""
     return environ.get("COLORFGBG", "").rpartition(";")[2] in ("7", "15")
 
 
-def links_shown(environ: Mapping[str, str]) -> bool:
-    """Whether the terminal is known to take OSC 8. Others would show the address, or half of it."""
+def supports_links(environ: Mapping[str, str]) -> bool:
+    """Return True if the terminal is known to support OSC 8. Others would print the URL, or half of it."""
     if environ.get("TMUX") or environ.get("STY"):
         return False
     program, term = environ.get("TERM_PROGRAM", ""), environ.get("TERM", "")

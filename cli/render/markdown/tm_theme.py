@@ -1,7 +1,7 @@
-"""Reads TextMate's themes (`dark.tmTheme`, `light.tmTheme`): property lists that give colours to scopes.
+"""TextMate themes (`dark.tmTheme`, `light.tmTheme`): property lists that map scopes to colours.
 
-A scope (`keyword.control`, `string.quoted`) is found for each of Pygments' token types; the rule with the longest
-matching selector counts, as in TextMate. Selectors of descent (`source.python string`) count by their last part.
+Each of Pygments' token types maps to a scope (`keyword.control`, `string.quoted`). The rule with the longest matching
+selector wins, as in TextMate. Of a descendant selector (`source.python string`) only the last part counts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .colours import Colour, Tokens
 
 _LARGEST = 1 << 20
 _HEX = re.compile(r"#?(?:([0-9a-fA-F]{6})(?:[0-9a-fA-F]{2})?|([0-9a-fA-F]{3}))\Z")
-"""As TextMate takes them: themes that people share have some without `#`."""
+"""Colour values as TextMate accepts them: some published themes omit the `#`."""
 
 _SCOPES = {
     "Comment": "comment.line",
@@ -53,14 +53,14 @@ _SCOPES = {
     "Generic.Emph": "markup.italic",
     "Generic.Strong": "markup.bold",
 }
-"""Pygments' token types, and the scope that means each."""
+"""Scope of each Pygments token type."""
 
 
 def read(file: Path) -> Tokens:
-    """The colours of a theme file.
+    """Return the colours of a theme file.
 
     Raises:
-        ConfigError: it can't be read, or is no theme.
+        ConfigError: the file can't be read, or is not a theme.
     """
     rules = _rules(file, _parsed(file))
     found: dict[str, Colour] = {}
@@ -110,7 +110,7 @@ def _rules(file: Path, settings: list[Any]) -> list[tuple[str, Colour]]:
             raise ConfigError(f"{file}: entry {number} of `settings` has no dictionary `settings`")
         scope = entry.get("scope")
         if not isinstance(scope, str):
-            continue  # the colours of the whole: those of the terminal stay
+            continue  # global colours of the theme: the terminal's own are used instead
         colour = _colour(file, number, entry["settings"])
         rules += [
             (last, colour) for part in scope.split(",") if (last := part.split(" -")[0].strip().rpartition(" ")[2])
@@ -130,6 +130,6 @@ def _colour(file: Path, number: int, settings: dict[str, Any]) -> Colour:
 
 def _of_scope(rules: list[tuple[str, Colour]], scope: str) -> Colour | None:
     matching = [rule for rule in rules if scope == rule[0] or scope.startswith(rule[0] + ".")]
-    if not matching:  # a rule for a part of it is better than none
+    if not matching:  # a rule for a more specific scope is better than none
         matching = [rule for rule in rules if rule[0].startswith(scope + ".")][:1]
     return max(matching, key=lambda rule: len(rule[0]))[1] if matching else None

@@ -1,11 +1,11 @@
-"""Writes to a terminal without losing a part of it.
+"""Terminal writes that lose no part of the output.
 
-A terminal may be slow, stopped (Ctrl-S), or set by another program not to block (`O_NONBLOCK` belongs to the
-terminal, not to a process): then a write takes a part and fails with EAGAIN, and a Python stream forgets the rest. So
-the bytes go to its file descriptor, and what was not taken waits until there is room.
+A terminal may be slow, stopped (Ctrl-S), or switched to non-blocking by another program (`O_NONBLOCK` belongs to the
+terminal, not to a process). A write then accepts a part and fails with EAGAIN, and a Python stream drops the rest. So
+the bytes go to the file descriptor, and the rest waits until the terminal accepts it.
 
-`ready` tells beforehand whether there is room. A picture of an answer that grows can be left out, so a stopped terminal
-holds no run up while its model speaks, but at the end of the answer.
+`ready` reports beforehand whether a write would block. A picture of a growing answer can be skipped. So a stopped
+terminal blocks a run only at the end of the answer, not while its model streams.
 """
 
 from __future__ import annotations
@@ -17,18 +17,17 @@ from contextlib import suppress
 from typing import TextIO
 
 _GIVEN_UP = 100
-"""Milliseconds that a terminal has to take what puts it right after a write that was broken off."""
+"""Milliseconds that a terminal gets to accept the restore sequence after an interrupted write."""
 
 
 class TerminalWriter:
-    """A terminal to write to.
+    """Writer for one terminal.
 
     Args:
-        stream: the terminal.
-        restore: puts the terminal right after a write that was broken off in the middle.
-
+        stream: terminal.
+        restore: sequence that resets the terminal after an interrupted write.
     Attributes:
-        error: why something could not be written, or None; nothing more is after it.
+        error: the first write error, or None; after it nothing is written.
     """
 
     def __init__(self, stream: TextIO, restore: str = "") -> None:
@@ -37,11 +36,11 @@ class TerminalWriter:
         self._restore = restore
         try:
             self._number: int | None = stream.fileno()
-        except (AttributeError, OSError, ValueError):  # it has none
+        except (AttributeError, OSError, ValueError):  # the stream has no file descriptor
             self._number = None
 
     def ready(self, wait: float | None = 0) -> bool:
-        """Whether it takes something now, or within `wait` milliseconds; None for any time."""
+        """Return True if the terminal accepts output within `wait` milliseconds; None waits without limit."""
         if self._number is None:
             return True
         poll = select.poll()
@@ -49,7 +48,7 @@ class TerminalWriter:
         return bool(poll.poll(wait))
 
     def write(self, text: str) -> None:
-        """Writes all of it; waits for room. Nothing happens if the terminal has gone: the run finds out by itself."""
+        """Write the whole text; blocks until the terminal accepts it. Errors are stored in `error` and not raised."""
         if self.error is not None:
             return
         whole = False
@@ -73,7 +72,7 @@ class TerminalWriter:
         while view:
             try:
                 if not flushed:
-                    self._stream.flush()  # what others have written to it stands before this
+                    self._stream.flush()  # earlier output of the stream must come first
                     flushed = True
                 view = view[os.write(self._number, view) :]
             except BlockingIOError:

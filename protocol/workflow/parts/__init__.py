@@ -1,5 +1,7 @@
-"""Reads the parts of a graph, each from a positioned tree to structs.
+"""Readers for the parts of a graph, each from a tree with positions to structs.
 
-`nodes` with their memories, `edges` with their conditions and what they carry; `ends`: what names refer to.
-`reading` is what they share: the habits of DevAll's files, and how mistakes are reported.
+- `nodes` reads nodes with their memories.
+- `edges` reads edges with their conditions and processors.
+- `ends` checks the ids that edges and ends refer to.
+- `reading` has the shared rules: the habits of DevAll's files, and the reports of mistakes.
 """

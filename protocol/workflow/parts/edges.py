@@ -1,7 +1,7 @@
-"""Reads the edges of a graph: their conditions in all their spellings, and what they do to what they carry.
+"""Reader for the edges of a graph: conditions in all their spellings, processors and dynamic edges.
 
-They change it, or multiply their target by it. Regular expressions are looked at here: can they be read, do they mean
-what they look like, have they that group?
+Regular expressions are checked here: whether Python can read them, whether they mean the intended thing, and whether
+they have the group that is used.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from ..edges import (
     Template,
     TreeFields,
 )
-from .reading import Part
+from .reading import FileValue
 
 G = TypeVar("G", RegexExtract, ByMatch)
 
@@ -56,8 +56,8 @@ _MISPLACED = {
 }
 
 
-def read_edge(part: Part) -> Edge | None:
-    """The edge; None if its ends could not be read."""
+def read_edge(part: FileValue) -> Edge | None:
+    """Return the edge; None if its ends could not be read."""
     found = part.mapping("an edge", "`{from: a, to: b}`")
     if found is None:
         return None
@@ -81,8 +81,8 @@ def read_edge(part: Part) -> Edge | None:
     return edge if edge.source and edge.target else None
 
 
-def _with_ends(edge: Part) -> Part:
-    """The edge with `source` and `target` read as what they stand for; the engine wants `from` and `to`."""
+def _with_ends(edge: FileValue) -> FileValue:
+    """Return the edge with `source` and `target` renamed to `from` and `to`, the names used by the engine."""
     for wrong, right in _MISNAMED.items():
         if wrong in edge.entries and right not in edge.entries:
             edge = edge.with_entries({**edge.without(wrong).entries, right: edge.entries[wrong]})
@@ -98,7 +98,7 @@ def _with_ends(edge: Part) -> Part:
 # --- conditions -------------------------------------------------------------------------------------------
 
 
-def _condition(edge: Part) -> Condition:
+def _condition(edge: FileValue) -> Condition:
     part = edge.get("condition")
     if part is None:
         return Always()
@@ -129,7 +129,7 @@ def _condition(edge: Part) -> Condition:
     return condition
 
 
-def _named(part: Part, name: str) -> Condition:
+def _named(part: FileValue, name: str) -> Condition:
     dialect, known = part.reading.dialect, part.reading.known.conditions
     if not name.strip():
         part.error("empty_name", "the condition is empty", hint="Hint: leave it out; true is the default.")
@@ -153,7 +153,7 @@ def _named(part: Part, name: str) -> Condition:
     return FunctionCondition(name=name)
 
 
-def _keyword(config: Part) -> KeywordCondition:
+def _keyword(config: FileValue) -> KeywordCondition:
     what = "a keyword condition"
     words = ["any", "none", "regex"]
     if config.reading.dialect.guide_keys:
@@ -184,7 +184,7 @@ def _keyword(config: Part) -> KeywordCondition:
 # --- processors -----------------------------------------------------------------------------------------
 
 
-def _processor(edge: Part) -> Processor | None:
+def _processor(edge: FileValue) -> Processor | None:
     part = edge.mapping_at("process", "`process: {type: regex_extract, config: {pattern: ...}}`")
     kinds = list(PROCESSORS) if edge.reading.dialect.guide_keys else ["regex_extract", "function"]
     block = part and part.typed("a processor", kinds)
@@ -204,7 +204,7 @@ def _processor(edge: Part) -> Processor | None:
     return processor
 
 
-def _check_match(processor: RegexExtract, config: Part) -> None:
+def _check_match(processor: RegexExtract, config: FileValue) -> None:
     if processor.template is not None and "{match}" not in processor.template:
         hint = "write {match}, in single braces, where it is to stand."
         config["template"].warn("fixed_template", "the template never says what was found", hint)
@@ -213,7 +213,7 @@ def _check_match(processor: RegexExtract, config: Part) -> None:
         config.key("default_value").warn("unused_key", message, "write `on_no_match: default` beside it.")
 
 
-def _check_processor_name(part: Part, name: str) -> None:
+def _check_processor_name(part: FileValue, name: str) -> None:
     known = part.reading.known.processors
     if known is None or name in known | PROCESSOR_FUNCTIONS:
         return
@@ -223,7 +223,7 @@ def _check_processor_name(part: Part, name: str) -> None:
 
 
 def _no_function(
-    part: Part, name: str, kind: str, directory: str, allowed: Collection[str], devall: str, hint: str
+    part: FileValue, name: str, kind: str, directory: str, allowed: Collection[str], devall: str, hint: str
 ) -> None:
     """Report a name that is neither a built-in function nor one of that directory; `devall` says what DevAll does."""
     passes = part.reading.dialect.unknown_functions_pass
@@ -247,7 +247,7 @@ _GUIDE_ONLY = {
 }
 
 
-def _dynamic(edge: Part) -> Dynamic | None:
+def _dynamic(edge: FileValue) -> Dynamic | None:
     part = edge.mapping_at("dynamic", "`dynamic: {type: map}`")
     block = part and part.typed("`dynamic`", ("map", "tree"), also=("split",), needs_config=False)
     if part is None or not block:
@@ -277,7 +277,7 @@ def _dynamic(edge: Part) -> Dynamic | None:
     )
 
 
-def _split(dynamic: Part) -> Split | None:
+def _split(dynamic: FileValue) -> Split | None:
     part = dynamic.mapping_at("split", "`split: {type: regex, config: {pattern: ...}}`")
     if part is None:
         return None
@@ -300,7 +300,7 @@ def _split(dynamic: Part) -> Split | None:
     return split
 
 
-def _guide_split(fields: MapFields, config: Part) -> Split:
+def _guide_split(fields: MapFields, config: FileValue) -> Split:
     kind = fields.split_type
     assert kind is not None
     if kind != "regex":
@@ -322,7 +322,7 @@ def _guide_split(fields: MapFields, config: Part) -> Split:
 # --- patterns -------------------------------------------------------------------------------------------
 
 
-def _check_pattern(part: Part) -> None:
+def _check_pattern(part: FileValue) -> None:
     """Report a regular expression that Python can't read."""
     pattern = part.text or ""
     try:
@@ -344,8 +344,8 @@ def _check_pattern(part: Part) -> None:
         )
 
 
-def _with_group(block: G, config: Part) -> G:
-    """The block with `group: "1"` as a number; a group that its pattern lacks is reported."""
+def _with_group(block: G, config: FileValue) -> G:
+    """Return the block with `group: "1"` as a number; report a group that the pattern lacks."""
     group = block.group
     if isinstance(group, str) and group.isascii() and group.isdigit():
         group = int(group)

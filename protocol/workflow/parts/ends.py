@@ -1,4 +1,4 @@
-"""What names in a graph refer to, and where a graph begins and ends."""
+"""Checks of the names in a graph, and the start and end nodes of a graph."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import msgspec
 from ...problems import did_you_mean
 from ..edges import Edge
 from ..model import Graph
-from .reading import Part
+from .reading import FileValue
 
 
-def has_ends(edge: Edge, part: Part, ids: Collection[str]) -> bool:
-    """Whether both ends of an edge are nodes; else that is reported."""
+def has_ends(edge: Edge, part: FileValue, ids: Collection[str]) -> bool:
+    """Return whether both ends of an edge are nodes, and report a missing one."""
     missing = {key: name for key, name in (("from", edge.source), ("to", edge.target)) if name not in ids}
     for key, name in missing.items():
         _unknown_node(part[key], f"the edge leads {key} `{name}`, and no node has this id", name, ids)
     return not missing
 
 
-def check_ids(graph: Graph, part: Part, ids: Collection[str]) -> None:
-    """`start` and `end` name nodes."""
+def check_ids(graph: Graph, part: FileValue, ids: Collection[str]) -> None:
+    """Report names in `start` and `end` that are not nodes."""
     for key, names in (("start", graph.start), ("end", graph.end)):
         for i, name in enumerate(names):
             if name not in ids:
@@ -29,13 +29,13 @@ def check_ids(graph: Graph, part: Part, ids: Collection[str]) -> None:
                 _unknown_node(at, f"`{key}` names `{name}`, and no node has this id", name, ids)
 
 
-def _unknown_node(part: Part, message: str, name: str, ids: Collection[str]) -> None:
+def _unknown_node(part: FileValue, message: str, name: str, ids: Collection[str]) -> None:
     hint = did_you_mean(name, ids) or f"Hint: the nodes are {', '.join(list(ids)[:20])}."
     part.error("unknown_node", message, expected="the id of a node of this graph", hint=hint)
 
 
-def check_stores(graph: Graph, part: Part, names: frozenset[str]) -> None:
-    """What nodes remember, they remember in stores of the graph."""
+def check_stores(graph: Graph, part: FileValue, names: frozenset[str]) -> None:
+    """Report memories of nodes that name no store of the graph."""
     for use in (use for node in graph.nodes for use in getattr(node.config, "memories", ())):
         if use.name and use.name not in names:
             path = (*use.path, "name")
@@ -51,8 +51,8 @@ def check_stores(graph: Graph, part: Part, names: frozenset[str]) -> None:
             )
 
 
-def with_ends(graph: Graph, part: Part, ids: Collection[str], *, checked: bool) -> Graph:
-    """The graph with its `start` and `end` known, or a problem reported."""
+def with_ends(graph: Graph, part: FileValue, ids: Collection[str], *, checked: bool) -> Graph:
+    """Return the graph with its `start` and `end` filled in, or report a problem."""
     inferred = part.reading.dialect.ends_are_inferred
     graph = msgspec.structs.replace(graph, start=tuple(dict.fromkeys(graph.start)))
     if graph.is_majority_voting and (graph.start or inferred):

@@ -1,4 +1,4 @@
-"""Reads what the nodes of a graph do, subgraphs aside, and the stores of what they remember."""
+"""Reader for the nodes of a graph, except subgraphs, and for the memory stores."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from ..agents import (
 )
 from ..dialect import DEVALL
 from ..model import AgentConfig, HumanConfig, LiteralConfig, NodeConfig, PythonConfig, Seed
-from .reading import Part
+from .reading import FileValue
 
 ALL = ":All"
-"""What a tool's name ends with that stands for a whole file."""
+"""Ending of a tool name that selects every function of a file."""
 
 
-def _in_lower_case(config: Part, key: str) -> Part:
-    """The config with a word as DevAll takes it: in any case, with blanks around it."""
+def _in_lower_case(config: FileValue, key: str) -> FileValue:
+    """Return the config with a word in lower case and without blanks around it, as DevAll reads it."""
     value = config[key].node
     if key not in config.entries or not isinstance(value, Scalar) or not isinstance(value.value, str):
         return config
@@ -58,7 +58,7 @@ _MISPLACED = {
 }
 
 
-def _agent(config: Part) -> AgentConfig:
+def _agent(config: FileValue) -> AgentConfig:
     what = "the `config` of an agent"
     config = _in_lower_case(config.misplaced(_MISPLACED, what), "input_mode")
     agent = config.block(
@@ -87,7 +87,7 @@ def _agent(config: Part) -> AgentConfig:
     return msgspec.structs.replace(agent, name=agent.name.strip())
 
 
-def _check_fallbacks(models: tuple[str, ...], config: Part) -> None:
+def _check_fallbacks(models: tuple[str, ...], config: FileValue) -> None:
     known = None if config.reading.known.providers is None else config.reading.known.providers - {"callboard"}
     for model in models:
         client, _, name = model.partition(":")
@@ -107,7 +107,7 @@ def _check_fallbacks(models: tuple[str, ...], config: Part) -> None:
             )
 
 
-def _tooling(config: Part) -> tuple[Tooling, ...]:
+def _tooling(config: FileValue) -> tuple[Tooling, ...]:
     found = []
     for item in config.each("tooling", "tool sources", "type: function"):
         part = item.mapping("an entry of `tooling`", "`{type: function, config: {tools: [{name: ...}]}}`")
@@ -130,7 +130,7 @@ def _tooling(config: Part) -> tuple[Tooling, ...]:
     return tuple(found)
 
 
-def _tools(config: Part) -> tuple[ToolEntry, ...]:
+def _tools(config: FileValue) -> tuple[ToolEntry, ...]:
     hint = "Hint: write `tools: [{name: get_weather}]`, or remove the entry of `tooling`."
     tools: list[ToolEntry] = []
     seen: set[str] = set()
@@ -152,13 +152,13 @@ def _tools(config: Part) -> tuple[ToolEntry, ...]:
     return tuple(tools)
 
 
-def _functions_of(name: str, part: Part) -> frozenset[str]:
+def _functions_of(name: str, part: FileValue) -> frozenset[str]:
     if not name.endswith(ALL):
         return frozenset({name})
     return (part.reading.known.tools or {}).get(name.removesuffix(ALL).strip(), frozenset())
 
 
-def _check_tool(name: str, part: Part) -> None:
+def _check_tool(name: str, part: FileValue) -> None:
     known = part.reading.known.tools
     if name.endswith(ALL):
         for key in ("description", "parameters", "auto_fill"):
@@ -179,13 +179,13 @@ def _check_tool(name: str, part: Part) -> None:
         )
 
 
-def _thinking(config: Part) -> Reflection | None:
+def _thinking(config: FileValue) -> Reflection | None:
     part = config.mapping_at("thinking", "`{type: reflection, config: {reflection_prompt: ...}}`")
     block = part and part.typed("`thinking`", ("reflection",))
     return block[1].block(Reflection, "the `config` of a reflection") if block else None
 
 
-def _skills(config: Part) -> Skills | None:
+def _skills(config: FileValue) -> Skills | None:
     part = config.mapping_at("skills", "`{enabled: true, allow: [name]}`")
     if part is None:
         return None
@@ -197,7 +197,7 @@ def _skills(config: Part) -> Skills | None:
     return part.block(Skills, "`skills`")
 
 
-def _retry(config: Part) -> Retry:
+def _retry(config: FileValue) -> Retry:
     part = config.mapping_at("retry", "`{max_attempts: 3}`")
     if part is None:
         return Retry()
@@ -216,14 +216,14 @@ def _retry(config: Part) -> Retry:
 # --- people, literals, Python -----------------------------------------------------------------------------
 
 
-def _human(config: Part) -> HumanConfig:
+def _human(config: FileValue) -> HumanConfig:
     what = "the `config` of a human node"
     if not config.reading.dialect.guide_keys:
         config = config.ignored({"memories": "attach them to an agent; remove them here."}, what)
     return config.block(HumanConfig, what, given={"memories": _memories(config)})
 
 
-def _literal(config: Part) -> LiteralConfig:
+def _literal(config: FileValue) -> LiteralConfig:
     literal = _in_lower_case(config, "role").block(LiteralConfig, "the `config` of a literal")
     if literal.role == "system" and not config.reading.dialect.guide_keys:
         config["role"].error(
@@ -235,7 +235,7 @@ def _literal(config: Part) -> LiteralConfig:
     return literal
 
 
-def _python(config: Part) -> PythonConfig:
+def _python(config: FileValue) -> PythonConfig:
     what = "the `config` of a python node"
     if config.reading.dialect.guide_keys:
         if "inline_code" in config.entries and "code" not in config.entries:
@@ -251,20 +251,20 @@ def _python(config: Part) -> PythonConfig:
     return config.misplaced({"timeout": hint, "timeout_second": hint}, what).block(PythonConfig, what)
 
 
-READERS: dict[str, Callable[[Part], NodeConfig]] = {
+READERS: dict[str, Callable[[FileValue], NodeConfig]] = {
     "agent": _agent,
     "human": _human,
     "literal": _literal,
     "python": _python,
 }
-"""Types of nodes that need more than their struct says, and what reads their `config`."""
+"""Readers for the `config` of node types with rules that their struct can't express."""
 
 
 # --- seeds ------------------------------------------------------------------------------------------------
 
 
-def read_seeds(node: Part, key: str, role: Role) -> tuple[Seed, ...]:
-    """The messages under `input` or `output` of a node; `role` is that of a bare text."""
+def read_seeds(node: FileValue, key: str, role: Role) -> tuple[Seed, ...]:
+    """Return the messages under `input` or `output` of a node; a bare text gets the role `role`."""
     found = node.get(key)
     if found is None:
         return ()
@@ -298,7 +298,7 @@ def _content(value: Any) -> str:
 # --- memories -------------------------------------------------------------------------------------------
 
 
-def _memories(config: Part) -> tuple[MemoryUse, ...]:
+def _memories(config: FileValue) -> tuple[MemoryUse, ...]:
     found = []
     for item in config.each("memories", "memories", "name: my_store"):
         part = item.mapping("an entry of `memories`", "`{name: my_store, read: true}`")
@@ -320,7 +320,7 @@ def _memories(config: Part) -> tuple[MemoryUse, ...]:
     return tuple(found)
 
 
-def _defaults(use: Part) -> dict[str, Any]:
+def _defaults(use: FileValue) -> dict[str, Any]:
     dialect = use.reading.dialect
     if dialect.silent_memories_work and {"read", "write"}.isdisjoint(use.entries):
         dialect = DEVALL
@@ -332,8 +332,8 @@ def _defaults(use: Part) -> dict[str, Any]:
     }
 
 
-def _with_stages(use: Part) -> Part:
-    """The entry with the guide's `post_gen` as what it must mean."""
+def _with_stages(use: FileValue) -> FileValue:
+    """Return the entry with the guide's `post_gen` replaced by its presumed meaning."""
     if "retrieve_stage" not in use.entries or not use.reading.dialect.guide_keys:
         return use
     stage = use["retrieve_stage"]
@@ -353,8 +353,8 @@ def _with_stages(use: Part) -> Part:
     return use.with_value("retrieve_stage", value)
 
 
-def read_stores(graph: Part) -> tuple[tuple[Store, ...], frozenset[str]]:
-    """The graph's stores, and the names of all of them, also of those that could not be read."""
+def read_stores(graph: FileValue) -> tuple[tuple[Store, ...], frozenset[str]]:
+    """Return the graph's stores, and the names of all stores, including unreadable ones."""
     stores: list[Store] = []
     names: set[str] = set()
     for item in graph.each("memory", "memory stores", "name: my_store"):
@@ -369,7 +369,7 @@ def read_stores(graph: Part) -> tuple[tuple[Store, ...], frozenset[str]]:
     return tuple(stores), frozenset(names)
 
 
-def _store_name(store: Part, names: set[str]) -> str:
+def _store_name(store: FileValue, names: set[str]) -> str:
     value = store["name"].text
     if value is None or not value.strip():
         store.key("name").error(
@@ -386,7 +386,7 @@ def _store_name(store: Part, names: set[str]) -> str:
     return value
 
 
-def _store_config(kind: str, config: Part) -> StoreConfig:
+def _store_config(kind: str, config: FileValue) -> StoreConfig:
     given: dict[str, Any] = {}
     embedding = config["embedding"]
     if "embedding" in config.entries and kind in ("simple", "file") and isinstance(embedding.node, Mapping):
@@ -403,8 +403,8 @@ def _store_config(kind: str, config: Part) -> StoreConfig:
     return store
 
 
-def _check_key(model: AgentConfig | Embedding, config: Part) -> None:
-    """Warn where an address is named without a key, and a key that is known stays here.
+def _check_key(model: AgentConfig | Embedding, config: FileValue) -> None:
+    """Warn of a key that is withheld because the file names an address without a key.
 
     A key of a model that the file does not name never goes to an address that the file names.
     """

@@ -1,12 +1,12 @@
-"""How a workflow file is read: `protocol.reading`, with the habits of DevAll's files.
+"""Rules for reading workflow files: `protocol.reading`, with the habits of DevAll's files.
 
-- A block is a `type` and a `config`; the type decides what the config may say (`typed`).
-- An empty text for an optional one counts as not given. `yes` and `no` without quotes are booleans, as in YAML 1.1.
-  Some numbers may stand in quotes, and some texts may be written as numbers.
-- A key may be one that only the guide knows, or that stands at the wrong level, or has another name: `renamed`,
-  `ignored` and `misplaced` say so with the right spelling.
+- A block has a `type` and a `config`; the type decides which keys the config may have (`typed`).
+- An empty text for an optional text counts as absent. `yes` and `no` without quotes are booleans, as in YAML 1.1.
+  Some numbers may have quotes, and some texts may be written as numbers.
+- A key may be known only in the guide, or be at the wrong level, or have another name. The methods `renamed`,
+  `ignored` and `misplaced` report it with the right spelling.
 
-A problem names the node it belongs to; one in a subgraph names the way there, `review/writer`.
+A problem names its node; a problem in a subgraph names the way to it, `review/writer`.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _NO = frozenset({"no", "No", "NO", "off", "Off", "OFF"})
 
 
 class WorkflowReading(Reading):
-    """One file while it is read.
+    """The state of reading one file.
 
     Attributes:
-        names: for the path of every node read so far, how problems call it.
-        variables: what `${NAME}` stands for in it.
-        inside: how many broken values belong to subgraphs that are read already; the graph around may still be judged.
+        names: for the path of every node read so far, its name in problems.
+        variables: values for `${NAME}` in the file.
+        inside: number of broken values in subgraphs that are already read; the outer graph may still be checked.
     """
 
     def __init__(self, source: Source, dialect: Dialect, known: Known, variables: dict[str, Node]) -> None:
@@ -52,7 +52,7 @@ class WorkflowReading(Reading):
 
     @property
     def unread(self) -> int:
-        """How many values of the graphs that are being read could not be read."""
+        """Number of values that could not be read, in the graphs that are still open."""
         return len(self.broken) - self.inside
 
     def node_at(self, path: Path) -> str | None:
@@ -77,7 +77,7 @@ class WorkflowReading(Reading):
         return node
 
     def boolean(self, node: Scalar, path: Path) -> Scalar:
-        """The value with `yes` and the like as what YAML 1.1 means by them, which is what DevAll reads."""
+        """Return the value with `yes`, `no` and the like as booleans, as YAML 1.1 and DevAll read them."""
         if node.quoted or not isinstance(node.value, str) or node.value not in _YES | _NO:
             return node
         right = "true" if node.value in _YES else "false"
@@ -85,7 +85,7 @@ class WorkflowReading(Reading):
         return Scalar(node.value in _YES, node.text, node.line, node.column)
 
     def _number(self, wanted: inspect.Type, node: Scalar, path: Path) -> Node:
-        """A number that stands in quotes or has a fraction, as DevAll takes it."""
+        """Return a number for a number in quotes or with a fraction, as DevAll does."""
         cast = int if isinstance(wanted, inspect.IntType) else float
         if isinstance(node.value, bool) or not isinstance(node.value, str | float) or cast is type(node.value):
             return node
@@ -102,8 +102,8 @@ class WorkflowReading(Reading):
         self.report("warning", "loose_value", message, path, node, hint=hint)
 
 
-class Part(Cursor):
-    """A value of a workflow file while it is read."""
+class FileValue(Cursor):
+    """A value of a workflow file during reading."""
 
     reading: WorkflowReading
 
@@ -116,7 +116,7 @@ class Part(Cursor):
         hidden: Iterable[str] = (),
         elsewhere: Dict[str, str] | None = None,
     ) -> T:
-        """`Reading.fill` from this mapping, where an empty text in the place of an optional one is not there."""
+        """Fill a struct from this mapping with `Reading.fill`; an empty text for an optional text counts as absent."""
         optional = _optional_texts(cls)
         entries = {key: entry for key, entry in self.entries.items() if not (key in optional and _is_empty(entry))}
         node = Mapping(entries, self.node.line, self.node.column)
@@ -125,7 +125,7 @@ class Part(Cursor):
     # --- shapes -----------------------------------------------------------------------------------------------
 
     def mapping(self, what: str, example: str) -> Self | None:
-        """This value if it is a mapping, else None with a problem reported."""
+        """Return this value if it is a mapping, else report a problem and return None."""
         if isinstance(self.node, Mapping):
             return self
         message, hint = f"{what} is {describe(self.node)}", f"Hint: write {example}."
@@ -133,12 +133,14 @@ class Part(Cursor):
         return None
 
     def mapping_at(self, key: str, example: str) -> Self | None:
-        """The mapping under a key; None if there is nothing, or with a problem reported."""
+        """Return the mapping under a key; None if the key is absent or holds another value, which is reported."""
         found = self.get(key)
         return None if found is None else found.mapping(f"`{key}`", example)
 
     def each(self, key: str, what: str, example: str) -> list[Self]:
-        """The items of the list under `key`; none, perhaps with a problem, if there is no list."""
+        """Return the items of the list under `key`; empty if the key is absent, or if it holds another value, which is
+        reported.
+        """
         found = self.get(key)
         if found is not None and not found.is_list:
             found.error(
@@ -150,7 +152,7 @@ class Part(Cursor):
         return found.items if found is not None else []
 
     def some(self, key: str, what: str, example: str, expected: str, hint: str) -> list[Self]:
-        """The items of the list under `key`, or the one mapping there; it is a problem if there are none."""
+        """Return the items of the list under `key`, or the single mapping under it; an empty list is reported."""
         if isinstance(self[key].node, Mapping):
             return [self[key]]
         items = self.each(key, what, example)
@@ -168,13 +170,13 @@ class Part(Cursor):
         aliases: Dict[str, str] | None = None,
         default: str | None = None,
     ) -> tuple[str, Self] | None:
-        """The type of a block and its config; None with a problem reported.
+        """Return the type of a block and its config; None if a problem was reported.
 
         Args:
-            also: what may stand beside `type` and `config`; None if the caller looks at that.
-            needs_config: no `config` is a mistake; else it is an empty one.
-            aliases: names of types that are read as another, with a warning.
-            default: the type of a block that says none.
+            also: keys allowed in addition to `type` and `config`; None if the caller checks them.
+            needs_config: if True, a missing `config` is an error; otherwise it counts as an empty one.
+            aliases: other names of types, which are accepted with a warning.
+            default: the type of a block that has no `type`.
         """
         kind = default if default and self.get("type") is None else self._kind(what, kinds, aliases or {})
         config = self.get("config")
@@ -223,7 +225,7 @@ class Part(Cursor):
     # --- keys that are not what their author thinks ---------------------------------------------------------
 
     def renamed(self, wrong: str, right: str, what: str) -> Self:
-        """The mapping with another spelling of one of its keys replaced, with a warning."""
+        """Return the mapping with another spelling of a key replaced, and warn of it."""
         if wrong not in self.entries or right in self.entries:
             return self
         self.key(wrong).warn(
@@ -234,7 +236,7 @@ class Part(Cursor):
         return self.with_entries({right if key == wrong else key: entry for key, entry in self.entries.items()})
 
     def ignored(self, keys: Dict[str, str], what: str) -> Self:
-        """The mapping without the keys that this dialect passes over, each with a warning and the way to mend it."""
+        """Return the mapping without the keys that this dialect ignores, each with a warning and a remedy."""
         for key, hint in keys.items():
             if key in self.entries:
                 message = f"`{key}` in {what} has no effect with `compat: devall`"
@@ -242,7 +244,7 @@ class Part(Cursor):
         return self.without(*keys)
 
     def misplaced(self, keys: Dict[str, str], what: str) -> Self:
-        """The mapping without keys that have no effect here, each with a warning that says where it would have one."""
+        """Return the mapping without keys that have no effect here, each with a warning that names the right place."""
         for key, hint in keys.items():
             if self.get(key) is not None:
                 self.key(key).warn("unknown_key", f"unknown key `{key}` in {what}; it has no effect", hint)
@@ -251,16 +253,16 @@ class Part(Cursor):
     # --- other values in its place --------------------------------------------------------------------------
 
     def with_entries(self, entries: dict[str, Entry]) -> Self:
-        """A mapping of these entries in the place of this value."""
+        """Return a mapping of these entries at the position of this value."""
         return type(self)(self.reading, Mapping(entries, self.node.line, self.node.column), self.path, self.place)
 
     def with_value(self, key: str, value: Node) -> Self:
-        """The mapping with another value under a key."""
+        """Return the mapping with another value under a key."""
         place = self.entries.get(key) or next(iter(self.entries.values()))
         return self.with_entries({**self.entries, key: msgspec.structs.replace(place, value=value)})
 
     def without(self, *keys: str) -> Self:
-        """The mapping without some keys."""
+        """Return the mapping without some keys."""
         return self.with_entries({key: entry for key, entry in self.entries.items() if key not in keys})
 
 

@@ -20,7 +20,7 @@ from callboard.protocol.failure import Failure
 from callboard.protocol.kernel.messages import Message
 from callboard.protocol.messages import FromBelow, Idle, Interrupted, TimerFired, WorkDone, WorkFailed
 from callboard.supervisors import Actor, Root
-from callboard.supervisors.census import find, pause, resume
+from callboard.supervisors.introspection import find, pause, resume
 
 
 class Job(Work, frozen=True, kw_only=True):
@@ -182,7 +182,7 @@ async def test_work_that_is_cancelled_from_outside_is_told_and_events_about_it_b
         await trio.sleep_forever()
 
     text = await played([job(1)], then, forever, on_event=events.append, while_it_runs=cancel)
-    assert re.fullmatch(says("work.elsewhere.error_in"), text)
+    assert re.fullmatch(says("work.remote_parts.error_in"), text)
     assert [event.actor for event in events if event.kind == "node.skipped"] == ["/play/job1"]
 
 

@@ -10,14 +10,14 @@ import pytest
 
 from callboard.actors.engine.graph.compile import compile_graph
 from callboard.actors.engine.graph.map_decider import MapDecider
-from callboard.actors.engine.graph.plan import Plan
-from callboard.actors.engine.past import Gone, fold
+from callboard.actors.engine.graph.plan import GraphPlan
+from callboard.actors.engine.past import EarlierWork, fold
 from callboard.actors.engine.workflow.decider import UnitsDecider, WorkflowDecider
 from callboard.actors.engine.workflow.machine.structure import Structure
 from callboard.actors.engine.workflow.messages import Message
 from callboard.actors.engine.workflow.rules import STANDARD
 from callboard.actors.work.journal.of_run import CannotGoOn
-from callboard.actors.work.journal.scope import Player
+from callboard.actors.work.journal.scope import JournalPlayer
 from callboard.protocol.effects import Effect, Work
 from callboard.protocol.graph.model import MapNode
 from callboard.protocol.graph.read import read_graph
@@ -42,7 +42,7 @@ class Kept:
 
     def __init__(self) -> None:
         self.data: list[bytes] = []
-        self.player = Player(cast("Any", self), "", [])
+        self.player = JournalPlayer(cast("Any", self), "", [])
 
     run = property(lambda self: self)
 
@@ -57,13 +57,13 @@ class Kept:
         self.player.wrote(message, effects)
         return effects
 
-    def past(self, rows: int | None = None) -> Player:
+    def past(self, rows: int | None = None) -> JournalPlayer:
         """For another decider, which is told the first so many of them."""
         told = [decode(data) for data in self.data[:rows]]
-        return Player(cast("Any", self), "", cast("list[Told]", told))
+        return JournalPlayer(cast("Any", self), "", cast("list[Told]", told))
 
 
-def plan_of(tmp_path: Path) -> tuple[Plan, MapNode]:
+def plan_of(tmp_path: Path) -> tuple[GraphPlan, MapNode]:
     graph, problems = read_graph(GRAPH, "graph.yaml")
     assert graph is not None, problems
     node = graph.nodes["m"]
@@ -131,7 +131,7 @@ def test_work_that_had_ended_is_told_with_its_path_and_what_came_of_it() -> None
     said = (Message(role="user", content="y", source="A"),)
     fired = Fired(1, node="A", outputs=said, crossings=(Crossing(0, 0, fires=True),))
     kept.tell(first, fired)
-    gone: list[Gone] = []
+    gone: list[EarlierWork] = []
     left = fold(WorkflowDecider(structure), kept.past(), begun, gone=gone)
     assert [(each.path, each.end) for each in gone] == [("1", fired)]
     (fire,) = left.work.values()

@@ -25,7 +25,7 @@ import callboard
 from callboard.actors.front.control.usage import usage_of
 from callboard.actors.front.metrics import MOST_NAMES, OTHER, Metrics
 from callboard.actors.front.metrics.spending import KINDS
-from callboard.actors.work.spending.book import Book, BookFile
+from callboard.actors.work.spending.book import BookFile, SpendingBook
 from callboard.protocol.agent import Agent
 from callboard.protocol.chat import TokenUsage
 from callboard.protocol.control.caller import LOCAL
@@ -483,7 +483,7 @@ async def test_what_models_cost_is_counted_by_model_and_by_subject(tmp_path: Pat
 
 async def test_what_a_run_asks_of_models_is_counted_at_once_and_told_as_usage(stage: Stage, tmp_path: Path) -> None:
     stage.agent(GRAPH)
-    stage.root.book = Book(
+    stage.root.book = SpendingBook(
         stage.root.kernel, BookFile(tmp_path / "usage.db"), now=lambda: datetime.now(UTC).timestamp()
     )
     metrics = Metrics()

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.messages import says
 
-from callboard.actors.io.env_file import load_env_file, read_dotenv
+from callboard.actors.io.env_file import load_env_file, load_key_files, read_dotenv
 from callboard.protocol.errors import ConfigError
 
 
@@ -104,3 +104,12 @@ def test_a_long_file_takes_time_in_proportion(tmp_path: Path) -> None:
     """Lines are counted once: counted anew for each, these would take minutes."""
     (tmp_path / ".env").write_text("A=1\n" * 200_000)
     assert read_dotenv(tmp_path / ".env") == {"A": "1"}
+
+
+def test_files_of_keys_set_what_is_not_set(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text("sk-file\n")
+    environ = {"A_API_KEY_FILE": str(file), "B_API_KEY_FILE": str(file), "B_API_KEY": "own", "C_API_KEY_FILE": "/none"}
+    load_key_files(environ)
+    assert environ.get("A_API_KEY") == "sk-file"
+    assert (environ["B_API_KEY"], environ.get("C_API_KEY")) == ("own", None)

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
+import random
+import string
 import threading
+from collections.abc import Callable, Iterator
 from itertools import pairwise
+from urllib.parse import quote
+from xml.sax.saxutils import quoteattr
 
+import httpx
 import msgspec
 import pytest
 from hypothesis import given
@@ -14,8 +21,16 @@ from hypothesis import strategies as st
 from support.planted_secrets import Planted
 
 from callboard.actors.io import handed_out
+from callboard.actors.io.http import refusal
+from callboard.actors.io.http.brief import Brief
+from callboard.actors.io.oauth.authorization import printable
 from callboard.actors.io.redact import Redactor
+from callboard.actors.work.mcp.links import texts as mcp_texts
+from callboard.actors.work.tools.builtin import running
+from callboard.actors.work.tools.files import output
+from callboard.actors.work.tools.tool import shortened
 from callboard.protocol.errors import UpstreamError
+from callboard.supervisors.pipes import Tail
 
 
 def test_what_was_handed_out_is_found_as_it_is_in_json_in_a_url_and_line_by_line() -> None:
@@ -160,7 +175,7 @@ SECRETS = ("a-secret-that-is-long", "a-secret-that-is-other", "-secret-of-mine")
     cuts=st.lists(st.integers(0, 120), max_size=20),
 )
 def test_pieces_tell_what_the_whole_text_tells(said: str, cuts: list[int]) -> None:
-    handed_out._HANDED = handed_out.Known()  # put back by the fixture of all tests
+    handed_out._HANDED = handed_out.SecretTexts()  # put back by the fixture of all tests
     handed_out.handed_out(*SECRETS)
     streamed = handed_out.Streamed()
     places = sorted({0, len(said), *(cut for cut in cuts if cut < len(said))})
@@ -177,3 +192,78 @@ def test_pieces_wait_only_where_a_secret_may_have_begun() -> None:
     told = [streamed.next(piece) for piece in pieces]
     assert told == ["good words", " ", "", "a-second thought.", " ", f"{handed_out.PUT}!"]
     assert streamed.rest() == ""
+
+
+def _go(text: str) -> str:
+    return html.escape(text, quote=False).replace('"', "&#34;").replace("'", "&#39;")
+
+
+WRITERS: dict[str, Callable[[str], str]] = {
+    "html": html.escape,
+    "html text": lambda text: html.escape(text, quote=False),
+    "html of Go": _go,
+    "html of PHP": lambda text: html.escape(text).replace("&#x27;", "&#039;"),
+    "xml attribute": lambda text: quoteattr(text)[1:-1],
+    "json of Go": lambda text: (
+        json.dumps(text, ensure_ascii=False)[1:-1]
+        .replace("&", "\\u0026")
+        .replace("<", "\\u003c")
+        .replace(">", "\\u003e")
+    ),
+    "json of PHP": lambda text: json.dumps(text)[1:-1].replace("/", "\\/"),
+    "html in json": lambda text: json.dumps(html.escape(text))[1:-1],
+    "url": lambda text: quote(text, safe=""),
+    "url in small letters": lambda text: "".join(
+        char if char.isalnum() else f"%{ord(char):02x}" if char not in "-_.~" else char for char in text
+    ),
+}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_forms_that_programs_write_are_found_by_the_vault_and_by_redactors(writer: str) -> None:
+    chance = random.Random(writer)
+    for _ in range(50):
+        secret = "".join(chance.choices(string.ascii_letters + string.digits + "&<>\"'/+= ", k=24)).strip("\"'= ")
+        written = WRITERS[writer](secret)
+        assert written not in Redactor([secret]).known(f"before {written} after")
+        handed_out.handed_out(secret)
+        assert written not in handed_out.hidden(f"before {written} after")
+
+
+def cuts_of(text: str) -> Iterator[tuple[str, str]]:
+    """Each way by which a text that others wrote becomes shorter, with a name."""
+    body = text.encode()
+    yield "plain error body", refusal.message_in(body)
+    yield "json error body", refusal.message_in(json.dumps({"error": {"message": text}}).encode())
+    yield "short answer", Brief(200, httpx.Headers(), body).said
+    yield "words of a sign-in", printable(text)
+    yield "output of a tool", output.OutputFile(body[: len(body) // 2], len(body)).text
+    yield "stderr of a server", mcp_texts._quoted(text)
+    yield "result in an event", shortened(text, len(text) // 2)
+    kept = running.BoundedOutput()
+    kept.add(body)
+    yield "output of a command", kept.text
+    lines: list[str] = []
+    tail = Tail(lines.append, limit=len(body) // 2)
+    tail.feed(body)
+    tail.close()
+    yield "stderr of a process", tail.text
+    yield from (("line of a process", line) for line in lines)
+
+
+@pytest.mark.parametrize("vault", [True, False], ids=["of the vault", "a provider's key"])
+def test_a_cut_leaves_no_part_of_a_secret(vault: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "HEAD", 600)
+    monkeypatch.setattr(running, "TAIL", 600)
+    chance = random.Random(5)
+    secret = "".join(chance.choices(string.ascii_letters + string.digits, k=60))
+    if vault:
+        handed_out.handed_out(secret)
+    redact = handed_out.hidden if vault else Redactor([secret]).known
+    for length in (150, 450, 1_200, 8_100, 9_000):
+        for place in range(length - 70, length + 70, 3):
+            text = " ".join(["word"] * 2_000)[:place] + f" {secret} " + " ".join(["word"] * (length // 5))
+            for name, cut in cuts_of(text):
+                shown = redact(cut)
+                parts = {secret[at : at + 8] for at in range(len(secret) - 8)}
+                assert not any(part in shown for part in parts), (name, length, place)

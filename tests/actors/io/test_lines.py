@@ -46,7 +46,7 @@ def test_a_reader_that_is_too_far_behind_counts_as_gone(monkeypatch: pytest.Monk
         lines = line_writer(stream)
         for _ in range(5):
             lines.put("x" * 65536)
-        with pytest.raises(OSError, match=says("io.lines.Lines.put")):
+        with pytest.raises(OSError, match=says("io.lines.ThreadedLines.put")):
             lines.finish()
         os.close(receiver)
 

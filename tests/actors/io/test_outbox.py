@@ -28,7 +28,9 @@ class Reader:
 
     async def shake_hands(self) -> None:
         headers = [(b"Authorization", f"Bearer {TOKEN}".encode())]
-        await self.stream.send_all(self._wire.send(ws.Request(host="127.0.0.1", target="/ws", extra_headers=headers)))
+        await self.stream.send_all(
+            self._wire.send(ws.Request(host="127.0.0.1", target="/ws?max_frame=0", extra_headers=headers))
+        )
         while not any(isinstance(event, ws.AcceptConnection) for event in self._wire.events()):
             self._wire.receive_data(await self.stream.receive_some(65536))
 

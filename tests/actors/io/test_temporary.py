@@ -33,12 +33,11 @@ locked.parent.chmod(0o555)
 temporary.make_file("output-")
 temporary.make_directory("", bases=temporary.run_bases(), name="run-1")
 if "fork" in sys.argv:
-    child = os.fork()
-    if child == 0:
+    if os.fork() == 0:
+        os.write(1, b"%d\\n" % os.getpid())  # by the child, which has then closed the lock; whole lines: two write
         sys.stdin.read()
         os._exit(0)
-    print(child, flush=True)
-print(path, flush=True)
+os.write(1, os.fsencode(path) + b"\\n")
 sys.stdin.read()
 """
 
@@ -212,6 +211,8 @@ def test_a_directory_that_is_to_be_renamed_is_removed_if_its_owner_was_killed(tm
 
 EXCEPTIONS = {
     "actors/work/library/agents/coder/scripts/checks.py": "a script of its own process; the file has no name",
+    "actors/work/sandbox/probes.py": "must not be where processes have a directory of their own in its place",
+    "cli/commands/demo.py": "its repository stays after the demo, for the user to look at",
     "actors/engine/workflow/workers/devall/host.py": "a process without this package, in a directory of its parent's",
 }
 """Modules that use `tempfile`, and why they may."""
@@ -221,7 +222,8 @@ def test_no_other_module_makes_temporary_files() -> None:
     found = set()
     for folder in ("actors", "cli", "supervisors", "protocol"):
         for file in (PACKAGE / folder).rglob("*.py"):
-            for node in ast.walk(ast.parse(file.read_bytes())):
+            text = file.read_bytes()
+            for node in ast.walk(ast.parse(text)) if b"tempfile" in text else ():
                 names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
                 names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
                 if "tempfile" in names:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -66,6 +67,45 @@ async def test_left_over_answers_warn(stage: Stage, answers: Any, left: str) -> 
     (warning,) = [data for data in stage.of("run.warning") if data.code == "answers_left"]
     assert warning.message == f"answers that no question asked for: {left}"
     stage.check_stream()
+
+
+async def test_answers_for_a_misspelt_node_are_named_where_its_question_fails_the_run(stage: Stage) -> None:
+    stage.agent(TWO)
+    outcome = await stage.run(answers={"i": "bob", "qq": "yes"})
+    assert outcome.exit_code == 5
+    (warning,) = [data for data in stage.of("run.warning") if data.code == "answers_left"]
+    assert "'qq': yes" in warning.message
+
+
+UNITS = """
+graph:
+  id: g
+  nodes:
+    - {id: A, type: literal, config: {content: '["first", "second", "third"]'}}
+    - {id: H, type: human, config: {}}
+  edges:
+    - {from: A, to: H, dynamic: {type: map, config: {split_type: json_array}}}
+"""
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [["a", "b", "c"], {"H": ["a", "b", "c"]}, {"H[1]": "b", "H": ["a", "c"]}, {"H[2]": "c", "H[0]": "a", "H": "b"}],
+)
+async def test_units_of_a_map_are_answered_in_their_order_or_by_their_number(
+    stage: Stage, tmp_path: Path, answers: Any
+) -> None:
+    (tmp_path / "units.yaml").write_text(UNITS)
+    outcome = await stage.run(target=str(tmp_path / "units.yaml"), answers=answers)
+    assert [message.content for message in outcome.final_messages] == ["a", "b", "c"]
+    assert stage.warnings == []
+
+
+def test_an_answer_that_a_unit_had_is_not_given_again() -> None:
+    answers = Answers({"H[1]": ["b"], "H": ["a", "c"]})
+    answers.drop("H[1]")
+    answers.drop("H[0]")
+    assert answers.left == ["'H': c"]
 
 
 async def test_answers_come_before_people(stage: Stage) -> None:

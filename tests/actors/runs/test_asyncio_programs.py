@@ -13,7 +13,6 @@ import gc
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -25,6 +24,7 @@ import trio
 from support.agent_runs import at_work
 from support.fake_models import FakeModels, Reply
 from support.messages import says
+from support.starter import forked
 from support.waiting import PATIENCE, POLL
 
 import callboard
@@ -137,7 +137,7 @@ async def test_a_root_that_is_not_open_says_so(graph: Path) -> None:
             await root.run(graph, "hi")
         async with root:
             pass
-        with pytest.raises(ShuttingDown, match=says("supervisors.event_loops._ended")):
+        with pytest.raises(ShuttingDown, match=says("supervisors.event_loops.ended")):
             await root.run(graph, "hi")
 
     await program(main)
@@ -522,7 +522,7 @@ async def test_questions_are_answered_from_any_thread(tmp_path: Path, way: str) 
     (tmp_path / "graph.yaml").write_text(ASKS)
 
     async def main() -> str:
-        async with callboard.Root(config_dir=tmp_path, patient=True) as root:
+        async with callboard.Root(config_dir=tmp_path, wait_for_front_end=True) as root:
             run = asyncio.create_task(root.run(tmp_path / "graph.yaml"))
             question = await asked(root)
             answers = {
@@ -622,7 +622,7 @@ async def main():
 def script(tmp_path: Path, config: Path, body: str, start: str = "asyncio.run(main())") -> list[str]:
     file = tmp_path / "program.py"
     file.write_text(PROGRAM.format(config=str(config), body=body, start=start))
-    return [sys.executable, str(file)]
+    return [*forked(file)]
 
 
 def in_process(argv: list[str]) -> str:
@@ -644,6 +644,8 @@ async def test_a_program_that_never_leaves_the_block_ends_all_the_same(fake_mode
 
 
 FORKING = """
+import warnings
+
 async def child(root):
     try:
         await root.run({graph!r}, "hi")
@@ -659,6 +661,7 @@ async def parent(root):
 
 loop = asyncio.new_event_loop()
 root = loop.run_until_complete(main())
+warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12: the process has threads
 if (pid := os.fork()) == 0:
     asyncio.run(child(root))
     sys.exit(0)
@@ -677,7 +680,7 @@ async def test_a_killed_program_s_question_is_answered_and_its_run_resumed_by_an
     await asyncio.Event().wait()
 """
     argv = script(tmp_path, tmp_path, body)
-    argv_patient = [argv[0], "-c", Path(argv[1]).read_text().replace("Root(", "Root(patient=True, ")]
+    argv_patient = [argv[0], "-c", Path(argv[1]).read_text().replace("Root(", "Root(wait_for_front_end=True, ")]
     with subprocess.Popen(argv_patient, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         question = (await trio.to_thread.run_sync(process.stdout.readline)).strip()

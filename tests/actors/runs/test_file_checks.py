@@ -39,3 +39,16 @@ def test_a_document_that_is_not_there_is_a_warning_where_it_is_named(
         assert (problem.severity, problem.code, problem.file) == ("warning", "missing_document", str(tmp_path / file))
         assert problem.node == ("look" if text is GRAPH else None)
         assert problem.line == (4 if text is GRAPH else 3)
+
+
+def test_of_several_tools_files_of_aichat_the_first_counts_and_the_others_are_named(tmp_path: Path) -> None:
+    (tmp_path / "tools.sh").write_text("# @cmd Says hello\nhello() { echo hello; }\n")
+    (tmp_path / "tools.py").write_text('def bye():\n    """Says bye."""\n')
+    (tmp_path / "tools.js").write_text("/** Hums. */\nexports.hum = () => 1;\n")
+    (tmp_path / "index.yaml").write_text("name: demo\ninstructions: x\n")
+    (problem,) = callboard.validate(tmp_path, config_dir=tmp_path / "config")
+    assert (problem.severity, problem.code) == ("warning", "tool_files")
+    assert "tools.js, tools.py" in problem.message
+    (tmp_path / "index.yaml").rename(tmp_path / "config.yaml")
+    (problem,) = callboard.validate(tmp_path, config_dir=tmp_path / "config")
+    assert (problem.severity, problem.code) == ("error", "tool_files")

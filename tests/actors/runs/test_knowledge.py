@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 from support.agent_runs import Stage
 from support.fake_models import FakeModels, Reply, Request
 from support.messages import has_message
 
 import callboard
+from callboard.actors.work.knowledge.embed.local import PULLED_AS
+from callboard.actors.work.models import weights
 from callboard.protocol.errors import UsageError
 
 ECHO = 'start: e\nnodes:\n  e: {type: end, output: "{{initial_prompt}}"}'
@@ -114,5 +117,29 @@ async def test_tokens_for_vectors_count_in_the_run_and_can_end_it(
         name="…'two'…",
         tokens=40,
         max_tokens=39,
-        _key="--max-tokens",
+        _key="`max_tokens`, --max-tokens",
     )
+
+
+RAG = """\
+start: ask
+nodes:
+  ask: {type: rag, documents: [notes.md], query: "{{initial_prompt}}", state_updates: {found: "{{output}}"}, next: e}
+  e: {type: end, output: "{{found}}"}
+"""
+
+
+@pytest.mark.parametrize("approve_all", [True, False])
+async def test_a_missing_extra_is_named_before_weights_are_fetched_or_asked_about(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, approve_all: bool
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    unusable = msgspec.structs.replace(weights.KNOWN[PULLED_AS], module="callboard_no_such_module")
+    monkeypatch.setitem(weights.KNOWN, PULLED_AS, unusable)
+    home = stage.agent(RAG)
+    (home / "notes.md").write_text("The sky is blue.")
+    outcome = await stage.run("sky", approve_all=approve_all)
+    assert outcome.error is not None
+    assert has_message(outcome.error.message, "work.models.weights.require_extra")
+    assert "question.asked" not in [event.kind for event in stage.events]
+    assert not list((tmp_path / "cache").rglob("*wordllama*"))

@@ -88,7 +88,7 @@ async def test_a_limit_of_the_run_is_no_failure_of_the_agent_below(stage: Stage)
         name="…the run",
         tokens=15,
         max_tokens=15,
-        _key="--max-tokens",
+        _key="`max_tokens`, --max-tokens",
     )
 
 
@@ -202,7 +202,7 @@ async def test_a_request_that_is_cut_off_is_estimated(stage: Stage, mock_clock: 
         "work.spending.accounts.Account._check_spent.2",
         tokens=1300,
         max_tokens=100,
-        _key="--max-tokens",
+        _key="`max_tokens`, --max-tokens",
     )
     assert outcomes[0].usage == {}  # which has the providers' figures alone
 

@@ -33,13 +33,13 @@ async def test_a_thousand_parked_runs_finish_whatever_the_order_of_their_answers
     (tmp_path / "graph.yaml").write_text(runs.GRAPH)
     async with callboard.Root(config_dir=tmp_path) as root:
         parked = runs.Parked(tmp_path, root)
-        with root.questions.attach(parked):
+        with root.inbox.attach(parked):
             async with trio.open_nursery() as nursery:
                 await parked.start(range(1000), nursery)
                 assert parked.outcomes == {}
-                assert len(root.questions.open) == 1000
+                assert len(root.inbox.open) == 1000
                 parked.answer_all(random.Random(7))
-        assert root.questions.open == ()
+        assert root.inbox.open == ()
         assert at_work(root) == []
     assert len(parked.outcomes) == 1000
     for number, outcome in parked.outcomes.items():
@@ -51,10 +51,10 @@ async def test_a_thousand_parked_runs_end_with_their_root(runs: ModuleType, tmp_
     (tmp_path / "graph.yaml").write_text(runs.GRAPH)
     async with callboard.Root(config_dir=tmp_path) as root:
         parked = runs.Parked(tmp_path, root)
-        with root.questions.attach(parked):
+        with root.inbox.attach(parked):
             async with trio.open_nursery() as nursery:
                 await parked.start(range(1000), nursery)
                 root.begin_stop()
-        assert root.questions.open == ()
+        assert root.inbox.open == ()
     assert {outcome.status for outcome in parked.outcomes.values()} == {"cancelled"}
     assert len(parked.outcomes) == 1000

@@ -15,7 +15,7 @@ from support.messages import has_message, says
 
 from callboard import Root
 from callboard.actors.runs.model_checks import TOKENS, Checked, all_models, ask, check, exit_code
-from callboard.actors.work.models.catalog import Catalog
+from callboard.actors.work.models.catalog import ModelCatalog
 from callboard.protocol.errors import ConfigError
 from callboard.protocol.settings import Settings, read_settings
 from callboard.supervisors import Actor
@@ -23,7 +23,7 @@ from callboard.supervisors import Actor
 
 def look(text: str, model: str, environ: dict[str, str] | None = None) -> Checked:
     settings, _ = read_settings(text, "config.yaml", {})
-    return check(model, settings, Catalog(settings, environ or {}), environ or {})
+    return check(model, settings, ModelCatalog(settings, environ or {}), environ or {})
 
 
 def test_what_is_known_of_a_model_without_a_request() -> None:
@@ -50,7 +50,9 @@ clients:
     missing = look(text, "openai:mini")
     assert missing.failed is not None
     assert (missing.failed.code, missing.failed.exit_code, missing.key) == ("credentials", 3, "")
-    assert has_message(missing.failed.message, "work.models.catalog.Catalog._door.2", tried="OPENAI_API_KEY")
+    assert has_message(
+        missing.failed.message, "work.models.catalog.ModelCatalog._vertex_access.2", tried="OPENAI_API_KEY"
+    )
 
 
 def test_where_a_key_is_from_is_told_and_never_the_key() -> None:
@@ -95,7 +97,7 @@ clients:
   - {type: gemini}
 """
     settings, _ = read_settings(text, "config.yaml", {})
-    assert all_models(settings, Catalog(settings, {})) == ["ollama:llama3.2", "openai:a", "openai:e"]
+    assert all_models(settings, ModelCatalog(settings, {})) == ["ollama:llama3.2", "openai:a", "openai:e"]
     embedding = look(text, "openai:e", {"OPENAI_API_KEY": "x"})
     assert (embedding.kind, embedding.failed, embedding.lacks) == ("embedding", None, ())
     with pytest.raises(ConfigError, match=says("protocol.problems.suggestion", name="openai…")):
@@ -114,7 +116,7 @@ async def asked(
     (tmp_path / "config.yaml").write_text(json.dumps({"clients": [{**client, "models": list(models)}]}))
     async with Root(config_dir=tmp_path) as root:
         settings: Settings = root.settings
-        catalog = Catalog(settings, {})
+        catalog = ModelCatalog(settings, {})
         found = [check(f"lab:{model['name']}", settings, catalog, {}) for model in models]
         known: dict[str, Checked] = {}
 

@@ -225,7 +225,7 @@ async def test_23_a_link_that_is_swapped_between_the_question_and_the_write_writ
     assert "tool_call_error" in repository.told
 
 
-@pytest.mark.sample(16)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(
     "path",
     [
@@ -272,6 +272,7 @@ async def test_24_a_denied_path_is_denied_however_it_is_written(
     [["--version"], [], ["--help"], ["doctor"], ["skills", "list"], ["trust", "--show"], ["ask", "hi"], ["complete"]],
     ids=" ".join,
 )
+@pytest.mark.sample(3)
 async def test_25_in_a_hostile_repository_nothing_of_it_is_run_or_sent(
     repository: Repository, tmp_path: Path, words: list[str]
 ) -> None:
@@ -324,7 +325,7 @@ async def test_25_in_a_hostile_repository_nothing_of_it_is_run_or_sent(
     assert "of-the-repository" not in str([request.json for request in house.models.requests])
     if words == ["ask", "hi"]:
         assert "hello" in told
-        assert has_message(told, "work.workspace.Workspace.problem")
+        assert has_message(told, "work.workspace._problem_of")
 
 
 async def test_27_a_public_issue_does_not_have_a_private_repository_published(repository: Repository) -> None:
@@ -343,7 +344,7 @@ async def test_27_a_public_issue_does_not_have_a_private_repository_published(re
     entry = {"command": sys.executable, "trust": "full"}
     servers = {
         "public": {**entry, "args": [str(server), "public", str(log)]},
-        "own": {**entry, "args": [str(server), "own", str(log)], "labels": ["private"]},
+        "own": {**entry, "args": [str(server), "own", str(log)], "labels": ["private", "trusted", "inside"]},
     }
     (functions / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
     repository.settings(labels="enforce", mcp_tools="direct")
@@ -351,5 +352,5 @@ async def test_27_a_public_issue_does_not_have_a_private_repository_published(re
     calls = ("public__read_issue", "own__read_file", "public__create_pull_request")
     await repository.run(*(Reply(calls=[(name, {"what": "x"})]) for name in calls), "over", yes=True)
     assert "own__read_file" in repository.told
-    assert has_message(repository.told, "work.labels.flow.Flow.check.6")
+    assert has_message(repository.told, "work.labels.flow.Flow._agreed.6")
     assert log.read_text().split() == ["read_issue", "read_file"]

@@ -378,10 +378,30 @@ nodes:
 @pytest.mark.parametrize(
     ("limits", "asked", "code", "text"),
     [
-        (callboard.Limits(max_turns=2), 2, "max_turns", "the run has used its 2 model turns (--max-turns)"),
-        (callboard.Limits(max_turns=0), 0, "max_turns", "the run has used its 0 model turns (--max-turns)"),
-        (callboard.Limits(max_tokens=20), 2, "budget", "the run has used 30 of its 20 tokens (--max-tokens)"),
-        (callboard.Limits(max_tokens=30), 2, "budget", "the run has used 30 of its 30 tokens (--max-tokens)"),
+        (
+            callboard.Limits(max_turns=2),
+            2,
+            "max_turns",
+            "the run has used its 2 model turns (`max_turns`, --max-turns)",
+        ),
+        (
+            callboard.Limits(max_turns=0),
+            0,
+            "max_turns",
+            "the run has used its 0 model turns (`max_turns`, --max-turns)",
+        ),
+        (
+            callboard.Limits(max_tokens=20),
+            2,
+            "budget",
+            "the run has used 30 of its 20 tokens (`max_tokens`, --max-tokens)",
+        ),
+        (
+            callboard.Limits(max_tokens=30),
+            2,
+            "budget",
+            "the run has used 30 of its 30 tokens (`max_tokens`, --max-tokens)",
+        ),
     ],
 )
 async def test_limits_end_the_run_with_4_whatever_fallbacks_there_are(
@@ -416,7 +436,7 @@ async def test_max_cost_counts_money(tmp_path: Path, fake_model: FakeModels) -> 
         name="…the run",
         cost="0.0400",
         max_cost="0.03",
-        _key="--max-cost",
+        _key="`max_cost`, --max-cost",
     )
 
 
@@ -432,7 +452,7 @@ async def test_with_allow_unpriced_it_goes_on_and_says_that_the_cost_is_not_know
     stage.agent(THREE)
     outcome = await stage.run(limits=callboard.Limits(max_cost=5), allow_unpriced=True)
     assert outcome.status == "done"
-    assert outcome.priced is False
+    assert outcome.cost_complete is False
     assert outcome.usage["fake:model"].priced is False
     assert outcome.usage["fake:model"].cost == 0
     assert outcome.to_wire()["priced"] is False
@@ -473,7 +493,7 @@ async def test_max_turns_counts_the_requests_that_are_under_way(stage: Stage) ->
     assert len(stage.models.requests) == 2
     assert outcome.exit_code == 4
     assert outcome.error is not None
-    assert outcome.error.message.count("the run has used its 2 model turns (--max-turns)") == 2
+    assert outcome.error.message.count("the run has used its 2 model turns (`max_turns`, --max-turns)") == 2
 
 
 async def test_a_timeout_of_the_run_ends_it_with_4(stage: Stage, mock_clock: trio.testing.MockClock) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -100,6 +101,38 @@ async def test_the_text_of_a_run_is_the_whole_of_it_however_slow_its_reader(
             return "".join(pieces), len(pieces)
 
     assert await program(body) == (SAID, 1)
+
+
+GRAPH = """\
+name: g
+start: ask
+nodes:
+  ask: {type: llm, prompt: "{{initial_prompt}}", state_updates: {said: "{{output}}"}, next: done}
+  done: {type: end, output: "{{said}}"}
+"""
+
+
+@pytest.mark.parametrize("target", ["agent", "graph"])
+async def test_the_text_of_a_model_that_does_not_stream_comes_once_and_whole(
+    fake_model: FakeModels, config: Path, program: Any, target: str
+) -> None:
+    file = config / "config.yaml"
+    keys = json.loads(file.read_text())
+    keys["clients"][0]["models"] = [{"name": "model", "no_stream": True}]
+    file.write_text(json.dumps(keys))
+    graph = config / "g.yaml"
+    graph.write_text(GRAPH)
+    fake_model.script(SAID)
+
+    async def body(root: callboard.Root) -> list[str]:
+        async with root.stream(BOT if target == "agent" else graph, "hi") as run:
+            pieces = [text async for text in run.text()]
+            assert [text async for text in run.text()] == []
+            assert (await run.outcome()).final == SAID
+            return pieces
+
+    assert await program(body) == [SAID]
+    assert not fake_model.requests[0].json.get("stream")
 
 
 async def test_text_is_that_of_the_run_s_own_agent(fake_model: FakeModels, config: Path, program: Any) -> None:

@@ -164,7 +164,7 @@ async def test_a_model_that_repeats_a_secret_in_pieces_tells_nothing(house: Hous
 
 
 async def test_servers_and_their_logs_tell_nothing(house: House, tmp_path: Path) -> None:
-    async with callboard.Root(config_dir=house.config, serving=True) as root, open_hub(root):
+    async with callboard.Root(config_dir=house.config, keep_servers=True) as root, open_hub(root):
         house.models.script(*CALLS, "done")
         told: list[bytes] = []
         with root.bus.listen(lambda event: told.append(msgspec.json.encode(event))):

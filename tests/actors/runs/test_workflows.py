@@ -256,3 +256,24 @@ def test_a_file_that_names_an_address_is_given_no_key_and_that_is_told(
     assert has_message(problems[0].message, "protocol.workflow.parts.nodes._check_key", key="OPENAI_API_KEY")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://elsewhere.example/v1")
     assert callboard.validate(file) == []
+
+
+async def test_units_of_a_human_node_take_prepared_answers_in_their_order(stage: Stage, tmp_path: Path) -> None:
+    file = put(
+        tmp_path,
+        """
+        graph:
+          id: g
+          nodes:
+            - {id: A, type: literal, config: {content: '["first", "second", "third"]'}}
+            - {id: H, type: human, config: {}}
+          edges:
+            - {from: A, to: H, dynamic: {type: map, config: {split_type: json_array}}}
+        """,
+    )
+    for answers in (["a1", "a2", "a3"], {"H": ["a1", "a2", "a3"]}):
+        asked = len(stage.of("question.asked"))
+        outcome = await stage.run("x", file, answers=answers)
+        assert outcome.status == "done"
+        texts = [event.question["text"] for event in stage.of("question.asked")][asked:]
+        assert [text.split()[-1] for text in texts] == ["first", "second", "third"]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 from support.fake_models import FakeModels, Reply
+from support.messages import fragment
 from support.program_window import Window
 from support.talking import allow_commands, environment_of, start
 from support.waiting import PATIENCE
@@ -44,11 +45,11 @@ async def test_completion_says_what_commands_do_and_ctrl_c_drops_the_line_then_s
     window: Window, fake_model: FakeModels, tmp_path: Path
 ) -> None:
     start(window, fake_model, tmp_path)
-    await window.shows(".help lists commands")
+    await window.shows(fragment("cli.chat.conversation.ChatConversation._open"))
     window.press(".hel")
-    await window.shows("Show this help")
+    await window.shows(fragment("front.chat.commands.looking._help.3"))
     window.press("C-c")
-    await window.gone("Show this help")
+    await window.gone(fragment("front.chat.commands.looking._help.3"))
     window.press("C-c")
     await window.shows("To leave, press Ctrl-D")
     window.press("still here", "Enter")
@@ -67,7 +68,7 @@ async def test_lines_of_earlier_chats_are_recalled_at_the_first_prompt(
     window: Window, fake_model: FakeModels, tmp_path: Path
 ) -> None:
     start(window, fake_model, tmp_path)
-    await window.shows(".help lists commands")
+    await window.shows(fragment("cli.chat.conversation.ChatConversation._open"))
     window.press("remember me", "Enter")
     await window.shows("\nok")
     window.press("C-d")
@@ -75,7 +76,7 @@ async def test_lines_of_earlier_chats_are_recalled_at_the_first_prompt(
     later = Window()
     try:
         start(later, fake_model, tmp_path)
-        await later.shows(".help lists commands")
+        await later.shows(fragment("cli.chat.conversation.ChatConversation._open"))
         with trio.fail_after(PATIENCE):
             while "model> remember me" not in later.lines()[-1]:
                 later.press("Up")  # the file is read behind the first picture
@@ -91,7 +92,7 @@ async def test_without_streaming_an_answer_comes_as_a_whole(
 ) -> None:
     fake_model.script(Reply(text="begin\n\nsecond\n\n" + "more " * 60 + "end", gap=0.05))
     start(window, fake_model, tmp_path, "chat", "-S")
-    await window.shows(".help lists commands")
+    await window.shows(fragment("cli.chat.conversation.ChatConversation._open"))
     window.press("go", "Enter")
     with trio.fail_after(PATIENCE):
         while "more end" not in (text := "\n".join(window.lines())):
@@ -116,11 +117,11 @@ async def test_no_color_means_no_colours(
     await window.shows("import os")
     await window.until(lambda lines: "tokens" in lines[-1])  # the run is over
     window.press("count", "Enter")
-    await window.shows("4. no")
+    await window.shows("4. No")
     window.press("1", "Enter")
     await window.shows("at the end")
     window.press(".hel")
-    await window.shows("Show this help")
+    await window.shows(fragment("front.chat.commands.looking._help.3"))
     window.press("Tab", "Tab")
     codes = {code for found in re.findall(r"\x1b\[([0-9;:]*)m", window.raw) for code in found.split(";")}
     coloured = {code for code in codes if re.match(r"[349][0-8]|10[0-7]", code)}

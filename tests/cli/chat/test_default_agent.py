@@ -70,7 +70,7 @@ async def test_a_chat_is_continued_another_day_by_its_directory_or_from_a_list(
     wide.start(["--resume"], environ)
     await wide.shows("Which chat?")
     await wide.shows("what is wrong with median?")
-    await wide.shows("~/work, assistant, $")
+    await wide.shows("~/work, assistant")
     wide.press("Enter")
     await wide.shows("In line 2.\n\nassistant>")
     wide.press("why?", "Enter")

@@ -14,6 +14,7 @@ import pytest
 import trio
 from support.fake_models import FakeModels, Reply, Request
 from support.mcp_processes import SERVERS
+from support.messages import fragment
 from support.strict_wires import objections, prompt_of
 from support.tmux import Tmux
 from support.waiting import PATIENCE
@@ -193,7 +194,7 @@ async def test_the_prompt_is_back_at_a_moment_of_each_kind(
     try:
         program = Program(terminal, fake_model, tmp_path)
         program.start()
-        await terminal.shows(".help lists commands")
+        await terminal.shows(fragment("cli.chat.conversation.ChatConversation._open"))
         await play(program, keys)
         assert not program.refused
         print(program.seconds)  # shown with -s

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from support.fake_models import FakeModels, Reply
+from support.messages import fragment
 from support.program_window import Window
 from support.talking import start
 
@@ -15,7 +16,7 @@ async def test_an_interrupt_keeps_what_was_said_and_a_second_ctrl_c_soon_after_l
     long = [Reply(text="first words\n\n" + "more " * 2000, stall=40) for _ in range(3)]
     fake_model.script(long[0], "well", long[1], "good", long[2])
     start(window, fake_model, tmp_path)
-    await window.shows(".help lists commands")
+    await window.shows(fragment("cli.chat.conversation.ChatConversation._open"))
     for number, (key, answer) in enumerate((("Escape", "well"), ("C-c", "good")), 1):
         window.press("go on", "Enter")
         await window.until(lambda lines: "more more" in "\n".join(lines[-4:]))

@@ -10,10 +10,10 @@ from typing import Any
 from support.chat_screen import ChatStage
 
 from callboard.cli.chat.client import ChatClient
-from callboard.cli.chat.conversation import Conversation
-from callboard.cli.chat.screen.threaded import Waiting
+from callboard.cli.chat.conversation import ChatConversation
+from callboard.cli.chat.screen.threaded import WaitingHandler
 from callboard.cli.chat.story import Display
-from callboard.cli.render.answer import Look
+from callboard.cli.render.answer import AnswerStyle
 from callboard.protocol.jsonrpc import encode_result
 
 CHAT = {"chat": "chat-1", "model": "fake:model"}
@@ -72,10 +72,10 @@ class Talk:
 
     def begin(self) -> None:
         """The conversation is there, and leads the screen from now on."""
-        look = Look()
+        look = AnswerStyle()
         display = Display(look, streams=True, coloured=False)
         self.server.client = client = ChatClient(self.server.take)
-        self.conversation = Conversation(client, self.stage.screen, display, {})
+        self.conversation = ChatConversation(client, self.stage.screen, display, {})
         self.conversation.configure({}, display, lambda _: look)
         self.conversation.begin()
 
@@ -136,7 +136,7 @@ def test_what_is_done_before_the_conversation_is_there_is_done_in_order() -> Non
 
     async def body() -> None:
         screen = talk.stage.screen
-        screen.handler = waiting = Waiting()
+        screen.handler = waiting = WaitingHandler()
         await talk.stage.press("one\r", lambda: waiting.busy)
         await talk.stage.press("\x03", lambda: not waiting.busy)
         await talk.stage.press("two\r", lambda: waiting.busy)

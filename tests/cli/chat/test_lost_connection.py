@@ -9,6 +9,7 @@ import pytest
 import trio
 from support.fake_models import FakeModels, Reply
 from support.http_server import House, Serve, serve
+from support.messages import fragment
 from support.program_window import Window
 from support.talking import environment_of
 from support.wire import Wire
@@ -30,11 +31,11 @@ async def wire(
         window.start(there, environment_of(tmp_path / "config", tmp_path))
         await window.shows(".help lists commands")
         window.press("count", "Enter")
-        await window.shows("4. no")
+        await window.shows("4. No")
         wire.cut()
         await window.shows("trying again")
         window.press("1", "Enter")
-        await window.shows("= yes")
+        await window.shows("= Yes, once")
         yield wire, house
         window.press("C-d")
         assert await window.ended() == 0
@@ -44,12 +45,12 @@ async def test_is_sent_when_there_is_another_one(
     window: Window, wire: tuple[Wire, House], fake_model: FakeModels
 ) -> None:
     cut, _ = wire
-    await window.shows("(sent when the connection is back)")
+    await window.shows(fragment("cli.chat.person_asked.PersonAsked._answer"))
     assert len(fake_model.requests) == 1
     cut.mend()
     await window.shows("so it is")
     assert "42" in fake_model.requests[-1].results[-1]
-    assert sum("= yes" in line for line in window.lines()) == 1
+    assert sum("= Yes, once" in line for line in window.lines()) == 1
     assert sum("asks" in line for line in window.lines()) == 1  # nor is it asked again
 
 
@@ -57,11 +58,11 @@ async def test_is_said_not_to_be_taken_if_the_question_was_closed_meanwhile(
     window: Window, wire: tuple[Wire, House], fake_model: FakeModels
 ) -> None:
     cut, house = wire
-    await window.shows("(sent when the connection is back)")
+    await window.shows(fragment("cli.chat.person_asked.PersonAsked._answer"))
     (question,) = (await house.get("/v1/questions"))["questions"]
     await house.post(f"/v1/questions/{question['id']}/answer", {"value": "no"})
     await fake_model.arrived(2)
     cut.mend()
-    await window.shows("not taken, since the question is closed: yes (to:")
+    await window.shows("not taken, since the question is closed: Yes, once (to:")
     await window.shows("so it is")
     assert "42" not in fake_model.requests[-1].results[-1]

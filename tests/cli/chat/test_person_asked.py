@@ -6,7 +6,7 @@ import pytest
 from support.chat_screen import ChatStage
 
 from callboard.cli.chat.client import ChatClient
-from callboard.cli.chat.person_asked import Asked, PersonAsked
+from callboard.cli.chat.person_asked import PersonAsked, QuestionNotice
 from callboard.protocol.control import own
 from callboard.protocol.kernel.questions import Question
 
@@ -16,8 +16,8 @@ def stage() -> ChatStage:
     return ChatStage()
 
 
-def asked(id: str, run: str) -> Asked:
-    return Asked(Question(id=id, actor=f"/{run}/a", run=run, text="Sure?", kind="text"))
+def asked(id: str, run: str) -> QuestionNotice:
+    return QuestionNotice(Question(id=id, actor=f"/{run}/a", run=run, text="Sure?", kind="text"))
 
 
 def test_one_that_comes_before_its_run_is_known_is_shown_when_that_is(stage: ChatStage) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import trio
 from support.fake_models import FakeModels, Reply
+from support.messages import fragment
 from support.program_window import Window
 from support.talking import allow_commands, start
 from support.waiting import PATIENCE, until
@@ -29,7 +30,7 @@ async def test_what_was_typed_before_a_question_is_no_answer_to_it(
     call = ("execute_command", {"command": "echo $((40 + 2))"})
     fake_model.script(Reply(calls=[call], hold=begin), Reply(text="so it is"))
     start(window, fake_model, tmp_path, configure=allow_commands)
-    await window.shows(".help lists commands")
+    await window.shows(fragment("cli.chat.conversation.ChatConversation._open"))
     window.press("count", "Enter")
     await fake_model.arrived(1)
     window.press("yes")
@@ -41,10 +42,10 @@ async def test_what_was_typed_before_a_question_is_no_answer_to_it(
     await window.shows("model> yes!")
     assert len(fake_model.requests) == 1
     window.press("M-a")
-    await window.shows("1. yes")
+    await window.shows("1. Yes")
     window.press("1", "Enter")
     await window.until(lambda lines: "so it is" in lines and "model> yes!" in lines[-1])
-    assert sum("= yes" in line for line in window.lines()) == 1
+    assert sum("= Yes, once" in line for line in window.lines()) == 1
     window.press("C-u", "C-d")  # Ctrl-C interrupts as long as the line has no answer
     assert await window.ended() == 0
 
@@ -55,13 +56,55 @@ async def test_a_question_on_an_empty_line_takes_the_keys(
     call = ("execute_command", {"command": "echo $((40 + 2))"})
     fake_model.script(Reply(calls=[call]), Reply(text="as you like"))
     start(window, fake_model, tmp_path, configure=allow_commands)
-    await window.shows(".help lists commands")
+    await window.shows(fragment("cli.chat.conversation.ChatConversation._open"))
     window.press("count", "Enter")
-    await window.shows("4. no")
+    await window.shows("4. No")
     window.press("4", "Enter")
     await window.shows("as you like")
-    assert sum("= no" in line for line in window.lines()) == 1
+    assert sum("= No" in line for line in window.lines()) == 1
     assert not any("answered by" in line for line in window.lines())
+    window.press("C-d")
+    assert await window.ended() == 0
+
+
+async def test_commands_that_look_work_while_a_permission_is_asked_and_are_no_answer(
+    window: Window, fake_model: FakeModels, tmp_path: Path
+) -> None:
+    call = ("execute_command", {"command": "echo one"})
+    fake_model.script(Reply(calls=[call]), Reply(text="as you like"))
+    start(window, fake_model, tmp_path, configure=allow_commands)
+    await window.shows(".help lists commands")
+    window.press("count", "Enter")
+    await window.shows("1-4 or arrows")
+    window.press(".", "cost", "Enter")
+    await window.shows("output tokens")
+    await window.shows("1-4 or arrows")  # the question has the keys again
+    window.press("/tools", "Enter")
+    await window.shows("also there")
+    assert len(fake_model.requests) == 1
+    await window.shows("1-4 or arrows")
+    window.press("3")
+    await window.shows("stores > echo one")
+    window.press(" *", "Enter")
+    await window.shows("as you like")
+    assert any("= Yes, always here: echo one *" in line for line in window.lines())
+    window.press("C-d")
+    assert await window.ended() == 0
+
+
+async def test_a_refusal_is_shown_as_one_with_its_reason(
+    window: Window, fake_model: FakeModels, tmp_path: Path
+) -> None:
+    call = ("execute_command", {"command": "echo one"})
+    fake_model.script(Reply(calls=[call]), Reply(text="as you like"))
+    start(window, fake_model, tmp_path, configure=allow_commands)
+    await window.shows(".help lists commands")
+    window.press("count", "Enter")
+    await window.shows("1-4 or arrows")
+    window.press("4", "use fs_ls", "Enter")
+    await window.shows("as you like")
+    assert any("refused: use fs_ls" in line for line in window.lines())
+    assert not any("FAILED" in line for line in window.lines())
     window.press("C-d")
     assert await window.ended() == 0
 
@@ -82,7 +125,7 @@ async def test_what_was_typed_while_a_question_was_out_of_sight_is_no_answer_to_
         file.write_text(json.dumps({**json.loads(file.read_text()), "editor": str(editor)}))
 
     start(window, fake_model, tmp_path, configure=configure)
-    await window.shows(".help lists commands")
+    await window.shows(fragment("cli.chat.conversation.ChatConversation._open"))
     window.press("count", "Enter")
     await fake_model.arrived(1)
     window.press("C-o")
@@ -98,12 +141,12 @@ async def test_what_was_typed_while_a_question_was_out_of_sight_is_no_answer_to_
     await window.shows("model> 1")  # text of the input line
     await trio.sleep(0.7)
     assert len(fake_model.requests) == 1
-    assert not any("= yes" in line for line in window.lines())
+    assert not any("= Yes, once" in line for line in window.lines())
     window.press("M-a")
-    await window.shows("4. no")
+    await window.shows("4. No")
     window.press("4", "Enter")
     await window.shows("so it is")
-    assert any("= no" in line for line in window.lines())
+    assert any("= No" in line for line in window.lines())
     window.press("C-c", "C-c", "C-d")  # drops both rows of the line, or leaves where a run still ends
     assert await window.ended() == 0
 
@@ -112,7 +155,7 @@ async def test_leaving_asks_again_after_its_question_was_withdrawn(
     window: Window, fake_model: FakeModels, tmp_path: Path
 ) -> None:
     start(window, fake_model, tmp_path)
-    await window.shows(".help lists commands")
+    await window.shows(fragment("cli.chat.conversation.ChatConversation._open"))
     window.press(".session", "Enter")
     window.press("one", "Enter")
     await window.until(lambda lines: lines.count("ok") == 1 and rests(lines))  # while a run works, Ctrl-D leaves
@@ -141,9 +184,9 @@ async def test_a_long_list_that_a_command_shows_is_searched_by_typing(
         file.write_text(json.dumps(settings))
 
     start(window, fake_model, tmp_path, configure=configure)
-    await window.shows(".help lists commands")
+    await window.shows(fragment("cli.chat.conversation.ChatConversation._open"))
     window.press(".model", "Enter")
-    await window.shows("type to filter")
+    await window.shows(fragment("cli.render.filter_menu.FilterMenu.shown"))
     window.press("one large")
     await window.until(lambda lines: any("1 of 32" in line for line in lines))
     assert any("> fake:large-one  window 128k" in line for line in window.lines())

@@ -13,7 +13,7 @@ from support.fake_models import FakeModels
 from support.waiting import PATIENCE
 
 import callboard
-from callboard.actors.front.server.serving import Served, ServeOptions, Server
+from callboard.actors.front.server.serving import HttpServer, ListeningServer, ServeOptions
 from callboard.cli.chat import remote
 from callboard.cli.chat.bridge import ScreenEnd, TrioEnd
 from callboard.cli.chat.presence import GOODBYE
@@ -71,20 +71,20 @@ async def root(
 ) -> AsyncIterator[callboard.Root]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     config = fake_model.config_dir(tmp_path / "config")
-    async with callboard.Root(config_dir=config, patient=True, serving=True) as root:
+    async with callboard.Root(config_dir=config, wait_for_front_end=True, keep_servers=True) as root:
         yield root
 
 
 async def serving(root: callboard.Root, nursery: trio.Nursery, port: int = 0) -> tuple[str, trio.CancelScope]:
     scope, found, listens = trio.CancelScope(), [""], trio.Event()
 
-    def heard(served: Served) -> None:
+    def heard(served: ListeningServer) -> None:
         found[0] = served.url
         listens.set()
 
     async def serve() -> None:
         with scope:
-            await Server(ServeOptions(port=port)).serve(root, heard)
+            await HttpServer(ServeOptions(port=port)).serve(root, heard)
 
     nursery.start_soon(serve)
     with trio.fail_after(PATIENCE):

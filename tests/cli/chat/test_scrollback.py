@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import trio
 from support.fake_models import FakeModels, Reply
+from support.messages import fragment
 from support.talking import environment_of, start, without_agent
 from support.tmux import Tmux
 from support.waiting import PATIENCE
@@ -54,7 +55,7 @@ async def test_a_long_answer_stands_in_the_scrollback_once_though_the_terminal_g
     terminal = Tmux(200, 24, tmp_path)
     try:
         start(terminal, fake_model, tmp_path)
-        await terminal.shows(".help lists commands")
+        await terminal.shows(fragment("cli.chat.conversation.ChatConversation._open"))
         terminal.press("tell me", "Enter")
         await terminal.shows(words[20])
         pauses = itertools.cycle((0.05, 0.05, 0.5, 0.5, 0.7, 0.05, 0.5))  # tmux tells the second of two a bit later
@@ -69,12 +70,13 @@ async def test_a_long_answer_stands_in_the_scrollback_once_though_the_terminal_g
         terminal.close()
 
 
+@pytest.mark.full
 async def test_a_paste_of_a_megabyte_is_folded_and_sent_whole(
     terminal: Tmux, fake_model: FakeModels, tmp_path: Path
 ) -> None:
     text = "".join(f"line {number:014}\n" for number in range(50_000))
     start(terminal, fake_model, tmp_path)
-    await terminal.shows(".help lists commands")
+    await terminal.shows(fragment("cli.chat.conversation.ChatConversation._open"))
     terminal.press("before ")
     with trio.fail_after(PATIENCE):
         terminal.paste(text)
@@ -95,7 +97,7 @@ async def test_ctrl_z_gives_the_terminal_to_the_shell_and_fg_takes_it_again(
     terminal.start(["bash", "--norc", "--noprofile", "-i"], {**environment_of(config, tmp_path), "PS1": "shell$ "})
     await terminal.shows("shell$")
     terminal.press(f"{sys.executable} -m callboard.cli", "Enter")
-    await terminal.shows(".help lists commands")
+    await terminal.shows(fragment("cli.chat.conversation.ChatConversation._open"))
     answers = trio.Event()
     fake_model.script(Reply(text="the answer", hold=answers))
     terminal.press("work", "Enter")

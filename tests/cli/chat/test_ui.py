@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 from support.fake_models import FakeModels, Reply
+from support.messages import fragment
 from support.program_window import Window
 from support.serving_beside import begun, connected, is_over
 from support.talking import environment_of, start
@@ -38,7 +39,7 @@ async def test_it_is_seen_by_clients_of_its_server_and_by_another_terminal_and_e
     first.press("C-d")
     assert await first.ended() == 0
     assert is_over(url, tmp_path)
-    await second.shows("this chat was ended by another client")
+    await second.shows(fragment("cli.chat.conversation.ChatConversation._end_if_closed"))
     assert await second.ended() == 0
 
 

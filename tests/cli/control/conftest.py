@@ -8,7 +8,7 @@ import pytest
 import trio
 from support.scripted_control_server import SmallServer
 
-from callboard.cli.control.client import Client, open_client
+from callboard.cli.control.client import ControlClient, open_client
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ async def small(nursery: trio.Nursery) -> SmallServer:
 
 
 @pytest.fixture
-async def client(small: SmallServer) -> AsyncIterator[Client]:
+async def client(small: SmallServer) -> AsyncIterator[ControlClient]:
     async with open_client(small.server) as client:
         yield client
 

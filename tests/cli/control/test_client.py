@@ -11,7 +11,7 @@ from support.scripted_control_server import Refuse, SmallServer
 from support.waiting import until
 from trio_websocket import WebSocketConnection
 
-from callboard.cli.control.client import PATIENCE, Client, open_client
+from callboard.cli.control.client import PATIENCE, ControlClient, open_client
 from callboard.protocol.control import own
 from callboard.protocol.errors import (
     CallboardError,
@@ -24,14 +24,14 @@ from callboard.protocol.errors import (
 )
 
 
-async def cut(small: SmallServer, client: Client) -> None:
+async def cut(small: SmallServer, client: ControlClient) -> None:
     """Cut the connection, and wait until the client knows."""
     connection = await client.connected()
     await small.drop()
     await until(lambda: connection.lost)
 
 
-async def test_requests_under_way_get_each_its_own_answer(small: SmallServer, client: Client) -> None:
+async def test_requests_under_way_get_each_its_own_answer(small: SmallServer, client: ControlClient) -> None:
     small.answers["_run/list"] = lambda params: {"runs": [{"run": params["before"]}]}
     got: dict[str, str] = {}
 
@@ -46,7 +46,7 @@ async def test_requests_under_way_get_each_its_own_answer(small: SmallServer, cl
     assert small.tokens[0] == "Bearer t"
 
 
-async def test_what_is_not_given_is_not_sent(small: SmallServer, client: Client) -> None:
+async def test_what_is_not_given_is_not_sent(small: SmallServer, client: ControlClient) -> None:
     small.answers["_actor/tree"] = lambda _: {"actors": []}
     await client.ask("_actor/tree", own.Actors, run=None)
     assert await small.heard("_actor/tree") == [{}]
@@ -54,7 +54,7 @@ async def test_what_is_not_given_is_not_sent(small: SmallServer, client: Client)
 
 @pytest.mark.parametrize(("code", "exit_code"), [("not_found", 2), ("forbidden", 3), ("saturated", 6), ("new_one", 1)])
 async def test_a_refusal_is_the_error_that_it_was_at_the_server(
-    small: SmallServer, client: Client, code: str, exit_code: int
+    small: SmallServer, client: ControlClient, code: str, exit_code: int
 ) -> None:
     def refuse(_: Any) -> Any:
         raise Refuse(code, "no run 'x'")
@@ -65,9 +65,9 @@ async def test_a_refusal_is_the_error_that_it_was_at_the_server(
     assert (caught.value.code, caught.value.exit_code) == (code, exit_code)
 
 
-async def test_an_answer_of_another_shape_is_told(small: SmallServer, client: Client) -> None:
+async def test_an_answer_of_another_shape_is_told(small: SmallServer, client: ControlClient) -> None:
     small.answers["_run/get"] = lambda _: {"run": 7}
-    with pytest.raises(ServerLost, match=says("cli.control.client.Client._read")):
+    with pytest.raises(ServerLost, match=says("cli.control.client.ControlClient._read")):
         await client.ask("_run/get", own.OneRun, run="x")
 
 
@@ -81,14 +81,14 @@ async def test_an_answer_of_another_shape_is_told(small: SmallServer, client: Cl
     ],
 )
 async def test_a_handshake_that_is_refused_says_why(
-    small: SmallServer, client: Client, status: int, error: type[CallboardError], text: str
+    small: SmallServer, client: ControlClient, status: int, error: type[CallboardError], text: str
 ) -> None:
     small.refuse = status
     with pytest.raises(error, match=text):
         await client.connected()
 
 
-async def test_another_version_of_the_protocol_is_refused_by_us(small: SmallServer, client: Client) -> None:
+async def test_another_version_of_the_protocol_is_refused_by_us(small: SmallServer, client: ControlClient) -> None:
     small.answers["_server/info"] = lambda _: {"protocol": 2}
     with pytest.raises(Unsupported, match=says("cli.control.connection.open_connection.3", protocol=2, VERSION=1)):
         await client.connected()
@@ -119,7 +119,7 @@ async def test_something_else_at_the_address_is_no_server(small: SmallServer, nu
 
 
 async def test_a_request_whose_connection_is_cut_fails_and_the_next_connects_again(
-    small: SmallServer, client: Client
+    small: SmallServer, client: ControlClient
 ) -> None:
     told: list[str] = []
     client.tell = told.append
@@ -134,7 +134,7 @@ async def test_a_request_whose_connection_is_cut_fails_and_the_next_connects_aga
 
 
 async def test_a_server_that_comes_back_is_found_and_both_are_told(
-    small: SmallServer, client: Client, quick_clock: trio.testing.MockClock
+    small: SmallServer, client: ControlClient, quick_clock: trio.testing.MockClock
 ) -> None:
     told: list[str] = []
     client.tell = told.append
@@ -150,13 +150,13 @@ async def test_a_server_that_comes_back_is_found_and_both_are_told(
 
 
 async def test_patience_with_a_server_that_stays_away_has_an_end(
-    small: SmallServer, client: Client, quick_clock: trio.testing.MockClock
+    small: SmallServer, client: ControlClient, quick_clock: trio.testing.MockClock
 ) -> None:
     await client.connected()
     small.refuse = 503
     await cut(small, client)
     begun = trio.current_time()
-    with pytest.raises(ServerLost, match=says("cli.control.client.Client._again.2", PATIENCE=30)):
+    with pytest.raises(ServerLost, match=says("cli.control.client.ControlClient._again.2", PATIENCE=30)):
         await client.connected()
     assert trio.current_time() - begun <= PATIENCE + 12
 
@@ -167,12 +167,12 @@ async def test_a_server_whose_process_has_ended_is_not_waited_for(small: SmallSe
         await client.connected()
         small.refuse = 503
         await cut(small, client)
-        with pytest.raises(ServerLost, match=says("cli.control.client.Client._again")):
+        with pytest.raises(ServerLost, match=says("cli.control.client.ControlClient._again")):
             await client.connected()
 
 
 async def test_a_server_that_answers_no_ping_is_lost(
-    client: Client, quick_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+    client: ControlClient, quick_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def deaf(*_: Any) -> None:
         await trio.sleep_forever()

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from support.messages import says
 
 from callboard.actors.front.server.token_file import ServerFile, write_server
-from callboard.cli.control.client import meant
+from callboard.cli.control.client import matching_id
 from callboard.cli.control.figures import amount, money
-from callboard.cli.control.servers import Server, Where, find_server
+from callboard.cli.control.servers import ControlServer, Where, find_server
 from callboard.protocol.errors import NoServer, UsageError
 
 
@@ -29,12 +29,14 @@ def test_money_is_exact_where_it_is_little(cost: float, shown: str) -> None:
 
 def test_a_run_goes_by_the_beginning_of_its_id() -> None:
     ids = ["run-ab12", "run-ab34", "run-cd", "run-cdef"]
-    assert meant("run-ab12", ids) == "run-ab12"
-    assert meant("ab1", ids) == "run-ab12"
-    assert meant("run-cd", ids) == "run-cd"
-    assert meant("x", ids) is None
-    with pytest.raises(UsageError, match=says("cli.control.client.meant", kind="run", shown="run-ab12, run-ab34")):
-        meant("ab", ids)
+    assert matching_id("run-ab12", ids) == "run-ab12"
+    assert matching_id("ab1", ids) == "run-ab12"
+    assert matching_id("run-cd", ids) == "run-cd"
+    assert matching_id("x", ids) is None
+    with pytest.raises(
+        UsageError, match=says("cli.control.client.matching_id", kind="run", shown="run-ab12, run-ab34")
+    ):
+        matching_id("ab", ids)
 
 
 @pytest.fixture
@@ -60,7 +62,7 @@ def test_the_newest_that_lives_is_meant(state: dict[str, str]) -> None:
     serve(state, 2, 70)
     serve(state, 3, 60)
     found = find_server(Where(), state)
-    assert found == Server(
+    assert found == ControlServer(
         url="http://127.0.0.1:2", host="127.0.0.1", port=2, path="/ws", token="t2", pid=os.getpid(), others=2
     )
     assert not found.gone

@@ -13,7 +13,7 @@ from support.scripted_control_server import Refuse, SmallServer
 from support.waiting import PATIENCE
 
 from callboard.cli.control import connection as connection_module
-from callboard.cli.control.client import Client
+from callboard.cli.control.client import ControlClient
 from callboard.cli.control.subscriptions import QuestionWatch, RunEvents, TreeWatch
 from callboard.protocol.errors import CallboardError
 from callboard.protocol.events import Event, LlmDelta, RunStarted, encode
@@ -40,7 +40,7 @@ async def next_seq(events: RunEvents) -> int:
     return found.seq
 
 
-async def test_events_come_in_order_each_once_until_the_run_ends(small: SmallServer, client: Client) -> None:
+async def test_events_come_in_order_each_once_until_the_run_ends(small: SmallServer, client: ControlClient) -> None:
     numbered(small, newest=2)
     events = RunEvents(client, RUN, after=1)
     await events.begin()
@@ -54,7 +54,7 @@ async def test_events_come_in_order_each_once_until_the_run_ends(small: SmallSer
 
 
 async def test_a_first_event_that_overtakes_whoever_subscribed_is_not_lost(
-    small: SmallServer, client: Client, nursery: trio.Nursery
+    small: SmallServer, client: ControlClient, nursery: trio.Nursery
 ) -> None:
     def answer(_: Any) -> Any:
         nursery.start_soon(small.event, event(1), "s1")
@@ -66,7 +66,7 @@ async def test_a_first_event_that_overtakes_whoever_subscribed_is_not_lost(
 
 @pytest.mark.parametrize("how", ["cut", "lagged"])
 async def test_after_a_lag_or_a_cut_it_goes_on_behind_the_last_event(
-    small: SmallServer, client: Client, how: str
+    small: SmallServer, client: ControlClient, how: str
 ) -> None:
     numbered(small)
     events = RunEvents(client, RUN)
@@ -88,7 +88,7 @@ async def test_after_a_lag_or_a_cut_it_goes_on_behind_the_last_event(
 
 
 async def test_a_reader_who_is_too_slow_subscribes_anew_and_misses_nothing(
-    small: SmallServer, client: Client, monkeypatch: pytest.MonkeyPatch
+    small: SmallServer, client: ControlClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection_module, "BOUND", 5)
     numbered(small)
@@ -109,7 +109,9 @@ async def test_a_reader_who_is_too_slow_subscribes_anew_and_misses_nothing(
         assert await next_seq(events) == 6
 
 
-async def test_events_that_nobody_can_have_are_counted_and_passed_over(small: SmallServer, client: Client) -> None:
+async def test_events_that_nobody_can_have_are_counted_and_passed_over(
+    small: SmallServer, client: ControlClient
+) -> None:
     numbered(small)
     events = RunEvents(client, RUN)
     await events.begin()
@@ -120,7 +122,7 @@ async def test_events_that_nobody_can_have_are_counted_and_passed_over(small: Sm
     assert events.missing == 3
 
 
-async def test_a_run_that_is_not_there_says_so(small: SmallServer, client: Client) -> None:
+async def test_a_run_that_is_not_there_says_so(small: SmallServer, client: ControlClient) -> None:
     def refuse(_: Any) -> Any:
         raise Refuse("not_found", "no run")
 
@@ -133,7 +135,7 @@ def actor(path: str, **more: Any) -> dict[str, Any]:
     return {"path": path, "parent": "", "name": path[1:], **more}
 
 
-async def test_the_tree_is_kept_and_after_a_cut_it_is_a_fresh_one(small: SmallServer, client: Client) -> None:
+async def test_the_tree_is_kept_and_after_a_cut_it_is_a_fresh_one(small: SmallServer, client: ControlClient) -> None:
     ids = itertools.count(1)
     now = [actor("/a"), actor("/b")]
     small.answers["_actor/subscribe"] = lambda _: {"subscription": f"t{next(ids)}", "actors": list(now)}
@@ -166,7 +168,7 @@ def asked(watch: QuestionWatch) -> Callable[[], Any]:
     return following
 
 
-async def test_questions_are_told_once_and_of_one_run_only(small: SmallServer, client: Client) -> None:
+async def test_questions_are_told_once_and_of_one_run_only(small: SmallServer, client: ControlClient) -> None:
     small.answers["_question/subscribe"] = lambda _: {"subscription": "q"}
     small.answers["_question/list"] = lambda params: {"questions": [question("q1")]}
     following = asked(QuestionWatch(client, RUN))
@@ -181,7 +183,7 @@ async def test_questions_are_told_once_and_of_one_run_only(small: SmallServer, c
 
 @pytest.mark.parametrize("how", ["cut", "lagged"])
 async def test_a_question_that_was_closed_while_nobody_listened_is_told_afterwards(
-    small: SmallServer, client: Client, how: str
+    small: SmallServer, client: ControlClient, how: str
 ) -> None:
     small.answers["_question/subscribe"] = lambda _: {"subscription": "q"}
     small.answers["_question/list"] = lambda _: {"questions": [question("q1")]}

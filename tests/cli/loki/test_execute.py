@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import trio
 from support.fake_models import FakeModels, Reply
-from support.messages import has_message
-from support.tmux import Tmux
+from support.messages import fragment, has_message
+from support.tmux import POLL, Tmux
 from support.waiting import PATIENCE, READING
 
 from callboard.cli.loki.execute import command_of
@@ -113,7 +113,7 @@ class Stage:
         """Wait until the menu stands there so many times, and can be read."""
         with trio.fail_after(PATIENCE):
             while "\n".join(self.tmux.lines()).count(MENU) < count:
-                await trio.sleep(0.02)
+                await trio.sleep(POLL)
         await trio.sleep(READING)
 
 
@@ -173,6 +173,7 @@ async def test_what_was_typed_while_the_model_answered_is_no_choice(stage: Stage
 
 
 @at_terminal
+@pytest.mark.full
 async def test_describe_explains_it_and_asks_again(stage: Stage) -> None:
     stage.models.script("ls -l", "Lists files at length.")
     await stage.begin("-e", "list files")
@@ -186,11 +187,12 @@ async def test_describe_explains_it_and_asks_again(stage: Stage) -> None:
 
 
 @at_terminal
+@pytest.mark.full
 async def test_revise_takes_words_and_comes_back_with_another_command(stage: Stage) -> None:
     stage.models.script("ls -l", "echo hidden too")
     await stage.begin("-e", "list files")
     stage.tmux.press("r")
-    await stage.tmux.shows("What should be different")
+    await stage.tmux.shows(fragment("cli.loki.execute._revised"))
     await trio.sleep(READING)
     stage.tmux.press("-l", "hidden ones")
     stage.tmux.press("Enter")
@@ -203,11 +205,12 @@ async def test_revise_takes_words_and_comes_back_with_another_command(stage: Sta
 
 
 @at_terminal
+@pytest.mark.full
 async def test_ctrl_c_while_words_are_typed_ends_it(stage: Stage) -> None:
     stage.models.script("ls -l")
     await stage.begin("-e", "list files")
     stage.tmux.press("r")
-    await stage.tmux.shows("What should be different")
+    await stage.tmux.shows(fragment("cli.loki.execute._revised"))
     await trio.sleep(READING)
     stage.tmux.press("C-c")
     assert await stage.tmux.ended() == 130
@@ -215,6 +218,7 @@ async def test_ctrl_c_while_words_are_typed_ends_it(stage: Stage) -> None:
 
 
 @at_terminal
+@pytest.mark.full
 async def test_the_command_may_have_as_many_files_open_as_without_us(stage: Stage) -> None:
     stage.models.script("echo files: $(ulimit -n)")
     script = f"ulimit -n 512; exec {' '.join(PROGRAM)} -e 'how many files'"
@@ -226,6 +230,7 @@ async def test_the_command_may_have_as_many_files_open_as_without_us(stage: Stag
 
 
 @at_terminal
+@pytest.mark.full
 async def test_copy_hands_it_to_the_clipboard(stage: Stage) -> None:
     stage.models.script("ls -l")
     await stage.begin("-e", "list files")
@@ -261,6 +266,7 @@ async def test_what_is_piped_in_goes_with_the_words_and_the_command_has_the_term
 
 
 @at_terminal
+@pytest.mark.full
 async def test_ctrl_c_while_the_model_answers_ends_it(stage: Stage) -> None:
     stage.models.script(Reply("ls", hold=trio.Event()))
     await stage.begin("-e", "list files", menu=False)
@@ -273,6 +279,7 @@ async def test_ctrl_c_while_the_model_answers_ends_it(stage: Stage) -> None:
 
 @at_terminal
 @pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.full
 async def test_it_is_in_the_history_of_the_shell_unless_the_settings_forbid_it(stage: Stage, kept: bool) -> None:
     history = stage.home / ".bash_history"
     history.write_text("ls\n")

@@ -24,6 +24,9 @@ def test_lokis_directory_counts_as_long_as_there_is_none_of_ours(tmp_path: Path,
     assert loki_home(environ) == str(base / "loki")
     assert loki_home({**environ, "CALLBOARD_CONFIG_DIR": str(tmp_path / "new")}) is None
     (base / "callboard").mkdir()
+    (base / "callboard" / "vault.age").touch()
+    assert loki_home(environ) == str(base / "loki")  # `vault add` and `install` make the directory
+    (base / "callboard" / "config.yaml").touch()
     assert loki_home(environ) is None
 
 

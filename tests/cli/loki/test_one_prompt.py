@@ -34,7 +34,7 @@ def test_loki_and_ask_take_every_text_and_callboard_alone_refuses_a_slip(
     assert callboard("What", "is", "2+2?").code == 2  # nearly `chat`
     assert callboard("rnu", "coder").code == 2
     assert models.requests == []
-    for line in (["loki", "What", "is", "2+2?"], ["loki", "rnu", "coder"], ["loki", "rnu"], ["ask", "rnu coder"]):
+    for line in (["loki", "What", "is", "2+2?"], ["loki", "rnu", "coder"], ["loki", "rnu"], ["ask", "rnu", "coder"]):
         assert callboard(*line).code == 0
     prompts = ["What is 2+2?", "rnu coder", "rnu", "rnu coder"]
     assert [request.prompt for request in models.requests] == prompts
@@ -43,7 +43,7 @@ def test_loki_and_ask_take_every_text_and_callboard_alone_refuses_a_slip(
 def test_what_stands_behind_the_text_belongs_to_it(callboard: Callboard, models: FakeModels) -> None:
     _code, _out, err = callboard("explain", "tar", "-x", "-m", "--", "more")
     assert models.requests[0].prompt == "explain tar -x -m -- more"
-    assert has_message(err, "cli.loki.flags._tell_late_flags", late="-m")
+    assert has_message(err, "cli.loki.flags._warn_of_late_flags", late="-m")
     assert "behind the text" not in callboard("loki", "explain", "tar", "-x", "-m").err
 
 
@@ -83,7 +83,11 @@ def test_a_session_goes_on_is_emptied_and_kept(callboard: Callboard, models: Fak
 def test_a_dry_run_changes_no_session(callboard: Callboard, models: FakeModels) -> None:
     callboard("-s", "test", "one and two")
     code, _out, err = callboard("-s", "test", "--empty-session", "--dry-run", "and now?")
-    assert (code, has_message(err, "cli.loki.play.play.2", what="the session"), "is empty now" in err) == (
+    assert (
+        code,
+        has_message(err, "cli.loki.play.play.2", what="the session"),
+        has_message(err, "cli.actions.sessions.empty_session"),
+    ) == (
         0,
         True,
         False,

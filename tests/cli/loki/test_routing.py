@@ -73,6 +73,7 @@ def slips(name: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.sample(16)
 def test_no_slip_of_a_commands_name_is_a_prompt(name: str) -> None:
     for slip in filter(None, slips(name)):
         assert not is_prompt([slip, "coder"], COMMANDS), slip

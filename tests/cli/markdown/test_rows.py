@@ -19,7 +19,7 @@ from callboard.cli.render.markdown.rows import (
     redrawn,
     room_for,
     rows_of,
-    shown_width,
+    visible_width,
 )
 from callboard.cli.render.markdown.terminal import Region
 
@@ -103,7 +103,7 @@ def test_none_is_pushed_off_a_screen_that_is_not_full(widths: list[int], above: 
 def test_rows_of_a_line_are_the_line(text: str, columns: int) -> None:
     rows = rows_of(f"\x1b[1m{text}\x1b[0m", columns)
     assert "".join(ANSI.sub("", row) for row in rows) == text
-    assert all(shown_width(row) <= columns for row in rows)
+    assert all(visible_width(row) <= columns for row in rows)
 
 
 def test_a_row_with_letters_that_terminals_draw_differently_is_written_as_a_whole() -> None:

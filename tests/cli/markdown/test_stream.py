@@ -73,6 +73,7 @@ def test_what_is_settled_depends_on_the_text_not_on_its_pieces(
 
 @pytest.mark.parametrize("name", ["README.md", "CHANGELOG.md", "docs/architecture.md", "docs/kernel.md"])
 @pytest.mark.parametrize("columns", [24, pytest.param(80, marks=pytest.mark.soak)])
+@pytest.mark.sample(1)
 def test_long_documents_settle_alike_in_any_pieces(name: str, columns: int) -> None:
     text = (HERE / name).read_text(encoding="utf-8")[:30_000]
     assert in_pieces(text, random.Random(7), columns, 60) == whole(text, columns)
@@ -213,8 +214,10 @@ def test_a_long_paragraph_settles_its_upper_lines() -> None:
     assert most < 70
 
 
-def test_a_line_without_end_takes_time_in_proportion() -> None:
-    def seconds(size: int, text: str) -> float:
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("text", ["word ", "x", "*", "[", "`a", "日本"])
+def test_a_line_without_end_takes_time_in_proportion(text: str) -> None:
+    def seconds(size: int) -> float:
         stream = MarkdownStream(80)
         began = time.process_time()
         for at in range(0, size, 64):
@@ -224,8 +227,7 @@ def test_a_line_without_end_takes_time_in_proportion() -> None:
         stream.end()
         return time.process_time() - began
 
-    for text in ("word ", "x", "*", "[", "`a", "日本"):
-        assert seconds(1 << 16, text) < 10 * seconds(1 << 14, text)  # four times the text: 16 if it were quadratic
+    assert seconds(1 << 16) < 10 * seconds(1 << 14)  # four times the text: 16 if it were quadratic
 
 
 @pytest.mark.parametrize(
@@ -347,8 +349,8 @@ def test_the_open_block_grows_without_jumping() -> None:
 
 
 def test_what_is_drawn_seldom_jumps() -> None:
-    """At 40 columns, 5,000 pictures of a page full of tables: all but a few only add to the one before."""
-    text = (HERE / "docs/tools.md").read_text(encoding="utf-8")[:15_000]
+    """At 40 columns, 2,000 pictures of a page full of tables: all but a few only add to the one before."""
+    text = (HERE / "docs/tools.md").read_text(encoding="utf-8")[:6_000]
     stream = MarkdownStream(40)
     before: list[str] = []
     jumps = 0
@@ -357,7 +359,7 @@ def test_what_is_drawn_seldom_jumps() -> None:
         after = [shown(line) for line in drawn.settled + drawn.open]
         jumps += after[: len(before) - 1] != before[:-1] if before else 0
         before = [shown(line) for line in drawn.open]
-    assert jumps < 50
+    assert jumps < 20
 
 
 def test_a_row_of_a_table_is_shown_when_it_is_complete() -> None:

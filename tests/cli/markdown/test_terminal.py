@@ -20,9 +20,9 @@ from callboard.cli.render.markdown.rows import rows_of
 from callboard.cli.render.markdown.stream import MarkdownStream
 from callboard.cli.render.markdown.terminal import (
     CALM,
-    Above,
     LiveText,
     Region,
+    StderrAboveAnswer,
     stderr_above,
 )
 from callboard.cli.render.markdown.theme import Theme, of_pygments
@@ -203,7 +203,7 @@ def test_other_lines_appear_above_the_open_block() -> None:
     shown = live(sheet)
     shown.add("Some text")
     shown.draw()
-    above = Above(sheet, shown)
+    above = StderrAboveAnswer(sheet, shown)
     above.write("callboard: a war")
     above.write("ning\n")
     shown.add(" more")
@@ -242,7 +242,7 @@ def test_a_terminal_that_has_gone_ends_no_run() -> None:
 def test_log_lines_of_other_threads_tear_nothing() -> None:
     sheet = Sheet(60, 30)
     shown = live(sheet)
-    above = Above(sheet, shown)
+    above = StderrAboveAnswer(sheet, shown)
     text = "word " * 400
 
     def log() -> None:

@@ -12,7 +12,7 @@ from support.messages import has_message, says
 
 from callboard.cli.render.markdown import inline
 from callboard.cli.render.markdown.colours import foreground
-from callboard.cli.render.markdown.theme import NAMES, Theme, chosen, depth, is_light, links_shown, of_pygments
+from callboard.cli.render.markdown.theme import NAMES, Theme, chosen, depth, is_light, of_pygments, supports_links
 from callboard.cli.render.markdown.tm_theme import read
 from callboard.protocol.errors import ConfigError
 
@@ -179,7 +179,7 @@ def test_a_colour_is_the_nearest_there_is(rgb: str, colours: int, code: str) -> 
     ],
 )
 def test_addresses_go_behind_texts_only_where_that_is_known_to_work(environ: dict[str, str], shown: bool) -> None:
-    assert links_shown(environ) is shown
+    assert supports_links(environ) is shown
 
 
 def test_a_terminal_tells_its_background() -> None:

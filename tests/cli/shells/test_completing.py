@@ -73,6 +73,7 @@ def plain(*names: str) -> list[tuple[str, str]]:
     ],
     ids=str,
 )
+@pytest.mark.sample(9)
 def test_words(place: Environment, words: list[str], offered: list[str] | None) -> None:
     found = complete(place, *words)
     if offered is not None:
@@ -119,6 +120,7 @@ def test_a_key_in_the_environment_brings_its_models(place: Environment) -> None:
 
 
 @pytest.mark.parametrize("words", ["", "-", "run mi", "-r po", "-s b", "-m there:", "macro t", "logs r"])
+@pytest.mark.sample(3)
 def test_nothing_heavy_is_imported_once_the_models_are_known(
     place: Environment, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,13 +134,15 @@ def test_nothing_heavy_is_imported_once_the_models_are_known(
     assert not modules & HEAVY
 
 
-def test_one_key_takes_little_more_than_python_itself(place: Environment) -> None:
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("words", [["-m", "there:"], ["-r", ""], ["run", ""], ["-s", ""]], ids=" ".join)
+def test_one_key_takes_little_more_than_python_itself(place: Environment, words: list[str]) -> None:
     complete(place, "-m", "there:")
 
     def cpu_seconds(command: list[str], **more: str) -> float:
-        """The least of five processes: that of other programs does not count, whatever the machine does."""
+        """The least of three processes: that of other programs does not count, whatever the machine does."""
         best = inf
-        for _ in range(5):
+        for _ in range(3):
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
             subprocess.run(command, env={**place, **more}, check=True, capture_output=True)
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -146,9 +150,8 @@ def test_one_key_takes_little_more_than_python_itself(place: Environment) -> Non
         return best
 
     bare = cpu_seconds([sys.executable, "-c", "pass"])
-    for words in (["-m", "there:"], ["-r", ""], ["run", ""], ["-s", ""]):
-        command = [sys.executable, "-m", "callboard.cli", *words]
-        assert cpu_seconds(command, _CALLBOARD_COMPLETE="words_complete") < 8 * bare
+    command = [sys.executable, "-m", "callboard.cli", *words]
+    assert cpu_seconds(command, _CALLBOARD_COMPLETE="words_complete") < 8 * bare
 
 
 # --- the scripts -------------------------------------------------------------------------------------------
@@ -171,6 +174,7 @@ def in_shell(place: Environment, *command: str) -> str:
 
 
 @pytest.mark.parametrize("name", _ENDINGS)
+@pytest.mark.sample(3)
 def test_every_shell_has_both_scripts(name: str) -> None:
     completion, whole = script(name), script(name, "shell-init")
     assert completion.startswith("# callboard: completion for ")
@@ -191,6 +195,7 @@ LINES = [
 
 @shell("bash")
 @pytest.mark.parametrize(("line", "offered"), LINES)
+@pytest.mark.sample(3)
 def test_bash(place: Environment, line: str, offered: list[str]) -> None:
     # As bash splits a line: at blanks, and at the other characters of COMP_WORDBREAKS.
     words: list[str] = []

@@ -66,6 +66,7 @@ told.kinds = kinds();
 told.text = text("agent_message_chunk");
 told.permissions = permissions.slice();
 told.forms = forms;
+told.notices = updates.filter((each) => each.sessionUpdate === "notice").map(({ severity, title }) => [severity, title]);
 told.usage = updates.filter((each) => each.sessionUpdate === "usage_update").map(({ used, size }) => [used, size]);
 told.titles = updates.filter((each) => each.sessionUpdate === "session_info_update").map((each) => each.title);
 

@@ -60,6 +60,15 @@ told.clerk = await play(clerk);
 clerk.addMessage(user("and again?")[0]);
 told.again = await play(clerk); // the conversation goes along, with what tools have said
 
+const pick = { name: "pick", description: "Lets the user pick.", parameters: { type: "object", properties: {} } };
+const context = [{ description: "The user", value: "Ann" }];
+const picker = agentFor("agent/picker");
+picker.setMessages(user("pick one"));
+told.offered = await play(picker, { tools: [pick], context });
+const [called] = picker.messages.at(-1).toolCalls;
+picker.addMessage({ id: "picked", role: "tool", toolCallId: called.id, content: "red" });
+told.picked = await play(picker, { tools: [pick], context });
+
 const graph = agentFor("graph/counter");
 graph.setMessages(user("go"));
 told.graph = await play(graph);

@@ -7,7 +7,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from callboard.protocol import errors
-from callboard.protocol.control import own, schema
+from callboard.protocol.control import chat, own, schema, session_methods
 from callboard.protocol.control.caller import LOCAL, SCOPES, Caller
 from callboard.protocol.control.errors import error_data, number_of
 
@@ -84,3 +84,51 @@ def test_a_caller_has_the_scopes_it_was_given() -> None:
 def test_limits_and_lists_have_their_defaults() -> None:
     wanted = msgspec.json.decode(b'{"target":"x"}', type=own.StartRun)
     assert (wanted.prompt, wanted.allow, wanted.timeout, wanted.session) == ("", [], None, None)
+
+
+def test_every_parameter_struct_takes_what_a_client_attaches_as_meta() -> None:
+    pairs = (schema.METHODS | session_methods.METHODS | chat.METHODS).values()
+    for params, _ in pairs:
+        assert "_meta" in {field.encode_name for field in msgspec.structs.fields(params)}
+    assert msgspec.convert({"run": "r", "_meta": {"trace": [1]}}, own.OfRun).meta == {"trace": [1]}
+
+
+def test_no_struct_has_a_name_that_code_generators_take_for_a_path() -> None:
+    made = schema.json_schema()["$defs"]
+    assert not [name for name in made if "." in name]
+    for name in session_methods.METHODS:
+        assert f"{name} params" in made
+
+
+EVENT = {"schema_version": 1, "seq": 1, "ts": "2026-11-03T10:00:00Z", "run": "r", "actor": "/r", "kind": "llm.delta"}
+QUESTION = {"id": "q", "actor": "/r", "text": "?", "kind": "choice", "options": ["a"]}
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "good"),
+    [
+        ("_run/event", {"event": {**EVENT, "data": {"text": "x"}}}, True),
+        ("_run/event", {"event": {**EVENT, "data": {"text": "x"}}, "_meta": {"cut": {"/event/data/text": 9}}}, True),
+        ("_run/event", {"event": {**EVENT, "data": {}}}, False),
+        ("_run/event", {"event": {**EVENT, "data": {"text": 5}}}, False),
+        ("_run/event", {"event": {**EVENT, "kind": "no.kind", "data": {}}}, False),
+        ("_run/event", {"event": 5}, False),
+        ("_question/asked", {"question": QUESTION}, True),
+        ("_question/asked", {"question": {**QUESTION, "kind": "riddle"}}, False),
+        ("_question/asked", {"question": {"text": "?"}}, False),
+        ("_run/ended", {"status": "lost"}, True),
+        ("_run/ended", {"status": "somehow"}, False),
+    ],
+)
+@pytest.mark.sample(4)
+def test_events_questions_and_ends_are_typed(method: str, params: dict[str, object], good: bool) -> None:
+    frame = {"jsonrpc": "2.0", "method": method, "params": {"subscription": "s1", "run": "r", **params}}
+    assert Draft202012Validator(schema.json_schema()).is_valid(frame) is good
+
+
+@pytest.mark.parametrize(("field", "good"), [("limit", [1, 1000]), ("after", [0, 2**40])])
+def test_ranges_are_in_the_schema(field: str, good: list[int]) -> None:
+    validator = Draft202012Validator(schema.json_schema())
+    for value, fits in [*((each, True) for each in good), (-1, False), (2**70, False)]:
+        frame = {"jsonrpc": "2.0", "id": 1, "method": "_run/events", "params": {"run": "r", field: value}}
+        assert validator.is_valid(frame) is fits

@@ -199,6 +199,42 @@ def test_approvals_of_other_programs_are_no_permissions_of_ours(key: str) -> Non
     assert config.servers["s"].trust == "hints"
 
 
+@pytest.mark.parametrize(
+    ("keys", "tools"),
+    [
+        ('"disabledTools": ["a"]', ToolList(deny=("a",))),
+        ('"excludeTools": ["a"], "includeTools": ["b*"]', ToolList(allow=("b*",), deny=("a",))),
+        ('"enabledTools": ["b"], "tools": {"deny": ["c"]}', ToolList(allow=("b",), deny=("c",))),
+    ],
+)
+def test_lists_of_tools_of_other_programs_are_understood(keys: str, tools: ToolList) -> None:
+    config = read(f'"s": {{"command": "x", {keys}}}')
+    assert config.servers["s"].tools == tools
+    assert config.problems == ()
+
+
+def test_our_own_list_of_tools_wins_over_its_other_name() -> None:
+    config = read('"s": {"command": "x", "disabledTools": ["a"], "tools": {"deny": ["b"]}}')
+    assert config.servers["s"].tools == ToolList(deny=("b",))
+    assert [problem.code for problem in config.problems] == ["ignored_key"]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        '{"url": "http://x", "headers": {"Authorization": "Basic ${input:auth}"}}',
+        '{"command": "x", "env": {"KEY": "${input:key}"}}',
+        '{"command": "x", "args": ["--token=${input:token}"]}',
+        '{"command": "x", "args": ["${command:pick}"]}',
+    ],
+)
+def test_what_an_editor_would_ask_for_is_an_error_of_the_entry(entry: str) -> None:
+    config = read(f'"s": {entry}', '"t": {"command": "y"}')
+    assert list(config.servers) == ["t"]
+    [problem] = config.problems
+    assert (problem.severity, problem.code, problem.line) == ("error", "bad_value", 2)
+
+
 def test_our_own_key_wins_over_its_other_name() -> None:
     config = read('"s": {"url": "http://ours", "serverUrl": "http://theirs"}')
     assert config.servers["s"].url == "http://ours"

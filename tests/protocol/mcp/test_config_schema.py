@@ -95,5 +95,5 @@ def test_every_key_of_the_schema_is_described() -> None:
     assert set(FULL) - {"x-note"} | {"type", "url", "headers", "oauth"} == set(keys)
     assert all(key["description"] for key in keys.values())
     oauth = mcp_schema()["$defs"]["OAuth"]["properties"]
-    assert set(OAUTH) | {"redirectUri"} == set(oauth)
+    assert set(OAUTH) | {"redirectUri", "privateKey", "grantType"} == set(oauth)
     assert all(key["description"] for key in oauth.values())

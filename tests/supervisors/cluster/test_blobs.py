@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from callboard.supervisors.cluster import queue, telling
+from callboard.supervisors.cluster import queries, queue
 from callboard.supervisors.cluster.queue import Wanted
 
 if TYPE_CHECKING:
@@ -19,16 +19,16 @@ def age(db: Db, minutes: int) -> None:
 
 def test_what_is_used_again_is_kept_and_what_no_run_needs_goes_after_an_hour(db: Db) -> None:
     for name in (b"one", b"two"):
-        telling.put_blob(db, name, name * 3)
+        queries.put_blob(db, name, name * 3)
     age(db, 45)
-    telling.put_blob(db, b"two", b"two" * 3)
+    queries.put_blob(db, b"two", b"two" * 3)
     age(db, 29)
-    telling.put_blob(db, b"two", b"two" * 3)  # fresh enough: nothing is written
+    queries.put_blob(db, b"two", b"two" * 3)  # fresh enough: nothing is written
     age(db, 29)
-    telling.prune(db, keep=0, days=0)
-    assert telling.blob(db, b"one") is None
-    assert telling.blob(db, b"two") == b"twotwotwo"
+    queries.prune(db, keep=0, days=0)
+    assert queries.blob(db, b"one") is None
+    assert queries.blob(db, b"two") == b"twotwotwo"
     assert queue.submit(db, Wanted(run="run-1", request=b"{}", info=b"{}", bundle=b"two"))
     age(db, 600)
-    telling.prune(db, keep=0, days=0)
-    assert telling.blob(db, b"two") == b"twotwotwo"
+    queries.prune(db, keep=0, days=0)
+    assert queries.blob(db, b"two") == b"twotwotwo"

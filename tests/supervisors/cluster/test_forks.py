@@ -7,17 +7,22 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from callboard.protocol.kernel.errors import Damaged
-from callboard.supervisors.cluster import forks, queue, store, telling, workers
+from callboard.supervisors.cluster import forks, queries, queue, store, workers
 from callboard.supervisors.cluster.queue import Wanted
 from callboard.supervisors.cluster.workers import Worker
-from callboard.supervisors.journal.row import LARGE, Row
+from callboard.supervisors.journal.row import LARGE, StoredRow
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
     Db = Connection[Any]
 
-ROWS = [Row(1, "", b"first"), Row(2, "1", b"x" * (LARGE + 1)), Row(3, "1/2", b"third"), Row(4, "", b"fourth")]
+ROWS = [
+    StoredRow(1, "", b"first"),
+    StoredRow(2, "1", b"x" * (LARGE + 1)),
+    StoredRow(3, "1/2", b"third"),
+    StoredRow(4, "", b"fourth"),
+]
 
 
 def wanted(run: str, request: bytes = b"{}") -> Wanted:
@@ -47,7 +52,7 @@ def test_it_is_taken_with_the_rows_that_it_begins_with(db: Db) -> None:
     found = forks.origin(db, "run-new")
     assert found is not None
     assert (found.past.rows, found.needs, found.priority, found.subject) == (ROWS, ("gpu",), 3, "me")
-    assert telling.rows_after(db, "run-new", 2, 9) == ROWS[2:]
+    assert queries.rows_after(db, "run-new", 2, 9) == ROWS[2:]
 
 
 def test_the_same_try_twice_counts_once_and_another_run_of_this_id_stays(db: Db) -> None:
@@ -81,7 +86,7 @@ def test_what_is_large_stays_for_the_fork_when_its_run_is_removed(db: Db) -> Non
         assert forks.submit(db, old, wanted(new), b"", ROWS) == "put"
         db.execute("update callboard.blobs set used = used - interval '2 hours'")
     db.execute("delete from callboard.runs where run = 'run-mid'")
-    telling.prune(db, keep=0, days=0)
+    queries.prune(db, keep=0, days=0)
     found = forks.origin(db, "run-new")
     assert found is not None
     assert found.past.rows == ROWS

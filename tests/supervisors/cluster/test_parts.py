@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from callboard.supervisors.cluster import queue, telling, workers
+from callboard.supervisors.cluster import queries, queue, workers
 from callboard.supervisors.cluster.queue import Parent, Wanted
 from callboard.supervisors.cluster.workers import Worker
 
@@ -89,12 +89,12 @@ def test_a_part_is_kept_while_its_run_goes_on_and_removed_with_it(db: Db) -> Non
     family(db)
     done = "update callboard.runs set state = 1, owner = null, ended = 1 where run = %s"
     db.execute(done, ("run-mid",))
-    assert telling.prune(db, keep=0, days=1) == []
+    assert queries.prune(db, keep=0, days=1) == []
     db.execute(done, ("run-low",))
-    assert telling.prune(db, keep=0, days=1) == ["run-low"]
-    assert not telling.forget(db, "run-top")
+    assert queries.prune(db, keep=0, days=1) == ["run-low"]
+    assert not queries.forget(db, "run-top")
     db.execute(done, ("run-top",))
-    assert telling.forget(db, "run-top")
+    assert queries.forget(db, "run-top")
     assert db.execute("select count(*) from callboard.runs").fetchone() == (0,)
 
 
@@ -103,7 +103,7 @@ def test_what_a_part_asks_is_not_shown_to_people_as_its_own(db: Db) -> None:
     db.execute(
         "insert into callboard.questions(id, run, data, changed) select 'q-' || run, id, 'what?', 5 from callboard.runs"
     )
-    assert [each.id for each in telling.open_questions(db)] == ["q-run-top"]
-    assert [each.id for each in telling.questions_since(db, 0)] == ["q-run-top"]
-    parts = telling.questions_of_parts(db, ["run-mid", "run-low"])
+    assert [each.id for each in queries.open_questions(db)] == ["q-run-top"]
+    assert [each.id for each in queries.questions_since(db, 0)] == ["q-run-top"]
+    parts = queries.questions_of_parts(db, ["run-mid", "run-low"])
     assert {each.run for each in parts} == {"run-mid", "run-low"}

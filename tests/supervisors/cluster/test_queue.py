@@ -10,12 +10,12 @@ import pytest
 from support.messages import says
 
 from callboard.protocol.kernel.errors import RunClaimed
-from callboard.supervisors.cluster import queue, tables, telling, workers
+from callboard.supervisors.cluster import queries, queue, tables, workers
 from callboard.supervisors.cluster.database import connected
 from callboard.supervisors.cluster.queue import Wanted
 from callboard.supervisors.cluster.store import ASKED, CLOSED, EVENT, INFO, ClusterStore
 from callboard.supervisors.cluster.workers import Worker
-from callboard.supervisors.journal.row import Part, RunRecord
+from callboard.supervisors.journal.row import RunRecord, RunRows
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -33,7 +33,7 @@ def dies(db: Db, sign: str) -> None:
     db.execute("update callboard.workers set lease = now() - interval '1 second' where sign = %s", (sign,))
 
 
-def swept(db: Db) -> queue.Lost:
+def swept(db: Db) -> queue.SweptRuns:
     lives(db, "sweeper")
     return queue.sweep(db, "sweeper", 3, LEASE)
 
@@ -56,8 +56,8 @@ def begun(store: ClusterStore, each: queue.Taken) -> RunRecord:
     return record
 
 
-def rows(*texts: str) -> Part:
-    part = Part()
+def rows(*texts: str) -> RunRows:
+    part = RunRows()
     part.rows = [("a", text.encode()) for text in texts]
     return part
 
@@ -155,18 +155,18 @@ def test_rows_events_and_how_it_stands_are_written_together(db: Db, store: Clust
     store.write({record: part}, full=True)
     assert record.refused is None
     assert (record.rows, record.key) == (3, each.key)
-    assert telling.events_after(db, "run-1", 0) == [b'{"seq":1}', b'{"seq":2}']
-    assert telling.events_after(db, "run-1", 2) == []
-    assert [asked.id for asked in telling.open_questions(db)] == ["q-1-1"]
-    (now,) = telling.standing(db, ["run-1"])
+    assert queries.events_after(db, "run-1", 0) == [b'{"seq":1}', b'{"seq":2}']
+    assert queries.events_after(db, "run-1", 2) == []
+    assert [asked.id for asked in queries.open_questions(db)] == ["q-1-1"]
+    (now,) = queries.standing(db, ["run-1"])
     assert (now.info, now.worker, now.life) == (b'{"status":"running"}', "one", 1)
 
     last = rows("third")
     last.over, last.beside = True, [(CLOSED, "q-1-1", b"me"), (INFO, "", b'{"status":"done"}')]
     store.write({record: last}, full=True)
-    (now,) = telling.standing(db, ["run-1"])
+    (now,) = queries.standing(db, ["run-1"])
     assert (now.info, now.worker, now.state) == (b'{"status":"done"}', None, 1)
-    assert telling.open_questions(db) == []
+    assert queries.open_questions(db) == []
 
 
 def test_who_takes_a_run_over_gets_all_its_rows_and_the_one_before_writes_no_more(db: Db, store: ClusterStore) -> None:
@@ -191,9 +191,9 @@ def test_who_takes_a_run_over_gets_all_its_rows_and_the_one_before_writes_no_mor
     assert isinstance(other.refused, RunClaimed)  # nobody has it yet, but it is not ours
     counted = db.execute("select (select count(*) from callboard.rows), (select count(*) from callboard.events)")
     assert counted.fetchone() == (2, 0)
-    assert telling.open_questions(db) == []
-    assert telling.standing(db, ["run-1"])[0].info == b"{}"
-    assert telling.figures(db).fenced == 2
+    assert queries.open_questions(db) == []
+    assert queries.standing(db, ["run-1"])[0].info == b"{}"
+    assert queries.figures(db).fenced == 2
 
 
 def test_who_asks_about_a_run_that_it_has_ended_was_not_fenced(db: Db, store: ClusterStore) -> None:
@@ -202,9 +202,9 @@ def test_who_asks_about_a_run_that_it_has_ended_was_not_fenced(db: Db, store: Cl
     record, last = begun(store, taken(db, "one")[0]), rows("the end")
     last.over = True
     store.write({record: last}, full=True)
-    store.write({record: Part()}, full=True)  # an actor of it that is about to end as well
+    store.write({record: RunRows()}, full=True)  # an actor of it that is about to end as well
     assert isinstance(record.refused, RunClaimed)
-    assert telling.figures(db).fenced == 0
+    assert queries.figures(db).fenced == 0
 
 
 def test_a_dead_worker_that_was_cut_off_in_the_midst_of_writing_keeps_no_run_from_the_others(dsn: str, db: Db) -> None:
@@ -312,13 +312,13 @@ def test_the_first_answer_counts_once_whoever_plays_the_run(db: Db, store: Clust
     store.write({record: part}, full=True)
     dies(db, "one")
     swept(db)
-    assert telling.answer(db, "q-1-1", b"yes") == "taken"
-    assert telling.answer(db, "q-1-1", b"no") == "late"
-    assert telling.answer(db, "q-9-1", b"no") == "closed"
+    assert queries.answer(db, "q-1-1", b"yes") == "taken"
+    assert queries.answer(db, "q-1-1", b"no") == "late"
+    assert queries.answer(db, "q-9-1", b"no") == "closed"
     lives(db, "two")
     (again,) = taken(db, "two")
     assert [letter.data for letter in again.past.letters] == [b"yes"]
-    assert telling.answers_for(db, "two") == [("q-1-1", b"yes")]  # one that came after the take might be earlier, too
+    assert queries.answers_for(db, "two") == [("q-1-1", b"yes")]  # one that came after the take might be earlier, too
 
 
 def test_a_question_that_no_row_knows_is_closed_when_another_worker_takes_its_run(db: Db, store: ClusterStore) -> None:
@@ -327,13 +327,13 @@ def test_a_question_that_no_row_knows_is_closed_when_another_worker_takes_its_ru
     record, part = begun(store, taken(db, "one")[0]), rows("a")
     part.beside = [(ASKED, "q-1-1", b"?"), (ASKED, "qone-1", b"may it?")]
     store.write({record: part}, full=True)
-    assert [each.id for each in telling.open_questions(db)] == ["q-1-1", "qone-1"]
+    assert [each.id for each in queries.open_questions(db)] == ["q-1-1", "qone-1"]
     dies(db, "one")
     swept(db)
     lives(db, "two")
     taken(db, "two")
-    assert [each.id for each in telling.open_questions(db)] == ["q-1-1"]
-    assert telling.answer(db, "qone-1", b"yes") == "closed"
+    assert [each.id for each in queries.open_questions(db)] == ["q-1-1"]
+    assert queries.answer(db, "qone-1", b"yes") == "closed"
 
 
 def test_a_run_that_nobody_has_is_cancelled_at_once_and_one_of_a_worker_by_it(db: Db) -> None:
@@ -346,7 +346,7 @@ def test_a_run_that_nobody_has_is_cancelled_at_once_and_one_of_a_worker_by_it(db
     held = workers.renew(db, "one", LEASE, look=True)
     assert held is not None
     assert held.cancelled == {"run-1": "me"}
-    assert telling.standing(db, ["run-2"])[0].info == b"gone"
+    assert queries.standing(db, ["run-2"])[0].info == b"gone"
     assert not queue.cancel(db, "run-2", "me", b"gone")
 
 

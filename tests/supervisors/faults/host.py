@@ -12,11 +12,11 @@ import sys
 import trio
 from kinds import command  # beside this file
 
-from callboard.supervisors import Root, child, guardian_link
+from callboard.supervisors import Root, guardian_link, process
 from callboard.supervisors.process import start_process
 
 # Upper bounds that a slow machine would exceed. The matrix is about what is left behind, not about the time.
-child.KILL_WITHIN = 60.0
+process.KILL_WITHIN = 60.0
 guardian_link.ANSWER_WITHIN = guardian_link.START_WITHIN = 60.0
 
 STARTS = 12

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import trio
 
-from callboard.supervisors.pipes import Output
+from callboard.supervisors.pipes import ProcessOutput
 
 
 class Lifeline:
@@ -22,7 +22,7 @@ class Lifeline:
         os.mkfifo(path)
         self.path = str(path)
         self._fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        self._stream = Output(self._fd)
+        self._stream = ProcessOutput(self._fd)
 
     async def heard(self, words: Iterable[str]) -> None:
         """Wait until all these words were written to it."""

@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 import random
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import trio
 from support.messages import says
 
-from callboard.protocol.kernel.errors import Damaged
+from callboard.protocol.kernel.errors import Damaged, JournalUnread
+from callboard.supervisors.journal.claiming import take
 from callboard.supervisors.journal.journal import open_journal
-from callboard.supervisors.journal.reading import kept_runs, read_run
-from callboard.supervisors.journal.row import Row
-from callboard.supervisors.journal.store import path_of
+from callboard.supervisors.journal.reading import read_rows, read_run, stored_runs
+from callboard.supervisors.journal.retention import prune
+from callboard.supervisors.journal.row import StoredRow, Unwritten
+from callboard.supervisors.journal.store import SqliteStore, path_of
 
 RUNS, ROWS, PLACES = 5, 120, 1_000
 
@@ -58,10 +61,10 @@ def data_of(run: int, row: int) -> bytes:
 def check(place: Path) -> int:
     """Read all; how many rows came back."""
     total = 0
-    for kept in kept_runs(place):
+    for kept in stored_runs(place):
         assert kept.damage != "" or kept.run in {f"run-{number}" for number in range(RUNS)}
     for number in range(RUNS):
-        rows: tuple[Row, ...] = ()
+        rows: tuple[StoredRow, ...] = ()
         try:
             past = read_run(place, f"run-{number}")
             if past is not None:
@@ -140,9 +143,68 @@ def test_a_file_that_is_no_database_is_told_and_the_others_are_read(written: dic
     place = tmp_path / "journal"
     shutil.copytree(written["main"], place)
     path_of(place, "1-broken").write_bytes(os.urandom(10_000))
-    kept = kept_runs(place)
+    kept = stored_runs(place)
     assert [each.sign for each in kept if each.damage] == ["1-broken"]
     assert sorted(each.run for each in kept if not each.damage) == [f"run-{number}" for number in range(RUNS)]
     assert read_run(place, "run-3") is not None
     with pytest.raises(Damaged):
         read_run(place, "run-9")
+
+
+def spoilt(data: bytes, way: str, chance: random.Random) -> bytes:
+    """Damage of the kinds that disks, copies, and people cause."""
+    match way:
+        case "empty":
+            return b""
+        case "cut":
+            return data[: chance.randrange(1, len(data))]
+        case "zeroed":
+            return bytes(len(data))
+        case "garbage":
+            return chance.randbytes(len(data))
+        case "header":
+            at = chance.randrange(100)
+            return data[:at] + bytes([data[at] ^ 1 << chance.randrange(8)]) + data[at + 1 :]
+        case _:
+            at = chance.randrange(len(data) // 4096) * 4096
+            return data[:at] + bytes(4096) + data[at + 4096 :]
+
+
+@pytest.mark.parametrize("way", ["empty", "cut", "zeroed", "garbage", "header", "page"])
+def test_a_run_of_a_damaged_file_is_whole_or_an_error_names_the_file(
+    written: dict[str, Path], way: str, tmp_path: Path
+) -> None:
+    chance = random.Random(way)
+    for number in range(1 if way in ("empty", "zeroed") else 12):
+        place = tmp_path / str(number)
+        shutil.copytree(written["main"], place)
+        (main,) = place.glob("*.db")
+        main.write_bytes(spoilt(main.read_bytes(), way, chance))
+        store = SqliteStore(place, "1-other")
+        found = (
+            result_of(read_run, place, "run-2"),
+            result_of(read_rows, place, "run-2", 0, 10),
+            result_of(lambda store, sign: take(store, sign, ["run-2"]).taken, store, main.stem),
+        )
+        for each in found:
+            assert each, "the run is missing, and no error says so"
+            assert not isinstance(each, Exception) or main.name in str(each)
+        store.close()
+
+
+def result_of(attempt: Callable[..., object], *arguments: object) -> object:
+    """What it returns, or the error."""
+    try:
+        return attempt(*arguments)
+    except (Damaged, JournalUnread, Unwritten) as error:
+        return error
+
+
+def test_a_process_killed_while_it_creates_its_journal_leaves_none(tmp_path: Path) -> None:
+    place = tmp_path / "journal"
+    place.mkdir()
+    half = path_of(place, "1-dead").with_name("1-dead.db-new")
+    half.write_bytes(b"SQLite")
+    assert stored_runs(place) == []
+    prune(place, "1-other", keep=0, days=0)
+    assert not half.exists()

@@ -20,10 +20,9 @@ from callboard.protocol.kernel.errors import JournalBroken, JournalPlace, RunCla
 from callboard.supervisors.journal import journal as journals
 from callboard.supervisors.journal.claiming import claim
 from callboard.supervisors.journal.journal import Journal, RunJournal, open_journal
-from callboard.supervisors.journal.place import check_place, is_shared, type_of
-from callboard.supervisors.journal.reading import kept_runs, leave, read_run
+from callboard.supervisors.journal.reading import leave, read_run, stored_runs
 from callboard.supervisors.journal.row import State
-from callboard.supervisors.journal.store import LARGE, path_of
+from callboard.supervisors.journal.store import LARGE, check_file_system, file_system_type, is_shared, path_of
 
 
 async def closed(journal: Journal) -> bool:
@@ -60,7 +59,7 @@ async def test_rows_come_back_as_they_were_written_in_their_order(tmp_path: Path
     assert [(row.actor, row.data) for row in past.rows] == rows
     assert (past.kept.about, past.kept.state, past.kept.rows) == (b"about it", State.PLAYED, 5)
     assert await closed(journal)
-    (kept,) = kept_runs(tmp_path / "journal")
+    (kept,) = stored_runs(tmp_path / "journal")
     assert kept.state is State.INTERRUPTED
 
 
@@ -70,7 +69,7 @@ async def test_a_run_that_is_over_stays_and_is_no_more_interrupted(tmp_path: Pat
     run.append("a", b"1")
     run.tell(b"all is well", over=True)
     assert await closed(journal)
-    (kept,) = kept_runs(tmp_path / "journal")
+    (kept,) = stored_runs(tmp_path / "journal")
     assert (kept.state, kept.about, kept.rows) == (State.OVER, b"all is well", 1)
     assert kept.ended is not None
 
@@ -95,7 +94,7 @@ async def test_many_runs_that_begin_at_once_are_all_there_and_those_that_were_ov
         assert [row.data for row in past.rows] == [b"%d" % row for row in range(number % 3)]
         assert past.kept.about == b"about " + run.run.encode()
     assert await closed(journal)
-    assert len(kept_runs(tmp_path / "journal")) == len(names)
+    assert len(stored_runs(tmp_path / "journal")) == len(names)
 
 
 async def test_only_its_user_may_read_it(tmp_path: Path) -> None:
@@ -125,7 +124,7 @@ async def test_rows_that_nobody_waits_for_are_written_soon(tmp_path: Path) -> No
     journal = await open_journal(tmp_path / "journal")
     run = journal.begin("run-1")
     run.append("a", b"1")
-    await until(lambda: kept_runs(tmp_path / "journal") and kept_runs(tmp_path / "journal")[0].rows == 1)
+    await until(lambda: stored_runs(tmp_path / "journal") and stored_runs(tmp_path / "journal")[0].rows == 1)
     await closed(journal)
 
 
@@ -178,7 +177,7 @@ async def test_a_stopped_run_keeps_nothing_more_and_begins_nothing_more(tmp_path
     with pytest.raises(ShuttingDown):
         await run.barrier()
     await closed(journal)
-    (kept,) = kept_runs(tmp_path / "journal")
+    (kept,) = stored_runs(tmp_path / "journal")
     assert (kept.rows, kept.state) == (1, State.INTERRUPTED)
 
 
@@ -210,16 +209,16 @@ async def test_no_journal_is_kept_where_other_machines_write() -> None:
         "/mnt/x": "fuse.sshfs",
         "/": "ext4",
     }
-    assert {place: type_of(place, mounts) for place in places} == places
-    assert {place for place in places if is_shared(type_of(place, mounts))} == {"/home/me", "/mnt/x"}
-    assert not is_shared(type_of("/safe/x", mounts))
+    assert {place: file_system_type(place, mounts) for place in places} == places
+    assert {place for place in places if is_shared(file_system_type(place, mounts))} == {"/home/me", "/mnt/x"}
+    assert not is_shared(file_system_type("/safe/x", mounts))
 
 
 def test_a_place_on_such_a_file_system_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    check_place(tmp_path / "journal")
+    check_file_system(tmp_path / "journal")
     monkeypatch.setattr(Path, "read_text", lambda _: "22 1 8:1 / / rw - nfs4 server:/ rw\n")
     with pytest.raises(JournalPlace, match="nfs4"):
-        check_place(tmp_path / "journal")
+        check_file_system(tmp_path / "journal")
 
 
 async def test_a_full_disk_is_waited_for_and_told_and_nothing_is_lost(tmp_path: Path) -> None:
@@ -323,7 +322,7 @@ async def test_a_journal_whose_file_becomes_something_else_refuses_by_name(tmp_p
     run = journal.begin("run-1")
     run.append("a", b"1")
     await run.barrier()
-    await journal.do(lambda store: store._let_go())
+    await journal.do(lambda store: store._disconnect())
     path_of(journal.directory, journal.sign).write_bytes(b"no database" * 1000)
     run.append("a", b"2")
     with pytest.raises(JournalBroken):
@@ -346,7 +345,7 @@ async def test_what_is_left_for_a_run_that_nobody_plays_is_found_by_who_goes_on(
     assert (taken.run, taken.rows, past.kept.life) == ("run-1", 1, 1)
     taken.append("a", b"2")
     await taken.barrier()
-    (kept,) = kept_runs(tmp_path / "journal")
+    (kept,) = stored_runs(tmp_path / "journal")
     assert (kept.sign, kept.life, kept.rows, kept.state) == (second.sign, 2, 2, State.PLAYED)
     assert not path_of(tmp_path / "journal", first.sign).exists()
     await closed(second)

@@ -11,9 +11,9 @@ import trio
 from support.journals import World
 from support.waiting import until
 
-from callboard.supervisors.journal.reading import kept_runs, read_run
+from callboard.supervisors.journal.liveness_lock import is_alive
+from callboard.supervisors.journal.reading import read_run, stored_runs
 from callboard.supervisors.journal.row import State
-from callboard.supervisors.journal.sign import lives
 
 RUNS = ["run-1", "run-2"]
 ROWS = 30
@@ -27,7 +27,7 @@ def check(world: World) -> dict[str, State]:
     """Each run is there once, whole up to its last row, and has the row of each effect; no effect came twice."""
     effects = [effect for effect in world.effects if effect[-1].isdigit() and "claimed" not in effect]
     assert len(effects) == len(set(effects))
-    kept = kept_runs(world.directory)
+    kept = stored_runs(world.directory)
     assert len({each.run for each in kept}) == len(kept)
     for each in kept:
         assert each.damage == ""
@@ -64,10 +64,10 @@ def test_who_claims_may_be_killed_anywhere_and_another_goes_on(tmp_path: Path, k
     world.play(claim=first, rows=ROWS, kill=kill)
     assert check(world).keys() == before.keys()
     for _ in range(3):
-        for sign in sorted({kept.sign for kept in kept_runs(world.directory) if kept.state is State.INTERRUPTED}):
+        for sign in sorted({kept.sign for kept in stored_runs(world.directory) if kept.state is State.INTERRUPTED}):
             world.play(claim=sign, rows=ROWS)
     assert check(world) == dict.fromkeys(RUNS, State.OVER)
-    assert {kept.rows for kept in kept_runs(world.directory)} == {ROWS}
+    assert {kept.rows for kept in stored_runs(world.directory)} == {ROWS}
 
 
 @pytest.mark.parametrize("seed", some("lives", 10, range(20)))
@@ -76,7 +76,7 @@ def test_a_run_outlives_any_number_of_kills(tmp_path: Path, seed: int) -> None:
     world.play(runs=RUNS, rows=ROWS, kill=chance.randrange(20, 120))
     for life in range(30):
         states = check(world)
-        left = [kept.sign for kept in kept_runs(world.directory) if kept.state is State.INTERRUPTED]
+        left = [kept.sign for kept in stored_runs(world.directory) if kept.state is State.INTERRUPTED]
         if not left:
             break
         world.play(claim=left[0], rows=ROWS, kill=chance.randrange(5, 80) if life < 10 else 10**9)
@@ -109,7 +109,7 @@ async def test_an_old_process_that_wakes_after_its_run_was_claimed_writes_nothin
     await until(lambda: len(world.effects) > seed * 10)
     old.send_signal(signal.SIGSTOP)
     (world.directory / f"{sign}.alive").unlink()  # as somebody who tidies up may do
-    assert not lives(world.directory, sign)
+    assert not is_alive(world.directory, sign)
     done = len(world.effects)
     _, killed = await trio.to_thread.run_sync(lambda: world.play(claim=sign, rows=rows))
     assert not killed
@@ -125,6 +125,6 @@ async def test_an_old_process_that_wakes_after_its_run_was_claimed_writes_nothin
     *under_way, refused = world.effects[len(after) :]
     assert refused == "refused RunClaimed"
     assert len(under_way) <= 1  # it was stopped in the midst of it, and nobody else has done that one, as is checked
-    (kept,) = kept_runs(world.directory)
+    (kept,) = stored_runs(world.directory)
     assert (kept.rows, kept.state) == (rows, State.OVER)
     assert check(world) == {"run-1": State.OVER}

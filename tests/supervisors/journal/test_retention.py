@@ -9,9 +9,9 @@ import pytest
 
 from callboard.supervisors.journal import reading, retention
 from callboard.supervisors.journal.journal import open_journal
-from callboard.supervisors.journal.reading import kept_runs, read_run
+from callboard.supervisors.journal.reading import read_run, stored_runs
 from callboard.supervisors.journal.retention import prune, remove_run
-from callboard.supervisors.journal.row import Kept, State
+from callboard.supervisors.journal.row import State, StoredRunRecord
 from callboard.supervisors.journal.store import path_of
 
 
@@ -34,7 +34,7 @@ async def test_the_newest_stay_and_those_that_are_not_over(tmp_path: Path) -> No
     open_ = await write(place, ["run-3"], over=False)
     await write(place, ["run-4", "run-5"], over=True)
     assert prune(place, "", keep=2, days=0) == 2
-    assert [kept.run for kept in kept_runs(place)] == ["run-3", "run-4", "run-5"]
+    assert [kept.run for kept in stored_runs(place)] == ["run-3", "run-4", "run-5"]
     assert not path_of(place, first).exists()
     assert path_of(place, open_).exists()
 
@@ -47,7 +47,7 @@ async def test_those_go_that_are_older_than_so_many_days(tmp_path: Path, monkeyp
     now = retention.time.time()
     monkeypatch.setattr(retention.time, "time", lambda: now + 31 * 86_400)
     assert prune(place, "", keep=0, days=30) == 1
-    assert [kept.run for kept in kept_runs(place)] == ["run-2"]
+    assert [kept.run for kept in stored_runs(place)] == ["run-2"]
 
 
 async def test_the_room_that_is_free_is_given_back_and_shared_blobs_stay(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ async def test_what_a_process_that_lives_keeps_is_its_own_business(tmp_path: Pat
     (place / "9-gone.alive").touch()
     (place / "9-gone.db-wal").touch()
     prune(place, "", keep=0, days=0.000001)
-    assert [kept.run for kept in kept_runs(place)] == ["run-1"]
+    assert [kept.run for kept in stored_runs(place)] == ["run-1"]
     assert not list(place.glob("9-gone*"))
     await journal.aclose()
 
@@ -95,11 +95,11 @@ async def test_the_oldest_go_where_journals_take_too_much_room(tmp_path: Path) -
     whole = sum(file.stat().st_size for file in place.iterdir())
     assert prune(place, "", keep=0, days=0, most=whole) == 0
     assert prune(place, "", keep=0, days=0, most=whole // 2) >= 3
-    left = [kept.run for kept in kept_runs(place)]
+    left = [kept.run for kept in stored_runs(place)]
     assert left[-1] == "run-open"
     assert left[:-1] == [f"run-{number}" for number in range(6 - len(left) + 1, 6)]
     prune(place, "", keep=0, days=0, most=1)
-    assert [kept.run for kept in kept_runs(place)] == ["run-open"]
+    assert [kept.run for kept in stored_runs(place)] == ["run-open"]
 
 
 async def test_who_prunes_may_know_that_nobody_goes_on_with_a_run(
@@ -108,14 +108,14 @@ async def test_who_prunes_may_know_that_nobody_goes_on_with_a_run(
     place = tmp_path / "journal"
     await write(place, ["run-1", "run-2"], over=False)
 
-    def forsaken(kept: Kept) -> bool:
+    def forsaken(kept: StoredRunRecord) -> bool:
         return kept.run == "run-1"
 
     assert prune(place, "", keep=0, days=30, forsaken=forsaken) == 0
     now = retention.time.time()
     monkeypatch.setattr(retention.time, "time", lambda: now + 31 * 86_400)
     assert prune(place, "", keep=0, days=30, forsaken=forsaken) == 1
-    assert [kept.run for kept in kept_runs(place)] == ["run-2"]
+    assert [kept.run for kept in stored_runs(place)] == ["run-2"]
 
 
 async def test_one_run_is_removed_unless_its_process_plays_it(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ async def test_one_run_is_removed_unless_its_process_plays_it(tmp_path: Path) ->
     assert removed == ["run-1", "run-4"]
     playing.append("", b"2")
     await playing.barrier()
-    assert [(kept.run, kept.rows) for kept in kept_runs(place)] == [("run-2", 5), ("run-3", 2)]
+    assert [(kept.run, kept.rows) for kept in stored_runs(place)] == [("run-2", 5), ("run-3", 2)]
     await journal.aclose()
 
 
@@ -149,9 +149,9 @@ async def test_journals_with_nothing_to_go_on_with_are_not_opened_to_look_for_th
         return real(path)
 
     monkeypatch.setattr(reading, "opened", counting)
-    assert [kept.run for kept in kept_runs(place, State.INTERRUPTED)] == ["run-2"]
+    assert [kept.run for kept in stored_runs(place, State.INTERRUPTED)] == ["run-2"]
     assert path_of(place, over).name not in opened
-    assert [kept.run for kept in kept_runs(place)] == ["run-1", "run-2"]
+    assert [kept.run for kept in stored_runs(place)] == ["run-1", "run-2"]
     prune(place, "", keep=0, days=0)
     remove_run(place, "run-1")
     remove_run(place, "run-2")

@@ -1,6 +1,11 @@
-"""What each kind of node does. A node knows its `Job` and returns a `Result`; everything else is `execute`'s."""
+"""Executors of each kind of node.
+
+An executor receives a `NodeJob` and returns a `NodeResult`; `run` does everything else.
+"""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from ..plan import Work
 from .agent import run_agent_node
@@ -10,8 +15,20 @@ from .person import run_approval_node, run_input_node
 from .rag import run_rag_node
 from .script import run_script_node
 
+if TYPE_CHECKING:
+    from .....supervisors import Actor
+    from ..plan import NodeJob, NodeResult
+
+
+async def _run_function_node(me: Actor, job: NodeJob) -> NodeResult:
+    from .function import run_function_node  # lazy: graphs from files do not need its imports
+
+    return await run_function_node(me, job)
+
+
 WORK: dict[str, Work] = {
     "script": run_script_node,
+    "function": _run_function_node,
     "llm": run_llm_node,
     "agent": run_agent_node,
     "approval": run_approval_node,
@@ -19,4 +36,4 @@ WORK: dict[str, Work] = {
     "rag": run_rag_node,
     "map": run_map_node,
 }
-"""Kind of node to its work. An end node has none: the scheduler renders its output."""
+"""Executor by kind of node. An end node has none: the decider renders its output."""

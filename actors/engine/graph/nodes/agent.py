@@ -1,4 +1,4 @@
-"""agent nodes: another agent does the work, as a child of this node."""
+"""agent nodes: run another agent as a child of this node."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .....supervisors import Actor, Retry
 from ....work.context import AgentCall
 from ....work.record import Record
 from ..failures import ExtractionFailed, retold
-from ..plan import Job, Result
+from ..plan import NodeJob, NodeResult
 from .llm import extract
 
 
-async def run_agent_node(me: Actor, job: Job) -> Result:
-    """Run the child and wait for its text; an `output_schema` is applied to that afterwards."""
+async def run_agent_node(me: Actor, job: NodeJob) -> NodeResult:
+    """Run the child agent and return its text, converted to the `output_schema` if the node has one."""
     node = job.node
     assert isinstance(node, AgentNode)
     depth = job.depth + 1
@@ -40,17 +40,17 @@ async def run_agent_node(me: Actor, job: Job) -> Result:
     )
     text = await _with_attempts(me, job, node, call)
     if node.output_schema is None:
-        return Result(output=text, scope="output")
+        return NodeResult(output=text, scope="output")
     try:
         value = await extract(me, job, text, node.output_schema)
     except ExtractionFailed as error:
         whose = f"Agent '{node.agent}' output failed structured-output extraction"
         raise retold(error, f"{whose}: {error}") from error
-    return Result(output=value, writes=dict(value) if isinstance(value, dict) else {}, scope="output")
+    return NodeResult(output=value, writes=dict(value) if isinstance(value, dict) else {}, scope="output")
 
 
-async def _with_attempts(me: Actor, job: Job, node: AgentNode, call: AgentCall) -> str:
-    """A whole run of the child, an actor of its own, per attempt, as the policy says. There is nothing to wait for."""
+async def _with_attempts(me: Actor, job: NodeJob, node: AgentNode, call: AgentCall) -> str:
+    """Run the child up to `max_attempts` times, each time as a new actor, without backoff."""
     retry = Retry(most=node.max_attempts, patience=math.inf)
     for attempt in count(1):
         record = Record()
@@ -59,7 +59,7 @@ async def _with_attempts(me: Actor, job: Job, node: AgentNode, call: AgentCall) 
         except UpstreamError as error:
             if retry.wait(attempt, error) is None:
                 raise
-            record.failures.clear()  # it is made again
+            record.failures.clear()  # this attempt is replaced by the next
         finally:
             job.failures += record.failures
     raise AssertionError("count() has no end")

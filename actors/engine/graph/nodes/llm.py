@@ -1,20 +1,20 @@
-"""llm nodes: a question to a model in a fresh context, with the tools it lists, and perhaps a shape for its answer.
+"""llm nodes: a prompt to a model in a fresh context, with the tools it lists and an optional `output_schema`.
 
-An answer that should be JSON of a given shape goes three ways:
+Structured answers are read in up to three stages:
 
-1. The JSON in the text itself is tried: without a `<think>` block before it, in a fence, among other words, with a
-   comma too many, encoded twice (`values_in`).
-2. An extractor call asks the model to put the text into the shape.
-3. One repair call shows it what it wrote and everything that is wrong with that.
+1. The JSON in the text itself: after a `<think>` block, in a fence, among other words, with a trailing comma, encoded
+   twice (`values_in`).
+2. An extractor call: the model converts the text to the schema.
+3. One repair call: the model gets its answer and all validation errors.
 
-What comes out fits the schema (JSON Schema 2020-12, or the draft that its `$schema` names). Loki 0.4.0 is content with
-any JSON (`Compat.schema_is_a_hint`).
+The result fits the schema (JSON Schema 2020-12, or the draft that its `$schema` names). Loki 0.4.0 accepts any JSON
+(`Compat.schema_is_a_hint`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -28,17 +28,17 @@ from .....supervisors import Actor
 from ....io.imports import imported
 from ....io.json_schema import LIBRARY, schema_errors
 from ....work.agent.prompt import system_prompt
+from ....work.context import CallingAgent
 from ....work.journal.of_run import REPLY
 from ....work.journal.scope import noted
-from ....work.labels.labels import NOTHING, Labels
+from ....work.opening_instructions import OpeningInstructions
 from ....work.playback.playback import playback, value
-from ....work.told import Told
-from ....work.tools.calls import Around, Player
+from ....work.tools.calls import Around, CallPlayer
 from ....work.tools.tool import Tool
 from ...conversation.agent import AROUND
-from ...conversation.play import Conversation, OutOfTurns, Renewal, Renewed, Talk
+from ...conversation.play import Conversation, ConversationSetup, OutOfTurns, Renewal, RenewedTools
 from ..failures import ExtractionFailed
-from ..plan import Job, Result
+from ..plan import NodeJob, NodeResult
 from ..templates import render
 
 _THOUGHT = re.compile(r"\A\s*<think>.*?</think>\s*", re.DOTALL)
@@ -50,29 +50,29 @@ Answer with the JSON alone.
 {schema}"""
 
 
-async def run_llm_node(me: Actor, job: Job) -> Result:
-    """Ask; with an `output_schema`, the keys of the answer become writes."""
+async def run_llm_node(me: Actor, job: NodeJob) -> NodeResult:
+    """Run the prompt; with an `output_schema`, the keys of the answer become writes."""
     node = job.node
     assert isinstance(node, LlmNode)
     prompt = job.strict(node.prompt)
     system = job.strict(node.instructions) if node.instructions else ""
     schema = node.output_schema
     if schema is None:
-        return Result(output=await _answer(me, job, system, prompt), scope="output")
+        return NodeResult(output=await _answer(me, job, system, prompt), scope="output")
     if system:
         system = f"{system}\n\n{schema_hint(schema)}"
     else:
         prompt = f"{prompt}\n\n{schema_hint(schema)}"
     text = await _answer(me, job, system, prompt, schema=schema)
     value = await extract(me, job, text, schema)
-    return Result(output=value, writes=dict(value) if isinstance(value, dict) else {}, scope="output")
+    return NodeResult(output=value, writes=dict(value) if isinstance(value, dict) else {}, scope="output")
 
 
-async def extract(me: Actor, job: Job, text: str, schema: dict[str, Any]) -> Any:
-    """The structured value of a text, with the node's own model as helper.
+async def extract(me: Actor, job: NodeJob, text: str, schema: dict[str, Any]) -> Any:
+    """Return the structured value of a text; the node's own model serves as extractor.
 
     Raises:
-        ExtractionFailed: it can't be had; with the exit code of the model's own error, if that was the reason.
+        ExtractionFailed: no valid value; with the exit code of the model's error, if that was the reason.
     """
     node = job.node
     attempts = node.max_attempts if isinstance(node, LlmNode) else 3
@@ -85,17 +85,18 @@ async def extract(me: Actor, job: Job, text: str, schema: dict[str, Any]) -> Any
     try:
         return await structured(text, schema, ask, any_json=job.plan.compat.schema_is_a_hint)
     except ModelError as error:
+        # A new class selects the error text of extractions; the exit code must survive.
         failed = ExtractionFailed(str(error))
         failed.exit_code = error.exit_code
         raise failed from error
 
 
-async def _answer(me: Actor, job: Job, system: str, prompt: str, schema: dict[str, Any] | None = None) -> str:
+async def _answer(me: Actor, job: NodeJob, system: str, prompt: str, schema: dict[str, Any] | None = None) -> str:
     node = job.node
     assert isinstance(node, LlmNode)
     if job.context.workspace is not None:
         await imported(AROUND)
-    told, own = _told(me, job), job.plan.tools.get(node.id, ())
+    told, own = _opening_instructions(me, job), job.plan.tools.get(node.id, ())
     system = _saying(system, told.blocks)
     if told.skills:
         from ....work.skills.tool import skill_tool
@@ -110,11 +111,11 @@ async def _answer(me: Actor, job: Job, system: str, prompt: str, schema: dict[st
     with job.servers.conversation(me) as talk:
         offering = Offering(talk, wanted, taken={tool.name for tool in own}, node=node.id)
 
-        async def renewed(me: Actor) -> Renewed | None:
+        async def renewed(me: Actor) -> RenewedTools | None:
             now = await offering.renewed(me)
             if now is None:
                 return None
-            return Renewed(tools=(*own, *now.tools), unlisted=now.unlisted, system=_saying(system, now.said))
+            return RenewedTools(tools=(*own, *now.tools), unlisted=now.unlisted, system=_saying(system, now.said))
 
         offered = await offering.first(me)
         tools = (*own, *offered.tools)
@@ -124,42 +125,48 @@ async def _answer(me: Actor, job: Job, system: str, prompt: str, schema: dict[st
 
 
 def _saying(system: str, blocks: Sequence[str]) -> str:
-    """The node's own system prompt, byte for byte, if there is nothing to add to it."""
+    """Add blocks to the node's system prompt; without blocks it is unchanged byte for byte."""
     return system_prompt(system, blocks) if blocks else system
 
 
-def _told(me: Actor, job: Job) -> Told:
-    """What the node is told of the directory that the run works in."""
+def _opening_instructions(me: Actor, job: NodeJob) -> OpeningInstructions:
+    """Return the instructions from the run's directory that the node requests."""
     wish, workspace = job.plan.wishes.get(job.node.id), job.context.workspace
     if wish is None or (workspace is None and playback.get() is None):
-        return Told()
-    return value(me, "workspace", Told, Told if workspace is None else partial(workspace.told, wish))
+        return OpeningInstructions()
+    return value(
+        me,
+        "workspace",
+        OpeningInstructions,
+        OpeningInstructions if workspace is None else partial(workspace.told, wish),
+    )
 
 
 async def _talk(
     me: Actor,
-    job: Job,
+    job: NodeJob,
     system: str,
     prompt: str,
     tools: tuple[Tool, ...],
     unlisted: Mapping[str, Tool],
     schema: dict[str, Any] | None,
-    told: Told,
+    told: OpeningInstructions,
     renewal: Renewal | None = None,
 ) -> str:
     node = job.node
     assert isinstance(node, LlmNode)
     if not tools:
         request = _request(job, system, prompt, schema)
+        # Without tools a single request suffices, which a durable run journals as one row.
         chat = partial(job.context.chat, me, request, node=node.id, attempts=node.max_attempts, need_text=True)
         reply = await noted(me, REPLY, ChatReply, chat)
         job.record.turns += 1
         job.record.texts.append(reply.text)
         return reply.text
-    # A shape for the reply and tools to call exclude each other at most providers; the shape is seen to afterwards.
+    # Most providers reject a response schema together with tools; the schema is applied to the answer afterwards.
     request = msgspec.structs.replace(_request(job, system, prompt, None), messages=())
     context, listed = job.context, {tool.name: tool for tool in tools}
-    settled = Talk(
+    settled = ConversationSetup(
         name=me.name,
         tools=listed,
         unlisted=unlisted,
@@ -168,49 +175,49 @@ async def _talk(
         node=node.id,
         looks_around=renewal is not None,
     )
-    flow = None if context.flow is None else context.flow.below(_carried(tools))
-    player = Player(
+    if context.flow is not None:  # server descriptions enter the model's context, so they carry taint labels
+        context.flow.describes(tools)
+    player = CallPlayer(
         {**unlisted, **listed},
         context.permissions,
         own=job.plan.permissions,
         meter=context.meter,
         on_unknown=context.settles(node.on_unknown),
-        around=None if told == Told() else _around(job, told),
+        around=None if told == OpeningInstructions() else _around(job, told),
         hooks=context.hooks,
-        flow=flow,
+        flow=context.flow,
+        agent=CallingAgent(
+            context=context,
+            name=node.id,
+            depth=job.depth,
+            record=job.record,
+            permissions=job.plan.permissions,
+            max_depth=job.plan.max_depth,
+        ),
     )
     talk = Conversation(
         context, settled, player, request, job.record, attempts=node.max_attempts, need_text=True, renewal=renewal
     )
     try:
-        try:
-            return (await talk.say(me, prompt)).text
-        finally:
-            if flow is not None:
-                flow.over(talk.messages, player.tools)
+        return (await talk.say(me, prompt)).text
     except OutOfTurns as error:
         failed = NodeFailed(str(error))
         failed.exit_code = error.exit_code
         raise failed from error
 
 
-def _around(job: Job, told: Told) -> Around:
+def _around(job: NodeJob, told: OpeningInstructions) -> Around:
     from ....work.around import AroundCalls
 
     return AroundCalls(job.context.workspace, told)
 
 
-def _carried(tools: Iterable[Tool]) -> Labels:
-    """What a conversation with these carries from the beginning: its model reads what servers say of their tools."""
-    strange = [tool.name for tool in tools if "outside" in tool.labels]
-    return Labels(untrusted=(f"what MCP servers say of {strange[0]} and the like",)) if strange else NOTHING
-
-
-def _request(job: Job, system: str, prompt: str, schema: dict[str, Any] | None) -> ChatRequest:
+def _request(job: NodeJob, system: str, prompt: str, schema: dict[str, Any] | None) -> ChatRequest:
     plan, node = job.plan, job.node
     temperature = getattr(node, "temperature", None)
     top_p = getattr(node, "top_p", None)
     own = getattr(node, "reasoning_effort", None), getattr(node, "thinking_budget", None)
+    # Inherited as a pair: a node that sets one of them does not inherit the other.
     effort, budget = (plan.reasoning_effort, plan.thinking_budget) if own == (None, None) else own
     return ChatRequest(
         model=getattr(node, "model", None) or job.context.model or plan.model,
@@ -225,7 +232,7 @@ def _request(job: Job, system: str, prompt: str, schema: dict[str, Any] | None) 
 
 
 def schema_hint(schema: dict[str, Any]) -> str:
-    """What the prompt of an llm node says about the shape of its answer."""
+    """Return the prompt's instruction about the format of the answer."""
     head = "Answer with one JSON value that fits this JSON Schema, and nothing else: no prose, no fences."
     return f"{head}\n\n{render(schema)}"
 
@@ -233,10 +240,10 @@ def schema_hint(schema: dict[str, Any]) -> str:
 async def structured(
     text: str, schema: dict[str, Any], ask: Callable[[str, str], Awaitable[str]], *, any_json: bool = False
 ) -> Any:
-    """The JSON value in `text`, asking a model for help if need be.
+    """Return the JSON value in `text`, with up to two calls of a model if needed.
 
     Raises:
-        ExtractionFailed: the help did not help.
+        ExtractionFailed: no call returned a valid value.
     """
     await imported(*LIBRARY)
     value, wrong = read_json(text, schema)
@@ -245,6 +252,7 @@ async def structured(
     if not wrong:
         return value
     system, question, answer = EXTRACTOR.format(schema=render(schema)), text.strip() and text, ""
+    # The extractor call, then one repair call.
     for _ in range(2):
         answer = await ask(system, question or "(the text is empty)")
         value, wrong = read_json(answer, schema)
@@ -264,9 +272,9 @@ async def structured(
 
 
 def read_json(text: str, schema: dict[str, Any] | None) -> tuple[Any, list[str]]:
-    """The JSON value of a model's text and everything that is wrong with it (nothing, if the list is empty).
+    """Return the JSON value of a model's text and all its validation errors (an empty list for none).
 
-    Without a schema it is the whole text, or in a fence.
+    Without a schema, the JSON must be the whole text or in a fence.
     """
     first: tuple[Any, list[str]] | None = None
     for found in values_in(_THOUGHT.sub("", text), among_words=schema is not None):

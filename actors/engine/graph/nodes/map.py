@@ -1,6 +1,6 @@
-"""map nodes: a branch of the graph, once per item of a list (see `map_decider`).
+"""map nodes: run a branch of the graph once per item of a list (see `map_decider`).
 
-With `place`, and where there are other places, each item with its branch is played as a run of its own (`Items`).
+With `place`, on a cluster, each item with its branch is a remote child: a run of its own (`Items`).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from .....protocol.graph.model import MapNode
 from .....protocol.messages import MapBegun, MapEnded, NodeLeft
 from .....protocol.place import Branch, needs_of
 from .....supervisors import Actor
-from ....work.context import Part
-from ....work.elsewhere import error_in, restored, take_over
+from ....work.context import SeparatePart
+from ....work.remote_parts import error_in, restored, take_over
 from ....work.spending.accounts import as_failure
 from ...driver import drive
-from ..decider import GraphResult
 from ..map_decider import MapDecider
-from ..plan import Job, Plan, Result
+from ..plan import GraphPlan, NodeJob, NodeResult
 from ..reducers import type_name
+from ..result import GraphResult
 from ..run import Nodes, played
 from ..templates import MISSING, compile_template
 
@@ -34,41 +34,43 @@ if TYPE_CHECKING:
     from ....work.record import Record
 
 
-async def run_map_node(me: Actor, job: Job) -> Result:
-    """Run the branch for every item, at most `max_concurrency` at once, and collect."""
+async def run_map_node(me: Actor, job: NodeJob) -> NodeResult:
+    """Run the branch for every item, at most `max_concurrency` concurrently, and collect the results."""
     node, plan = job.node, job.plan
     assert isinstance(node, MapNode)
     items = _items(job, node)
     if not items:
-        return Result(writes={node.collect_into: []})
+        return NodeResult(writes={node.collect_into: []})
     request = MapBegun(items=items, state=job.state)
     needs = needs_of(node.place)
     whole = needs is not None and job.context.elsewhere is not None
-    plays = Nodes(plan, job.context, job.depth, job.record, job.servers, job.accounts).run
+    now = trio.lowlevel.current_clock().current_time
+    plays = Nodes(plan, job.context, job.depth, job.record, job.servers, job.accounts, now).run
     if whole:
         plays = Items(job, node, items, needs or ()).run
     ended: MapEnded = await drive(
         me, lambda: MapDecider(plan, node, whole=whole), request, {RunNode: plays}, at_once=_limit(job, node)
     )
     job.failures += [failure.restore() for failure in ended.unaccepted]
-    return Result(writes={node.collect_into: ended.collected})
+    return NodeResult(writes={node.collect_into: ended.collected})
 
 
 class Items(msgspec.Struct, frozen=True):
-    """The items of one map, played elsewhere."""
+    """Items of one map that run as remote children."""
 
-    job: Job
+    job: NodeJob
     node: MapNode
     items: list[Any]
     needs: tuple[str, ...]
 
     async def run(self, me: Actor, work: RunNode) -> NodeLeft:
-        """Body of an item's actor: wait for the whole branch."""
+        """Run an item's whole branch as a remote child, and return its exit."""
         job, node, index = self.job, self.node, work.item
         assert index is not None
         began = trio.current_time()
         try:
             outcome = await self._outcome(me, index)
+            # A remote child that has written its result counts as successful, even if its run is marked as failed.
             error = None if node.output_key in outcome.state else error_in(outcome)
         except CallboardError as failed:
             error = failed
@@ -76,6 +78,7 @@ class Items(msgspec.Struct, frozen=True):
         if error is not None:
             failure = Failure.of(as_failure(error, job.context.account, None))
             return NodeLeft(key=work.key, node=work.node, writes={}, targets=None, failure=failure, seconds=seconds)
+        # Without output and failures: the map's own result and `unaccepted` carry these.
         take_over(job.record, msgspec.structs.replace(outcome, output="", failures=[]))
         unaccepted = tuple(Failure.of(restored(each)) for each in outcome.failures)
         writes = {key: outcome.state[key] for key in (node.output_key,) if key in outcome.state}
@@ -85,7 +88,7 @@ class Items(msgspec.Struct, frozen=True):
         job, node = self.job, self.node
         assert job.context.elsewhere is not None
         branch = Branch(node=node.id, item=self.items[index], index=index, state=dict(job.state))
-        part = Part(
+        part = SeparatePart(
             name=f"{node.id}[{index}]",
             target=job.plan.directory / job.plan.file,
             needs=self.needs,
@@ -98,9 +101,9 @@ class Items(msgspec.Struct, frozen=True):
 
 
 async def run_branch(
-    me: Actor, plan: Plan, branch: Branch, context: RunContext, depth: int, result: GraphResult, record: Record
+    me: Actor, plan: GraphPlan, branch: Branch, context: RunContext, depth: int, result: GraphResult, record: Record
 ) -> GraphResult:
-    """Body of the actor of a run that is one item of a map; what it comes to is in its state.
+    """Run one item of a map whose decider is in another run; the item's result is in the returned state.
 
     Args:
         result, record: see `run_graph`.
@@ -122,10 +125,11 @@ async def run_branch(
     return await played(me, plan, context, depth, result, record, play)
 
 
-def _items(job: Job, node: MapNode) -> list[Any]:
+def _items(job: NodeJob, node: MapNode) -> list[Any]:
     template = compile_template(node.over)
     try:
         value = template.value(job.state) if template.single is not None else job.strict(node.over)
+        # Raises the usual error for a missing key.
         if value is MISSING:
             job.strict(node.over)
     except GraphMistake as mistake:
@@ -137,7 +141,7 @@ def _items(job: Job, node: MapNode) -> list[Any]:
     return value
 
 
-def _limit(job: Job, node: MapNode) -> int:
+def _limit(job: NodeJob, node: MapNode) -> int:
     limit = node.max_concurrency
     if not isinstance(limit, str):
         return max(1, limit if limit is not None else job.plan.settings.max_concurrency)

@@ -1,4 +1,4 @@
-"""approval and input nodes: a question, and where its answer leads."""
+"""approval and input nodes: ask a user, and select the target from the answer."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from .....protocol.graph.model import ApprovalNode, InputNode
 from .....protocol.kernel.questions import Question
 from .....supervisors import Actor
 from .....supervisors.escalation import QuestionTimeout
-from ..plan import Job, Result
+from ..plan import NodeJob, NodeResult
 from ..rules import parse_rule
 
 PREPARED = ("answers", "default")
-"""Who gives answers that were fixed beforehand."""
+"""Sources of answers that were fixed before the run."""
 
 
-async def run_approval_node(me: Actor, job: Job) -> Result:
-    """Ask to choose; `routes` says where a listed choice leads, `on_other` where any other answer does."""
+async def run_approval_node(me: Actor, job: NodeJob) -> NodeResult:
+    """Ask for a choice; `routes` has the targets of the listed choices, `on_other` that of any other answer."""
     node = job.node
     assert isinstance(node, ApprovalNode)
     question = Question(
@@ -34,12 +34,16 @@ async def run_approval_node(me: Actor, job: Job) -> Result:
     except QuestionTimeout:
         if node.on_timeout is None:
             raise
-        return Result(output="", scope="choice", goto=(node.on_timeout,))
-    return Result(output=choice, scope="choice", goto=(node.routes.get(choice, node.on_other),))
+        return NodeResult(output="", scope="choice", goto=(node.on_timeout,))
+    return NodeResult(output=choice, scope="choice", goto=(node.routes.get(choice, node.on_other),))
 
 
-async def run_input_node(me: Actor, job: Job) -> Result:
-    """Ask for a text; an empty answer is the default, a refused one is asked for again if a person is there."""
+async def run_input_node(me: Actor, job: NodeJob) -> NodeResult:
+    """Ask for a text.
+
+    An empty answer means the default. A user who gives an invalid answer is asked again; an invalid answer of any
+    other source fails the node.
+    """
     node = job.node
     assert isinstance(node, InputNode)
     compat = job.plan.compat
@@ -65,14 +69,14 @@ async def run_input_node(me: Actor, job: Job) -> Result:
         except QuestionTimeout:
             if node.on_timeout is None:
                 raise
-            return Result(output=default, scope="input", goto=(node.on_timeout,))
+            return NodeResult(output=default, scope="input", goto=(node.on_timeout,))
         value = answer.text or default
-        # A front end may fill in the default itself, so it is told by what it is, not by who said it.
+        # A front end may fill in the default itself, so compare the value, not the source of the answer.
         checked = node.default is None or value != default or compat.default_is_validated
         problem = rule.problem(value, in_bytes=compat.lengths_in_bytes) if rule is not None and checked else None
         if problem is None:
             targets = (node.next or ())[:1]
-            return Result(output=value, scope="input", goto=targets or None)
-        by_person = answer.by not in PREPARED and not answer.by.startswith("/")  # who can be asked again
+            return NodeResult(output=value, scope="input", goto=targets or None)
+        by_person = answer.by not in PREPARED and not answer.by.startswith("/")  # a user, who can be asked again
         if compat.input_asks_once or not by_person:
             raise NodeFailed(problem)

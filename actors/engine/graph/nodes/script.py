@@ -1,12 +1,12 @@
-"""script nodes: a .sh, .py or .ts file gets the state and prints one JSON object.
+"""script nodes: run a .sh, .py or .ts file, which receives the state and prints one JSON object.
 
-The file runs in place under the process supervisor, its working directory is ours (where the user called us), its
-stdin is /dev/null. It finds the state in `GRAPH_STATE`, or in the file that `GRAPH_STATE_FILE` names when the
-state is larger than 32 KiB; exactly one of the two is set. The rest of its environment is Loki's.
+The file runs in place under the process supervisor, in the run's working directory, with /dev/null as stdin. The
+state is in the variable `GRAPH_STATE`, or, if it is larger than 32 KiB, in the file that `GRAPH_STATE_FILE` names.
+Exactly one of the two is set. The rest of the environment is the same as Loki's.
 
-Such a file is there as long as the script runs. When we are killed with SIGKILL in the meantime, it stays behind, and
-it may hold secrets: so its owner keeps it locked, and the first that needs such a file removes those of ours that no
-process holds any more. The lock says that, and no process id, which would mean nothing in the container next door.
+The state file exists while the script runs and may hold secrets. If SIGKILL ends this process meanwhile, the file
+remains. So its owner holds a lock on it, and the next process that needs a state file removes all files whose lock
+is free. A process id in the name would not do, because another container has other process ids.
 """
 
 from __future__ import annotations
@@ -21,43 +21,44 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 import trio
 
-from .....protocol.errors import NodeFailed, TimedOut
+from .....protocol.errors import NodeFailed, SendingRefused, TimedOut
 from .....protocol.events import ToolDelta, ToolFinished, ToolStarted
 from .....protocol.graph.model import ScriptNode
 from .....protocol.json_values import NotJson, decode
 from ....io import temporary
 from ....io.directories import root_dir, user_folder
 from ....io.handed_out import without_secrets
+from ....io.imports import PROCESSES, imported
 from ....work.call_clock import Clock
-from ....work.journal.scope import here
+from ....work.journal.scope import scope_of
 from ....work.journal.unknown import Skipped, may_run
 from ....work.library import PROMPT_UTILS
 from ....work.playback import playback as play
 from ....work.sandbox import current as sandbox
 from ....work.sandbox.place import Beyond
-from ..plan import Job, Result
+from ..plan import NodeJob, NodeResult
 from ..templates import render
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
     from .....supervisors.process import Completed
-    from ....work.sandbox.held import Held
+    from ....work.sandbox.held import HeldProcess
 
 T = TypeVar("T")
 
 INLINE_LIMIT = 32_768
-"""Bytes of state up to which it travels in the environment."""
+"""Largest state in bytes that is passed in the environment."""
 
 INTERPRETERS: dict[str, tuple[str, ...]] = {".sh": ("bash",), ".py": ("python3",), ".ts": ("npx", "tsx")}
-"""By extension; a shebang is not looked at."""
+"""Interpreters by file extension; a shebang line is ignored."""
 
 PREFIX, SUFFIX = "state-", ".json"
 
 
-async def run_script_node(me: Actor, job: Job) -> Result:
-    """Run the script; its keys become writes, its `_next` the way to go."""
-    from .....supervisors.child import QUICK_STOP
-    from .....supervisors.process import Completed, run_process
+async def run_script_node(me: Actor, job: NodeJob) -> NodeResult:
+    """Run the script; its keys become writes, its `_next` the target."""
+    await imported(PROCESSES)
+    from .....supervisors.process import QUICK_STOP, Completed, run_process
 
     node = job.node
     assert isinstance(node, ScriptNode)
@@ -68,7 +69,7 @@ async def run_script_node(me: Actor, job: Job) -> Result:
     def on_stderr(line: str) -> None:
         me.emit(ToolDelta(tool=node.script, text=line))
 
-    async def attempt(beyond: Beyond) -> tuple[Completed, Held | None]:
+    async def attempt(beyond: Beyond) -> tuple[Completed, HeldProcess | None]:
         with _state_in(job) as state:
             shows = [str(job.plan.directory), *(state[name] for name in ("GRAPH_STATE_FILE",) if name in state)]
             held = await sandbox.sandboxed(me, node.script, shows=shows, file=path.parent, beyond=beyond)
@@ -93,34 +94,42 @@ async def run_script_node(me: Actor, job: Job) -> Result:
         left_out = await may_run(me, node.id, f"the script '{node.script}'", job.context.settles(node.on_unknown))
         if left_out is not None:
             return left_out
+        # `may_run` can ask the user, and the waiting time is not the script's.
         began = trio.current_time()
         if me.stream.heard:
             me.emit(ToolStarted(tool=node.script))
-        return await play.done(me, play.Effect("script", node.script, dict(job.state)), Completed, run)
+        return await play.done(me, play.OutsideEffect("script", node.script, dict(job.state)), Completed, run)
 
+    flow = job.context.flow
+    if flow is not None and play.in_the_world():
+        try:
+            await flow.start(me, node.script, f"the script '{node.script}' of node '{node.id}'")
+        except SendingRefused as refused:
+            raise NodeFailed(str(refused)) from refused
     done = await _in_time(me, node.script, Clock(job.plan.steps[node.id].timeout), settled())
     if isinstance(done, Skipped):
         return _result(done.output or {})
     if not play.in_the_world():
+        # A replay runs no process, so emit the recorded stderr.
         for line in done.stderr_tail.splitlines():
             on_stderr(line)
     if me.stream.heard:
         me.emit(ToolFinished(tool=node.script, seconds=trio.current_time() - began, status=done.status))
-    return _result(without_secrets(_parse(node.script, done)))  # models read it
+    return _result(without_secrets(_parse(node.script, done)))  # models read the result
 
 
 async def _in_time(me: Actor, script: str, clock: Clock, work: Awaitable[T]) -> T:
-    """What it comes to within the node's time, which does not run while a person is asked about the script."""
+    """Await `work` within the node's timeout; the clock stops while a user is asked about the script."""
     with clock.counting(), clock.scope:
         return await work
-    scope = here(me)
+    scope = scope_of(me)
     why = f": it {scope.run.trouble}" if scope is not None and scope.run.trouble else ""
     raise TimedOut(f"Script '{script}' timed out after {clock.seconds:g}s{why}")
 
 
-def _result(written: dict[str, Any]) -> Result:
+def _result(written: dict[str, Any]) -> NodeResult:
     target = written.pop("_next", None)
-    return Result(writes=written, goto=(target,) if isinstance(target, str) else None)
+    return NodeResult(writes=written, goto=(target,) if isinstance(target, str) else None)
 
 
 def _command(script: str, path: Path) -> list[str]:
@@ -135,20 +144,20 @@ def _command(script: str, path: Path) -> list[str]:
     if shutil.which(interpreter[0]) is None:
         raise NodeFailed(f"Script '{script}' needs '{interpreter[0]}', which is not on the PATH")
     if extension == ".sh" and b"\r\n" in path.read_bytes():
-        # A checkout of Windows. bash takes the CR for a part of the last word of each line.
+        # A Windows checkout: bash would read the CR as part of the last word of each line.
         return [*interpreter, "-c", _WITHOUT_CR, str(path)]
     return [*interpreter, str(path)]
 
 
 _WITHOUT_CR = 'eval "$(tr -d "\\r" < "$0")"'
-"""Runs `$0` without its CRs. Its stdin stays its own."""
+"""Shell command that runs `$0` without its CRs and does not use stdin."""
 
 
 @contextlib.contextmanager
-def _state_in(job: Job) -> Iterator[dict[str, str]]:
-    """The one environment variable that carries the state, and the file it may name."""
+def _state_in(job: NodeJob) -> Iterator[dict[str, str]]:
+    """Provide the environment variable that carries the state, and its file if needed."""
     text = render(dict(job.state)).encode()
-    # A NUL can't be in an environment; JSON never holds one, since it escapes control characters.
+    # An environment cannot hold a NUL byte; JSON escapes control characters, so the text has none.
     if len(text) <= INLINE_LIMIT:
         yield {"GRAPH_STATE": text.decode()}
         return
@@ -156,7 +165,7 @@ def _state_in(job: Job) -> Iterator[dict[str, str]]:
         yield {"GRAPH_STATE_FILE": name}
 
 
-def _environment(job: Job, state: dict[str, str]) -> dict[str, str]:
+def _environment(job: NodeJob, state: dict[str, str]) -> dict[str, str]:
     config = job.context.config_dir
     functions = user_folder("functions", config, job.context.environ)
     utils = functions / "utils" / "prompt-utils.sh"
@@ -197,10 +206,10 @@ def _parse(script: str, done: Completed) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def state_file(text: bytes) -> Iterator[str]:
-    """The path of a file with this text, readable by us alone, until the end of the block.
+    """Provide the path of a file with this text, readable by the current user only, until the end of the block.
 
     Raises:
-        NodeFailed: it can't be written.
+        NodeFailed: the file cannot be written.
     """
     with contextlib.ExitStack() as stack:
         name = "a temporary file"

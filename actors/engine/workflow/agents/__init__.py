@@ -1,5 +1,5 @@
-"""The parts of an agent node: its model, its tools, its reflection.
+"""Parts of an agent node: its model, its tools, its shared resources.
 
-`resources` is what the agents of one graph share while it runs; `request` turns what the file says about a model into
-a request, `tooling` and `skills` find the tools. The node itself is `nodes.agent`.
+`resources` are shared by the agents of one graph while it runs. `request` converts the file's model settings to a
+request; `tooling` and `skills` collect the tools. `nodes.agent` runs the node.
 """

@@ -1,10 +1,10 @@
-"""Functions of Python files as tools of agent nodes.
+"""Functions in Python files as tools of agent nodes.
 
-They are described without being run, and each call runs in a process of its own. There they find what DevAll's own
-engine gives them: modules (`workers.devall`), and a `_context` with the run's workspace and a way to ask its person.
-What a function returns becomes text or JSON; a message or an attachment of DevAll's shows its images and files too.
-Text files are shown as text, PDFs and images as they are; anything else by its name and size, since what models take of
-it differs too much.
+The files are described without being executed, and each call runs in its own process. There the functions find the
+environment of DevAll's engine: modules (`workers.devall`), and a `_context` with the run's workspace and a way to
+ask the user. The return value becomes text or JSON. A message or attachment of DevAll's classes also shows its
+images and files: text files as text, PDFs and images unchanged, other files by name and size, because models differ
+too much in their support.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ....io import temporary
 from ....work.models.codec import file_as_text
 from ....work.tools.files.call_file import Host
 from ....work.tools.registry import ToolOptions, ToolRegistry, read_tool_file
-from ....work.tools.tool import TIMEOUT, Arguments, Json, Shown, Tool, ToolSpec
+from ....work.tools.tool import TIMEOUT, Arguments, Json, Tool, ToolSpec, VisibleResult
 from ..places import HOST, function_files, functions_directory, module_name, roots_of
 
 if TYPE_CHECKING:
@@ -36,29 +36,30 @@ if TYPE_CHECKING:
     from ..plan import WorkflowRun
 
 ALL = ":All"
-"""After the name of a file: every function of it."""
+"""Suffix of a file name that selects all functions of the file."""
 
 CONTEXT = "_context"
-"""The parameter that is given what the run has."""
+"""Parameter that receives the run's context."""
 
 LARGEST = 20 * 1024 * 1024
-"""Bytes of one file; what providers take is less."""
+"""Largest file in bytes; providers accept less."""
 
 MOST = 20
-"""Files of one result."""
+"""Most files of one result."""
 
 
 def function_tools(run: WorkflowRun, node: str, listed: FunctionTools) -> Iterator[Tool]:
-    """The functions that an entry of `tooling` lists.
+    """Yield the functions that an entry of `tooling` lists, as tools.
 
     Args:
-        node: the id of the agent that has them.
+        node: the id of the agent node.
 
     Raises:
-        GraphMistake: there is no such function.
+        GraphMistake: a function does not exist.
     """
     context, beside = run.context, run.plan.file.parent
     directory = functions_directory(beside, "function_calling", context.environ)
+    # Once per entry of `tooling`, not per function: listing reads the directory tree.
     files = function_files(directory)
     registry = context.registry or ToolRegistry(context.config_dir, context.settings, context.environ)
     options = context.tool_options or ToolOptions()
@@ -84,6 +85,7 @@ async def _call(
     from ....work.tools.files.output import DONE
 
     workspace = await run.workspace.path()
+    # Images and files do not fit into the JSON result, so the process writes them to this directory.
     with temporary.directory("parts-") as directory:
         parts = directory / "parts.json"
         given = {
@@ -95,8 +97,9 @@ async def _call(
             "node_id": node,
             "parts": str(parts),
         }
-        written = await play(me, declaration, arguments, home, timeout=timeout, host=Host(HOST, given))
-        more = await trio.to_thread.run_sync(_shown, parts)
+        host, writes = Host(HOST, given), (workspace, Path(directory))
+        written = await play(me, declaration, arguments, home, timeout=timeout, host=host, writes=writes)
+        more = await trio.to_thread.run_sync(_result_with_file, parts)
     return more or written.text or DONE
 
 
@@ -118,6 +121,7 @@ def _declared(entry: ToolEntry, files: list[Path], directory: Path | None) -> It
         for declaration in read.declarations:
             known.setdefault(declaration.name, declaration)
         errors = [str(problem) for problem in errors_in(read.problems)]
+        # Report problems of files that seem to define the function, not of all files.
         if errors and f"def {entry.name}(" in file.read_text(errors="replace"):
             broken += errors
     found = known.get(entry.name)
@@ -128,7 +132,7 @@ def _declared(entry: ToolEntry, files: list[Path], directory: Path | None) -> It
 
 
 def _spec(declaration: Declaration, entry: ToolEntry) -> ToolSpec:
-    """What the model reads; an entry that names a whole file says nothing about its functions."""
+    """Return the tool's description for the model; an entry for a whole file cannot describe single functions."""
     if entry.name.endswith(ALL):
         entry = ToolEntry(name=entry.name)
     description = declaration.description if entry.auto_fill else ""
@@ -141,7 +145,7 @@ def _spec(declaration: Declaration, entry: ToolEntry) -> ToolSpec:
 
 
 def _offered(parameters: Schema) -> Schema:
-    """The parameters without those that DevAll's engine fills in by itself, `_context` and others with a default."""
+    """Return the parameters for the model: DevAll's engine supplies `_context` and `_` names with a default."""
     needed = parameters.get("required", ())
     hidden = {
         name for name in parameters["properties"] if name == CONTEXT or (name.startswith("_") and name not in needed)
@@ -156,7 +160,7 @@ def _offered(parameters: Schema) -> Schema:
 
 
 class _Written(msgspec.Struct, frozen=True):
-    """A part as the function's process writes it: `text`, or a file."""
+    """Part of a result as the function's process writes it: `text`, or a file."""
 
     text: str = ""
     path: str = ""
@@ -164,7 +168,7 @@ class _Written(msgspec.Struct, frozen=True):
     media_type: str = ""
 
 
-def _shown(file: Path) -> Shown | None:
+def _result_with_file(file: Path) -> VisibleResult | None:
     try:
         written = decode_json(file.read_bytes(), tuple[_Written, ...])
     except FileNotFoundError:
@@ -173,7 +177,7 @@ def _shown(file: Path) -> Shown | None:
         raise ToolFailed(f"what the function shows can't be read: {error}") from error
     if sum(bool(each.path) for each in written) > MOST:
         raise ToolFailed(f"the function shows more than {MOST} files")
-    return Shown(tuple(_part(each) for each in written)) if written else None
+    return VisibleResult(tuple(_part(each) for each in written)) if written else None
 
 
 def _part(written: _Written) -> Part:
@@ -188,6 +192,7 @@ def _part(written: _Written) -> Part:
     except OSError as error:
         raise ToolFailed(f"the file {file} can't be shown: {error.strerror}") from error
     kind = written.media_type
+    # SVG is text: models can read it, but providers do not accept it as an image.
     if kind.startswith("image/") and kind != "image/svg+xml":
         return ImagePart(media_type=kind, data=data)
     if kind == "application/pdf":

@@ -1,4 +1,4 @@
-"""What an agent's file says of its model, for the gateway: which one it is, `params`, `retry`."""
+"""Model settings of an agent node (provider, `params`, `retry`), converted to a request and a retry policy."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from ....work.context import RunContext
 from ....work.models.providers import client_of, providers
 
 TEMPERATURE = 0.7
-"""DevAll's, where the file says nothing; `temperature: null` leaves it to the provider."""
+"""DevAll's default temperature; `temperature: null` selects the provider's default."""
 
 TOOL_LOOP = 50
-"""Replies in which a model may call tools, where the file says nothing."""
+"""Default for the most replies in which a model may call tools."""
 
 _Positive = Annotated[int, Meta(ge=1)]
 
 
 CALLBOARD = "callboard"
-"""The provider whose models are agents of ours."""
+"""Provider name of agents that Callboard runs."""
 
 
 def known_providers(settings: Settings) -> frozenset[str]:
-    """What may stand under `provider` without a `base_url`."""
+    """Return the values of `provider` that need no `base_url`."""
     return frozenset({CALLBOARD, *providers(settings)})
 
 
 def model_of(config: AgentConfig, context: RunContext) -> str:
-    """The model's id, and those of the models that are asked if it does not answer.
+    """Return the model id, followed by the fallback models if there are any.
 
     Raises:
         GraphMistake: the provider is unknown.
@@ -52,13 +52,13 @@ def model_of(config: AgentConfig, context: RunContext) -> str:
     return f"{model},{config.fallback_models}" if config.fallback_models else model
 
 
-class Params(msgspec.Struct, kw_only=True):
-    """The `params` that mean something to us. All others go to the provider as they are (`others`).
+class ModelParams(msgspec.Struct, kw_only=True):
+    """Supported `params`. All others are passed to the provider unchanged.
 
     Attributes:
-        timeout: seconds for one answer, the calls of tools in it included.
-        tool_loop_limit: replies for one answer.
-        protocol: accepted, and without effect: all providers get chat requests.
+        timeout: seconds for one answer, tool calls included.
+        tool_loop_limit: most replies for one answer.
+        protocol: accepted without effect: all providers get chat requests.
     """
 
     temperature: float | None = TEMPERATURE
@@ -74,7 +74,7 @@ class Params(msgspec.Struct, kw_only=True):
     protocol: str | None = None
 
     def completed(self, request: ChatRequest, params: Mapping[str, Any]) -> ChatRequest:
-        """The request with these."""
+        """Return the request with these parameters."""
         stop = (self.stop,) if isinstance(self.stop, str) else self.stop
         return msgspec.structs.replace(
             request,
@@ -84,18 +84,18 @@ class Params(msgspec.Struct, kw_only=True):
             stop=stop or (),
             tool_choice=_chosen(self.tool_choice),
             stream=self.stream,
-            extra={name: value for name, value in params.items() if name not in Params.__struct_fields__},
+            extra={name: value for name, value in params.items() if name not in ModelParams.__struct_fields__},
         )
 
 
-def read_params(params: Mapping[str, Any]) -> Params:
-    """Read them.
+def read_params(params: Mapping[str, Any]) -> ModelParams:
+    """Validate the `params` of an agent.
 
     Raises:
-        GraphMistake: one has a value that it can't have.
+        GraphMistake: a parameter has an invalid value.
     """
     try:
-        return convert(dict(params), Params)
+        return convert(dict(params), ModelParams)
     except msgspec.ValidationError as error:
         raise GraphMistake(f"`params` of the agent: {error}") from None
 
@@ -118,17 +118,18 @@ _NAMES: dict[int | None, tuple[str, ...]] = {
     429: ("ratelimiterror", "resourceexhausted", "toomanyrequests"),
     503: ("internalservererror", "servererror", "serviceunavailable", "serviceunavailableerror"),
 }
-"""What the libraries that DevAll calls providers with raise for a status; None where there was no answer."""
+"""Exception names of DevAll's provider libraries, by HTTP status; None for a connection without an answer."""
 
 
 def policy_of(retry: Retry) -> Policy:
-    """The policy as the gateway follows it. What a list leaves open is as everywhere: see `gateway`."""
+    """Return the retry policy for the gateway; lists that the file omits have the gateway's defaults."""
     lists = (retry.retry_on_status_codes, retry.retry_on_exception_types, retry.retry_on_error_substrings)
     silent = not retry.non_retry_exception_types and all(each is None for each in lists)
     least = retry.min_wait_seconds
     return Policy(
         most=retry.max_attempts if retry.enabled else 1,
         backoff=Backoff(first=1.0, least=least, most=max(least, retry.max_wait_seconds), jitter=1.0),
+        # Without any list the gateway's own rule applies.
         retryable=is_transient if silent else lambda error: isinstance(error, ModelError) and _passes(retry, error),
     )
 
@@ -141,6 +142,7 @@ def _passes(retry: Retry, error: ModelError) -> bool:
     codes, types, words = retry.retry_on_status_codes, retry.retry_on_exception_types, retry.retry_on_error_substrings
     if error.status is not None and (passing if codes is None else error.status in codes):
         return True
+    # A failed connection has no status.
     if passing and error.status is None and types is None:
         return True
     text = str(error).lower()
@@ -148,6 +150,7 @@ def _passes(retry: Retry, error: ModelError) -> bool:
 
 
 def _names_of(error: ModelError) -> set[str]:
+    # One entry of `_NAMES` covers all server errors.
     status = 503 if error.status is not None and error.status >= 500 else error.status
     own = {kind.__name__.lower() for kind in type(error).__mro__}
     return own | set(_NAMES.get(status, ())) | {"apierror"}

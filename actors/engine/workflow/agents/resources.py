@@ -1,7 +1,7 @@
-"""What the agents of one graph share while it runs: memories, and the MCP servers that its file describes.
+"""Resources that the agents of one graph share while it runs: memories, and the MCP servers that the file describes.
 
-Nothing is opened before its first use, and everything is given back by `close`. A graph that runs twice, as that of a
-subgraph does, has its own each time.
+They are opened at their first use and released by `close`. Each run of a graph has its own, also each run of a
+subgraph.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ from ..memory.memories import Memories
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
-    from ....work.mcp.pool.scope import Scope
+    from ....work.mcp.pool.scope import ServerScope
     from ..plan import WorkflowRun
 
 
 class GraphResources:
-    """See the module.
+    """Memories and MCP servers of one run of a graph.
 
     Args:
         run: the run of the workflow.
-        graph: whose agents they are.
-        home: where stores are that end with the run, if that may go on in another process.
+        graph: the graph of the agents.
+        home: directory of stores that end with the run, if another process can resume the run.
     """
 
     def __init__(self, run: WorkflowRun, graph: Graph, home: Path | None) -> None:
         self.memories = Memories(run, graph, home)
         self._context = run.context
-        self._servers: Scope | None = None
+        self._servers: ServerScope | None = None
 
     def close(self) -> None:
-        """Give back what was opened."""
+        """Close the MCP servers and memories that were opened."""
         if self._servers is not None:
             self._servers.close()
         self.memories.close()
 
-    def servers(self, me: Actor) -> Scope:
-        """The graph's own MCP servers.
+    def servers(self, me: Actor) -> ServerScope:
+        """Return the scope of the graph's own MCP servers.
 
         Raises:
-            ConfigError: this run has none.
+            ConfigError: MCP is disabled or unavailable in this run.
         """
         if self._servers is None:
             settings = self._context.settings

@@ -1,7 +1,7 @@
-"""Skills of an agent node: those beside the workflow, and others that it names (`work/skills`).
+"""Skills of an agent node: the ones next to the workflow, and others that the node names (`work/skills`).
 
-Without `allow` an agent may read all that lie beside the workflow, beside its directory, and in the run's directory, as
-far as its user trusts that. With it, those of these names, wherever they are.
+Without `allow`, an agent can read all skills next to the workflow and next to its directory. If the user trusts the
+run's directory, it can also read the skills there. With `allow`, it can read the named skills, wherever they are.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from .....protocol.errors import GraphMistake
 from .....protocol.problems import did_you_mean
 from .....protocol.skill import FILE
 from .....protocol.workflow.agents import Skills as Allowed
-from ....work.skills.found import NEAR, FoundSkill, Skills
+from ....work.opening_instructions import ListedSkill, OpeningInstructions
+from ....work.skills.found import NEAR, FoundSkill, FoundSkills
 from ....work.skills.tool import block, skill_tool
-from ....work.told import Told, ToldSkill
 from ....work.tools.tool import Tool
 from ....work.trust.trusted import workspace_of
 
@@ -26,15 +26,17 @@ if TYPE_CHECKING:
 _OF_PLACES = (NEAR, "workspace")
 
 
-def skills_of(allowed: Allowed, directory: Path, context: RunContext) -> tuple[Told, Tool | None]:
-    """What an agent is told of its skills, and the tool that reads them; nothing and None for none. Reads files.
+def skills_of(allowed: Allowed, directory: Path, context: RunContext) -> tuple[OpeningInstructions, Tool | None]:
+    """Return an agent's instructions about its skills, and the tool that reads them (None without skills). Reads
+    files.
 
     Raises:
-        GraphMistake: it is allowed one that is not there, or one beside the workflow is none.
+        GraphMistake: an allowed skill does not exist, or a skill next to the workflow is invalid.
     """
     here = context.cwd
     trusted = None if here is None else workspace_of(here, context.environ)
-    skills = Skills(trusted, context.config_dir, context.environ, near=(directory, directory.parent))
+    skills = FoundSkills(trusted, context.config_dir, context.environ, near=(directory, directory.parent))
+    # Only skills next to the workflow must be valid; the user's own skills can have errors that do not concern it.
     own = tuple(str(place / ".agents" / "skills") for place in (directory, directory.parent))
     if broken := [problem for problem in skills.broken if problem.file.startswith(own)]:
         raise GraphMistake("\n".join(map(str, broken)))
@@ -47,6 +49,6 @@ def skills_of(allowed: Allowed, directory: Path, context: RunContext) -> tuple[T
         each for name, each in there.items() if (name in allowed.allow if allowed.allow else each.origin in _OF_PLACES)
     ]
     if not found:
-        return Told(), None
-    told = tuple(ToldSkill(name=each.skill.name, allows=each.skill.allows) for each in found)
-    return Told(blocks=(block(found),), skills=told), skill_tool(skills, told)
+        return OpeningInstructions(), None
+    told = tuple(ListedSkill(name=each.skill.name, allows=each.skill.allows) for each in found)
+    return OpeningInstructions(blocks=(block(found),), skills=told), skill_tool(skills, told)

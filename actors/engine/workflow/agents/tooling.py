@@ -1,11 +1,11 @@
-"""The tools of an agent node, as its `tooling` lists them.
+"""Tools of an agent node, as its `tooling` lists them.
 
     function      functions of Python files: see `functions`
-    mcp_local     what an MCP server offers that is started as a process
-    mcp_remote    what one offers that is reached over HTTP
+    mcp_local     tools of an MCP server that is started as a process
+    mcp_remote    tools of an MCP server that is reached over HTTP
 
-A server belongs to the run: all agents of it that describe the same one share it, and it ends with them. Calls need
-permission as those of any agent do.
+A server belongs to the run: all agents that describe the same server share it, and it ends with the run. Its calls
+need permission, as the calls of any agent do.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from .functions import function_tools
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
-    from ....work.mcp.tools.view import Talk
+    from ....work.mcp.tools.view import ServersView
     from ..plan import Job
 
 
 def wants_servers(toolings: Iterable[Tooling]) -> bool:
-    """Whether there is an MCP server among them."""
+    """Return True if an entry describes an MCP server."""
     return any(not isinstance(tooling.config, FunctionTools) for tooling in toolings)
 
 
-async def tools_of_node(me: Actor, job: Job, toolings: Iterable[Tooling], talk: Talk | None) -> list[Tool]:
-    """Collect them.
+async def tools_of_node(me: Actor, job: Job, toolings: Iterable[Tooling], talk: ServersView | None) -> list[Tool]:
+    """Return the tools of a node.
 
     Args:
-        talk: what the conversation has of servers; None if `wants_servers` says that there are none.
+        talk: the conversation's view of MCP servers; None if `wants_servers` is False.
 
     Raises:
-        GraphMistake: there is no such function.
-        ConfigError: two tools have the same name, or a server's entry makes no sense.
-        McpError: a server can't be asked.
+        GraphMistake: a function does not exist.
+        ConfigError: two tools have the same name, or a server's entry is invalid.
+        McpError: a server does not respond.
     """
     found: dict[str, Tool] = {}
     for tooling in toolings:
@@ -56,6 +56,7 @@ async def tools_of_node(me: Actor, job: Job, toolings: Iterable[Tooling], talk: 
             tools = await _served(me, job, tooling.config, talk, prefix)
         for tool in tools:
             named = tool
+            # `_served` has already added the prefix to names of MCP tools.
             if prefix and tool.origin != "mcp":
                 named = msgspec.structs.replace(tool, spec=msgspec.structs.replace(tool.spec, name=prefix + tool.name))
             if named.name in found:
@@ -66,7 +67,9 @@ async def tools_of_node(me: Actor, job: Job, toolings: Iterable[Tooling], talk: 
     return list(found.values())
 
 
-async def _served(me: Actor, job: Job, config: McpLocalTools | McpRemoteTools, talk: Talk, prefix: str) -> list[Tool]:
+async def _served(
+    me: Actor, job: Job, config: McpLocalTools | McpRemoteTools, talk: ServersView, prefix: str
+) -> list[Tool]:
     from ....work.mcp.tools.direct import direct_tool
     from ....work.mcp.tools.names import legal
     from ....work.mcp.tools.view import View
@@ -108,7 +111,7 @@ def _server(config: McpLocalTools | McpRemoteTools, directory: Path) -> Server:
 
 
 _LEAST_TO_START = 30.0
-"""Seconds that a server may take to start: DevAll's own engine waits for as long as it takes."""
+"""Least start timeout of a server in seconds: DevAll's own engine waits without a limit."""
 
 
 def _word(name: str) -> str:

@@ -1,3 +1,5 @@
-"""From a workflow to a graph agent: `reasons` says what stands in the way, `convert` writes the files, `replay` is the
-part of them that passes messages on. It has no imports of ours, since it is copied beside the graph.
+"""Conversion of a workflow to a graph agent.
+
+`reasons` lists the obstacles, `convert` writes the files. `replay` is the part of these files that passes messages
+on; it imports only the standard library, because it is copied next to the graph.
 """

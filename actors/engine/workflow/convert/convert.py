@@ -1,9 +1,9 @@
-"""A workflow as a graph agent: the files of it.
+"""Writer of the files of a graph agent that is equivalent to a workflow.
 
-Nodes that ask a model or a person become nodes of the graph, in the order of the workflow's layers; what a layer surely
-runs stands side by side. Whatever only passes messages on, literals, conditions, processors, is worked out: here, if it
-is the same in every run, and the graph's templates say it then; else by a script in front of the nodes it matters to
-(`replay`), which also decides whether they run at all.
+Nodes that ask a model or a user become nodes of the graph, in the order of the workflow's layers. The nodes of a
+layer that always run become parallel nodes. Literals, conditions and processors only pass messages on, so their
+effect is computed. If it is the same in every run, it is computed here and written into the graph's templates.
+Otherwise a script before the affected nodes computes it (`replay`), and also decides whether these nodes run.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from .....protocol.workflow.agents import Retry
 from .....protocol.workflow.edges import Always, Edge, RegexExtract
 from .....protocol.workflow.model import AgentConfig, HumanConfig, LiteralConfig, Node, PassthroughConfig, Workflow
 from ..agents.request import TEMPERATURE
-from ..machine.structure import Place, Structure
-from ..rules import RULES, Rules
+from ..machine.structure import NodeEdges, Structure
+from ..rules import RULES, WorkflowRules
 from . import replay
 from .reasons import condition_of, reasons
 
@@ -37,10 +37,11 @@ turn({listed})
 
 
 def convert(workflow: Workflow, name: str, own: Collection[str] = ()) -> tuple[dict[str, str], list[Problem]]:
-    """The files of the graph agent `name`, by their paths; or why there can't be one, each reason with its line.
+    """Return the files of the graph agent `name` by path, or the problems that prevent a conversion, each with its
+    line.
 
     Args:
-        own: the user's functions of conditions, by their names.
+        own: names of the user's condition functions.
     """
     found = reasons(workflow.graph, own)
     if found:
@@ -49,7 +50,7 @@ def convert(workflow: Workflow, name: str, own: Collection[str] = ()) -> tuple[d
 
 
 def notes(workflow: Workflow) -> Iterator[str]:
-    """What the graph does in other words."""
+    """Yield the differences in behaviour between the workflow and its graph."""
     for node in workflow.graph.nodes:
         if node.on_error == "continue" and isinstance(node.config, AgentConfig):
             yield f"'{node.id}' goes on when it fails, with the error alone as its output"
@@ -68,7 +69,7 @@ class _Conversion:
         self._graph = workflow.graph
         rules = RULES[workflow.compat or "standard"]
         structure = Structure(self._graph, rules)
-        self._layers = [[item.node for item in layer if isinstance(item, Place)] for layer in structure.layers]
+        self._layers = [[item.node for item in layer if isinstance(item, NodeEdges)] for layer in structure.layers]
         self._keys = _keys(self._graph.nodes)
         self._into: dict[str, list[Edge]] = {node.id: [] for node in self._graph.nodes}
         for edge in self._graph.edges:
@@ -102,7 +103,9 @@ class _Conversion:
             "name": self._name,
             "description": self._graph.description or "",
             "version": "1.0",
+            # 8 is the default of graphs, and a wider step must not be serialised.
             "settings": {"max_concurrency": max(8, *map(len, steps), 0)},
+            # Values are not expanded again, so text with braces is passed through the state.
             "initial_state": {f"{self._keys[n.id]}_role": role for n in self._graph.nodes if (role := _odd_role(n))},
             "start": begins[0],
             "nodes": nodes,
@@ -111,12 +114,13 @@ class _Conversion:
         if self._written:
             here = Path(replay.__file__)
             files |= self._written
+            # Copied unchanged, which is why `replay` imports nothing from Callboard.
             files["scripts/messages.py"] = here.read_text(encoding="utf-8")
             files["scripts/workflow.json"] = json.dumps(self._flow, indent=1, ensure_ascii=False) + "\n"
         return files
 
     def _steps(self, layer: Sequence[Node]) -> Iterator[list[Node]]:
-        """Those of a layer that surely run, together; those that may, and people, one after the other."""
+        """Yield the nodes that always run as one parallel step, and each conditional or human node as its own step."""
         asking = [node for node in layer if isinstance(node.config, AgentConfig | HumanConfig)]
         asking = [node for node in asking if node.id in self._sure or node.id not in self._plain]
         together = [node for node in asking if node.id in self._sure and isinstance(node.config, AgentConfig)]
@@ -133,7 +137,7 @@ class _Conversion:
         return len(step) == 1 and step[0].id in self._plain
 
     def _known(self) -> tuple[set[str], set[str]]:
-        """The nodes whose inputs a template can say, and those that run in every run."""
+        """Return the nodes whose inputs a template can express, and the nodes that run in every run."""
         plain: set[str] = set()
         sure = set(self._graph.start)
         for layer in self._layers:
@@ -169,7 +173,8 @@ class _Conversion:
         found |= {} if temperature is None else {"temperature": temperature}
         found |= {"top_p": config.params["top_p"]} if config.params.get("top_p") is not None else {}
         found["max_attempts"] = config.retry.max_attempts if config.retry.enabled else 1
-        if node.on_error == "continue" and not node.by_dialect:  # by itself it goes on just so, and the run fails
+        # the dialect's own default also continues after a failure, but its run then counts as failed
+        if node.on_error == "continue" and not node.by_dialect:
             found["on_error"] = "continue"
         return {**found, "state_updates": {f"{key}_said": "{{output}}"}, "next": after}
 
@@ -191,7 +196,7 @@ class _Conversion:
         said = {f"{key}_said": f"{{{{{key}_said}}}}" for key in self._keys.values()}
         return {**said, "initial_prompt": "{{initial_prompt}}"}
 
-    def _data(self, rules: Rules) -> dict[str, Any]:
+    def _data(self, rules: WorkflowRules) -> dict[str, Any]:
         edges: dict[str, list[Any]] = {}
         for edge in self._graph.edges:
             edges.setdefault(edge.source, []).append(_edge(edge, rules))
@@ -214,11 +219,12 @@ class _Conversion:
 
 
 def _keys(nodes: Sequence[Node]) -> dict[str, str]:
-    """A name for each node that a state's key may begin with, and that no other has."""
+    """Return a unique name for each node that is valid at the start of a state key."""
     found: dict[str, str] = {}
     taken = {"done", "result", "turn_last"}
     for node in nodes:
         plain = re.sub(r"\W+", "_", node.id, flags=re.ASCII).strip("_") or "node"
+        # Avoid a clash with the generated nodes `turn_1` and so on, and a leading digit.
         plain = f"{plain}_node" if plain.startswith("turn_") or plain[0].isdigit() else plain
         key, number = plain, 1
         while key in taken:
@@ -229,7 +235,7 @@ def _keys(nodes: Sequence[Node]) -> dict[str, str]:
     return found
 
 
-def _edge(edge: Edge, rules: Rules) -> dict[str, Any]:
+def _edge(edge: Edge, rules: WorkflowRules) -> dict[str, Any]:
     process = edge.process
     if isinstance(process, RegexExtract) and not _has_group(process):
         process = None
@@ -246,7 +252,7 @@ def _edge(edge: Edge, rules: Rules) -> dict[str, Any]:
 
 
 def _has_group(process: RegexExtract) -> bool:
-    """Whether the pattern has it; a workflow carries the text unchanged where it hasn't."""
+    """Return True if the pattern has the group; without it a workflow carries the text unchanged."""
     pattern = re.compile(process.pattern)
     group = process.group or 0
     return group in pattern.groupindex if isinstance(group, str) else 0 <= group <= pattern.groups
@@ -271,7 +277,7 @@ def _passes(edge: Edge) -> bool:
 
 
 def _braces(node: Node) -> bool:
-    """Whether it brings text along that a template would take for one."""
+    """Return True if the node's own text contains characters that a template would replace."""
     texts = [seed.content for seed in node.input]
     match node.config:
         case LiteralConfig(content=content):
@@ -282,7 +288,7 @@ def _braces(node: Node) -> bool:
 
 
 def _odd_role(node: Node) -> str | None:
-    """A role that can't stand in a template."""
+    """Return the role if it contains template syntax, else None; such a role is passed through the state."""
     role = node.config.role if isinstance(node.config, AgentConfig) else None
     return role if role and "{{" in role else None
 

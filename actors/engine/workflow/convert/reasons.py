@@ -1,4 +1,4 @@
-"""Why a workflow can't be a graph agent: everything in it that a graph has no word for, each with its line."""
+"""Obstacles to the conversion of a workflow: features without an equivalent in graphs, each with its line."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BUILT_IN: dict[str, Condition] = {
     "code_pass": KeywordCondition(none=(CODE_FAILED,)),
     "code_fail": KeywordCondition(any=(CODE_FAILED,)),
 }
-"""Functions of conditions that can be said in other words."""
+"""Condition functions that a declarative condition can replace."""
 
 _KINDS = {
     "python": "a python node works in the run's own directory, and a script node of a graph has none",
@@ -47,7 +47,7 @@ _PARAMS = {"temperature", "top_p"}
 
 
 class _Reason(NamedTuple):
-    """One of them; `at` is where in the node or edge."""
+    """Obstacle to the conversion; `at` is its position within the node or edge."""
 
     at: Path
     code: str
@@ -56,7 +56,11 @@ class _Reason(NamedTuple):
 
 
 def reasons(graph: Graph, own: Collection[str] = ()) -> list[Problem]:
-    """All of them, in the order of the file; `own` are the user's functions of conditions, which win over ours."""
+    """Return all obstacles, in the order of the file.
+
+    Args:
+        own: names of the user's condition functions, which override the built-in ones.
+    """
 
     def problem(path: Path, code: str, message: str, hint: str = "") -> Problem:
         return graph.source.problem("error", code, message, path, hint=hint or None)
@@ -69,6 +73,7 @@ def reasons(graph: Graph, own: Collection[str] = ()) -> list[Problem]:
         named = ", ".join(f"'{id}'" for id in cycle)
         hint = "a graph goes round by a script's `_next`; that has to be written by hand."
         found.append(problem(nodes[cycle[0]].path, "no_cycle", f"messages go round: {named}", hint))
+    # The count needs a graph without cycles.
     most = _most_messages(graph) if not found else {}
     for node in graph.nodes:
         told = _of_node(node, most.get(node.id, (0, True)))
@@ -79,7 +84,7 @@ def reasons(graph: Graph, own: Collection[str] = ()) -> list[Problem]:
 
 
 def condition_of(edge: Edge) -> Any:
-    """The condition, for `replay`; None if it is always met."""
+    """Return the condition as data for `replay`; None if it is always met."""
     condition = edge.condition
     if isinstance(condition, FunctionCondition):
         condition = BUILT_IN[condition.name]
@@ -130,6 +135,7 @@ def _of_node(node: Node, most: tuple[int, bool]) -> Iterator[_Reason]:
 def _of_edge(edge: Edge, own: Collection[str]) -> Iterator[_Reason]:
     name = f"the edge from '{edge.source}' to '{edge.target}'"
     function = edge.condition.name if isinstance(edge.condition, FunctionCondition) else "true"
+    # A user's function overrides the built-in one of the same name, so its meaning is unknown.
     if function not in BUILT_IN or function in own:
         hint = "say it by a condition of type keyword or regex."
         yield _Reason(("condition",), "no_function", f"{name} asks the function '{function}'", hint)
@@ -150,7 +156,10 @@ def _of_edge(edge: Edge, own: Collection[str]) -> Iterator[_Reason]:
 
 
 def _most_messages(graph: Graph) -> Mapping[str, tuple[int, bool]]:
-    """How many messages a node may get at most, and whether all are a user's; of a graph without cycles."""
+    """Return for each node the most messages it can receive, and whether all are from a user.
+
+    The graph must not have cycles.
+    """
     nodes = {node.id: node for node in graph.nodes}
     into: dict[str, list[str]] = {id: [] for id in nodes}
     before = TopologicalSorter[str](dict.fromkeys(nodes, ()))
@@ -163,15 +172,16 @@ def _most_messages(graph: Graph) -> Mapping[str, tuple[int, bool]]:
     for id in before.static_order():
         node = nodes[id]
         begins = id in graph.start
+        # The task replaces the seeds of a start node.
         first = 1 if begins else len(node.input)
         users = begins or all(seed.role == "user" for seed in node.input)
         given = [says[source] for source in into[id]]
         gets[id] = (first + sum(count for count, _ in given), users and all(of_users for _, of_users in given))
-        says[id] = _said(node, gets[id])
+        says[id] = _source_line(node, gets[id])
     return gets
 
 
-def _said(node: Node, given: tuple[int, bool]) -> tuple[int, bool]:
+def _source_line(node: Node, given: tuple[int, bool]) -> tuple[int, bool]:
     if isinstance(node.config, LiteralConfig):
         return 1, node.config.role == "user"
     if isinstance(node.config, PassthroughConfig):

@@ -1,8 +1,8 @@
-"""Rebuilds the inputs of a converted workflow's nodes from their outputs.
+"""Reconstruct the inputs of a converted workflow's nodes from the outputs of the nodes before them.
 
-The nodes of workflow.json run layer by layer. One runs if the run begins with it or an edge has triggered it; it sees
-every message that was delivered to it until then. Answers of nodes that ask a person or model are in the state, under
-their keys; all others are worked out here.
+The nodes of workflow.json run layer by layer. A node runs if the run starts with it or an edge has triggered it.
+Its inputs are all messages delivered to it before. Answers of models and users are in the state, under the node's
+key; the outputs of all other nodes are computed here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from typing import Any
 
 
 def turn(names: list[str]) -> None:
-    """To be called by a script node before the nodes `names` run; prints what they are to be asked, and who is not."""
+    """Print the prompts of the nodes `names` that run, and the next node, as JSON.
+
+    A script node calls this before these nodes; without names it prints the result of the workflow.
+    """
     file = os.environ.get("GRAPH_STATE_FILE")
     state = json.loads(Path(file).read_text(encoding="utf-8") if file else os.environ["GRAPH_STATE"])
     flow = json.loads(Path(__file__).with_name("workflow.json").read_text(encoding="utf-8"))
@@ -31,7 +34,7 @@ def turn(names: list[str]) -> None:
 
 
 def replay(flow: Any, state: Any, names: list[str]) -> tuple[str, dict[str, str]]:
-    """The result so far, and the text for each of `names` that runs. Stops at their layer."""
+    """Return the result, or the text for each of `names` that runs. Stops at their layer."""
     nodes = flow["nodes"]
     queues = {name: list(node["seeds"]) for name, node in nodes.items()}
     for name in flow["start"]:
@@ -53,7 +56,7 @@ def replay(flow: Any, state: Any, names: list[str]) -> tuple[str, dict[str, str]
 
 
 def spoken(name: str, node: Any, inputs: list[Any], state: Any) -> list[Any]:
-    """What a node says."""
+    """Return the output of a node."""
     if node["kind"] == "literal":
         return [message(node["role"], node["content"], name, fixed=True)]
     if node["kind"] == "passthrough":
@@ -65,12 +68,12 @@ def spoken(name: str, node: Any, inputs: list[Any], state: Any) -> list[Any]:
 
 
 def message(role: str, text: str, source: str | None = None, *, fixed: bool = False) -> dict[str, Any]:
-    """`fixed`: edges leave its role as it is."""
+    """Return a message; edges do not change the role of a `fixed` one."""
     return {"role": role, "source": source, "text": text, "keep": False, "fixed": fixed}
 
 
 def deliver(edge: Any, source: str, given: Any, queue: list[Any], triggered: set[str]) -> None:
-    """Take an edge, if its condition is met."""
+    """Apply an edge to a message, if its condition is met."""
     if not met(edge["condition"], given["text"]):
         return
     text = processed(edge["process"], given["text"]) if edge["carries"] else ""
@@ -87,7 +90,7 @@ def deliver(edge: Any, source: str, given: Any, queue: list[Any], triggered: set
 
 
 def met(condition: Any, text: str) -> bool:
-    """Whether a source's text meets a condition; None is always met."""
+    """Return True if a source's text meets a condition; None is always met."""
     if condition is None:
         return True
     if condition["type"] == "never":
@@ -109,7 +112,7 @@ def met(condition: Any, text: str) -> bool:
 
 
 def processed(process: Any, text: str) -> str | None:
-    """What arrives of a text; None if nothing does."""
+    """Return the text that arrives over an edge, or None if nothing does."""
     if process is None:
         return text
     if process["type"] == "template":
@@ -128,7 +131,7 @@ def processed(process: Any, text: str) -> str | None:
 
 
 def flags_of(names: list[str]) -> int:
-    """Flags of a pattern, by their names."""
+    """Return the flags of a pattern from their names."""
     flags = 0
     for name in names:
         flags |= getattr(re, name)
@@ -136,7 +139,7 @@ def flags_of(names: list[str]) -> int:
 
 
 def prompt(node: Any, inputs: list[Any]) -> str:
-    """What a model or a person is given."""
+    """Return the text for a model or a user."""
     blocks = [f"=== INPUT FROM {each['source'] or 'UNKNOWN'} ({each['role']}) ===\n\n{each['text']}" for each in inputs]
     if node["kind"] == "human":
         return "\n\n".join([*filter(None, [node["description"]]), *blocks])

@@ -1,4 +1,4 @@
-"""What edges do: `conditions` decide, `processors` change, `splits` take apart for nodes that run per unit.
+"""Edges: `conditions` select, `processors` transform, `splits` divide messages for nodes that run per unit.
 
-They know messages and the structs of the file, and nothing of nodes or of a run.
+They use messages and the structs of the file, and do not depend on nodes or runs.
 """

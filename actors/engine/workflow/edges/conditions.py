@@ -1,7 +1,7 @@
-"""Conditions of edges: made into functions once, asked at every message.
+"""Conditions of edges, compiled to functions.
 
-A condition sees the text of what the source said, before any processor of the edge. Named functions come from outside
-(`Functions`) and may take their time, as may patterns (`matching`); everything else answers at once.
+A condition reads the source's text before any processor of the edge. Named functions are injected (`Functions`) and
+can be slow, as can regular expressions (`matching`); all others return immediately.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from .....protocol.workflow.edges import Always, Condition, FunctionCondition, K
 from .matching import Pattern
 
 Test: TypeAlias = Callable[[str], bool | Awaitable[bool]]
-"""Whether an edge is taken, given what its source said: also a function of `functions/edge/`."""
+"""Condition function: True if the edge is taken for this text of its source; also a function of `functions/edge/`."""
 
 Change: TypeAlias = Callable[[str], Any]
-"""A function of `functions/edge_processor/`, given a text. May be awaited."""
+"""Processor function of `functions/edge_processor/`; its result can be awaitable."""
 
 CODE_FAILED = "==CODE EXECUTION FAILED=="
-"""How the output of a python node begins whose code failed."""
+"""First line of a python node's output if its code failed."""
 
 
 class Functions(msgspec.Struct, frozen=True, kw_only=True):
-    """The functions a workflow may name, beside the built-in ones; one of the same name comes before those."""
+    """User functions that a workflow can name; they override built-in functions of the same name."""
 
     conditions: Mapping[str, Test] = {}
     processors: Mapping[str, Change] = {}
 
 
-class Missing(msgspec.Struct, frozen=True):
-    """A function that is nowhere to be found."""
+class MissingFunction(msgspec.Struct, frozen=True):
+    """Name of a function that does not exist."""
 
     kind: str
     name: str
@@ -48,8 +48,8 @@ class Missing(msgspec.Struct, frozen=True):
         return f"there is no {self.kind} function '{self.name}'" + (f": {near}" if near else "")
 
 
-def predicate_of(condition: Condition, functions: Functions) -> Test | Missing:
-    """The condition as a function."""
+def predicate_of(condition: Condition, functions: Functions) -> Test | MissingFunction:
+    """Return the condition as a function."""
     match condition:
         case Always():
             return lambda _text: True
@@ -58,7 +58,7 @@ def predicate_of(condition: Condition, functions: Functions) -> Test | Missing:
         case FunctionCondition(name=name):
             known = {**BUILT_IN, **functions.conditions}
             judge = known.get(name)
-            return Missing("condition", name, tuple(known)) if judge is None else judge
+            return MissingFunction("condition", name, tuple(known)) if judge is None else judge
         case KeywordCondition():
             return _keywords(condition)
         case RegexCondition(pattern=pattern, flags=flags):
@@ -66,7 +66,10 @@ def predicate_of(condition: Condition, functions: Functions) -> Test | Missing:
 
 
 def _keywords(condition: KeywordCondition) -> Test:
-    """`none` speaks first, then `all`; then one of `any` and `regex` is enough, if there are any."""
+    """Return the test of a keyword condition.
+
+    `none` takes precedence, then `all`; then one match of `any` or `regex` suffices, if there are any.
+    """
     exact = condition.case_sensitive
 
     def words(listed: tuple[str, ...]) -> list[str]:
@@ -82,6 +85,7 @@ def _keywords(condition: KeywordCondition) -> Test:
             return False
         if not wants_one:
             return True
+        # Words first, because they need no regular expression.
         return any(word in looked_at for word in some) or _any(searched, text)
 
     return test
@@ -108,7 +112,7 @@ _VERDICT = re.compile(r"verdict\s*:\s*(\w+)", re.IGNORECASE)
 
 
 def _stops(text: str) -> bool:
-    """Whether a reviewer's text says `Verdict: STOP` or `Verdict: DONE`."""
+    """Return True if a reviewer's text contains `Verdict: STOP` or `Verdict: DONE`."""
     verdict = _VERDICT.search(text)
     return verdict is not None and verdict[1].upper() in {"STOP", "DONE"}
 
@@ -124,4 +128,4 @@ BUILT_IN: dict[str, Test] = {
     "need_reflection_loop": lambda text: not _stops(text),
     "should_stop_loop": _stops,
 }
-"""Conditions that need no file."""
+"""Condition functions that need no file."""

@@ -1,15 +1,15 @@
-"""Conditions and processors that a workflow names and that stand in Python files beside it.
+"""Conditions and processors that a workflow names and that are defined in Python files next to it.
 
-Which functions a file has is read from its text. They run in one process per run, started when the first of them is
-needed: starting Python takes longer than thousands of calls, and what such functions leave for each other in a run
-(`global_state`) needs a home. The process belongs to the run's actor and ends with it. A function that does not
-answer in time costs the process, and what was left in it; the next call starts another.
+The functions of a file are found by parsing, without executing it. They run in one process per run, started at the
+first call. Starting Python takes longer than thousands of calls, and functions share data within a run
+(`global_state`), so a process per call would not do. The process is a child of the run's actor and ends with it. A
+function that does not answer in time costs the process and its state; the next call starts another process.
 
-Calls are lines of JSON on its stdin, answers on its stdout, and a function may ask the run's person in between. What
-the functions print goes to its stderr, and from there into the run's events.
+Calls are lines of JSON on its stdin, answers are lines on its stdout. A function can ask the user before it
+answers. Output of the functions is redirected to stderr, and from there to the run's events.
 
-In a durable run the row of a call has what the processors shared after it (`Called`), as far as that is another than
-before, and a later process is given the last of it. What modules keep by themselves begins anew.
+In a durable run the journal row of a call (`Called`) contains the shared data of the processors if the data
+changed. A later process receives the latest copy. Global variables of modules are lost.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ import trio
 from .....protocol.errors import ToolFailed
 from .....protocol.journal import decode_value
 from .....protocol.workflow_messages import CALL, Called
+from ....io.handed_out import hidden_tail
+from ....io.imports import PROCESSES, imported
 from ....work.call_clock import Clock
-from ....work.journal.scope import here
+from ....work.journal.scope import scope_of
 from ....work.sandbox.current import sandboxed
 from ....work.tools.files.environment import inherited
 from ....work.tools.files.limits import USUAL, impose
@@ -47,17 +49,17 @@ if TYPE_CHECKING:
 WORKER = Path(__file__).parents[1] / "workers" / "edges.py"
 
 ANSWERS_WITHIN = 60.0
-"""Seconds for one call. An edge decides; who works for longer is a node."""
+"""Seconds for one call; longer work belongs into a node."""
 
 LONGEST_ANSWER = 16 * 1024 * 1024
-"""Bytes of one answer."""
+"""Largest answer in bytes."""
 
 
 class Named(msgspec.Struct, frozen=True, kw_only=True):
-    """The functions that the edges of a workflow name, with the files they stand in.
+    """Functions that the edges of a workflow name, with their files.
 
     Attributes:
-        runs_code: `code_save_and_run` is among the processors, and it is ours.
+        runs_code: the built-in processor `code_save_and_run` is among them.
     """
 
     conditions: Mapping[str, Path] = {}
@@ -69,9 +71,8 @@ class Named(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def functions_in(directory: Path | None) -> dict[str, Path]:
-    """The functions in the Python files of a directory, by name; of the same name, that of the first file.
-
-    Files that are no Python have none.
+    """Return the functions in the Python files of a directory, by name; the first file wins. Unparsable files are
+    skipped.
     """
     found: dict[str, Path] = {}
     for file in function_files(directory):
@@ -82,7 +83,7 @@ def functions_in(directory: Path | None) -> dict[str, Path]:
 
 def _functions_of(file: Path) -> list[str]:
     with warnings.catch_warnings(), suppress(OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-        warnings.simplefilter("ignore")  # of the user's text
+        warnings.simplefilter("ignore")  # about the user's code
         body = ast.parse(file.read_bytes()).body
         functions = (node for node in body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
         return [node.name for node in functions if not node.name.startswith("_")]
@@ -90,10 +91,10 @@ def _functions_of(file: Path) -> list[str]:
 
 
 class EdgeFunctions:
-    """The functions of one run.
+    """Process with the edge functions of one run, and its client.
 
     Args:
-        me: the run's actor, whose child the process is.
+        me: the run's actor, the parent of the process.
     """
 
     def __init__(self, me: Actor, run: WorkflowRun) -> None:
@@ -101,7 +102,7 @@ class EdgeFunctions:
         self._run = run
         self._turn = trio.Lock()
         self._process: Process | None = None
-        self._scope = here(me)
+        self._scope = scope_of(me)
         self._number = 0
         self._shared: dict[str, Any] | None = None
         self._told = 0
@@ -113,14 +114,14 @@ class EdgeFunctions:
             self._told = self._number
 
     def keeping(self, called: Called) -> Called:
-        """It with what the processors share, if that has changed since this was last asked."""
+        """Return the row with the shared data of the processors, if that changed since the last row."""
         if self._scope is None or self._number == self._told:
             return called
         self._told = self._number
         return msgspec.structs.replace(called, whose=self._scope.path, number=self._number, shared=self._shared or {})
 
     def functions(self, changes: Mapping[str, Change] | None = None) -> Functions:
-        """For the edges of a structure; `changes` are further processors."""
+        """Return the functions for the edges of a structure; `changes` are further processors."""
         named = self._run.plan.named
         return Functions(
             conditions={name: partial(self._call, "condition", file, name) for name, file in named.conditions.items()},
@@ -131,8 +132,16 @@ class EdgeFunctions:
         )
 
     async def _call(self, kind: str, file: Path, name: str, text: str) -> Any:
-        """What the function answers. Raises ToolFailed: it failed, did not answer in time, or its process died."""
+        """Call a function and return its answer.
+
+        Raises:
+            ToolFailed: the function failed or did not answer in time, or its process died.
+        """
         what = f"{kind} '{name}' of {file}"
+        flow = self._run.context.flow
+        if flow is not None:
+            await flow.start(self._me, "edge-functions", what)
+        # Sent with each call, because a call can be the first of a new process.
         given: dict[str, Any] = {"roots": [str(root) for root in roots_of(file)]}
         if kind == "processor":
             workspace, variables = await self._run.workspace.path(), self._run.plan.workflow.vars
@@ -151,6 +160,7 @@ class EdgeFunctions:
         }
         line = msgspec.json.encode(call) + b"\n"
         answer: dict[str, Any] | None = None
+        # Answers carry no id, so only one call is under way.
         async with self._turn:
             clock = Clock(ANSWERS_WITHIN)
             try:
@@ -158,12 +168,13 @@ class EdgeFunctions:
                     clock.start()
                     said = await self._answer(line, what)
                     while "ask" in said:
+                        # The user may take any time to answer.
                         with clock.stopped():
                             told = await self._asked(said["ask"], name)
                         said = await self._answer(msgspec.json.encode(told) + b"\n", what)
                     answer = said
             finally:
-                if answer is None:  # in the middle of a line or of a call
+                if answer is None:  # The call was cut off in the middle, so the next line of stdout would belong to it.
                     self._drop()
                 elif keeps:
                     self._take(answer, what)
@@ -174,7 +185,7 @@ class EdgeFunctions:
         return answer["value"]
 
     def _take(self, answer: Mapping[str, Any], what: str) -> None:
-        """What the processors share after a call."""
+        """Store the shared data after a call; data that JSON cannot represent makes the run impossible to resume."""
         assert self._scope is not None
         if "no_data" in answer:
             self._scope.run.spoil(f"{what} has put {answer['no_data']} into what processors share, which is no data")
@@ -193,14 +204,14 @@ class EdgeFunctions:
         process = await self._running()
         assert process.stdin is not None
         assert process.stdout is not None
-        with suppress(trio.BrokenResourceError):  # the code below says that it has ended, and why
+        with suppress(trio.BrokenResourceError):  # the read below fails too, and reports why the process has ended
             await process.stdin.send_all(line)
         read = bytearray()
         while not read.endswith(b"\n"):
             data = await process.stdout.receive_soon()
             read += data
             if not data:
-                tail = process.stderr_tail.strip()[-500:]
+                tail = hidden_tail(process.stderr_tail.strip(), 500)
                 raise ToolFailed(f"the process of {what} has ended" + (f"; it wrote: {tail}" if tail else ""))
             if len(read) > LONGEST_ANSWER:
                 raise ToolFailed(f"{what} answered with more than {LONGEST_ANSWER // 1024 // 1024} MiB")
@@ -209,16 +220,19 @@ class EdgeFunctions:
 
     async def _running(self) -> Process:
         if self._process is None or self._process.ended is not None:
+            await imported(PROCESSES)
             from .....supervisors.process import start_process
 
             me = self._me
+            # Processors may write to the workspace, which is outside the writable part of the sandbox.
+            writes = [await self._run.workspace.path()] if self._run.plan.named.processors else []
             self._process = await start_process(
                 me,
                 [sys.executable, str(WORKER)],
                 name="edge-functions",
                 env=inherited(self._run.context.environ),
                 stdin="pipe",
-                confinement=await sandboxed(me, "edge-functions"),
+                confinement=await sandboxed(me, "edge-functions", writes=writes),
                 on_stderr=Printed(me, "edge-functions", USUAL, lambda _reason: self._drop()).stderr,
             )
             impose(self._process.pid, USUAL)
@@ -229,4 +243,6 @@ class EdgeFunctions:
         if process is not None:
             process.ref.cancel()
             if self._shared:
+                # The shared data is lost with the process. The next row has to say so, or a later incarnation would
+                # restore old data.
                 self._number, self._shared = self._number + 1, None

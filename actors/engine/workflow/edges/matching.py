@@ -1,12 +1,14 @@
-"""Matching the regular expressions of a file, which may take for ever: `(a|aa)+$` does with thirty letters.
+"""Regular expressions from workflow files, matched with a time limit.
 
-Python's own matcher can't be interrupted, in no thread either, so `regex` matches: it has a time limit and gives up the
-GIL. A short text is tried at once, for `AT_ONCE`; whatever takes longer goes on in a thread, for `SECONDS`. `regex`
-counts the CPU time of the whole process, so who waits looks at the clock as well.
+Problem: a pattern can take exponential time; `(a|aa)+$` does with thirty letters. Python's `re` cannot be
+interrupted, not even in a thread, because it holds the GIL. So `regex` matches: it has a time limit and releases
+the GIL. A short text is first matched in the event loop, for at most `AT_ONCE` seconds. Longer matches run in a
+thread, for at most `SECONDS`. `regex` measures the CPU time of the whole process, so the caller checks the wall
+clock as well.
 
-`re` still decides what a pattern is, and what `regex` alone would read into it (`x{e}`, `[[:alpha:]]`) stands for
-itself. Of 160,000 random patterns and texts both found the same; known to differ are U+001C to U+001F, which are no
-white space for `regex`, and `(?i)` with dotted and dotless i.
+`re` still defines the syntax, and syntax that only `regex` knows (`x{e}`, `[[:alpha:]]`) is escaped. For 160,000
+random patterns and texts both gave the same result. Known differences: U+001C to U+001F are not white space
+for `regex`, and `(?i)` differs for dotted and dotless i.
 """
 
 from __future__ import annotations
@@ -22,23 +24,25 @@ from .....protocol.errors import GraphMistake, NodeFailed
 from .....protocol.workflow.edges import ByMatch, RegexExtract
 
 AT_ONCE = 0.002
-"""Seconds that a match may hold up all others."""
+"""Seconds that a match may block the event loop."""
 
 SHORT = 10_000
-"""Characters of a text that is tried at once: it has too few matches to take long in between."""
+"""Longest text in characters that is matched in the event loop; it has too few matches to exceed the limit between
+them.
+"""
 
 SECONDS = 10.0
-"""For one text, in a thread."""
+"""Seconds for one text, in a thread."""
 
 WORK = 8_000_000
-"""The most of characters times groups (and one): `regex` takes up to 85 bytes of memory for each of them."""
+"""Most characters times (groups + 1); `regex` takes up to 85 bytes of memory for each."""
 
 MATCHES = 3_000_000
-"""The most that are taken of one text."""
+"""Most matches of one text."""
 
 _THREADS: trio.lowlevel.RunVar[trio.CapacityLimiter | None] = trio.lowlevel.RunVar("callboard.matching", None)
 _OWN = re.compile(r"\\N\{[^}]*\}|\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(?!(?:\d+|\d*,\d*)\})", re.DOTALL)
-"""Escapes, sets, and braces that repeat nothing."""
+"""Escapes, sets, and braces that are not repetitions."""
 
 _FLAGS = {
     re.IGNORECASE: regex.IGNORECASE,
@@ -52,14 +56,14 @@ Span = tuple[int, int]
 
 
 class Pattern:
-    """A compiled pattern.
+    """Compiled pattern.
 
     Attributes:
-        groups: how many it has.
-        names: those of its groups.
+        groups: number of groups.
+        names: names of groups.
 
     Raises:
-        GraphMistake: it is no regular expression.
+        GraphMistake: the text is not a valid regular expression.
     """
 
     def __init__(self, pattern: str, flags: re.RegexFlag = re.NOFLAG) -> None:
@@ -75,25 +79,27 @@ class Pattern:
         self.names = known.groupindex.keys()
 
     def is_in(self, text: str) -> bool | Awaitable[bool]:
-        """Whether it matches somewhere; known at once, unless that takes long. Raises like `each`."""
+        """Return whether the pattern matches somewhere; an awaitable if that takes long. Raises like `each`."""
         found = self._at_once(text, 0, 1)
         return self._is_in_later(text) if found is None else bool(found)
 
     async def each(self, text: str, group: int | str = 0, *, most: int | None = None) -> list[str | None]:
-        """What a group has matched, match by match; None where it had no part.
+        """Return the texts of a group, match by match; None if the group is not part of the match.
 
         Raises:
-            NodeFailed: the pattern takes too long, or matches too often, or the text is too long for it.
+            NodeFailed: matching takes too long, there are too many matches, or the text is too long for the pattern.
         """
         return [None if start < 0 else text[start:end] for start, end in await self.spans(text, group, most=most)]
 
     async def spans(self, text: str, group: int | str = 0, *, most: int | None = None) -> list[Span]:
-        """Where a group has matched; -1 where it had no part. Raises like `each`."""
+        """Return the positions of a group, match by match; -1 if it is not part of the match. Raises the errors of
+        `each`.
+        """
         found = self._at_once(text, group, most)
         return await self._in_thread(text, group, most) if found is None else found
 
     def _at_once(self, text: str, group: int | str, most: int | None) -> list[Span] | None:
-        """What is found, unless that takes longer than `AT_ONCE`."""
+        """Return the positions, or None if that takes longer than `AT_ONCE`."""
         if len(text) > SHORT:
             return None
         try:
@@ -113,13 +119,13 @@ class Pattern:
             limiter = trio.CapacityLimiter(2)
             _THREADS.set(limiter)
         async with limiter:
-            pass  # the time counts from when there is a thread
+            pass  # wait for a free thread first, so that waiting does not count against the time limit
         try:
             with trio.fail_after(SECONDS):
                 found = await trio.to_thread.run_sync(
                     lambda: self._found(text, group, most, SECONDS, time.monotonic() + SECONDS),
                     limiter=limiter,
-                    abandon_on_cancel=True,  # it ends by itself after `SECONDS` of CPU time
+                    abandon_on_cancel=True,  # it ends after `SECONDS` of CPU time anyway
                 )
         except (TimeoutError, trio.TooSlowError):
             raise NodeFailed(
@@ -131,22 +137,27 @@ class Pattern:
         return found
 
     def _found(self, text: str, group: int | str, most: int | None, seconds: float, until: float) -> list[Span]:
-        """Where it matches. Raises TimeoutError."""
+        """Return the positions.
+
+        Raises:
+            TimeoutError: the time limit is exceeded.
+        """
         found: list[Span] = []
         for match in self._compiled.finditer(text, timeout=seconds, concurrent=seconds > AT_ONCE):
             found.append(match.span(group))
             if len(found) == most or len(found) > MATCHES:
                 break
+            # `regex` measures CPU time; this check limits the wall time of many short matches.
             if len(found) % 100 == 0 and time.monotonic() > until:
                 raise TimeoutError
         return found
 
 
 def pattern_in(block: RegexExtract | ByMatch) -> Pattern:
-    """The compiled pattern of a block that says in words what its flags are.
+    """Return the compiled pattern of a block that has its flags as separate keys.
 
     Raises:
-        GraphMistake: it is none.
+        GraphMistake: the pattern is invalid.
     """
     flags = re.NOFLAG if block.case_sensitive else re.IGNORECASE
     flags |= re.MULTILINE if block.multiline else re.NOFLAG
@@ -155,7 +166,7 @@ def pattern_in(block: RegexExtract | ByMatch) -> Pattern:
 
 
 def _as_itself(token: re.Match[str]) -> str:
-    """A part of a pattern of `re`, as `regex` writes it."""
+    """Return a token of an `re` pattern in the syntax of `regex`."""
     text = token[0]
     if text == "{":
         return "\\{"

@@ -1,12 +1,12 @@
-"""Processors of edges: functions that change messages.
+"""Processors of edges: functions that transform messages.
 
-A processor gets the message as it would arrive and gives one back, or None: then nothing arrives and nothing is
-triggered. One that fails causes a warning, and the message arrives unchanged.
+A processor receives the message as it would arrive, and returns a message or None. None means that nothing arrives
+and nothing is triggered. If a processor fails, a warning is emitted and the message arrives unchanged.
 
-`{{name}}` in a template, or in the role of a node that runs once per unit, stands for a text; `{{name.key}}` and
-`{{name[0]}}` look into it if that text is JSON. Nodes are called what their authors like, `Article Writer` or `v1.2`,
-so whatever stands between the braces may be a name. One that stands for nothing stays as it is written, since a prompt
-may well talk about templates.
+`{{name}}` in a template, or in the role of a node that runs per unit, is replaced by a text. `{{name.key}}` and
+`{{name[0]}}` select a value if that text is JSON. Node ids are free text, for example `Article Writer` or `v1.2`,
+so any text between the braces can be a name. An unknown name remains unchanged, because a prompt can be about
+templates.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from .....protocol.json_values import NotJson, decode
 from .....protocol.workflow.edges import FunctionProcessor, Processor, RegexExtract, Template
 from ...graph.templates import MISSING, getter, render
 from ..messages import Message
-from .conditions import Change, Functions, Missing
+from .conditions import Change, Functions, MissingFunction
 from .matching import pattern_in
 
 Process: TypeAlias = Callable[[Message, Mapping[str, str]], Message | Awaitable[Message | None] | None]
-"""Given a message, and what nodes said last, by their ids."""
+"""Processor function; its arguments are a message and the last text of each node by id."""
 
 _HOLE = re.compile(r"\{\{([^{}]*)\}\}")
 _STEP = re.compile(r"[.\[]")
 
 LONGEST = 1_000
-"""Characters between braces that are looked at as a name."""
+"""Most characters between braces that are looked up as a name."""
 
 Lookup: TypeAlias = Callable[[str], str | None]
-"""What a name stands for; None if for nothing."""
+"""Return the text for a name, or None."""
 
 
-def process_of(processor: Processor, functions: Functions) -> Process | Missing:
-    """The processor as a function."""
+def process_of(processor: Processor, functions: Functions) -> Process | MissingFunction:
+    """Return the processor as a function."""
     match processor:
         case RegexExtract():
             return _extract(processor)
@@ -51,7 +51,7 @@ def process_of(processor: Processor, functions: Functions) -> Process | Missing:
             known = {**BUILT_IN, **functions.processors}
             change = known.get(name)
             if change is None:
-                return Missing("processor", name, tuple(known))
+                return MissingFunction("processor", name, tuple(known))
 
             async def called(message: Message, _said: Mapping[str, str]) -> Message | None:
                 result = change(message.text)
@@ -61,7 +61,7 @@ def process_of(processor: Processor, functions: Functions) -> Process | Missing:
 
 
 def with_text(message: Message, text: str) -> Message:
-    """The message with another content."""
+    """Return the message with another content."""
     return msgspec.structs.replace(message, content=text)
 
 
@@ -71,6 +71,7 @@ def _extract(processor: RegexExtract) -> Process:
 
     async def extract(message: Message, _said: Mapping[str, str]) -> Message | None:
         text = message.text
+        # A group other than 0 can be absent from the first match, so later matches count too.
         most = None if processor.multiple or group else 1
         values = [value for value in await pattern.each(text, group, most=most) if value is not None]
         if not processor.multiple:
@@ -102,7 +103,7 @@ def _taken(message: Message, result: Any) -> Message | None:
 
 
 def filled(text: str, lookup: Lookup) -> str:
-    """The text with its names put in, in one pass: what a name stands for is not looked at again."""
+    """Return the text with its names replaced in one pass: inserted text is not expanded again."""
 
     def put(match: re.Match[str]) -> str:
         path = match[1].strip()
@@ -118,14 +119,14 @@ def filled(text: str, lookup: Lookup) -> str:
 
 
 def names_in(text: str) -> dict[str, None]:
-    """All that `filled` may look up for a text, in the order in which it is asked for."""
+    """Return the names that `filled` looks up for a text, in that order."""
     asked: dict[str, None] = {}
     filled(text, lambda name: asked.setdefault(name))
     return asked
 
 
 def _inside(path: str, lookup: Lookup) -> Any:
-    """What stands at a path into a name's text; of names that begin alike, the longest is meant."""
+    """Return the value at a path into a name's text; the longest matching name wins."""
     for step in reversed(list(_STEP.finditer(path))):
         text = lookup(path[: step.start()])
         if text is None:
@@ -139,4 +140,4 @@ def _inside(path: str, lookup: Lookup) -> Any:
 
 
 BUILT_IN: dict[str, Change] = {"uppercase_payload": lambda text: text.upper()}
-"""Processors that need neither a file nor the world outside."""
+"""Processors that need neither a file nor a process."""

@@ -1,7 +1,7 @@
-"""Splitting: from the messages that came over dynamic edges to the units their target runs for.
+"""Splitting of messages over dynamic edges into the units that their target runs for.
 
-A message that can't be split is one unit. If all of them together come to nothing, each is a unit; only an empty JSON
-array, and a text without lines, say that there is nothing to do.
+A message that cannot be split is one unit. If splitting yields no unit at all, each message is one unit. Only an
+empty JSON array and a text without lines mean that there is no work.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .processors import with_text
 
 
 async def units_of(split: Split, messages: Sequence[Message]) -> list[Message]:
-    """The units, each as a message; their order is that of the messages, and within one that of its text."""
+    """Return the units as messages, in the order of the messages and of their texts."""
     match split:
         case ByMessage():
             return list(messages)
@@ -36,6 +36,7 @@ async def units_of(split: Split, messages: Sequence[Message]) -> list[Message]:
             return _pieces(messages, lambda text: _at_path(text, path)) or list(messages)
         case ByMatch():
             matching, group = pattern_in(split), split.group or 0
+            # An unknown group means the whole match.
             if group not in matching.names if isinstance(group, str) else group > matching.groups:
                 group = 0
             none = [""] if split.on_no_match == "empty" else None
@@ -61,7 +62,7 @@ _FENCED = re.compile(r"```[^\n`]*\n(.*?)```", re.DOTALL)
 
 
 def _array(text: str) -> list[str] | None:
-    """The items of a JSON array, also of one that a model has put into a fence."""
+    """Return the items of a JSON array, also if the array is in a fence; None if there is no array."""
     fence = _FENCED.search(text)
     for candidate in (text, fence[1] if fence else ""):
         try:
@@ -78,7 +79,7 @@ def _dumped(item: Any) -> str:
 
 
 def _between(text: str, spans: Iterable[tuple[int, int]]) -> list[str]:
-    """What stands between the matches; blank pieces are none."""
+    """Return the texts between the matches, without blank ones."""
     pieces: list[str] = []
     end = 0
     for start, after in spans:
@@ -88,7 +89,7 @@ def _between(text: str, spans: Iterable[tuple[int, int]]) -> list[str]:
 
 
 def _at_path(text: str, path: str) -> list[str] | None:
-    """The items at a dotted path, digits being places in lists. A path that leads nowhere has none."""
+    """Return the items at a dotted path, where digits index lists. A path without a value yields an empty list."""
     try:
         value = decode(text)
     except NotJson:

@@ -1,6 +1,6 @@
-"""A run of one graph as a state machine, which never waits and never does any I/O.
+"""State machine of one graph's run: synchronous, without I/O.
 
-Start with `machine`: it hands out each `Firing`, and takes back what came of it. `structure` is all that can be known
-of a graph before it runs, `perform` one firing, with `dynamic` (maps and trees) and `loops` (gates); `result` is how it
-ends. It knows messages, rules and edges, and not its driver.
+Start with `machine`, which returns each `Firing` and receives its result. `structure` is the static analysis of a
+graph. `perform` executes one firing, with `dynamic` (maps and trees) and `loops` (gates). `result` is the outcome.
+The package uses messages, rules and edges, and does not depend on its driver.
 """

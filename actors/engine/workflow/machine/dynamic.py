@@ -1,11 +1,11 @@
-"""Nodes that run once per unit: map, and tree, which goes on with the results until one is left.
+"""Nodes that run once per unit: map, and tree, which repeats with the results until one is left.
 
     inputs over dynamic edges   -> split into units
-    all other inputs            -> given to every unit, in front of it
-    map                         -> what all units said, in their order
-    tree                        -> groups of units, each run for its group; then groups of what those said, ...
+    all other inputs            -> passed to every unit, before its own input
+    map                         -> the outputs of all units, in their order
+    tree                        -> groups of units, one run per group; then groups of the results, ...
 
-Who carries the units out is not decided here: `run` is given a batch and how many of it may run at once.
+The caller's `run` executes the units; its arguments are a batch and a limit of concurrency.
 """
 
 from __future__ import annotations
@@ -21,26 +21,28 @@ from .....protocol.workflow_messages import Unit
 from ..edges.processors import filled
 from ..edges.splits import units_of
 from ..messages import Message
-from ..rules import Rules
+from ..rules import WorkflowRules
 
 MOST_UNITS = 100_000
-"""Units that a node runs for: a text of some megabytes may hold millions of items."""
+"""Most units of one node: a text of some megabytes can contain millions of items."""
 
 DEEPEST_TREE = 100
-"""Layers of a tree. Only a target that says as much as it gets comes that far; what is left then is the result."""
+"""Most layers of a tree. Only a target that outputs as much as it receives reaches it; the rest is then the result."""
 
 
 Run: TypeAlias = Callable[[Sequence[Unit], int], Awaitable[Sequence[tuple[Message, ...]]]]
-"""Runs a node's own code for each unit of a batch, so many at once; what each said, in their order."""
+"""Execute a node's code for each unit of a batch, with a limit of concurrency; return the outputs in order."""
 
 
 def role_of(unit: Unit, text: str) -> str:
-    """A node's role with this unit in it."""
+    """Return a node's role with the unit's item inserted."""
     return text if unit.item is None else filled(text, {"item": unit.item, unit.item_name: unit.item}.get)
 
 
-async def multiplied(dynamic: Dynamic, inputs: Sequence[Message], run: Run, rules: Rules) -> tuple[Message, ...]:
-    """What a node says that runs per unit."""
+async def multiplied(
+    dynamic: Dynamic, inputs: Sequence[Message], run: Run, rules: WorkflowRules
+) -> tuple[Message, ...]:
+    """Return the output of a node that runs per unit."""
     static = tuple(message for message in inputs if not message.dynamic)
     units = await units_of(dynamic.split, [message for message in inputs if message.dynamic])
     if len(units) > MOST_UNITS:
@@ -57,7 +59,7 @@ async def multiplied(dynamic: Dynamic, inputs: Sequence[Message], run: Run, rule
 
 
 async def _tree(
-    dynamic: Dynamic, static: tuple[Message, ...], units: list[Message], run: Run, rules: Rules
+    dynamic: Dynamic, static: tuple[Message, ...], units: list[Message], run: Run, rules: WorkflowRules
 ) -> tuple[Message, ...]:
     if len(units) == 1 and not rules.lone_units_run:
         return tuple(units)

@@ -1,6 +1,6 @@
-"""Gates of loops: nodes that say nothing until a number of visits, or a time, is over.
+"""Gates of loops: nodes without output until a number of visits or a time is reached.
 
-A gate's memory lasts as long as the run of the graph that it stands in: a subgraph that is run again begins anew.
+A gate's state lasts for one run of its graph: a subgraph that runs again starts with new gates.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from .....protocol.workflow.model import LoopCounterConfig, LoopTimerConfig
 from .....protocol.workflow_messages import Gate
 from ..messages import Message
-from ..rules import Rules
+from ..rules import WorkflowRules
 
 _SECONDS = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0}
 
 
 def counted(config: LoopCounterConfig, gate: Gate) -> tuple[tuple[Message, ...], Gate]:
-    """What a loop_counter says at this visit, and what it remembers then."""
+    """Return the output of a loop_counter at this visit, and its new state."""
     visits = gate.visits + 1
     if visits < config.max_iterations:
         return (), Gate(visits)
@@ -25,9 +25,13 @@ def counted(config: LoopCounterConfig, gate: Gate) -> tuple[tuple[Message, ...],
 
 
 def timed(
-    config: LoopTimerConfig, gate: Gate, inputs: Sequence[Message], now: float, rules: Rules
+    config: LoopTimerConfig, gate: Gate, inputs: Sequence[Message], now: float, rules: WorkflowRules
 ) -> tuple[tuple[Message, ...], Gate]:
-    """What a loop_timer says at this visit: nothing or its message; a passthrough its inputs or, once, its message."""
+    """Return the output of a loop_timer at this visit, and its new state.
+
+    Before the time is over the output is empty, or the inputs for a passthrough. Afterwards it is the timer's
+    message, which a passthrough outputs only once.
+    """
     since = now if gate.since is None else gate.since
     over = now - since >= config.max_duration * _SECONDS[config.duration_unit]
     if config.passthrough and (gate.spoken or not over):

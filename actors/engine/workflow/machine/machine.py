@@ -1,27 +1,27 @@
-"""The state of one run of one graph: which nodes may fire, what edges did, when a cycle ends, the result.
+"""State of one run of one graph: firings, deliveries over edges, cycles, the result.
 
-A machine hands out firings and takes back what came of them:
+A machine returns firings and receives their results:
 
     todo = machine.begin(task)
     while todo:
-        work = todo.pop()                                   # or all of them at once
+        work = todo.pop()                                   # or all of them concurrently
         todo += machine.done(await perform(Firing(work, structure), code))
     result = machine.result()
 
-It is a state machine: it never waits, and its driver (see `decider`) decides what runs at once. The result does not
-depend on that. What a layer's nodes said is delivered when the whole layer is done, in the order of the layer; two
-cycles of a layer run each at their own pace, and what leaves them is delivered when both are over. So the same firings
-see the same inputs however long they take.
+The machine is synchronous; its driver (see `decider`) chooses the concurrency. The result must not depend on that
+choice, or a replayed run would differ. So the outputs of a layer are delivered when the whole layer has ended, in
+the order of the layer. Two cycles of a layer run independently, and messages that leave them are delivered when
+both have ended. Hence the same firings get the same inputs, whatever their durations.
 
-    a node is fired     if the run starts with it or an edge has triggered it, and all its predecessors are over
-    it sees             everything in its queue, whatever brought it there
-    then                its window is applied, its edges deliver, and with a window it remembers what it said
-    a cycle             runs from its one entry, round after round, while something in it triggers the entry again; any
-                        edge that triggers a node outside ends it, and what else was triggered in it is forgotten
-    a failure           lets the layer finish and ends the run; what was said until then is kept
+    a node is fired     if the run starts with it or an edge has triggered it, and all its predecessors have ended
+    its inputs          are all messages in its queue, whichever edge delivered them
+    after it            its window is applied, its edges deliver, and with a window it stores its own output
+    a cycle             runs from its single entry, round after round, while a node in it triggers the entry again; any
+                        edge that triggers a node outside ends it, and other triggers in it are dropped
+    a failure           ends the run after the layer; outputs until then are part of the result
 
-Of a layer in a cycle, nodes that are done at once are fired first, one by one, if they may leave the cycle: one that
-does keeps back the later nodes of the layer. Nodes that take their time are fired together and all finish.
+In a layer of a cycle, instant nodes that can leave the cycle are fired first, one by one. If one leaves, the later
+nodes of the layer do not run. The other nodes are fired together, and all of them end.
 """
 
 from __future__ import annotations
@@ -37,12 +37,15 @@ from .....protocol.workflow_messages import Crossing, Fired, FireNode, Gate
 from ...graph.failures import together
 from ..messages import TASK, Message, Queue, carried, seeded, signed
 from .perform import over
-from .result import Result, Warned, majority
-from .structure import Cycle, Layer, Place, Structure, listed
+from .result import MachineResult, WorkflowWarning, majority
+from .structure import Cycle, Layer, NodeEdges, Structure, listed
+
+MOST_NAMED = 5
+"""Most edges that a warning names."""
 
 
 class _Passed(msgspec.Struct):
-    """What a layer or a cycle leaves to what is around it: what leads out of it, failures, what was said."""
+    """Result of a layer or a cycle for the scope around it: messages that leave it, failures, outputs."""
 
     crossings: list[Crossing] = []
     failures: list[tuple[str, CallboardError]] = []
@@ -53,32 +56,32 @@ _Coroutine: TypeAlias = Generator[list[Any], list[Any], _Passed]
 
 
 class _Scope(msgspec.Struct, frozen=True, eq=False):
-    """What runs by itself: a cycle in one of its runs, or (None) the whole graph."""
+    """Scope of execution: one run of a cycle, or (None) the whole graph."""
 
     cycle: Cycle | None
     said: ChainMap[str, str]
 
-    def holds(self, place: Place) -> bool:
+    def holds(self, place: NodeEdges) -> bool:
         return self.cycle is None or place in self.cycle
 
 
 class StateMachine:
-    """One run; see the module's text.
+    """State machine of one run.
 
     Args:
         structure: the graph.
-        warn: gets warnings as they come.
-        order: where fired nodes are written down, and never read here; a subgraph shares its parent's.
+        warn: called with each warning.
+        order: list that receives the ids of fired nodes and is never read here; a subgraph shares its parent's list.
 
     Attributes:
-        under_way: the firings that have been handed out, by their keys.
+        under_way: unfinished firings, by key.
     """
 
     def __init__(
         self,
         structure: Structure,
         *,
-        warn: Callable[[Warned], None] | None = None,
+        warn: Callable[[WorkflowWarning], None] | None = None,
         order: list[str] | None = None,
     ) -> None:
         self.structure = structure
@@ -96,15 +99,15 @@ class StateMachine:
         self._fired = 0
         self._unaccepted: list[CallboardError] = []
 
-    # --- for the driver -----------------------------------------------------------------------------------
+    # --- interface for the driver -----------------------------------------------------------------------------
 
     @property
     def finished(self) -> bool:
-        """Whether nothing is left to be done."""
+        """True if the run has ended."""
         return self._scheduler.finished
 
     def begin(self, task: Sequence[Message]) -> list[FireNode]:
-        """Give the task to the start nodes; returns the first firings."""
+        """Deliver the task to the start nodes; return the first firings."""
         structure = self.structure
         for place in structure.places:
             for seed in place.node.input:
@@ -115,16 +118,17 @@ class StateMachine:
                 self._warn("unknown_function", f"{way}: {missing}, so it is passed over", way.source)
         for place in structure.places if structure.voting else structure.start:
             self._starts.add(place.index)
+            # The task replaces the node's own seeds.
             self._queues[place.index].clear(context=True, kept=True)
             for message in task:
                 self._put(place, signed(message, TASK))
         return self._scheduler.begin(self._whole())
 
     def done(self, fired: Fired) -> list[FireNode]:
-        """Take over what came of a firing; returns those that may begin now.
+        """Apply the result of a firing; return the firings that may begin now.
 
         Raises:
-            GraphMistake: it is a firing of another graph.
+            GraphMistake: the result belongs to another graph.
         """
         place = self.structure.by_id[self.under_way.pop(fired.key).node]
         if place.id != fired.node or any(self._ways[each.way].source is not place for each in fired.crossings):
@@ -135,28 +139,29 @@ class StateMachine:
             self._gates[place.index] = fired.gate
         for warning in dict.fromkeys(fired.warnings):
             self._warn("edge", warning, place)
+        # An unchanged message is sent as the index of an output, so that a journal row contains its text once.
         if any(type(crossing.arrives) is int for crossing in fired.crossings):
             crossings = tuple(self._arriving(crossing, fired) for crossing in fired.crossings)
             fired = msgspec.structs.replace(fired, crossings=crossings)
         return self._scheduler.done(fired.key, fired)
 
     def _arriving(self, crossing: Crossing, fired: Fired) -> Crossing:
-        """What it is with the message that arrives."""
+        """Return the crossing with its message in place of the index of an output."""
         if not isinstance(crossing.arrives, int):
             return crossing
         way = self._ways[crossing.way]
         return Crossing(crossing.way, over(way, fired.outputs[crossing.arrives]), crossing.fires)
 
     def remembers(self) -> tuple[object, ...]:
-        """What waits to be read, and what was said."""
+        """Return queued messages and outputs."""
         return self._queues, self._outputs
 
-    def result(self) -> Result:
-        """How it ended, or how far it has come."""
+    def result(self) -> MachineResult:
+        """Return the result, or the intermediate result of an unfinished run."""
         places = self.structure.places
         passed: _Passed | None = self._scheduler.result
         final = self._final_messages()
-        return Result(
+        return MachineResult(
             final=final[-1].text if final else "",
             final_messages=final,
             leftover={
@@ -170,8 +175,23 @@ class StateMachine:
             error=_error(passed.failures) if passed is not None else None,
         )
 
+    def warn_without_result(self) -> None:
+        """Warn if a run without failure never reached its final node, so that its output is empty."""
+        structure = self.structure
+        if structure.voting or self._final_messages() or self.result().error is not None:
+            return
+        ends = [structure.by_id[id] for id in structure.graph.end] or [p for p in structure.places if not p.out]
+        unreached = [place for place in ends if not self._visits[place.index]]
+        if not ends or len(unreached) < len(ends):  # a final node has run without output, as a counter does
+            return
+        which = f"the final node {listed(ends)} was not" if len(ends) == 1 else f"none of {listed(ends)} was"
+        ran = [place for place in structure.places if self._visits[place.index]]
+        untaken = [str(way) for place in ran for way in place.out if not self._visits[way.target.index]]
+        why = f"; nothing was passed over {', '.join(untaken[:MOST_NAMED])}" if untaken else ""
+        self._warn("no_result", f"{which} reached, so the output is empty{why}", ends[0])
+
     def _final_messages(self) -> tuple[Message, ...]:
-        """What the first of `end` has said that has said anything, else the first node that nothing follows."""
+        """Return the output of the first node of `end` that has any, else of the first node without outgoing edges."""
         structure = self.structure
         if structure.voting:
             return (majority(said[-1].text if said else "" for said in self._outputs),)
@@ -192,13 +212,13 @@ class StateMachine:
                 return passed
         return _Passed()
 
-    def _layer(self, scope: _Scope, layer: Layer, forced: Place | None = None) -> _Coroutine:
-        """Run those of a layer who are triggered, and `forced`; what leads out of the scope is passed on."""
+    def _layer(self, scope: _Scope, layer: Layer, forced: NodeEdges | None = None) -> _Coroutine:
+        """Run the triggered nodes of a layer, and `forced`; return the crossings that leave the scope."""
         items = [item for item in layer if isinstance(item, Cycle) or item is forced or self._is_triggered(item)]
         ends: dict[int, Fired | _Passed] = {}
         stop = len(items)
         for i, item in enumerate(items):
-            if isinstance(item, Place) and item.instant and _may_leave(item, scope):
+            if isinstance(item, NodeEdges) and item.instant and _may_leave(item, scope):
                 (ends[i],) = yield [self._firing(item, scope)]
                 if any(each.fires and not scope.holds(self._ways[each.way].target) for each in ends[i].crossings):
                     stop = i + 1
@@ -212,8 +232,8 @@ class StateMachine:
             ends.update(zip(rest, (yield begun), strict=True))
         return self._settled(scope, [(items[i], ends[i]) for i in range(stop)])
 
-    def _firing(self, place: Place, scope: _Scope) -> FireNode:
-        """A node begins: it sees its queue, and what triggered it is used up."""
+    def _firing(self, place: NodeEdges, scope: _Scope) -> FireNode:
+        """Start a node: copy its queue to its inputs, and reset its triggers."""
         index = place.index
         self._forget(place)
         for way in place.out:
@@ -234,14 +254,15 @@ class StateMachine:
         )
         return work
 
-    def _settled(self, scope: _Scope, ends: Iterable[tuple[Place | Cycle, Any]]) -> _Passed:
-        """A layer is over: windows first, then everything is delivered in the layer's order."""
+    def _settled(self, scope: _Scope, ends: Iterable[tuple[NodeEdges | Cycle, Any]]) -> _Passed:
+        """End a layer: apply windows first, then deliver everything in the layer's order."""
         ends = list(ends)
         passed = _Passed()
         said: dict[str, str] = {}
         remembers: dict[int, bool] = {}
+        # Windows before deliveries, so that messages of this layer are not trimmed.
         for item, end in ends:
-            if isinstance(item, Place):
+            if isinstance(item, NodeEdges):
                 remembers[item.index] = self._windowed(item, end)
                 if end.outputs:
                     said[item.id] = end.outputs[-1].text
@@ -257,7 +278,7 @@ class StateMachine:
                     self._deliver(crossing)
                 else:
                     passed.crossings.append(crossing)
-            if isinstance(item, Place) and remembers[item.index]:
+            if isinstance(item, NodeEdges) and remembers[item.index]:
                 for message in end.outputs:
                     self._put(item, carried(message, item.id, item.id))
         scope.said.update(said)
@@ -266,7 +287,7 @@ class StateMachine:
     # --- cycles -------------------------------------------------------------------------------------------
 
     def _round_and_round(self, cycle: Cycle, around: _Scope) -> _Coroutine:
-        """Run a cycle until it is left, comes to rest, or fails."""
+        """Run a cycle until an edge leaves it, nothing triggers its entry, or a node fails."""
         passed = _Passed()
         try:
             entry = self._entry(cycle)
@@ -275,6 +296,7 @@ class StateMachine:
             return passed
         if entry is None:
             return passed
+        # Outputs inside the cycle are visible outside only after it has ended, as part of `passed.said`.
         scope = _Scope(cycle, around.said.new_child())
         passed.said = scope.said.maps[0]  # type: ignore[assignment]  # typed as a mapping; the first is new_child's dict
         cap = self.structure.graph.max_iterations
@@ -295,8 +317,8 @@ class StateMachine:
         self._capped(cycle, entry, cap, passed)
         return passed
 
-    def _entry(self, cycle: Cycle) -> Place | None:
-        """Where a cycle is entered; None if nothing has led to it."""
+    def _entry(self, cycle: Cycle) -> NodeEdges | None:
+        """Return the node where a cycle is entered; None if nothing has triggered it."""
         found = [
             place
             for place in cycle.places
@@ -317,7 +339,7 @@ class StateMachine:
             )
         return entry
 
-    def _capped(self, cycle: Cycle, entry: Place, cap: int, passed: _Passed) -> None:
+    def _capped(self, cycle: Cycle, entry: NodeEdges, cap: int, passed: _Passed) -> None:
         text = (
             f"{cycle} went round {cap} times and would go on (max_iterations: {cap}). "
             "Nothing led out of it: see the conditions of the edges that should"
@@ -329,10 +351,10 @@ class StateMachine:
 
     # --- queues and triggers ------------------------------------------------------------------------------
 
-    def _is_triggered(self, place: Place) -> bool:
+    def _is_triggered(self, place: NodeEdges) -> bool:
         return place.index in self._starts or any(self._triggered[way.index] for way in place.into)
 
-    def _forget(self, place: Place) -> None:
+    def _forget(self, place: NodeEdges) -> None:
         self._starts.discard(place.index)
         for way in place.into:
             self._triggered[way.index] = False
@@ -348,8 +370,8 @@ class StateMachine:
         if crossing.fires:
             self._triggered[way.index] = True
 
-    def _windowed(self, place: Place, fired: Fired) -> bool:
-        """Apply a node's window; returns whether it remembers what it said."""
+    def _windowed(self, place: NodeEdges, fired: Fired) -> bool:
+        """Apply a node's window; return whether the node stores its own output."""
         window, queue = place.node.context_window, self._queues[place.index]
         turns = [turn for turn in fired.trace if turn.role in ("user", "assistant")] if window and fired.outputs else []
         for turn in turns:
@@ -357,15 +379,15 @@ class StateMachine:
         queue.trim(window)
         return bool(window and not turns)
 
-    def _put(self, place: Place, message: Message) -> None:
+    def _put(self, place: NodeEdges, message: Message) -> None:
         self._queues[place.index].add(message)
 
-    def _warn(self, code: str, message: str, place: Place) -> None:
+    def _warn(self, code: str, message: str, place: NodeEdges) -> None:
         if self._tell is not None:
-            self._tell(Warned(code, message, place.id))
+            self._tell(WorkflowWarning(code, message, place.id))
 
 
-def _may_leave(place: Place, scope: _Scope) -> bool:
+def _may_leave(place: NodeEdges, scope: _Scope) -> bool:
     return any(way.edge.trigger and not scope.holds(way.target) for way in place.out)
 
 
@@ -384,15 +406,15 @@ class _Waiting(msgspec.Struct, eq=False):
 
 
 class _Scheduler:
-    """Work that splits and joins, without tasks: one coroutine and all below it.
+    """Cooperative scheduler of nested coroutines without tasks.
 
-    A coroutine here is a plain generator. It yields a list of what it waits for: firings, and coroutines below it. It
-    goes on with a list of what came of them, in the same order, once all are there, so what a coroutine does does not
-    depend on who is quick. Nothing is waited for here; `done` says which firings may begin next.
+    A coroutine here is a plain generator. It yields a list of firings and inner coroutines, and is resumed with the
+    list of their results, in the same order, when all are available. So its behaviour does not depend on execution
+    speed. The scheduler never blocks; `done` returns the firings that may begin next.
 
     Attributes:
-        result: what it returned; None until then.
-        finished: whether it has.
+        result: the outermost coroutine's return value; None until then.
+        finished: the outermost coroutine has returned.
     """
 
     def __init__(self) -> None:
@@ -401,18 +423,19 @@ class _Scheduler:
         self._open: dict[int, tuple[_Waiting, int]] = {}
 
     def begin(self, coroutine: _Coroutine) -> list[FireNode]:
-        """Start; returns the jobs to begin with."""
-        return self._go_on(_Waiting(coroutine, None, 0))
+        """Start a coroutine; return its first firings."""
+        return self._advance(_Waiting(coroutine, None, 0))
 
     def done(self, key: int, answer: Any) -> list[FireNode]:
-        """A job is done; returns those that may begin now."""
+        """Store the result of a firing; return the firings that may begin now."""
         waiting, slot = self._open.pop(key)
         waiting.answers[slot] = answer
         waiting.open -= 1
-        return [] if waiting.open else self._go_on(waiting)
+        return [] if waiting.open else self._advance(waiting)
 
-    def _go_on(self, waiting: _Waiting) -> list[FireNode]:
+    def _advance(self, waiting: _Waiting) -> list[FireNode]:
         jobs: list[FireNode] = []
+        # An explicit stack: deeply nested cycles must not exceed the recursion limit.
         todo = [waiting]
         while todo:
             current = todo.pop()

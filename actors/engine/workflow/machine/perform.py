@@ -1,10 +1,11 @@
-"""One firing, from what a node was given to what its edges carry.
+"""Execution of one firing, from the node's inputs to the messages on its edges.
 
-    inputs -> the node's own code, once or per unit -> what it said -> each message over each edge
+    inputs -> the node's own code, once or per unit -> outputs -> each message over each edge
 
-The caller brings the node's own code (`Work`) and decides how units run together; what a literal, a passthrough or a
-gate says is known here. A failure that is tolerated becomes what the node said; any other is the firing's. Nothing of a
-run is changed here, so firings may be performed at once: the machine takes over what came of them in its own order.
+The caller supplies the node's own code (`Work`) and chooses the concurrency of units. Literals, passthroughs and
+gates are executed here. A tolerated failure becomes the node's output; any other failure is the firing's failure.
+No state of the run is changed here, so firings can be executed concurrently: the machine applies their results in
+its own order.
 """
 
 from __future__ import annotations
@@ -24,30 +25,30 @@ from ..messages import Message, carried, signed
 from ..prompting import failure_text
 from .dynamic import multiplied
 from .loops import counted, timed
-from .structure import Place, Structure, Way
+from .structure import NodeEdges, ReadyEdge, Structure
 
 MOST_QUEUED = 100_000
-"""Messages that a node is given. Who passes all on in a cycle has twice as many every time."""
+"""Most messages in a node's inputs. A node that passes all on in a cycle doubles their number in every round."""
 
 NEVER_PASSED_OVER = (*NEVER_TOLERATED, UnknownOutcome)
-"""What functions of edges may not fail with and be passed over."""
+"""Errors of edge functions that are never reduced to a warning."""
 
 LONGEST = 64 * 1024 * 1024
-"""Characters of what a processor makes of a text: a template may double it, every time round."""
+"""Most characters of a processor's result: a template can double a text in every round."""
 
 Kind: TypeAlias = Literal["condition", "processor"]
 
-Call: TypeAlias = Callable[["Firing", Kind, Way, str, Callable[[], Awaitable[Called]]], Awaitable[Called]]
-"""Calls a function of the user's for an edge, with this text. Raises what it failed with."""
+Call: TypeAlias = Callable[["Firing", Kind, ReadyEdge, str, Callable[[], Awaitable[Called]]], Awaitable[Called]]
+"""Call a user function for an edge with this text; raise its failure."""
 
 
 class Firing(msgspec.Struct, frozen=True, eq=False):
-    """A node that is to run now.
+    """Node that is to run.
 
     Attributes:
-        work: what the machine says of it.
+        work: the machine's description of the firing.
         now: seconds, for timers.
-        call: how functions of its edges are called that may change the world; None for just so.
+        call: calls edge functions that can have side effects; None for a direct call.
     """
 
     work: FireNode
@@ -56,24 +57,23 @@ class Firing(msgspec.Struct, frozen=True, eq=False):
     call: Call | None = None
 
     @property
-    def place(self) -> Place:
-        """Where it stands in the graph."""
+    def place(self) -> NodeEdges:
+        """The node in the structure of the graph."""
         return self.structure.by_id[self.work.node]
 
     @property
     def node(self) -> Node:
-        """The node as the file has it."""
         return self.place.node
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node's own code came to.
+    """Result of a node's own code.
 
     Attributes:
-        outputs: what it says; nothing holds back the nodes after it.
-        trace: the turns of its tool loop; a node with a context window remembers them instead of its output.
-        error: why it failed.
-        unaccepted: failures that agents and subgraphs it has played went on over (see `graph.execute`).
+        outputs: its output; subsequent nodes run even if this is empty.
+        trace: the turns of its tool loop; a node with a context window stores them in place of its output.
+        error: its failure.
+        unaccepted: tolerated failures of agents and subgraphs below it (see `graph.leave`).
     """
 
     outputs: tuple[Message, ...] = ()
@@ -82,8 +82,8 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
     unaccepted: tuple[CallboardError, ...] = ()
 
 
-def told(key: int, said: Said) -> NodeSaid:
-    """It as a message."""
+def message_of(key: int, said: Said) -> NodeSaid:
+    """Return the result as a message."""
     return NodeSaid(
         key,
         outputs=said.outputs,
@@ -94,7 +94,7 @@ def told(key: int, said: Said) -> NodeSaid:
 
 
 def restored(said: NodeSaid) -> Said:
-    """It of a message."""
+    """Return the result from a message."""
     return Said(
         outputs=said.outputs,
         trace=said.trace,
@@ -104,11 +104,11 @@ def restored(said: NodeSaid) -> Said:
 
 
 Work: TypeAlias = Callable[[Sequence[Unit], int], Awaitable[Sequence[Said]]]
-"""Runs a node's own code for each unit, so many at once; what came of each, in their order."""
+"""Execute a node's own code for each unit, with a limit of concurrency; return the results in order."""
 
 
 async def perform(firing: Firing, work: Work) -> Fired:
-    """Carry a firing out. What it fails with is in what is returned."""
+    """Execute a firing. Failures are part of the returned value."""
     fire, place = firing.work, firing.place
     cancelled = None if fire.failure is None else fire.failure.restore()
     gate = fire.gate
@@ -122,6 +122,7 @@ async def perform(firing: Firing, work: Work) -> Fired:
 
     async def own(units: Sequence[Unit], limit: int) -> Sequence[Said]:
         nonlocal gate
+        # The node was cancelled and is fired again only for its edges.
         if cancelled is not None:
             return [Said(error=cancelled)]
         if not place.instant:
@@ -154,6 +155,7 @@ async def perform(firing: Firing, work: Work) -> Fired:
         outputs = tuple(signed(message, place.id) for message in all_said)
         await _cross(firing, outputs, crossings, warnings)
     except CallboardError as error:
+        # A failed firing delivers nothing. Its outputs remain if only an edge has failed.
         failure, crossings, trace, tolerated = error.at(place.id), [], (), None
     return Fired(
         fire.key,
@@ -170,9 +172,10 @@ async def perform(firing: Firing, work: Work) -> Fired:
 
 
 def performed(firing: Firing) -> Fired:
-    """Carry out a firing of a `quick` place, which has nothing to wait for and so needs no actor."""
+    """Execute a firing of a `quick` node, which never waits and so needs no actor."""
     waiting = perform(firing, _no_work)
     try:
+        # A quick firing never waits, so the first `send` runs the coroutine to its end without a task.
         waiting.send(None)
     except StopIteration as stop:
         fired: Fired = stop.value
@@ -185,7 +188,7 @@ async def _no_work(_units: Sequence[Unit], _limit: int) -> Sequence[Said]:
 
 
 def _instant(firing: Firing, unit: Unit, gate: Gate) -> tuple[tuple[Message, ...], Gate]:
-    """What a node says that is done as soon as it has begun, and what it remembers then."""
+    """Return the output of an instant node, and the new state of its gate."""
     match firing.node.config:
         case LiteralConfig(content=content, role=role):
             return (Message(role=role, content=content, preserve_role=True),), gate
@@ -201,7 +204,7 @@ def _instant(firing: Firing, unit: Unit, gate: Gate) -> tuple[tuple[Message, ...
 
 
 def tolerated_of(firing: Firing, units: Sequence[Unit], results: Sequence[Said]) -> list[tuple[Message, ...]]:
-    """What each unit said, its error where the node may go on with that; else all that failed is raised as one."""
+    """Return the output of each unit, or its error text if the node may continue; raise all other failures as one."""
     said: list[tuple[Message, ...]] = []
     failures: list[tuple[str, CallboardError]] = []
     for unit, result in zip(units, results, strict=True):
@@ -218,7 +221,7 @@ def tolerated_of(firing: Firing, units: Sequence[Unit], results: Sequence[Said])
 
 
 def _unaccepted(node: Node, results: Sequence[Said]) -> list[CallboardError]:
-    """The failures that the node goes on over by its dialect alone, and those within what it has played."""
+    """Return the failures that only the dialect tolerates, and the tolerated failures below the node."""
     if node.on_error == "continue" and not node.by_dialect:
         return []
     found: list[CallboardError] = []
@@ -230,7 +233,7 @@ def _unaccepted(node: Node, results: Sequence[Said]) -> list[CallboardError]:
 
 
 async def _cross(firing: Firing, outputs: Sequence[Message], crossings: list[Crossing], warnings: list[str]) -> None:
-    """What the edges do: every message over every edge."""
+    """Send every message over every edge."""
     for number, message in enumerate(outputs):
         for way in firing.place.out:
             if not await _is_taken(firing, way, message, warnings):
@@ -242,16 +245,17 @@ async def _cross(firing: Firing, outputs: Sequence[Message], crossings: list[Cro
                 crossings.append(Crossing(way.index, number, edge.trigger))
             else:
                 arriving = await _processed(firing, way, over(way, message), warnings)
+                # A message that a processor drops does not trigger the target.
                 crossings.append(Crossing(way.index, arriving, edge.trigger and arriving is not None))
 
 
-def over(way: Way, message: Message) -> Message:
-    """A message as it arrives over an edge that does not change it."""
+def over(way: ReadyEdge, message: Message) -> Message:
+    """Return a message as it arrives over an edge that does not transform it."""
     edge = way.edge
     return carried(message, way.source.id, way.target.id, keep=edge.keep_message, dynamic=edge.dynamic is not None)
 
 
-async def _is_taken(firing: Firing, way: Way, message: Message, warnings: list[str]) -> bool:
+async def _is_taken(firing: Firing, way: ReadyEdge, message: Message, warnings: list[str]) -> bool:
     test = way.test
     if test is None:
         return True
@@ -268,16 +272,20 @@ async def _is_taken(firing: Firing, way: Way, message: Message, warnings: list[s
     except NEVER_PASSED_OVER:
         raise
     except Exception as error:  # noqa: BLE001 - a user's function; a broken condition counts as met
-        warnings.append(f"{way}: its condition failed and counts as met: {_told(error)}")
+        warnings.append(f"{way}: its condition failed and counts as met: {_error_text(error)}")
         return True
 
 
-async def _processed(firing: Firing, way: Way, payload: Message, warnings: list[str]) -> Message | None:
+async def _processed(firing: Firing, way: ReadyEdge, payload: Message, warnings: list[str]) -> Message | None:
     process = way.process
     assert process is not None
+    said = {
+        **firing.work.said,
+        firing.place.id: payload.text,
+    }  # the machine stores this output only after the firing
 
     async def changed() -> Called:
-        result = process(payload, firing.work.said)
+        result = process(payload, said)
         arriving = await result if isawaitable(result) else result
         return Called(messages=() if arriving is None else (arriving,))
 
@@ -286,12 +294,12 @@ async def _processed(firing: Firing, way: Way, payload: Message, warnings: list[
             called = await firing.call(firing, "processor", way, payload.text, changed)
             arriving = next(iter(called.messages), None)
         else:
-            result = process(payload, firing.work.said)
+            result = process(payload, said)
             arriving = await result if isawaitable(result) else result
     except NEVER_PASSED_OVER:
         raise
-    except Exception as error:  # noqa: BLE001 - a user's function; the message arrives as it was
-        warnings.append(f"{way}: its processor failed and the message arrives unchanged: {_told(error)}")
+    except Exception as error:  # noqa: BLE001 - a user's function; the message arrives unchanged
+        warnings.append(f"{way}: its processor failed and the message arrives unchanged: {_error_text(error)}")
         return payload
     if arriving is not None and len(arriving.text) > LONGEST:
         raise GraphMistake(
@@ -300,5 +308,5 @@ async def _processed(firing: Firing, way: Way, payload: Message, warnings: list[
     return arriving
 
 
-def _told(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return str(error) if isinstance(error, CallboardError) else f"{type(error).__name__}: {error}"

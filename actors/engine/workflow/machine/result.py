@@ -1,4 +1,4 @@
-"""The warnings of a run under way, and its result."""
+"""Warnings of a run, and its result."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from ..messages import Message
 from .perform import Said
 
 
-class Warned(msgspec.Struct, frozen=True):
-    """Something the author of the file should know."""
+class WorkflowWarning(msgspec.Struct, frozen=True):
+    """Warning for the author of the file."""
 
     code: str
     message: str
     node: str | None = None
 
 
-class Result(msgspec.Struct, kw_only=True):
-    """How a run ended, or how far it has come.
+class MachineResult(msgspec.Struct, kw_only=True):
+    """Result of a run, or its intermediate result.
 
     Attributes:
-        final: the result: the last message of the final node.
-        final_messages: everything the final node has said.
-        leftover: what is still queued, by node.
-        outputs: what each node has said.
-        order: the nodes in the order in which they were fired, those of subgraphs among them.
-        unaccepted: failures that it went on over although no author has said `on_error: continue`, in order.
-        error: what ended the run before its time.
+        final: the text of the final node's last message.
+        final_messages: all output of the final node.
+        leftover: queued messages, by node.
+        outputs: output of each node.
+        order: the fired nodes in order, including the nodes of subgraphs.
+        unaccepted: failures that were tolerated without `on_error: continue` in the file, in order.
+        error: the failure that ended the run.
     """
 
     final: str = ""
@@ -42,7 +42,9 @@ class Result(msgspec.Struct, kw_only=True):
     error: CallboardError | None = None
 
     def said(self) -> Said:
-        """What the node of a subgraph says whose graph came to this: something, even if that was nothing."""
+        """Return the output of a subgraph's node whose graph has this result; never empty, so that the next node can
+        run.
+        """
         if self.error is not None:
             return Said(error=self.error, unaccepted=self.unaccepted)
         outputs = self.final_messages or (Message(role="assistant", content=""),)
@@ -50,12 +52,13 @@ class Result(msgspec.Struct, kw_only=True):
 
 
 VOTE = "MAJORITY_VOTE"
-"""The source of a majority's message."""
+"""Source of a majority's message."""
 
 
 def majority(votes: Iterable[str]) -> Message:
-    """The most frequent vote, of equals the one that was given first; blank ones count only among themselves."""
+    """Return the most frequent vote, and the first of several; blank votes count only if all are blank."""
     given = list(votes)
     counts = Counter([vote for vote in given if vote.strip()] or given)
+    # `most_common` keeps the order of insertion among equal counts.
     winner = counts.most_common(1)[0][0] if counts else ""
     return Message(role="assistant", content=winner, source=VOTE)

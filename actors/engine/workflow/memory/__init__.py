@@ -1,6 +1,6 @@
-"""Memories of nodes: the stores of a graph's `memory`, read and written at the stages its nodes name.
+"""Memories of nodes: the stores of a graph's `memory`, read and written at the stages that its nodes name.
 
-Start with `memories`, which is all that nodes see. `stores` says what a store is; `simple`, `documents`, `mem0` and the
-blackboard of `notebook` are the four kinds; `notebook` keeps texts and vectors in one file that several processes may
-use at once, and `likeness` is how alike two texts are.
+Start with `memories`, the only module that nodes use. `stores` is the interface of a store; `simple`, `documents`,
+`mem0` and the blackboard of `notebook` are its four kinds. `notebook` stores texts and vectors in one file that
+several processes can use concurrently. `likeness` measures the similarity of two texts.
 """

@@ -1,4 +1,4 @@
-"""A file store: documents that are looked up in by likeness, and never written to. It is a knowledge base of ours."""
+"""File store: read-only documents that are searched by similarity, as a knowledge base."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from .....supervisors import Actor
 from ....work.context import RunContext
 from ....work.knowledge.embed import local
 from ....work.knowledge.recipe import Recipe
-from .stores import Store
+from .stores import MemoryStore
 from .vectors import OrWords
 
 CHUNK, OVERLAP = 500, 50
-"""Characters of a piece, and of what it shares with the next."""
+"""Characters of a chunk, and of its overlap with the next."""
 
 
-class Documents(msgspec.Struct, Store):
-    """See the module.
+class Documents(msgspec.Struct, MemoryStore):
+    """Memory store over a knowledge base.
 
     Attributes:
-        sources: what is looked up in.
-        directory: of the base.
-        base: what relative sources start from.
-        model: what makes vectors, on behalf of the actor it is given; None for the user's own.
-        words: whether words stand in for it.
+        sources: the documents.
+        directory: directory of the knowledge base.
+        base: directory that relative sources start from.
+        model: returns the embedding model for an actor; None for the user's default model.
+        words: fallback to a word index if embeddings are unavailable.
     """
 
     name: str
@@ -86,10 +86,10 @@ class Documents(msgspec.Struct, Store):
 
 
 def specs(source: FileSource, base: Path) -> list[str]:
-    """A source as lines of `documents:`."""
+    """Return a source as entries of `documents:`."""
     path = Path(source.path).expanduser()
     if not path.is_absolute() and not (base / path).exists() and path.exists():
-        path = path.absolute()  # DevAll's own paths start from where it is started
+        path = path.absolute()  # DevAll resolves its paths against the current directory
     found = base / path
     if not found.is_dir():
         return [str(path)]

@@ -1,10 +1,10 @@
-"""Scores how alike two texts are by words and letters, and shortens texts for memories.
+"""Similarity of two texts by words and letters, and shortening of texts for memories.
 
-    .4 of the words that both have, of all words       .3 of the longest subsequence of letters that both have
-    .2 of the question's words that the text has       .1 of their lengths
+    .4 of the words in both texts, of all words        .3 of the longest common subsequence of letters
+    .2 of the question's words in the text             .1 of the ratio of lengths
 
-DevAll's weights. The subsequence is found with whole numbers as sets of positions (Hyyrö), so that it takes time like
-one text's length, not like the product of both.
+The weights are DevAll's. The subsequence is computed with integers as sets of positions (Hyyrö). So the time is
+proportional to the length of one text, not to the product of both.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from __future__ import annotations
 import re
 
 LONGEST = 500
-"""Characters of a text that are compared."""
+"""Most characters of a text that are compared."""
 
 _WORD = re.compile(r"\w+")
 _SENTENCE = re.compile(r"(?<=[.!?。！？])\s+")
 
 
 def likeness(question: str, text: str) -> float:
-    """From 0 to 1."""
+    """Return the similarity, from 0 to 1."""
     asked, told = question[:LONGEST].lower(), text[:LONGEST].lower()
     if not asked or not told:
         return 0.0
@@ -33,7 +33,7 @@ def likeness(question: str, text: str) -> float:
 
 
 def common(a: str, b: str) -> int:
-    """The length of the longest common subsequence."""
+    """Return the length of the longest common subsequence."""
     places: dict[str, int] = {}
     for i, letter in enumerate(a):
         places[letter] = places.get(letter, 0) | 1 << i
@@ -41,15 +41,16 @@ def common(a: str, b: str) -> int:
     left = whole
     for letter in b:
         hits = left & places.get(letter, 0)
+        # One column of the bit-parallel algorithm: the carry of the addition moves through runs of set bits.
         left = (left + hits | left - hits) & whole
     return len(a) - left.bit_count()
 
 
 def plain(text: str, longest: int) -> str:
-    """A text on one line, cut off where it gets too long."""
+    """Return a text on one line, cut at `longest` characters."""
     return " ".join(text[: 4 * longest].split())[:longest]
 
 
 def brief(text: str, longest: int = LONGEST, sentences: int = 3) -> str:
-    """The first sentences of a text, and no more than so many characters."""
+    """Return the first sentences of a text, cut at `longest` characters."""
     return " ".join(_SENTENCE.split(" ".join(text[: 4 * longest].split()))[:sentences])[:longest]

@@ -1,9 +1,9 @@
-"""The mem0 service, over HTTP: it gets the nodes' inputs, and makes memories of them by itself.
+"""Memory store of the mem0 service, over HTTP: receives the nodes' inputs, and extracts memories itself.
 
     POST {base}/v1/memories/            {messages, user_id, agent_id, ...}
     POST {base}/v2/memories/search/     {query, filters, top_k}
 
-`MEM0_BASE_URL` names another one than mem0's own.
+`MEM0_BASE_URL` overrides the address of the service.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .....protocol.errors import ModelError
 from .....protocol.json_values import UNREADABLE
 from .....protocol.workflow.agents import Mem0Store
 from .likeness import plain
-from .stores import Store
+from .stores import MemoryStore
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
@@ -28,7 +28,7 @@ BASE = "https://api.mem0.ai"
 QUERY = 2_000
 LONGEST = 20_000
 _ID = "mem0:memories"
-"""What errors call it."""
+"""Name of the service in errors."""
 
 
 class _Memory(msgspec.Struct):
@@ -40,9 +40,10 @@ class _Found(msgspec.Struct):
     results: list[_Memory] = []
 
 
-class Mem0(Store):
-    """See the module."""
+class Mem0(MemoryStore):
+    """Client of one mem0 store."""
 
+    # The service accepts no key, so a repeated write would store the text twice.
     repeatable = False
 
     def __init__(self, config: Mem0Store, environ: Mapping[str, str]) -> None:
@@ -52,7 +53,7 @@ class Mem0(Store):
         self._where = {name: value for name in ("org_id", "project_id") if (value := getattr(config, name))}
         self._endpoint: Endpoint | None = None
 
-    async def recall(self, me: Actor, text: str, *, top_k: int, threshold: float) -> list[str]:  # noqa: ARG002 - a `Store`
+    async def recall(self, me: Actor, text: str, *, top_k: int, threshold: float) -> list[str]:  # noqa: ARG002 - a `MemoryStore`
         query = plain(text, QUERY)
         if not query:
             return []
@@ -62,7 +63,7 @@ class Mem0(Store):
         near = [each for each in _read(answer) if each.score is None or each.score >= threshold]
         return [each.memory for each in near if each.memory][:top_k]
 
-    async def remember(self, me: Actor, given: str, said: str, key: str | None = None) -> None:  # noqa: ARG002 - a `Store`
+    async def remember(self, me: Actor, given: str, said: str, key: str | None = None) -> None:  # noqa: ARG002 - a `MemoryStore`
         if given.strip():
             messages = [{"role": "user", "content": given[:LONGEST]}]
             await self._post("/v1/memories/", {"messages": messages, **self._who, **self._where})

@@ -1,16 +1,17 @@
-"""The memories of one graph while it runs: its stores, opened at their first use, and what nodes do with them.
+"""Memories of one graph while it runs: its stores, opened at their first use, and their use by nodes.
 
-    agent    at every stage that has a use for it (not `finished`), unless `retrieve_stage` says when
-    human    before it asks, unless `retrieve_stage` names later stages only
+    agent    read at every stage that can use it (not `finished`), or at the stages of `retrieve_stage`
+    human    read before it asks, unless `retrieve_stage` names later stages only
 
-What can't be written is a warning, since what the node has said is there all the same. What can't be read
-fails the node, or counts as nothing, by the dialect.
+A failed write is only a warning, because the node's output exists anyway. A failed read fails the node, or counts
+as empty, depending on the dialect.
 
-A store without a path lives as long as the run, or (`stores_persist`) in the configuration directory, one for each
-store of each graph of each file. Relative paths start from the workflow's directory.
+A store without a path ends with the run, or (`stores_persist`) is in the configuration directory. There each store
+of each graph of each file has its own path. Relative paths start from the workflow's directory.
 
-A durable run keeps what was read, and begins to write when all before is on the disk; what may have been written is
-written again under the same key, so it is there once. A service that knows no keys is not told again, with a warning.
+A durable run journals each read, and writes only after all earlier rows are on disk. After a crash it repeats a
+write of unknown outcome under the same key, so the text is stored once. A service without keys is not called again;
+a warning says so.
 """
 
 from __future__ import annotations
@@ -30,37 +31,38 @@ from .....protocol.workflow.agents import Blackboard, Embedding, FileStore, Mem0
 from .....protocol.workflow.agents import Store as Described
 from .....protocol.workflow.model import AgentConfig, Graph, HumanConfig, Node
 from .....supervisors import Actor
-from ....work.journal.scope import here, noted
+from ....work.journal.scope import noted, scope_of
+from ....work.labels.labels import Labels
 from ....work.models.providers import client_of
-from ....work.playback.playback import Effect, whole
+from ....work.playback.playback import OutsideEffect, whole
 from ..messages import Message
 from ..plan import WorkflowRun
 from .documents import Documents
 from .mem0 import Mem0
-from .notebook import Blackboard as Board
+from .notebook import BlackboardStore as Board
 from .notebook import Notebook
-from .simple import MOST, Simple
-from .stores import Store
+from .simple import MOST, SimpleMemory
+from .stores import MemoryStore
 from .vectors import OrWords
 
 Recalled: TypeAlias = list[tuple[str, list[str]]]
-"""What stores gave, each with its name."""
+"""Texts that stores returned, with the name of each store."""
 
 BY_DEFAULT: tuple[Stage, ...] = ("pre_gen_thinking", "gen", "post_gen_thinking")
-"""When an agent's memory is read that says nothing: what is read when it has `finished` is of no use."""
+"""Default stages at which an agent's memory is read; a read at `finished` would be useless."""
 
 AUTO = "auto"
-"""A path that means none."""
+"""Path that means no path."""
 
 EVERYTHING = -1.0
-"""A likeness that every text has: no cosine is below."""
+"""Threshold that every text reaches: no cosine is lower."""
 
 _ENDS_THE_RUN = (BudgetReached, TurnsReached, ShuttingDown)
 
 
 @final
 class Memories:
-    """See the module."""
+    """Open memory stores of one run of a graph."""
 
     def __init__(self, run: WorkflowRun, graph: Graph, home: Path | None) -> None:
         self._run = run
@@ -68,10 +70,13 @@ class Memories:
         self._of_run = home
         self._homes: dict[str, str] = {}
         self._described = {store.name: store for store in graph.memory}
-        self._open: dict[str, Store | None] = {}
+        self._open: dict[str, MemoryStore | None] = {}
 
     async def settle(self, me: Actor) -> None:
-        """Choose where stores without a path are: a durable run stays with that, whatever its file is called later."""
+        """Choose the paths of stores without one.
+
+        A durable run journals this choice, so that it finds its stores even if its file is renamed later.
+        """
         named = {name: self._home(name, ending) for name, ending in self._without_path()}
         if not named:
             return
@@ -82,7 +87,6 @@ class Memories:
         self._homes = await noted(me, "homes of memories", dict[str, str], chosen)
 
     def close(self) -> None:
-        """Close every store."""
         opened, self._open = self._open, {}
         for store in opened.values():
             if store is not None:
@@ -98,14 +102,14 @@ class Memories:
         *,
         also: Stage | None = None,
     ) -> Recalled:
-        """What the stores of a node have to say at this stage.
+        """Return the texts of a node's stores for this stage.
 
         Args:
-            output: what the node has said, if it has spoken already.
+            output: the node's output, if it exists already.
             also: another stage, which for this node is the same.
 
         Raises:
-            CallboardError: one can't be read, where the dialect wants it to.
+            CallboardError: a store cannot be read, and the dialect treats that as a failure.
         """
         found: Recalled = []
         for use in _uses(node):
@@ -113,7 +117,7 @@ class Memories:
             store = self._store(use.name) if wanted else None
             if store is None:
                 continue
-            text = _told(inputs, output)
+            text = _exchange_text(inputs, output)
             try:
                 what = f"{use.name} at {stage}"
                 work = partial(self._recalled, me, use, store, text, what)
@@ -125,33 +129,39 @@ class Memories:
                     raise
                 self._warn(me, node, use.name, "could not be read", error)
                 continue
+            flow = self._run.context.flow
+            if items and flow is not None:  # other runs have written the texts, so they are untrusted and private
+                way = f"the memory {use.name}"
+                flow.add(Labels(untrusted=(way,), private=(way,)))
             found.append((use.name, items))
         return found
 
     async def remember(self, me: Actor, node: Node, inputs: Sequence[Message], output: str) -> None:
-        """Tell the stores of a node what it was given and what it has said."""
+        """Write a node's inputs and output to its stores."""
         for use in _uses(node):
             store = self._store(use.name) if use.write else None
             if store is None:
                 continue
             try:
-                await self._write(me, node, use, store, _told(inputs), output)
+                await self._write(me, node, use, store, _exchange_text(inputs), output)
+            # A budget or a shutdown must end the run and not become a warning.
             except _ENDS_THE_RUN:
                 raise
             except CallboardError as error:
                 self._warn(me, node, use.name, "could not be written", error)
 
-    async def _write(self, me: Actor, node: Node, use: MemoryUse, store: Store, given: str, said: str) -> None:
-        scope, what = here(me), f"the memory '{use.name}'"
+    async def _write(self, me: Actor, node: Node, use: MemoryUse, store: MemoryStore, given: str, said: str) -> None:
+        scope, what = scope_of(me), f"the memory '{use.name}'"
 
         async def written(key: str | None = None) -> None:
-            effect = Effect("memory written", use.name, {"given": given, "said": said})
+            effect = OutsideEffect("memory written", use.name, {"given": given, "said": said})
             await whole(me, effect, type(None), partial(store.remember, me, given, said, key))
 
         if scope is None:
             await written()
         elif store.repeatable:
             key = await noted(me, what, str, new_key)
+            # The key must be on disk before the write, or a later incarnation would write under another key.
             await scope.run.barrier()
             await written(key)
         elif scope.ended(what) is None:
@@ -161,17 +171,18 @@ class Memories:
             else:
                 await scope.intend(what)
                 await written()
+            # Marks the end: later incarnations neither write again nor repeat the warning.
             scope.note(what, None)
 
-    async def _recalled(self, me: Actor, use: MemoryUse, store: Store, text: str, what: str) -> list[str]:
+    async def _recalled(self, me: Actor, use: MemoryUse, store: MemoryStore, text: str, what: str) -> list[str]:
         began = trio.current_time()
         threshold = use.similarity_threshold
         if self._run.plan.rules.zero_finds_all and threshold <= 0:
             threshold = EVERYTHING
         live = partial(store.recall, me, text, top_k=use.top_k, threshold=threshold)
-        effect = Effect("memory", what, {"text": text, "top_k": use.top_k, "threshold": threshold})
+        effect = OutsideEffect("memory", what, {"text": text, "top_k": use.top_k, "threshold": threshold})
         items = await whole(me, effect, list[str], live)
-        if me.stream.heard and not isinstance(store, Documents):  # of a base, the base tells
+        if me.stream.heard and not isinstance(store, Documents):  # a knowledge base emits this event itself
             me.emit(
                 KnowledgeRetrieved(
                     what=f"memory '{use.name}'",
@@ -186,13 +197,13 @@ class Memories:
     def _warn(self, me: Actor, node: Node, name: str, what: str, error: CallboardError) -> None:
         me.emit(Warned(code="memory", message=f"the memory '{name}' {what}: {error}", node=node.id))
 
-    def _store(self, name: str) -> Store | None:
+    def _store(self, name: str) -> MemoryStore | None:
         if name not in self._open:
             described = self._described.get(name)
             self._open[name] = None if described is None else self._made(described)
         return self._open[name]
 
-    def _made(self, store: Described) -> Store | None:
+    def _made(self, store: Described) -> MemoryStore | None:
         run, rules, name = self._run, self._run.plan.rules, store.name
         match store.config:
             case Blackboard() as config:
@@ -205,7 +216,7 @@ class Memories:
                 if path is None and rules.stores_persist:
                     path = Path(self._homes[name])
                 notes = Notebook(path or self._passing(name), most=MOST, name=name)
-                return Simple(notes, self._vectors(name, config.embedding), whole=rules.memories_are_whole)
+                return SimpleMemory(notes, self._vectors(name, config.embedding), whole=rules.memories_are_whole)
             case FileStore() as config:
                 embedding = config.embedding
                 return Documents(
@@ -227,7 +238,7 @@ class Memories:
         return self._run.plan.file.parent / Path(given).expanduser()
 
     def _without_path(self) -> Iterator[tuple[str, str]]:
-        """Stores that are kept in the configuration directory, and how their files end."""
+        """Yield the stores that are in the configuration directory, with the endings of their file names."""
         for store in self._graph.memory:
             match store.config:
                 case SimpleStore() as config:
@@ -238,10 +249,11 @@ class Memories:
                         yield store.name, ".kb"
 
     def _passing(self, name: str) -> Path | None:
-        """Where a store is that ends with the run; None for in memory."""
+        """Return the path of a store that ends with the run; None for in memory."""
         return None if self._of_run is None else self._of_run / f"{_digest(name)}.memory"
 
     def _home(self, name: str, ending: str) -> Path:
+        # The full path keeps stores of equally named files apart.
         digest = _digest(f"{self._run.plan.file.absolute()}\0{self._graph.source.file}\0{self._graph.path}\0{name}")
         safe = "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in name)[:60]
         return self._run.context.config_dir / "memory" / f"{self._run.plan.file.stem[:60]}-{digest}" / f"{safe}{ending}"
@@ -262,7 +274,7 @@ def _digest(text: str) -> str:
 
 
 async def new_key() -> str:
-    """For something that is written once."""
+    """Return a random key for a single write."""
     return secrets.token_hex(8)
 
 
@@ -274,8 +286,9 @@ def _stages(node: Node, use: MemoryUse) -> Sequence[Stage]:
     if isinstance(node.config, AgentConfig):
         return BY_DEFAULT if use.retrieve_stage is None else use.retrieve_stage
     early = use.retrieve_stage is None or not {"pre_gen_thinking", "gen"}.isdisjoint(use.retrieve_stage)
-    return ("gen",) if early else ()  # people think for themselves: what is read later comes too late
+    # users decide for themselves: texts that are read after the question come too late
+    return ("gen",) if early else ()
 
 
-def _told(inputs: Sequence[Message], output: str = "") -> str:
+def _exchange_text(inputs: Sequence[Message], output: str = "") -> str:
     return "\n\n".join(text for text in (*(message.text for message in inputs), output) if text)

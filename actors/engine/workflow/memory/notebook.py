@@ -1,8 +1,8 @@
-"""Texts in the order in which they came, perhaps with vectors, in one file that several processes may use at once.
+"""Ordered texts with optional vectors, in one file that several processes can use concurrently.
 
-It is SQLite: what is written is whole or not there, writers wait for each other, and a process that is killed leaves
-nothing broken. Without a file the texts are gone when the notebook is closed. All work is done in one thread at a time,
-never in the event loop's.
+The file is an SQLite database: writes are atomic, writers wait for each other, and a killed process leaves no
+damage. Without a file the texts are lost when the notebook is closed. All work runs in one thread at a time, never
+in the event loop.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ import trio
 
 from .....protocol.errors import ConfigError
 from .....supervisors import Actor
-from .stores import Store
+from .stores import MemoryStore
 
 T = TypeVar("T")
 
 LONGEST = 100_000
-"""Characters of a text that a blackboard keeps."""
+"""Most characters of a text on a blackboard."""
 
 PATIENCE = 10.0
-"""Seconds to wait for another process that writes."""
+"""Seconds to wait for another writing process."""
 
 _APPLICATION = 0x43424D4E  # "CBMN"
 _SCHEMA = """
@@ -37,12 +37,12 @@ CREATE TABLE IF NOT EXISTS notes (
 
 
 class Note(msgspec.Struct, frozen=True):
-    """One text.
+    """Stored text.
 
     Attributes:
-        digest: a text with the same is not written again; None for one that may come twice.
-        model: what made its vector.
-        vector: numbers of single precision.
+        digest: unique key: a second text with the same digest is ignored; None allows duplicates.
+        model: the embedding model of its vector.
+        vector: single-precision floats.
     """
 
     text: str
@@ -52,12 +52,12 @@ class Note(msgspec.Struct, frozen=True):
 
 
 class Notebook:
-    """See the module.
+    """SQLite file of ordered notes.
 
     Args:
-        path: of the file; it and its directory are made at the first use. None for no file.
-        most: texts that are kept; of more the oldest go.
-        name: for messages.
+        path: the file; it and its directory are created at the first use. None for no file.
+        most: most stored texts; the oldest are deleted.
+        name: name of the memory in messages.
     """
 
     def __init__(self, path: Path | None, *, most: int, name: str) -> None:
@@ -68,27 +68,27 @@ class Notebook:
         self._connection: sqlite3.Connection | None = None
 
     async def add(self, note: Note) -> None:
-        """Write a text.
+        """Store a text, and delete the oldest ones beyond the limit.
 
         Raises:
-            ConfigError: the file can't be used.
+            ConfigError: the file cannot be used.
         """
         await self._in_thread(lambda connection: self._add(connection, note))
 
     async def latest(self, count: int) -> list[Note]:
-        """The newest texts, in the order in which they came. Raises like `add`."""
+        """Return the newest texts, oldest first. Raises like `add`."""
         query = "SELECT id, text, digest, model, vector FROM notes ORDER BY id DESC LIMIT ?"
         rows = await self._in_thread(lambda connection: connection.execute(query, (count,)).fetchall())
         return [Note(*row[1:]) for row in reversed(rows)]
 
     async def all(self) -> dict[int, Note]:
-        """Every text by its number, oldest first. Raises like `add`."""
+        """Return every text by its id, oldest first. Raises like `add`."""
         query = "SELECT id, text, digest, model, vector FROM notes ORDER BY id"
         rows = await self._in_thread(lambda connection: connection.execute(query).fetchall())
         return {row[0]: Note(*row[1:]) for row in rows}
 
     async def set_vectors(self, model: str, vectors: Mapping[int, bytes]) -> None:
-        """Give texts the vectors of another model. Raises like `add`."""
+        """Replace the vectors of texts by vectors of another model. Raises like `add`."""
         rows = [(model, vector, number) for number, vector in vectors.items()]
 
         def write(connection: sqlite3.Connection) -> None:
@@ -99,7 +99,7 @@ class Notebook:
         await self._in_thread(write)
 
     def close(self) -> None:
-        """Close the file; harmless when it is closed already. It must not be in use."""
+        """Close the file; repeated calls are harmless. It must not be in use."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
@@ -119,12 +119,12 @@ class Notebook:
         if self._connection is None:
             if self._path is not None:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
-                self._path.touch(mode=0o600)  # before SQLite makes it world-readable
+                self._path.touch(mode=0o600)  # before SQLite creates it world-readable
             file = ":memory:" if self._path is None else self._path
             connection = sqlite3.connect(file, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
             try:
                 _make_ready(connection)
-            except BaseException:  # whatever it was, the file does not stay open
+            except BaseException:  # also on cancellation, so that the file does not stay open
                 connection.close()
                 raise
             self._connection = connection
@@ -142,16 +142,16 @@ class Notebook:
             )
 
 
-class Blackboard(Store):
-    """What nodes have said, in order; a look-up returns the latest, whatever the query."""
+class BlackboardStore(MemoryStore):
+    """Outputs of nodes, in order; a search returns the latest, whatever the query."""
 
     def __init__(self, notes: Notebook) -> None:
         self._notes = notes
 
-    async def recall(self, me: Actor, text: str, *, top_k: int, threshold: float) -> list[str]:  # noqa: ARG002 - a `Store`
+    async def recall(self, me: Actor, text: str, *, top_k: int, threshold: float) -> list[str]:  # noqa: ARG002 - a `MemoryStore`
         return [note.text for note in await self._notes.latest(top_k)]
 
-    async def remember(self, me: Actor, given: str, said: str, key: str | None = None) -> None:  # noqa: ARG002 - a `Store`
+    async def remember(self, me: Actor, given: str, said: str, key: str | None = None) -> None:  # noqa: ARG002 - a `MemoryStore`
         if said.strip():
             await self._notes.add(Note(text=said[:LONGEST], digest=key))
 
@@ -164,7 +164,7 @@ def _make_ready(connection: sqlite3.Connection) -> None:
         return
     with connection:
         connection.execute("BEGIN IMMEDIATE")
-        if _is_ours(connection):  # by now: another process was first
+        if _is_ours(connection):  # checked again under the lock: another process may have created the schema
             return
         if connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is not None:
             raise sqlite3.DatabaseError("file is not a database of notes")

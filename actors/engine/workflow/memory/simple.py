@@ -1,10 +1,10 @@
-"""A simple store: what nodes were given and said, found again by likeness.
+r"""Simple store: inputs and outputs of nodes, searched by similarity.
 
-    kept      "Input: ...\\nOutput: ...", once, with the vector of what follows the headings
-    found     the nearest by their vectors, three times as many as are wanted, that are near enough; of those the best
-              by .7 of the cosine and .3 of `likeness`
+    stored    "Input: ...\nOutput: ...", once, with the vector of the text without these headings
+    found     the nearest by vector within the threshold, three times as many as requested; the best of these by
+              .7 of the cosine and .3 of `likeness`
 
-Vectors of another model than today's are made anew when they are needed.
+Vectors of another model than the current one are recomputed on demand.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from .....supervisors import Actor
 from ....work.knowledge.embed import local
 from .likeness import brief, likeness, plain
 from .notebook import Note, Notebook
-from .stores import Store
+from .stores import MemoryStore
 from .vectors import OrWords
 
 MOST = 1000
-"""Texts that are kept."""
+"""Most stored texts."""
 
 SHORTEST = 20
-"""Characters of a text that is worth keeping."""
+"""Shortest text in characters that is stored."""
 
 QUERY = 500
 LONGEST = 8_000
-"""Characters of what was given, and of what was said, that are kept."""
+"""Most stored characters of the input, and of the output."""
 
 BY_VECTOR = 0.7
-"""Of the score; the rest is `likeness`."""
+"""Weight of the cosine in the score; the rest is `likeness`."""
 
 
-class Simple(Store):
-    """See the module.
+class SimpleMemory(MemoryStore):
+    """Memory store in a notebook.
 
     Args:
-        notes: where it is kept.
-        vectors: makes them.
-        whole: keep what was said; else the first sentences.
+        notes: the notebook.
+        vectors: computes the vectors.
+        whole: store the whole output; otherwise its first sentences.
     """
 
     def __init__(self, notes: Notebook, vectors: OrWords, *, whole: bool) -> None:
@@ -57,11 +57,11 @@ class Simple(Store):
             return []
         asked = (await self._vectors.embed(me, [text], query=True))[0].tobytes()
         notes = await self._with_vectors(me, notes, len(asked))
-        if self._vectors.model == local.WORDS:  # other cosines than those of meaning: one word in common is near enough
+        if self._vectors.model == local.WORDS:  # cosines of word vectors are lower: a single common word is near enough
             threshold = min(threshold, local.LEAST)
         return await trio.to_thread.run_sync(_nearest, list(notes.values()), asked, text, top_k, threshold)
 
-    async def remember(self, me: Actor, given: str, said: str, key: str | None = None) -> None:  # noqa: ARG002 - a `Store`
+    async def remember(self, me: Actor, given: str, said: str, key: str | None = None) -> None:  # noqa: ARG002 - a `MemoryStore`
         if self._whole:
             text = f"Input: {given.strip()[:LONGEST]}\nOutput: {said.strip()[:LONGEST]}"
         else:
@@ -76,7 +76,7 @@ class Simple(Store):
         self._notes.close()
 
     async def _with_vectors(self, me: Actor, notes: Mapping[int, Note], size: int) -> Mapping[int, Note]:
-        """The notes, each with a vector of this model, of so many bytes."""
+        """Return the notes, each with a vector of this model and of `size` bytes."""
         model = self._vectors.model
         old = [
             number
@@ -93,7 +93,7 @@ class Simple(Store):
 
 
 def _bare(text: str) -> str:
-    """A note as its vector means it: the headings are in all of them, and would make all of them alike."""
+    """Return a note without its headings, which are in all notes and would make all of them similar."""
     return text.removeprefix("Input: ").replace("\nOutput: ", "\n", 1)
 
 

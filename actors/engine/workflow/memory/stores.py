@@ -1,41 +1,41 @@
-"""The interface of a memory store."""
+"""Interface of memory stores."""
 
 from __future__ import annotations
 
 from .....supervisors import Actor
 
 
-class Store:
-    """Remembers for many nodes at once.
+class MemoryStore:
+    """Memory that several nodes share.
 
     Attributes:
-        repeatable: to remember the same twice under one key is to remember it once.
+        repeatable: a second `remember` under the same key has no effect.
     """
 
     repeatable = True
 
     async def recall(self, me: Actor, text: str, *, top_k: int, threshold: float) -> list[str]:
-        """What it knows about a text, the best first.
+        """Return the texts for a query, best first.
 
         Args:
-            text: what the node was given, and said if it has spoken already.
-            top_k: texts at most.
-            threshold: the least likeness, a cosine.
+            text: the node's inputs, and its output if that exists already.
+            top_k: most texts.
+            threshold: least similarity, a cosine.
 
         Raises:
-            CallboardError: it can't be read.
+            CallboardError: the store cannot be read.
         """
         raise NotImplementedError
 
     async def remember(self, me: Actor, given: str, said: str, key: str | None = None) -> None:
-        """Keep what a node was given and what it said; nothing in a store that is only read.
+        """Store a node's inputs and output; a read-only store does nothing.
 
         Args:
-            key: of this writing, in a durable run; None where it is not done again.
+            key: key of this write, in a durable run; None if it is never repeated.
 
         Raises:
-            CallboardError: it can't be written.
+            CallboardError: the store cannot be written.
         """
 
     def close(self) -> None:
-        """Close its files and connections, if it has any of its own."""
+        """Close the store's own files and connections."""

@@ -1,8 +1,8 @@
-"""Chooses how a store makes vectors: the model it names, else the user's own, else its words.
+"""Choice of the embedding model of a store: the named model, else the user's default, else a word index.
 
-Words stand in where nothing else can be had: nothing is named and the weights of `local:static` are not here, or the
-named provider makes no vectors at all. A memory that finds words again is of more use than a run that fails. That is
-a warning says so, once. A key that is refused, or a server that can't be reached, is no such case.
+The word index is used if nothing better is available: no model is named and the weights of `local:static` are
+missing, or the named provider has no embeddings. A memory that finds words is more useful than a run that fails. A
+warning reports this once. A rejected key or an unreachable server is an error and not a reason for the word index.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 
 NO_SUCH_THING = frozenset({404, 405, 501})
-"""How servers answer that have no embeddings, or no such model."""
+"""HTTP status of servers without embeddings, or without the model."""
 
 
 class OrWords(msgspec.Struct):
-    """Makes vectors as an `Embedder` does, and goes over to words for good, as soon as it must.
+    """Embedder that changes to a word index permanently when embeddings are unavailable.
 
     Attributes:
-        store: its name.
-        named: the id of the model that the file names; None if it names none.
-        allowed: whether words may stand in at all.
+        store: the store's name.
+        named: returns the id of the model that the file names; None if it names none.
+        allowed: the word index may be used at all.
     """
 
     context: RunContext
@@ -43,29 +43,32 @@ class OrWords(msgspec.Struct):
     _embedder: Embedder | None = None
 
     async def prepare(self, me: Actor, model: str | None = None) -> None:
-        """Have the secrets that this model needs, or the usual one."""
+        """Load the secrets that this model needs, or the default model."""
         knowledge = self.context.knowledge.of(me)
         await knowledge.embedders.prepare(model or knowledge.settings.rag_embedding_model)
 
     def model_for(self, me: Actor) -> str | None:
-        """The model of a store whose file names none: words, if the usual one is not here; None for the usual one."""
+        """Return the word model if the default model is unavailable here; None for the default model.
+
+        For a store whose file names no model.
+        """
         try:
             self.context.knowledge.of(me).embedder()
         except ConfigError as error:
             if not self.stands_in(error):
-                return None  # who needs it learns what is wrong, and how to mend it
+                return None  # the first use raises the error with its remedy
             self.warn(me, error)
             return local.WORDS
         return None
 
     @property
     def model(self) -> str:
-        """See `Embedder.model`. It is known once something was embedded."""
+        """Model of the computed vectors; known after the first `embed`."""
         assert self._embedder is not None
         return self._embedder.model
 
     async def embed(self, me: Actor, texts: Sequence[str], *, query: bool = False) -> Vectors:
-        """See `Embedder.embed`."""
+        """Compute vectors; see `Embedder.embed`."""
         try:
             if self._embedder is None:
                 named = None if self.named is None else self.named(me)
@@ -81,15 +84,15 @@ class OrWords(msgspec.Struct):
             return await self._embedder.embed(me, texts, query=query)
 
     def stands_in(self, error: Exception) -> bool:
-        """Whether words stand in after such a failure."""
+        """Return True if the word index replaces embeddings after this failure."""
         if not self.allowed:
             return False
-        if self.named is None:  # what the user has chosen must work
+        if self.named is None:  # a model that the user has chosen must work
             chosen = self.context.settings.rag_embedding_model
             return not chosen and isinstance(error, ConfigError) and not isinstance(error, CredentialsError)
         return isinstance(error, Unsupported) or (isinstance(error, ModelError) and error.status in NO_SUCH_THING)
 
     def warn(self, me: Emitter, error: Exception) -> None:
-        """Tell that words stand in."""
+        """Emit a warning that the word index is used."""
         text = f"the memory '{self.store}' is searched by its words, since no vectors are to be had: {error}"
         me.emit(Warned(code="memory_by_words", message=text))

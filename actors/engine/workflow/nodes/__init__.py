@@ -1,7 +1,7 @@
-"""What each type of node does that takes its time. Its code knows its `Job` and returns what it says, or raises.
+"""Node types whose code waits. The code receives its `Job` and returns its output, or raises.
 
-Literals, passthroughs and gates are done as soon as they have begun (`perform._instant`), and a subgraph is played like
-the graph it stands in (`play`).
+Literals, passthroughs and gates never wait (`perform._instant`). A subgraph is executed like the graph around it
+(`GraphRun`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .python import run_python_node
 
 
 async def run_agent(me: Actor, job: Job) -> Said:
-    """agent nodes: their room, with all it needs, is imported by workflows that have one."""
+    """Import the agent node's dependencies only for workflows that have one, and run it."""
     from .agent import run_agent_node
 
     return await run_agent_node(me, job)
@@ -28,4 +28,4 @@ CODE: dict[type[NodeConfig], Code] = {
     PythonConfig: run_python_node,
     CustomConfig: run_custom_node,
 }
-"""Config of a node to its own code."""
+"""Code by the config type of a node."""

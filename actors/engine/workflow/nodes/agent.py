@@ -1,12 +1,12 @@
-"""agent nodes: a model gets the queued messages, may use tools and memories, and its answer is the output.
+"""agent nodes: a model receives the queued messages, can use tools and memories, and its answer is the output.
 
-    memories of stage gen            in front of the last message to the model
-    the conversation                 until it calls no more tools
-    reflection                       if the node has `thinking`: what it says then is the answer
-    memories are written             whatever they are read for
+    memories of stage gen            before the last message to the model
+    the conversation                 until the model calls no more tools
+    reflection                       if the node has `thinking`: its answer replaces the first
+    memories are written             at whatever stage they are read
 
-With `provider: callboard` another agent does the work, as a child of this node: it has a model, tools and rounds of its
-own, and gets inputs, role and memories as one prompt. Its name may be a YAML file: of a graph, of another workflow.
+With `provider: callboard`, another agent runs as a child of this node: it has its own model, tools and turns, and
+receives inputs, role and memories as one prompt. Its name can be a YAML file: of a graph or of another workflow.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from .....protocol.events import Warned
 from .....protocol.workflow.agents import Stage
 from .....protocol.workflow.model import AgentConfig
 from ....work.context import AgentCall
+from ....work.opening_instructions import OpeningInstructions
 from ....work.record import Record
-from ....work.told import Told
-from ....work.tools.calls import Around, Player
+from ....work.tools.calls import Around, CallPlayer
 from ....work.tools.tool import Tool
-from ...conversation.play import Conversation, OutOfTurns, Talk
-from ..agents.request import CALLBOARD, Params, model_of, policy_of, read_params
+from ...conversation.play import Conversation, ConversationSetup, OutOfTurns
+from ..agents.request import CALLBOARD, ModelParams, model_of, policy_of, read_params
 from ..agents.tooling import tools_of_node, wants_servers
 from ..machine.dynamic import role_of
 from ..machine.perform import Said
@@ -40,16 +40,16 @@ from ..prompting import conversation, headed_text, reflection, remembering
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
-    from ....work.mcp.tools.view import Talk as ServersTalk
+    from ....work.mcp.tools.view import ServersView as ServersTalk
     from ....work.tools.tool import Tool
 
 
 async def run_agent_node(me: Actor, job: Job) -> Said:
-    """Have it answer.
+    """Run the model or agent, and return its answer.
 
     Raises:
-        GraphMistake: what the file says can't be done: no such provider, agent or function.
-        CallboardError: model, tools or memories could not be had.
+        GraphMistake: the file names an unknown provider, agent or function.
+        CallboardError: the model, a tool or a memory is unavailable.
     """
     agent = _Agent(me, job)
     config, node, inputs = agent.config, job.node, job.inputs
@@ -58,6 +58,7 @@ async def run_agent_node(me: Actor, job: Job) -> Said:
     early: Recalled = []
     if thinks and rules.early_memories_count:
         early = await memories.recall(me, node, "pre_gen_thinking", inputs)
+    # Without reflection both stages are the same moment, so one read serves both.
     also: Stage | None = "pre_gen_thinking" if rules.early_memories_count and not thinks else None
     beside = await memories.recall(me, node, "gen", inputs, also=also)
     role = role_of(job.unit, config.role) if config.role else None
@@ -69,6 +70,7 @@ async def run_agent_node(me: Actor, job: Job) -> Said:
         said, trace = await agent.by_model(role, beside, early)
     found = await memories.recall(me, node, "finished", inputs, said) if rules.early_memories_count else []
     await memories.remember(me, node, inputs, said)
+    # Functions of the node's edges can read these.
     metadata: dict[str, Any] = {"memories": {store: list(items) for store, items in found}} if found else {}
     outputs = (Message(role="assistant", content=said, metadata=metadata),)
     return Said(outputs=outputs, trace=trace, unaccepted=failures)
@@ -81,10 +83,10 @@ class _Agent:
         self._me = me
         self._job = job
         self._shared = job.shared
-        self._told = Told()
+        self._told = OpeningInstructions()
 
     async def by_model(self, role: str | None, beside: Recalled, early: Recalled) -> tuple[str, tuple[Message, ...]]:
-        """The answer, and the turns of its tool loop if it called any."""
+        """Return the answer, and the turns of its tool loop if it called any tool."""
         config, job, inputs = self.config, self._job, self._job.inputs
         params = read_params(config.params)
         model = model_of(config, job.shared.context)
@@ -115,13 +117,13 @@ class _Agent:
         return AroundCalls(None, self._told)
 
     async def _answer(
-        self, params: Params, model: str, messages: Sequence[Message], tools: Mapping[str, Tool]
+        self, params: ModelParams, model: str, messages: Sequence[Message], tools: Mapping[str, Tool]
     ) -> tuple[str, Sequence[Turn]]:
         system, turns = _as_turns(messages)
         request = params.completed(ChatRequest(model=model, system=system, messages=turns), self.config.params)
-        if not self._job.node.log_output:  # what streams in is emitted in pieces
+        if not self._job.node.log_output:  # emitted in pieces only if the node logs its output
             request = msgspec.structs.replace(request, stream=False)
-        settled = Talk(
+        settled = ConversationSetup(
             name=self._me.name,
             tools=tools,
             max_turns=params.tool_loop_limit,
@@ -130,14 +132,16 @@ class _Agent:
         )
         context = self._shared.context
         settles = context.settles(None)
-        flow = None if context.flow is None else context.flow.below()
-        player = Player(
+        # Descriptions of tools enter the model's context, so they carry taint labels.
+        if context.flow is not None:
+            context.flow.describes(tools.values())
+        player = CallPlayer(
             tools,
             context.permissions,
             meter=context.meter,
             on_unknown=settles,
             hooks=context.hooks,
-            flow=flow,
+            flow=context.flow,
             around=self._around(),
         )
         attempts = policy_of(self.config.retry)
@@ -146,6 +150,7 @@ class _Agent:
             if not params.timeout:
                 await talk.reply(self._me)
             else:
+                # Not a plain cancel scope: a run must not be unloaded while a time limit counts.
                 with self._me.time_limit(trio.move_on_after(params.timeout)) as scope:
                     await talk.reply(self._me)
                 if scope.cancelled_caught:
@@ -153,8 +158,6 @@ class _Agent:
         except OutOfTurns as error:
             text = f"{error}; what the model said last is the answer"
             self._me.emit(Warned(code="tool_loop_limit", message=text, node=self._job.node.id))
-        if flow is not None:
-            flow.over(talk.messages, tools)
         said = talk.messages[len(turns) :]
         texts = [turn.text for turn in said if isinstance(turn, AssistantTurn)]
         return texts[-1] if texts else "", said
@@ -164,13 +167,13 @@ class _Agent:
         if not wants_servers(self.config.tooling):
             yield None
             return
-        from ....work.mcp.tools.view import Talk as ServersTalk
+        from ....work.mcp.tools.view import ServersView as ServersTalk
 
         with self._job.resources.servers(self._me).inner(self._me.path) as scope:
             yield ServersTalk(scope=scope, context=self._shared.context, model=model)
 
     async def by_another(self, role: str | None, beside: Recalled) -> tuple[str, tuple[CallboardError, ...]]:
-        """What another agent answers, and the failures that it went on over."""
+        """Return another agent's answer, and its tolerated failures."""
         name, directory, inputs = self.config.name, self._shared.plan.file.parent, self._job.inputs
         context, depth = self._shared.context.below({}, None), self._shared.depth + 1
         is_file = name.endswith((".yaml", ".yml"))
@@ -180,6 +183,7 @@ class _Agent:
         too_deep = context.too_deep(depth)
         if too_deep is not None:
             raise NodeFailed(too_deep)
+        # A single message needs no heading with its source.
         alone = len(inputs) == 1 and self.config.input_mode == "messages"
         task = inputs[0].text if alone else headed_text(inputs)
         memory = [message.text for message in remembering((), beside)]
@@ -198,7 +202,7 @@ class _Agent:
 
 
 def _as_turns(messages: Sequence[Message]) -> tuple[str, tuple[Turn, ...]]:
-    """System prompt and history. Providers know one system prompt only, so all that is said as system goes there."""
+    """Return system prompt and history. Providers accept one system prompt, so all system messages are joined."""
     system = "\n\n".join(message.text for message in messages if message.role == "system" and message.text)
     turns: list[Turn] = []
     for message in messages:
@@ -212,7 +216,7 @@ def _as_turns(messages: Sequence[Message]) -> tuple[str, tuple[Turn, ...]]:
 
 
 def _trace(turns: Sequence[Turn]) -> tuple[Message, ...]:
-    """What a node with a context window remembers of a tool loop; nothing if there was none."""
+    """Return the turns that a node with a context window stores for a tool loop; nothing without tool calls."""
     said = [turn for turn in turns if isinstance(turn, AssistantTurn)]
     if not any(turn.tool_calls for turn in said):
         return ()

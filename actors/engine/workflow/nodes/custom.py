@@ -1,11 +1,11 @@
-"""Nodes of types that other packages bring: entry points of the group `callboard.workflow_nodes`.
+"""Node types of other packages: entry points of the group `callboard.workflow_nodes`.
 
-The entry point's name is the node's `type`, what it points to is its code:
+The entry point's name is the node's `type`; its object is the node's code:
 
     async def run(me: Actor, job: Job) -> Said:
         return Said(outputs=(Message(role="assistant", content=job.values["greeting"]),))
 
-`job.values` is the node's `config` as the file has it. The package is imported when a node of that type first runs.
+`job.values` is the node's `config` from the file. The package is imported when a node of that type first runs.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from .....protocol.failure import Failure
 from .....protocol.workflow_messages import NODE, NodeSaid
 from .....supervisors import Actor
 from .....supervisors.user_code import failure_of, user_code
-from ....work.journal.scope import here
+from ....work.journal.scope import scope_of
 from ....work.journal.unknown import once
-from ....work.playback.playback import Effect, playback, whole
+from ....work.playback.playback import OutsideEffect, playback, whole
 from ...graph.failures import NEVER_TOLERATED
-from ..machine.perform import Said, restored, told
+from ..machine.perform import Said, message_of, restored
 from ..plan import Code, Job
 
 GROUP = "callboard.workflow_nodes"
@@ -31,7 +31,7 @@ GROUP = "callboard.workflow_nodes"
 
 @cache
 def node_types() -> dict[str, EntryPoint]:
-    """The types of nodes that installed packages bring."""
+    """Return the node types of installed packages."""
     return {point.name: point for point in entry_points(group=GROUP)}
 
 
@@ -47,27 +47,28 @@ def _code(type: str) -> Code:
 
 
 async def run_custom_node(me: Actor, job: Job) -> Said:
-    """Run the plugin's code; nobody knows whether it changes the world."""
-    if here(me) is None and playback.get() is None:
-        return await _said(me, job)
+    """Run the plugin's code. It may have side effects, so a durable run never repeats it without asking."""
+    if scope_of(me) is None and playback.get() is None:
+        return await _run_custom(me, job)
 
     async def run() -> NodeSaid:
         try:
-            return told(0, await _said(me, job))
+            return message_of(0, await _run_custom(me, job))
+        # Not stored as the node's result, because these errors end the run.
         except NEVER_TOLERATED:
             raise
         except CallboardError as error:
             return NodeSaid(0, failure=Failure.of(error))
 
     what = f"{NODE.format(job.node.id)} ({job.node.type})"
-    wanted, noted = job.shared.context.settles(None), not job.is_told_at_once
+    wanted, noted = job.shared.context.settles(None), not job.is_reported_at_once
     given = {"config": job.values, "inputs": job.inputs}
-    work = partial(whole, me, Effect("node", job.node.id, given), NodeSaid, run)
+    work = partial(whole, me, OutsideEffect("node", job.node.id, given), NodeSaid, run)
     said = await once(me, job.node.id, what, NodeSaid, work, wanted=wanted, skipped=NodeSaid(0), noted=noted)
     return restored(said)
 
 
-async def _said(me: Actor, job: Job) -> Said:
+async def _run_custom(me: Actor, job: Job) -> Said:
     code = _code(job.node.type)
     with user_code:
         said = await code(me, job)

@@ -1,7 +1,7 @@
-"""human nodes: a person sees the queued messages, and the answer is the output.
+"""human nodes: a user sees the queued messages, and the answer is the output.
 
-The question travels to the root as those of approval and input nodes do, from within subgraphs as well, and only this
-node waits. Images and files show as names and sizes: front ends show questions as text.
+The question is passed to the root like the questions of approval and input nodes, also from subgraphs. Only this
+node waits. Images and files appear as names and sizes, because front ends show questions as text.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ..prompting import heading, remembered
 
 
 async def run_human_node(me: Actor, job: Job) -> Said:
-    """Ask, and remember the answer where the node's memories say so."""
+    """Ask the user, and store the answer in the node's memories."""
     config = job.node.config
     assert isinstance(config, HumanConfig)
     blocks = [config.description.strip()] if config.description and config.description.strip() else []
-    blocks += shown(job.inputs)
+    blocks += input_blocks(job.inputs)
     memories = job.resources.memories if config.memories else None
     if memories is not None:
         blocks += remembered(await memories.recall(me, job.node, "gen", job.inputs, also="pre_gen_thinking"))
@@ -34,8 +34,8 @@ async def run_human_node(me: Actor, job: Job) -> Said:
     return Said(outputs=(Message(role="user", content=answer),))
 
 
-def shown(inputs: Sequence[Message]) -> Iterator[str]:
-    """Each input as a block of text, under a heading that says where it is from."""
+def input_blocks(inputs: Sequence[Message]) -> Iterator[str]:
+    """Yield each input as a block of text under a heading with its source."""
     for message in inputs:
         yield heading(message) + "\n".join(_as_text(part) for part in parts_of(message.content))
 

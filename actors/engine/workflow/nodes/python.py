@@ -1,18 +1,20 @@
-"""python nodes: code in a process of its own, in the run's workspace; what it prints is the output.
+"""python nodes: code in its own process, in the run's workspace; its standard output is the node's output.
 
-The code is the node's own, else the first fenced block of the last message, else all of that message. It becomes a
-file in the workspace (`Node.py`, `Node_run-2.py` at the second visit) and runs there. Code that fails is not a node
-that fails: the output says so in a form that conditions know (`code_pass`, `code_fail`), and a model may mend it.
+The code is the node's own, else the first fenced block of the last message, else the whole message. It is written
+to a file in the workspace (`Node.py`, `Node_run-2.py` at the second visit) and runs there. Code that fails does not
+fail the node: the output reports the failure in a form that conditions recognise (`code_pass`, `code_fail`), and a
+model can repair it.
 
-In a durable run the name of the file is chosen once, and what the code has come to is kept; `journal.unknown` says what
-becomes of code that was under way when the program was killed.
+In a durable run the file name is chosen once, and the output is journaled. `journal.unknown` decides about code
+that was running when the program was killed.
 
-What one run of it may use is bounded: its time by the node, and by `LIMITS` how many processes it may have and how
-much memory, what it prints, how large its files are. Whatever is beyond ends all of it, and so does the end of the run.
+Each execution has limits: the node's timeout, and `LIMITS` for processes, memory, output and file sizes. A
+violation ends all its processes, and so does the end of the run.
 """
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 import shutil
@@ -27,17 +29,17 @@ from typing import IO, TYPE_CHECKING
 import msgspec
 import trio
 
-from .....protocol.errors import GraphMistake, NodeFailed, ProcessError
+from .....protocol.errors import GraphMistake, NodeFailed, ProcessError, SendingRefused
 from .....protocol.events import ToolFinished, ToolStarted
 from .....protocol.workflow.model import PythonConfig
 from .....protocol.workflow_messages import CODE
-from .....supervisors.child import ProcessStop
-from ....work.journal.scope import here, noted
+from ....io.imports import PROCESSES, imported
+from ....work.journal.scope import noted, scope_of
 from ....work.journal.unknown import once
-from ....work.playback.playback import Effect, whole
+from ....work.playback.playback import OutsideEffect, in_the_world, whole
 from ....work.sandbox.current import sandboxed
 from ....work.tools.files.environment import inherited
-from ....work.tools.files.limits import MIB, Limits, impose, kill, watch
+from ....work.tools.files.limits import MIB, CallLimits, impose, kill, watch
 from ....work.tools.files.output import Printed
 from ..edges.conditions import CODE_FAILED
 from ..machine.perform import Said
@@ -49,24 +51,24 @@ if TYPE_CHECKING:
     from .....supervisors import Actor
     from .....supervisors.process import Process, ProcessEnd
 
-LIMITS = Limits(processes=256, file_size=2048 * MIB, memory=4096 * MIB)
-"""Of one run of some code."""
+LIMITS = CallLimits(processes=256, file_size=2048 * MIB, memory=4096 * MIB)
+"""Limits of one execution of code."""
 
 PRINTS = 8 * MIB
-"""Bytes of stdout that become the output; who prints more is ended."""
+"""Most bytes of stdout in the output; code that prints more is ended."""
 
 _FENCED = re.compile(r"```[^\n`]*\n(.*?)```", re.DOTALL)
 
 
-class Script(msgspec.Struct, frozen=True, kw_only=True):
-    """Some code to run.
+class PythonScript(msgspec.Struct, frozen=True, kw_only=True):
+    """Code to execute.
 
     Attributes:
         command: the interpreter and its arguments.
         file: the code, in the directory where it runs.
         env: its whole environment.
-        seconds: how long it may take.
-        must_end: code that is not done by then has failed. Else it is ended, and what it has printed counts.
+        seconds: its time limit.
+        must_end: reaching the time limit is a failure. Otherwise the code is ended then, and its output counts.
     """
 
     command: Sequence[str]
@@ -78,27 +80,29 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def run_python_node(me: Actor, job: Job) -> Said:
-    """Run the code; what it printed, or how it failed, as one message."""
+    """Run the code; return its output, or a report of its failure, as one message."""
     config = job.node.config
     assert isinstance(config, PythonConfig)
     text = config.code if config.code is not None else code_in(job.inputs[-1].text if job.inputs else "")
     code = textwrap.dedent(text).strip()
     if not code:
-        return _said(failure("No executable code segment found"))
+        return _text_output(failure("No executable code segment found"))
+    # Before the code runs: its output could not be read afterwards.
     _check_encoding(config.encoding)
     workspace = job.shared.workspace
     directory = await workspace.path()
     own = config.env if job.firing.structure.rules.python_env else {}
-    is_kept = here(me) is not None
+    is_kept = scope_of(me) is not None
 
     async def choose() -> str:
         return await trio.to_thread.run_sync(workspace.free_name, _stem(job.node.id))
 
+    # The journal has the name before the file exists, so a later incarnation overwrites this file and no other.
     name = await noted(me, FILE, str, choose) if is_kept else None
 
     async def run() -> str:
         file = await trio.to_thread.run_sync(_written, directory, job.node.id, code + "\n", name)
-        script = Script(
+        script = PythonScript(
             command=[config.interpreter or sys.executable, *config.args],
             file=file,
             env={**inherited(job.shared.context.environ), **own},
@@ -107,23 +111,30 @@ async def run_python_node(me: Actor, job: Job) -> Said:
         )
         return await run_script(me, script)
 
+    flow = job.shared.context.flow
+    if flow is not None and in_the_world():
+        try:
+            await flow.start(me, f"{_stem(job.node.id)}.py", f"the code of node '{job.node.id}'")
+        except SendingRefused as refused:
+            # Reported like failed code, so that conditions of the workflow can react.
+            return _text_output(failure(str(refused)))
     what = CODE.format(job.node.id)
     wanted = job.shared.context.settles(None)
-    noted_here = not job.is_told_at_once
-    work = partial(whole, me, Effect("code", job.node.id, code), str, run)
+    noted_here = not job.is_reported_at_once
+    work = partial(whole, me, OutsideEffect("code", job.node.id, code), str, run)
     within = config.timeout_seconds
     output = await once(me, job.node.id, what, str, work, wanted=wanted, skipped="", noted=noted_here, within=within)
-    return _said(output)
+    return _text_output(output)
 
 
 def code_in(text: str) -> str:
-    """The first fenced block, in whatever language it says it is; all of the text if there is none."""
+    """Return the first fenced block, of any language; without a block the whole text."""
     fenced = _FENCED.search(text)
     return fenced[1] if fenced else text
 
 
 def failure(reason: str, status: int | None = None, stderr: str = "") -> str:
-    """How the output says that code failed."""
+    """Return the output that reports failed code."""
     lines = [CODE_FAILED, reason]
     if status is not None:
         lines.append(f"exit_code={status}")
@@ -132,8 +143,8 @@ def failure(reason: str, status: int | None = None, stderr: str = "") -> str:
     return "\n".join(lines)
 
 
-async def run_script(me: Actor, script: Script) -> str:
-    """What the code prints, or how it failed."""
+async def run_script(me: Actor, script: PythonScript) -> str:
+    """Return the output of the code, or a report of its failure."""
     heard, began = me.stream.heard, trio.current_time()
     if heard:
         me.emit(ToolStarted(tool=script.file.name))
@@ -145,7 +156,7 @@ async def run_script(me: Actor, script: Script) -> str:
 
 
 class _Run:
-    def __init__(self, me: Actor, script: Script) -> None:
+    def __init__(self, me: Actor, script: PythonScript) -> None:
         self.status: int | None = None
         self._me = me
         self._script = script
@@ -154,7 +165,8 @@ class _Run:
         self._out_of_hand = ""
 
     async def to_the_end(self) -> str:
-        from .....supervisors.process import start_process
+        await imported(PROCESSES)
+        from .....supervisors.process import ProcessStop, start_process
 
         me, script = self._me, self._script
         tool = script.file.name
@@ -176,10 +188,12 @@ class _Run:
         try:
             with trio.move_on_after(script.seconds):
                 end = await self._follow(process)
-                return self._told(end)
+                return self._decoded_output(end)
         finally:
             if process.ended is None:
                 process.ref.cancel()
+                # Wait even if the run is cancelled: the process must not change the workspace any more. The shield has
+                # a deadline.
                 with me.root.shield(ProcessStop().within):
                     await process.ref.wait()
         if not script.must_end:
@@ -188,6 +202,7 @@ class _Run:
 
     async def _follow(self, process: Process) -> ProcessEnd:
         assert process.stdout is not None
+        # The kernel enforces these limits; `watch` polls the others.
         impose(process.pid, LIMITS)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(watch, process, None, LIMITS, self._end)
@@ -204,7 +219,7 @@ class _Run:
             self._out_of_hand = reason
             kill(self._process)
 
-    def _told(self, end: ProcessEnd) -> str:
+    def _decoded_output(self, end: ProcessEnd) -> str:
         self.status = end.status
         if self._out_of_hand:
             return failure(f"Script {self._out_of_hand}, and was ended", stderr=end.stderr_tail)
@@ -216,26 +231,31 @@ class _Run:
         return self._output.decode(self._script.encoding, "replace")
 
 
-def _said(text: str) -> Said:
+def _text_output(text: str) -> Said:
     return Said(outputs=(Message(role="assistant", content=text),))
 
 
 def _found(interpreter: str, env: Mapping[str, str]) -> Path | None:
-    """The program; a relative path is one from where we are, not from where the code runs."""
+    """Return the program; a relative path starts from the current directory, not from the code's directory."""
     path = shutil.which(interpreter, path=env.get("PATH", os.defpath))
     return None if path is None else Path(path).absolute()
 
 
 def _check_encoding(name: str) -> None:
-    """Texts are decoded with it here, so it has to take whatever comes: `idna`, `punycode` and `hex` don't."""
+    """Reject encodings that cannot decode arbitrary bytes, such as `idna`, `punycode` and `hex`."""
     try:
+        if codecs.lookup(name).name == "punycode":  # from Python 3.13 on it decodes bytes, to other text
+            raise ValueError
         b"a\xff\n".decode(name, "replace")
     except (LookupError, ValueError):
         raise GraphMistake(f"`encoding: {name}` is no encoding of text; `utf-8` and `latin-1` are") from None
 
 
 def _written(directory: Path, id: str, code: str, name: str | None) -> Path:
-    """The file with the code, which has this name if it is chosen; earlier ones stay, so that one can look at them."""
+    """Write the code to a new file, or to the file `name` if it was chosen before.
+
+    Earlier files remain, so that users can inspect them.
+    """
     try:
         file, opened = _free(directory, _stem(id)) if name is None else _own(directory / name)
         with opened:
@@ -250,7 +270,7 @@ def _stem(id: str) -> str:
 
 
 def _free(directory: Path, stem: str) -> tuple[Path, IO[str]]:
-    """A new file, created by its opening: units of a map and other subgraphs write here at the same time."""
+    """Create a new file by opening it exclusively: units of a map and subgraphs write here concurrently."""
     for file in map(directory.joinpath, names(stem)):
         with suppress(FileExistsError):
             return file, file.open("x", encoding="utf-8", errors="replace")
@@ -264,16 +284,18 @@ def _own(file: Path) -> tuple[Path, IO[str]]:
 _FILE = re.compile(r"^[ \t#*`]*([\w./-]+\.\w+)[ \t*`:]*\n+```[^\n`]*\n(.*?)```", re.DOTALL | re.MULTILINE)
 
 RUNS_FOR = 3.0
-"""Seconds for `main.py`; one that still runs then, as a game or a server does, has not failed."""
+"""Seconds for `main.py`; a program that still runs then, for example a game or a server, has not failed."""
 
 
 def saves_and_runs(me: Actor, shared: WorkflowRun) -> Callable[[str], Awaitable[str]]:
-    """The processor, for one run: files that a model has written are put into the workspace, and `main.py` runs.
+    """Return the processor `code_save_and_run` for one run.
 
-    A file is a line with its name and a fenced block right below. What lay in the workspace before goes, what came with
-    the task stays. What is printed, or how it failed, is added to the message, so that conditions (`code_pass`,
-    `code_fail`) and models see it.
+    It writes files from a model's message into the workspace, and runs `main.py`. A file is a line with its name
+    directly before a fenced block. Previous content of the workspace is deleted, except the attachments of the
+    task. The output, or a report of the failure, is appended to the message for conditions (`code_pass`,
+    `code_fail`) and models.
     """
+    # Concurrent firings share the workspace, and each call deletes its content.
     turn = trio.Lock()
 
     async def save_and_run(text: str) -> str:
@@ -282,7 +304,7 @@ def saves_and_runs(me: Actor, shared: WorkflowRun) -> Callable[[str], Awaitable[
             await trio.to_thread.run_sync(_save, directory, files_in(text))
             if not (directory / "main.py").is_file():
                 return f"{text}\n\n{failure('there is no main.py')}"
-            script = Script(
+            script = PythonScript(
                 command=[sys.executable],
                 file=directory / "main.py",
                 env=inherited(shared.context.environ),
@@ -295,7 +317,7 @@ def saves_and_runs(me: Actor, shared: WorkflowRun) -> Callable[[str], Awaitable[
 
 
 def files_in(text: str) -> dict[str, str]:
-    """The files of a text by their names, without those that would lie elsewhere."""
+    """Return the files of a text by name, without absolute paths and paths outside the workspace."""
     found = {PurePosixPath(name): code for name, code in _FILE.findall(text)}
     inside = (path for path in found if not path.is_absolute() and ".." not in path.parts)
     return {str(path): found[path] for path in inside if path.parts[0] != ATTACHMENTS}
@@ -305,6 +327,7 @@ def _save(directory: Path, files: dict[str, str]) -> None:
     for old in directory.iterdir():
         if old.name == ATTACHMENTS:
             continue
+        # `rmtree` rejects symbolic links; `unlink` removes the link and not its target.
         if old.is_dir() and not old.is_symlink():
             shutil.rmtree(old, ignore_errors=True)
         else:

@@ -1,1 +1,1 @@
-"""Small programs that run as processes of their own, by path. They import only the standard library."""
+"""Scripts that run in their own processes, started by path. They import only the standard library."""

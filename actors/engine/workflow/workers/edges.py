@@ -1,12 +1,14 @@
-"""Runs the functions that edges of a workflow name. A script: it imports nothing of ours.
+"""Worker process that runs the functions of a workflow's edges. A script that imports nothing from Callboard.
 
 Each line of stdin is a call `{kind, file, function, text}`, each line of stdout its answer, `{value}` or `{error}`.
-Files are loaded when they are first called, under a name of their own, and may import what DevAll's may (`devall`).
-A condition is called with the text; a processor that takes two arguments also gets the dictionary that all processors
-of a run share, which is DevAll's `_context` at first: the call of a processor brings along what that is made of
-(`given`). What they have put into it is in the answer, too (`shared`; `no_data` says what in it is none), if the call
-says that it is to be kept (`keeps`); a later process is given it again. While it is at work, a function may ask a
-person: `{ask}` instead of an answer, and the next line of stdin is `{answer}` or `{unanswered}`.
+Files are loaded at their first call, under a unique module name, and can import DevAll's modules (`devall`). A
+condition is called with the text. A processor with two parameters also receives a dictionary that all processors of
+a run share, initially DevAll's `_context`; the call of a processor has the data for that (`given`).
+
+If the call requests it (`keeps`), the answer includes the entries that processors have added (`shared`), or the
+entry that JSON cannot represent (`no_data`). A later process receives the entries again. During a call a function
+can ask the user: it writes `{ask}` in place of an answer, and the next line of stdin is `{answer}` or
+`{unanswered}`.
 """
 
 from __future__ import annotations
@@ -23,32 +25,32 @@ from typing import Any
 
 SHARED: dict[Any, Any] = {}
 OURS: dict[Any, Any] = {}
-"""What was in it at first."""
+"""Initial content of `SHARED`."""
 VARS: dict[str, Any] = {}
-"""The workflow's, as they were at first: a function may change them in place."""
+"""Copy of the workflow's initial variables, because a function can change them in place."""
 FUNCTIONS: dict[tuple[str, str], Callable[..., Any]] = {}
 MODULES: dict[str, Any] = {}
 HOSTS: dict[tuple[str, str], Any] = {}
 
 
-class Line:
-    """The way to the run: lines of JSON, there and back."""
+class RunConnection:
+    """Connection to the run: lines of JSON in both directions."""
 
     def __init__(self) -> None:
+        # Duplicates, because `main` redirects the original descriptors.
         self._calls = os.fdopen(os.dup(0), "rb")
         self._answers = os.fdopen(os.dup(1), "wb", buffering=0)
 
     def read(self) -> Any:
-        """The next line; None at the end."""
+        """Return the next line; None at the end."""
         line = self._calls.readline()
         return json.loads(line) if line else None
 
     def write(self, value: dict[str, Any]) -> None:
-        """Send a line."""
         self._answers.write(json.dumps(value, default=str).encode() + b"\n")
 
     def ask(self, **fields: str) -> str:
-        """Ask a person."""
+        """Ask the user; raise `EOFError` if there is no answer."""
         self.write({"ask": fields})
         told = self.read() or {"unanswered": "the run is over"}
         if "answer" not in told:
@@ -57,17 +59,18 @@ class Line:
 
 
 def main() -> None:
-    """Answer calls until there are no more."""
-    line = Line()
+    """Answer calls until stdin ends."""
+    line = RunConnection()
     nothing = os.open(os.devnull, os.O_RDONLY)
+    # A function that reads stdin must not consume calls.
     os.dup2(nothing, 0)
-    os.dup2(2, 1)  # what functions print is not an answer
+    os.dup2(2, 1)  # output of functions must not be mistaken for an answer
     sys.stdout.reconfigure(encoding="utf-8", errors="replace", line_buffering=True)  # type: ignore[union-attr] # the stream that Python opened
     sys.dont_write_bytecode = True
     while (call := line.read()) is not None:
         try:
             answer = {"value": value_of(call, line)}
-        except BaseException as error:  # noqa: BLE001 - whatever it is, it is the function's
+        except BaseException as error:  # noqa: BLE001 - any failure of the function is its answer
             traceback.print_exc()
             answer = {"error": f"{type(error).__name__}: {error}"}
         if call.get("keeps") and SHARED:
@@ -76,7 +79,7 @@ def main() -> None:
 
 
 def shared() -> dict[str, Any]:
-    """What functions have put into the dictionary that they share, if that is data."""
+    """Return the entries that functions have added to the shared dictionary, if they are JSON data."""
     found = {key: value for key, value in SHARED.items() if key not in OURS or OURS[key] is not value}
     if SHARED["vars"] != VARS:
         found["vars"] = SHARED["vars"]
@@ -90,8 +93,8 @@ def shared() -> dict[str, Any]:
     return {"shared": found}
 
 
-def value_of(call: dict[str, Any], line: Line) -> Any:
-    """What the function says."""
+def value_of(call: dict[str, Any], line: RunConnection) -> Any:
+    """Return the function's result."""
     host = hosted(call, line)
     key = (call["file"], call["function"])
     if key not in FUNCTIONS:
@@ -108,9 +111,12 @@ def value_of(call: dict[str, Any], line: Line) -> Any:
     return finished(function(call["text"], SHARED))
 
 
-def hosted(call: dict[str, Any], line: Line) -> Any:
-    """What files of a directory find: one host for the conditions there and one for the processors, each made with the
-    first call, since only that of a processor brings along what a `_context` is made of."""
+def hosted(call: dict[str, Any], line: RunConnection) -> Any:
+    """Return the host for the functions of a directory.
+
+    Conditions and processors have separate hosts, each made at the first call, because only calls of processors
+    have the data for a `_context`.
+    """
     key = call["kind"], str(Path(call["file"]).parent)
     if key not in HOSTS:
         script = loaded(call["host"])
@@ -119,7 +125,7 @@ def hosted(call: dict[str, Any], line: Line) -> Any:
 
 
 def finished(value: Any) -> Any:
-    """The result of a function, also of one that is async."""
+    """Return the result of a function, also of an async one."""
     if inspect.isawaitable(value):
         import asyncio
 
@@ -131,7 +137,7 @@ def finished(value: Any) -> Any:
 
 
 def takes_two(function: Callable[..., Any]) -> bool:
-    """Whether a second argument can be handed over by its place."""
+    """Return True if the function accepts a second positional argument."""
     parameters = inspect.signature(function).parameters.values()
     if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
         return True
@@ -139,8 +145,9 @@ def takes_two(function: Callable[..., Any]) -> bool:
 
 
 def loaded(path: str) -> Any:
-    """The module in a file, run once."""
+    """Return the module of a file, which is executed once."""
     if path not in MODULES:
+        # Files in different directories can have the same name.
         name = f"_edge_functions_{len(MODULES)}"
         spec = importlib.util.spec_from_file_location(name, path)
         assert spec is not None

@@ -1,4 +1,4 @@
-"""The commands of a chat: a module per family. `load` imports them, and they register themselves in `table`."""
+"""Chat commands, a module per family. On import by `load`, each registers its commands in `table`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..table import COMMANDS
 
 
 def load() -> tuple[ModuleType, ...]:
-    """Register every command, in the order in which help shows them."""
+    """Register every command, in the order of the help."""
     from . import (
         agent,
         agent_looking,
@@ -28,6 +28,7 @@ def load() -> tuple[ModuleType, ...]:
         sharing,
         signing_in,
         stepping,
+        trusting,
         vault,
         watching,
     )
@@ -40,6 +41,7 @@ def load() -> tuple[ModuleType, ...]:
         stepping,
         attaching,
         watching,
+        trusting,
         editing,
         signing_in,
         vault,

@@ -1,4 +1,4 @@
-"""Agents: `.agent` and what can be done with the one that the chat is in."""
+"""Agents: `.agent`, and commands for the current agent."""
 
 from __future__ import annotations
 
@@ -17,21 +17,37 @@ from ....runs.loading import NO_HOOKS
 from ....runs.target import GraphAgent, Loaded, LoopAgent, WorkflowAgent
 from ....work.variables import missing_variables, session_of
 from .. import names
-from ..line import Line
+from ..asked import LastPrompt
+from ..line import ChatLine
+from ..prompting import ask
 from ..table import MISSING, command
 from .session import enter, leave
 
+INIT = """\
+Write AGENTS.md for this directory: what a coding agent has to know before it works here. Read the README, the build \
+files, the tests, and the layout first. Cover, where the files show it: what the project is, how to build, test, and \
+lint it (exact commands), where things are, and conventions that the code follows. At most 60 lines, no advice that \
+holds for any project. If there is an AGENTS.md or CLAUDE.md, correct and complete it, and keep what still holds."""
+
+REVIEW = """\
+Review {what}. Read the code around each change before you judge it. Report errors first, then risks, then missing \
+tests, each with file and line, and why. Leave out matters of taste. Say so if you find nothing. Change no file."""
+
+UNCOMMITTED = (
+    "the changes here that are not committed (`git status`, `git diff HEAD`), or the last commit if there are none"
+)
+
 _STANDING = ("agent", "loaded", "variables", "in_default_agent", "session", "memory", "asked", "reply")
-"""Attributes of a chat that a change of agents sets; one that fails sets them back."""
+"""Attributes of a chat that a change of agents sets; a failed change restores them."""
 
 
 @command(
     ".agent",
-    "Have an agent answer, who reads what was said so far",
+    "Change to an agent, which reads the conversation so far",
     usage="<name> [session] [key=value]...",
     completes=lambda chat, caller, words: names.agents(chat, caller) if len(words) < 2 else [],
 )
-async def _agent(line: Line) -> None:
+async def _agent(line: ChatLine) -> None:
     words = split_words(line.rest)
     if not words:
         raise line.misused()
@@ -42,6 +58,7 @@ async def _agent(line: Line) -> None:
     chat = line.chat
     if chat.agent is not None and not chat.in_default_agent and chat.settings.other.get("compat") == "loki":
         raise Conflict(MISSING["no agent"])
+    # A session without an agent is not left below, so its messages are not carried over.
     said = spoken(turns_of(chat.place.session)) if chat.session is None or chat.agent is not None else []
     if chat.agent is not None and chat.session is not None:
         await leave(line)
@@ -53,7 +70,10 @@ async def _agent(line: Line) -> None:
 
 
 def spoken(turns: Iterable[Turn]) -> list[Turn]:
-    """The conversation without calls of tools, which another agent may lack: some providers refuse such a request."""
+    """Return the conversation without tool calls.
+
+    Another agent may lack these tools, and some providers refuse a request with calls of undeclared tools.
+    """
     found: list[Turn] = []
     for turn in turns:
         if isinstance(turn, UserTurn):
@@ -68,12 +88,12 @@ def spoken(turns: Iterable[Turn]) -> list[Turn]:
 
 
 async def begin_agent(
-    line: Line, name: str, session: str | None, variables: dict[str, str], *, own_session: bool = True
+    line: ChatLine, name: str, session: str | None, variables: dict[str, str], *, own_session: bool = True
 ) -> None:
-    """Have an agent answer from now on, in a session if one is named, or the agent is always run in one.
+    """Put the chat into an agent, and into the named session or the one that the agent always runs in.
 
     Args:
-        own_session: whether the latter counts.
+        own_session: whether to use the latter.
     """
     chat = line.chat
     if chat.session is not None:
@@ -97,20 +117,21 @@ async def begin_agent(
         if session is not None:
             await enter(line, session, asks=False)
         chat.variables = await _with_missing(line, loaded, chat.variables)
-    except BaseException:  # interrupted at a question, too: the chat is in the agent as a whole, or not at all
+    except BaseException:  # cancellation at a question included: the chat changes completely or not at all
         for name, value in before.items():
             setattr(chat, name, value)
         raise
+    # Reported here once; `warned` keeps the agent's runs from reporting them again.
     for problem in loaded.problems:
         chat.warned.add(str(problem))
         await line.warn(str(problem))
 
 
-async def _with_missing(line: Line, loaded: Loaded, given: dict[str, str]) -> dict[str, str]:
-    """The values of the agent's variables, with what the person gives for those that have none.
+async def _with_missing(line: ChatLine, loaded: Loaded, given: dict[str, str]) -> dict[str, str]:
+    """Return the values of the agent's variables; asks the user for those without a value.
 
     Raises:
-        UsageError: one stays without a value.
+        UsageError: a variable remains without a value.
     """
     if isinstance(loaded, WorkflowAgent):
         return given
@@ -129,7 +150,19 @@ async def _with_missing(line: Line, loaded: Loaded, given: dict[str, str]) -> di
 
 
 @command(".exit agent", "Leave the agent", needs=("agent",))
-async def _exit(line: Line) -> None:
+async def _exit(line: ChatLine) -> None:
     if line.chat.session is not None:
         await leave(line)
     line.chat.leave_agent()
+
+
+@command(".init", "Have the agent write or update AGENTS.md here", needs=("agent",))
+async def _init(line: ChatLine) -> None:
+    if line.rest:
+        raise line.misused()
+    await ask(line, LastPrompt(INIT))
+
+
+@command(".review", "Have the agent review uncommitted changes, or what you name", usage="[what]", needs=("agent",))
+async def _review(line: ChatLine) -> None:
+    await ask(line, LastPrompt(REVIEW.format(what=UNCOMMITTED if not line.rest else line.rest)))

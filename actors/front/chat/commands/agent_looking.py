@@ -1,4 +1,4 @@
-"""What an agent is: `.info agent`, `.starter`, `.edit agent-config`; and its todo list."""
+"""`.info agent`, `.starter`, `.edit agent-config`, and the todo list of an agent."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 from .....protocol.errors import Conflict, Denied, UsageError
 from ....runs.target import GraphAgent, LoopAgent, WorkflowAgent
 from ....work.agent.todo import TodoList
-from ..asked import Prompt
-from ..line import Line
+from ..asked import LastPrompt
+from ..line import ChatLine
 from ..prompting import ask
 from ..table import command
 from .editing import edit_file
@@ -16,7 +16,7 @@ from .looking import table
 
 
 @command(".info agent", "Show the agent", needs=("agent",), at_work=True)
-async def _info(line: Line) -> None:
+async def _info(line: ChatLine) -> None:
     chat, loaded = line.chat, line.chat.loaded
     shows_files = line.shows("run:files")
     rows: list[tuple[str, object]] = [("agent", chat.agent), ("model", chat.model_in_use)]
@@ -45,7 +45,7 @@ async def _info(line: Line) -> None:
     await line.say(said)
 
 
-def _starters(line: Line) -> tuple[str, ...]:
+def _starters(line: ChatLine) -> tuple[str, ...]:
     loaded = line.chat.loaded
     if isinstance(loaded, LoopAgent):
         return loaded.agent.conversation_starters
@@ -57,7 +57,7 @@ def _numbered(texts: tuple[str, ...]) -> str:
 
 
 @command(".starter", "Show the agent's conversation starters, or use one", usage="[number]", needs=("agent",))
-async def _starter(line: Line) -> None:
+async def _starter(line: ChatLine) -> None:
     starters = _starters(line)
     if not starters:
         raise Conflict(f"Agent '{line.chat.agent}' has no conversation starters.")
@@ -66,17 +66,18 @@ async def _starter(line: Line) -> None:
         return
     if not line.rest.isdecimal() or not 1 <= int(line.rest) <= len(starters):
         raise UsageError(f"Usage: .starter [number], from 1 to {len(starters)}, not {line.rest[:60]!r}")
-    await ask(line, Prompt(starters[int(line.rest) - 1]))
+    await ask(line, LastPrompt(starters[int(line.rest) - 1]))
 
 
 @command(
     ".edit agent-config", "Edit the agent's file", needs=("agent",), scopes=("run:files", "admin:mcp"), in_macros=False
 )
-async def _edit(line: Line) -> None:
+async def _edit(line: ChatLine) -> None:
     loaded = line.chat.loaded
     if loaded is None or loaded.directory is None:
         raise Conflict(f"'{line.chat.agent}' has no file")
     file = _file(loaded)
+    # Only files of the user's configuration directory, not files of built-in agents or other paths.
     if not file.is_relative_to(line.root.config_dir):
         raise Denied(f"{file} is not yours to edit here: it lies outside of {line.root.config_dir}")
     if await edit_file(line, file, check=None):
@@ -88,8 +89,8 @@ def _file(loaded: GraphAgent | LoopAgent | WorkflowAgent) -> Path:
     return loaded.directory / Path(loaded.file).name
 
 
-@command(".clear todo", "Clear the todo list, so that the agent goes on no further")
-async def _clear(line: Line) -> None:
+@command(".clear todo", "Clear the todo list, so that the agent stops")
+async def _clear(line: ChatLine) -> None:
     place = line.chat.place
     await place.refresh(line.hub, line.caller)
     if not _goes_on(line) and place.session.todo is None:
@@ -101,8 +102,9 @@ async def _clear(line: Line) -> None:
     await line.note("The todo list is clear.")
 
 
-def _goes_on(line: Line) -> bool:
+def _goes_on(line: ChatLine) -> bool:
     agent = line.chat.loop_agent
+    # The session overrides the agent, which overrides the settings.
     own = line.chat.place.session.auto_continue
     if own is not None:
         return own
@@ -110,6 +112,6 @@ def _goes_on(line: Line) -> bool:
 
 
 @command(".todo", "Show the todo list", at_work=True)
-async def _todo(line: Line) -> None:
+async def _todo(line: ChatLine) -> None:
     session = line.chat.place.session
     await line.say(TodoList(session.todo).render() if session.todo is not None else "The todo list is empty.")

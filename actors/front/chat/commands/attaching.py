@@ -1,8 +1,8 @@
-"""`.ps`, `.attach`: what else goes on, and getting there.
+"""`.ps` and `.attach`: list the runs under way, watch a run, or change to another chat.
 
-A run that is attached to is shown in this chat, as if it answered here. A chat that is attached to is another
-conversation: the line's answer names it, and it is the client that goes there (`_chat/watch`), so that nothing in
-this chat changes by it, also while a run answers here.
+An attached run is shown in this chat as if it answered here. An attached chat is another conversation: the answer to
+the line names it, and the client changes to it (`_chat/watch`). This chat does not change, so the command is allowed
+while a run answers here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import trio
 from .....protocol.ages import age, seconds_since
 from .....protocol.control import chat as frames
 from .....protocol.errors import Conflict, NotFound
-from ..line import Line
+from ..line import ChatLine
 from ..table import command
 from .looking import in_columns
 
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 MOST_RUNS = 1000
 MOST_NAMED = 20
-"""Chats, and runs, that an error lists."""
+"""Maximum number of chats, and of runs, listed in an error."""
 
 
 @command(".ps", "Show the runs under way", at_work=True, scopes=("read:runs",))
-async def _ps(line: Line) -> None:
+async def _ps(line: ChatLine) -> None:
     shown = _listed([], under_way) if (under_way := _under_way(line)) else "Nothing runs."
     await line.say(shown)
 
 
-def _under_way(line: Line) -> list[RunInfo]:
-    """The runs under way, the newest first."""
+def _under_way(line: ChatLine) -> list[RunInfo]:
+    """Return the runs under way, newest first."""
     runs, _ = line.hub.page(line.caller, status=None, limit=MOST_RUNS, before=None)
     return [each for each in runs if not each.over]
 
@@ -53,12 +53,12 @@ def _offered(chat: Chat, caller: Caller, words: Sequence[str]) -> list[tuple[str
 
 
 def _others(chat: Chat, caller: Caller) -> list[Chat]:
-    """The chats that one can go over to."""
+    """Return the other chats that the caller may attach to."""
     return [] if chat.among is None else [each for each in chat.among.seen_by(caller) if each.id != chat.id]
 
 
 def about(chat: Chat) -> str:
-    """What completions say of a chat."""
+    """Return the description of a chat for completions."""
     return f"{_state(chat):<9} {_answers(chat)}  {chat.subject or ''}".rstrip()
 
 
@@ -71,7 +71,7 @@ def _answers(chat: Chat) -> str:
 
 
 def _listed(chats: Sequence[Chat], runs: Sequence[RunInfo], most: int = MOST_RUNS) -> str:
-    """What each of them is, the newest first, `most` of either."""
+    """Return a table of chats and runs, newest first, with at most `most` of each."""
     newest = sorted(chats, key=lambda each: each.started, reverse=True)[:most]
     rows = [("ID", "STATE", "SINCE", "WITH", "SESSION", "TITLE")]
     rows += [
@@ -97,33 +97,37 @@ def _begins(id: str, word: str, kind: str) -> bool:
     return id.startswith((word, f"{kind}-{word}"))
 
 
-def _chats_meant(chat: Chat, caller: Caller, word: str) -> list[Chat]:
+def _matching_chats(chat: Chat, caller: Caller, word: str) -> list[Chat]:
     others = _others(chat, caller)
     return [each for each in others if each.id == word] or [each for each in others if _begins(each.id, word, "chat")]
 
 
-def _runs_meant(chat: Chat, caller: Caller, word: str) -> list[RunInfo]:
+def _matching_runs(chat: Chat, caller: Caller, word: str) -> list[RunInfo]:
     runs, _ = chat.hub.page(caller, status=None, limit=MOST_RUNS, before=None)
+    # An exact id wins, so that an id which is a prefix of another one remains usable.
     return [each for each in runs if each.run == word] or [each for each in runs if _begins(each.run, word, "run")]
 
 
 def _shows_or_goes(chat: Chat, caller: Caller, word: str) -> bool:
-    """A run is watched where none answers; the list, and another chat, may be wanted just then."""
+    """Return True if the command may run during a run: it lists, or changes to a chat.
+
+    Watching a run would collide with the run that answers here.
+    """
     if not word or not caller.has("read:runs"):
         return True
-    return word == chat.id or bool(_chats_meant(chat, caller, word))
+    return word == chat.id or bool(_matching_chats(chat, caller, word))
 
 
 @command(
     ".attach",
-    "Go over to another chat, or watch a run as if it answered here; alone, show what there is",
+    "Change to another chat, or watch a run; alone, list both",
     usage="[chat|run]",
     scopes=("read:runs",),
     at_work=_shows_or_goes,
     in_macros=False,
     completes=_offered,
 )
-async def _attach(line: Line) -> None:
+async def _attach(line: ChatLine) -> None:
     word = line.rest
     if not word:
         others, under_way = _others(line.chat, line.caller), _under_way(line)
@@ -132,7 +136,7 @@ async def _attach(line: Line) -> None:
         return
     if word == line.chat.id:
         raise Conflict(f"{word} is this chat")
-    chats, runs = _chats_meant(line.chat, line.caller, word), _runs_meant(line.chat, line.caller, word)
+    chats, runs = _matching_chats(line.chat, line.caller, word), _matching_runs(line.chat, line.caller, word)
     ids = [*(each.id for each in chats), *(each.run for each in runs)]
     if not ids:
         raise NotFound(f"there is no chat and no run {word[:60]!r}; .attach shows what there is")
@@ -145,10 +149,11 @@ async def _attach(line: Line) -> None:
         await watch(line, runs[0])
 
 
-async def watch(line: Line, run: RunInfo) -> None:
-    """Show a run as if it answered here, to its end."""
+async def watch(line: ChatLine, run: RunInfo) -> None:
+    """Show a run until its end as if it answered here."""
     await line.person.began(frames.Began(chat=line.chat.id, run=run.run, prompt="", title=run.name or run.target))
 
+    # The client follows the events by itself: this only waits for the end of the run.
     async def passed_over(_: LoggedEvent) -> None:
         await trio.lowlevel.checkpoint()
 

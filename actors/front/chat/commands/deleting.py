@@ -1,4 +1,4 @@
-"""`.delete`: roles, sessions, knowledge bases, macros, and what agents have kept."""
+"""`.delete`: delete roles, sessions, knowledge bases, macros, and sessions of agents."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ....io.named_files import NamedFiles
 from ....work.knowledge import registry
 from ....work.macros.files import FILES as MACROS
 from ....work.roles.files import FILES as ROLES
-from ..line import Line
+from ..line import ChatLine
 from ..table import command
 
 if TYPE_CHECKING:
@@ -26,29 +26,30 @@ T = TypeVar("T")
 
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that can be deleted.
+    """Kind of object that can be deleted.
 
     Attributes:
-        called: for people.
-        of: what of it is deleted, for people; all of it by default.
-        names: those there are.
-        delete: removes the one of a name.
-        scopes: what the caller needs.
+        called: name of the kind for users.
+        names: returns the existing names.
+        delete: deletes the object of a name.
+        scopes: required scopes of the caller.
+        of: prefix for users if only a part is deleted; "" for all of it.
     """
 
     called: str
-    names: Callable[[Line], Awaitable[list[str]]]
-    delete: Callable[[Line, str], Awaitable[None]]
+    names: Callable[[ChatLine], Awaitable[list[str]]]
+    delete: Callable[[ChatLine, str], Awaitable[None]]
     scopes: tuple[str, ...]
     of: str = ""
 
 
 def _files(files: NamedFiles[T], scope: str) -> Kind:
-    async def names(line: Line) -> list[str]:
+    async def names(line: ChatLine) -> list[str]:
         places = await trio.to_thread.run_sync(files.places, line.root.config_dir)
+        # Built-in files belong to the program and cannot be deleted.
         return [place.name for place in places if not place.built_in]
 
-    async def delete(line: Line, name: str) -> None:
+    async def delete(line: ChatLine, name: str) -> None:
         if files is ROLES and name == line.chat.role:
             raise Conflict(f"the chat is in role '{name}': `.exit role` first")
         await trio.to_thread.run_sync(files.delete, name, line.root.config_dir)
@@ -56,39 +57,40 @@ def _files(files: NamedFiles[T], scope: str) -> Kind:
     return Kind(called=files.kind, names=names, delete=delete, scopes=(scope,))
 
 
-async def _sessions(line: Line) -> list[str]:
+async def _sessions(line: ChatLine) -> list[str]:
     agent = line.chat.agent
     found = await line.root.sessions.list(line.caller, agent=agent, everywhere=False)
     return [meta.alias or meta.id for meta in found]
 
 
-async def _delete_session(line: Line, name: str) -> None:
+async def _delete_session(line: ChatLine, name: str) -> None:
     if line.chat.session is not None and name in (line.chat.session.name, line.chat.session.stored.id):
         raise Conflict(f"the chat is in session '{name}': `.exit session` first")
     await line.root.sessions.delete(line.caller, name, agent=line.chat.agent)
 
 
-async def _bases(line: Line) -> list[str]:
+async def _bases(line: ChatLine) -> list[str]:
     return await trio.to_thread.run_sync(registry.names, line.root.config_dir)
 
 
-async def _delete_base(line: Line, name: str) -> None:
+async def _delete_base(line: ChatLine, name: str) -> None:
     if name == line.chat.rag:
         raise Conflict(f"the chat looks things up in '{name}': `.exit rag` first")
     recipe = await trio.to_thread.run_sync(registry.named, name, line.root.config_dir)
+    # The index first: if this fails, the recipe file still names the base.
     await line.root.knowledge.drop(recipe)
     file = registry.file_of(name, line.root.config_dir)
     if file is not None:
         await trio.to_thread.run_sync(partial(file.unlink, missing_ok=True))
 
 
-async def _agents(line: Line) -> list[str]:
-    """Those that have sessions."""
+async def _agents(line: ChatLine) -> list[str]:
+    """Return the agents with sessions."""
     found = await line.root.sessions.list(line.caller)
     return sorted({meta.agent for meta in found if meta.agent is not None})
 
 
-async def _delete_agent_data(line: Line, name: str) -> None:
+async def _delete_agent_data(line: ChatLine, name: str) -> None:
     if name == line.chat.agent:
         raise Conflict(f"the chat is in agent '{name}': `.exit agent` first")
     for meta in await line.root.sessions.list(line.caller, agent=name):
@@ -123,7 +125,7 @@ def _completed(_chat: Chat, _caller: Caller, words: Sequence[str]) -> list[tuple
     usage="<role|session|rag|macro|agent-data> [name]",
     completes=_completed,
 )
-async def _delete(line: Line) -> None:
+async def _delete(line: ChatLine) -> None:
     word, _, name = line.rest.partition(" ")
     kind, name = KINDS.get(word), name.strip()
     if kind is None:
@@ -141,6 +143,7 @@ async def _delete(line: Line) -> None:
     if not chosen:
         await line.note("nothing was deleted")
         return
+    # Always confirmed, even for a name on the command line: nothing deleted here can be restored.
     if not await line.confirm(f"Delete {kind.of}{', '.join(chosen)} for good?"):
         await line.note("nothing was deleted")
         return

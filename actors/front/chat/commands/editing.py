@@ -1,4 +1,4 @@
-"""Files that the person edits: the client opens an editor with the text, and what comes back is checked and kept."""
+"""Editing of files: the client opens an editor with the text, and the result is checked and written."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from .....protocol.problems import Problem, errors_in
 from .....protocol.settings.read import read_settings
 from ....io.directories import config_file, user_folder
 from ....io.whole_file import write_whole
-from ..line import Line
+from ..line import ChatLine
 from ..table import command
 
 Check = Callable[[str, str], Sequence[Problem]]
-"""What is wrong with a text, and its file."""
+"""Function from a text and its file name to the problems in it."""
 
 _NEW_MCP = '{\n  "mcpServers": {}\n}\n'
 _SCOPES = ("run:files", "admin:mcp")
 
 
-async def edit_file(line: Line, file: Path, *, check: Check | None, new: str = "") -> bool:
-    """Have the person edit a file; false if nothing has changed.
+async def edit_file(line: ChatLine, file: Path, *, check: Check | None, new: str = "") -> bool:
+    """Open a file in the user's editor; returns False if it was not changed.
 
     Args:
-        check: what keeps a text from being kept; it is shown, and the text edited again.
-        new: what a file that is not there begins with.
+        check: returns problems; errors among them are shown, and the text is edited again.
+        new: initial text for a missing file.
 
     Raises:
-        ConfigError, NotKept: it can't be read, or written.
+        ConfigError, NotKept: the file cannot be read or written.
     """
     try:
         before = await trio.to_thread.run_sync(_text_of, file, new)
@@ -58,15 +58,16 @@ def _text_of(file: Path, new: str) -> str:
 
 
 def _write(file: Path, text: str) -> None:
+    # Write through a symbolic link instead of replacing it.
     real = file.resolve()
     real.parent.mkdir(parents=True, exist_ok=True)
-    mode = real.stat().st_mode & 0o777 if real.exists() else 0o600  # a key may stand in it
+    mode = real.stat().st_mode & 0o777 if real.exists() else 0o600  # private by default: it may contain an API key
     write_whole(real, text.encode(), private=True)
     real.chmod(mode)
 
 
 @command(".edit config", "Edit config.yaml", scopes=_SCOPES, in_macros=False)
-async def _config(line: Line) -> None:
+async def _config(line: ChatLine) -> None:
     def check(text: str, file: str) -> Sequence[Problem]:
         return read_settings(text, file, dict(os.environ))[1]
 
@@ -75,7 +76,7 @@ async def _config(line: Line) -> None:
 
 
 @command(".edit mcp-config", "Edit mcp.json", scopes=_SCOPES, in_macros=False)
-async def _mcp_config(line: Line) -> None:
+async def _mcp_config(line: ChatLine) -> None:
     first, second = line.root.config_dir / "mcp.json", user_folder("functions", line.root.config_dir) / "mcp.json"
     file = second if second.exists() and not first.exists() else first
 

@@ -1,4 +1,4 @@
-"""`.file`, `.macro`: prompts with files, and lines that are played one after another."""
+"""`.file` and `.macro`: prompts with files, and sequences of lines."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ....io.last_reply import keep_reply
 from ....work.macros.files import FILES, find
 from ....work.macros.play import lines_of
 from .. import names
-from ..asked import Prompt
-from ..line import Line
+from ..asked import LastPrompt
+from ..line import ChatLine
 from ..prompting import ask
 from ..table import command
 from .looking import counted
@@ -36,23 +36,24 @@ steps:
     usage="<file|dir|url|loader:path|`command`|%%>... [-- text...]",
     scopes=("run:files",),
 )
-async def _file(line: Line) -> None:
+async def _file(line: ChatLine) -> None:
     files, text = split_files(line.rest)
     if not files:
         raise line.misused()
-    if _LAST_REPLY in files and line.chat.reply is not None:  # this chat's, not that of another program
+    # `%%` is per machine: store the reply of this chat, or another program's reply would be used.
+    if _LAST_REPLY in files and line.chat.reply is not None:
         await trio.to_thread.run_sync(keep_reply, line.chat.reply, os.environ)
-    await ask(line, Prompt(text, files))
+    await ask(line, LastPrompt(text, files))
 
 
 @command(
     ".macro",
-    "Play a macro, or make one",
+    "Run a macro, or make one",
     usage="<name> [text...]",
     in_macros=False,
     completes=lambda chat, caller, words: names.macros(chat, caller) if len(words) == 1 else [],
 )
-async def _macro(line: Line) -> None:
+async def _macro(line: ChatLine) -> None:
     words = split_words(line.rest)
     if not words:
         raise line.misused()
@@ -73,14 +74,15 @@ async def _macro(line: Line) -> None:
         await line.say(f">> {each}", "echo")
         done = await chat.play(each, line.person, in_macro=True)
         line.run, line.status = done.run or line.run, done.status or line.status
+        # Clients interrupt `line.chat`, also while the steps run in an isolated chat.
         if done.leave or line.chat.interrupted:
             return
 
 
-async def _new(line: Line, name: str) -> None:
-    """Have the person write a macro that is not there yet."""
+async def _new(line: ChatLine, name: str) -> None:
+    """Open the user's editor to create a missing macro."""
     base = line.root.config_dir
-    FILES.place_for(name, base)  # which says what is wrong with the name
+    FILES.place_for(name, base)  # raises if the name is invalid, before the editor opens
     await line.note(f"There is no macro '{name}'. Your editor opens to make one; left as it is, none is made.")
     new = await line.edit_until(f"{name}.yaml", _NEW_MACRO, lambda text: FILES.save(name, text, base, replace=False))
     if new is None:

@@ -1,46 +1,54 @@
-"""What was said last: `.continue`, `.regenerate`, `.retry`, `.undo`, `.copy`."""
+"""Commands for the last exchange: `.continue`, `.regenerate`, `.retry`, `.undo`, `.copy`.
+
+The conversation may change between a check and the change itself, because other processes can write to the session. So
+each command checks again within `place.change`, where it holds the session's lock.
+"""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 from .....protocol.chat import UserTurn, text_of
 from .....protocol.errors import CallboardError, Conflict
 from .....protocol.session import Session
 from .....protocol.session_turns import turns_of
 from ...control.changes import changes_of_run, restore_run
-from ..asked import Prompt
-from ..line import Line
-from ..place import Message, Start
+from ..asked import LastPrompt
+from ..line import ChatLine
+from ..place import Message, PromptStart
 from ..prompting import ask
 from ..table import command
 
 CONTINUE = "Go on exactly where your last answer ends. Repeat nothing of it, and say nothing before you go on."
 
 
-@command(".continue", "Have the last answer gone on with")
-async def _continue(line: Line) -> None:
+@command(".continue", "Have the last answer continued")
+async def _continue(line: ChatLine) -> None:
     chat, place = line.chat, line.chat.place
     await place.refresh(line.hub, line.caller)
     if place.last() is None or place.last_reply is None:
         raise Conflict("Unable to continue the response: nothing was answered yet.")
     start = place.mark()
     try:
-        await ask(line, Prompt(CONTINUE), shown="continue", start=start)
+        await ask(line, LastPrompt(CONTINUE), shown="continue", start=start)
     finally:
         if start in place.starts:
             place.starts.remove(start)
     if _joins(place.session.messages, start):
+        # Check again under the lock: another process may have changed the messages.
         async with place.change(line.hub, line.caller) as session:
             if _joins(session.messages, start):
                 at = start.at
                 session.messages[at - 1]["content"] += session.messages[at + 1]["content"]
                 del session.messages[at : at + 2]
         chat.reply = place.last_reply
-    elif place.starts and place.starts[-1].end == start.at:  # it stays, as part of what it goes on with
+    # Not joinable (for example, the answer called tools): the continuation becomes part of the exchange before.
+    elif place.starts and place.starts[-1].end == start.at:
         place.starts[-1].end = start.end
 
 
-def _joins(messages: list[Message], start: Start) -> bool:
-    """Whether what was added is one answer to `CONTINUE`, behind another answer."""
+def _joins(messages: list[Message], start: PromptStart) -> bool:
+    """Return True if the new messages are a single answer to `CONTINUE`, directly after another answer."""
     if not start.is_in(messages) or start.end != start.at + 2 or start.at < 1:
         return False
     first, second = messages[start.at - 1], messages[start.at + 1]
@@ -50,34 +58,37 @@ def _joins(messages: list[Message], start: Start) -> bool:
 
 @command(".retry", "Ask the last question again, which failed")
 @command(".regenerate", "Ask the last question again, in the place of its answer")
-async def _again(line: Line) -> None:
+async def _again(line: ChatLine) -> None:
     chat, place = line.chat, line.chat.place
     await place.refresh(line.hub, line.caller)
     prompt = _last_prompt(line)
     if prompt is None:
         raise Conflict("Unable to regenerate the response: nothing was asked yet.")
+    # After a prompt without any result, the last exchange belongs to an earlier prompt and must stay.
     vain = place.drop_vain()
     last, taken = place.last(), None
     if last is not None and (chat.asked is None or (last in place.starts and not vain)):
         if last.end < len(place.session.messages):
+            # Removing the exchange would leave later messages of others without their context.
             raise Conflict("Something else was said in the session since; `.undo` takes back what you have asked.")
         taken = await place.take_last(line.hub, line.caller)
     await ask(line, prompt, instead=taken)
 
 
-def _last_prompt(line: Line) -> Prompt | None:
+def _last_prompt(line: ChatLine) -> LastPrompt | None:
     if line.chat.asked is not None:
         return line.chat.asked
     said = line.chat.place.last_exchange()
     turns = turns_of(Session(messages=said[:1]))
     if not turns or not isinstance(turns[0], UserTurn):
         return None
-    return Prompt(text_of(turns[0].content))
+    return LastPrompt(text_of(turns[0].content))
 
 
 @command(".undo", "Take back the last question and its answer")
-async def _undo(line: Line) -> None:
+async def _undo(line: ChatLine) -> None:
     chat = line.chat
+    # Only forgets the failed prompt. The exchange before it stays, so that `.undo` never removes two at once.
     if chat.place.drop_vain():
         chat.asked = None
         await line.note("The last prompt has left nothing to take back; `.undo` again takes back what was said before.")
@@ -95,23 +106,30 @@ async def _undo(line: Line) -> None:
         await _restore(line, run)
 
 
-async def _restore(line: Line, run: str) -> None:
-    """Offer to put back the files that our own tools have changed in a run."""
+async def _restore(line: ChatLine, run: str) -> None:
+    """Offer to restore the files that Callboard's own tools changed in a run."""
     try:
         changed = await changes_of_run(line.hub, line.caller, run)
-    except CallboardError:  # it was removed meanwhile
+    except CallboardError:  # the run was deleted meanwhile
         return
     if not changed.files:
         return
     count = len(changed.files) + changed.more
-    names = ", ".join(each.path for each in changed.files[:5]) + (", ..." if count > 5 else "")
-    if not await line.confirm(f"Restore {count} file{'s' if count > 1 else ''} that it has changed ({names})?"):
+    names = ", ".join(_relative_path(each.path) for each in changed.files[:5]) + (", ..." if count > 5 else "")
+    question = f"Restore {count} file{'s' if count > 1 else ''} that the answer has changed ({names})?"
+    if not await line.confirm(question, default=True):
         return
     done = await restore_run(line.hub, line.caller, run)
     for each in done.restored:
-        await line.note(f"restored: {each.path}")
+        await line.note(f"{'removed' if each.done == 'removed' else 'restored'} {_relative_path(each.path)}")
     for left in done.left:
-        await line.warn(f"left as it is: {left.path}: {left.why}")
+        await line.warn(f"left {_relative_path(left.path)} as it is: {left.why}")
+
+
+def _relative_path(path: str) -> str:
+    """Return the path relative to the working directory if it is inside."""
+    inside = Path(path).is_relative_to(Path.cwd())
+    return str(Path(path).relative_to(Path.cwd())) if inside else path
 
 
 def _short(text: str) -> str:
@@ -120,7 +138,7 @@ def _short(text: str) -> str:
 
 
 @command(".copy", "Copy the last answer", at_work=True)
-async def _copy(line: Line) -> None:
+async def _copy(line: ChatLine) -> None:
     if not line.chat.reply:
         raise Conflict("There is no answer to copy yet.")
     await line.copy(line.chat.reply)

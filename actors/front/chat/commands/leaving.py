@@ -1,14 +1,14 @@
-"""Leaving the chat."""
+"""`.exit`: leave the chat."""
 
 from __future__ import annotations
 
-from ..line import Line
+from ..line import ChatLine
 from ..table import command
 from .session import leave
 
 
 @command(".exit", "Leave the chat", usage="[role|session|agent|rag]")
-async def _exit(line: Line) -> None:
+async def _exit(line: ChatLine) -> None:
     if line.rest:
         raise line.misused()
     if line.chat.session is not None:

@@ -1,4 +1,4 @@
-"""`.rag` and what belongs to it: the knowledge base that prompts are looked up in."""
+"""Knowledge bases: `.rag` and its related commands select, build and show the base that prompts are looked up in."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ....work.knowledge import registry
 from ....work.knowledge.overview import base_info
 from ....work.knowledge.recipe import Recipe
 from .. import names
-from ..line import Line
+from ..line import ChatLine
 from ..table import command
 from .looking import counted, table
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from ....work.knowledge.overview import BaseInfo
 
 MAKES_BASES = ("run:files",)
-"""The scopes of who may have files of this machine read and written."""
+"""Scopes required to build a base, which reads and writes files of this machine."""
 
 _NAMED = 20
-"""Sources that could not be read are named up to this number."""
+"""Maximum number of unreadable sources listed by name."""
 
 
 @command(
@@ -35,7 +35,7 @@ _NAMED = 20
     usage="<name>",
     completes=lambda chat, caller, words: names.rags(chat, caller) if len(words) == 1 else [],
 )
-async def _rag(line: Line) -> None:
+async def _rag(line: ChatLine) -> None:
     name = line.rest
     if not name:
         known = [each for each, _ in await trio.to_thread.run_sync(names.rags, line.chat, line.caller)]
@@ -50,16 +50,16 @@ async def _rag(line: Line) -> None:
     line.chat.rag = name
 
 
-async def use_rag(line: Line, name: str) -> None:
-    """Have prompts looked up in a knowledge base that is there already."""
+async def use_rag(line: ChatLine, name: str) -> None:
+    """Look prompts up in an existing knowledge base from now on."""
     if not registry.is_path(name) and registry.file_of(name, line.root.config_dir) is None:
         raise NotFound(f"there is no knowledge base {name[:60]!r}; in a chat, `.rag NAME` makes one")
     await _usable(line, name)
     line.chat.rag = name
 
 
-async def _usable(line: Line, name: str) -> tuple[Recipe, bool]:
-    """The recipe of a base that the caller may use, and whether the base is built."""
+async def _usable(line: ChatLine, name: str) -> tuple[Recipe, bool]:
+    """Return the recipe of a base that the caller may use, and whether the base is built."""
     if registry.is_path(name):
         line.caller.need("run:files")
     recipe = await _recipe(line, name)
@@ -69,8 +69,8 @@ async def _usable(line: Line, name: str) -> tuple[Recipe, bool]:
     return recipe, seen.meta is not None
 
 
-async def _make(line: Line, name: str) -> None:
-    """Ask what a new base is made of, and write its file."""
+async def _make(line: ChatLine, name: str) -> None:
+    """Ask the user for the documents of a new base, and write its file."""
     line.caller.need("run:files")
     settings = line.root.settings
     text = f"There is no knowledge base {name[:60]!r} yet. What is it made of? Files, globs, URLs; `;` between them"
@@ -96,8 +96,8 @@ async def _make(line: Line, name: str) -> None:
     await line.note(f"wrote {file}")
 
 
-def _embedding_models(line: Line) -> list[str]:
-    """Those that the settings name."""
+def _embedding_models(line: ChatLine) -> list[str]:
+    """Return the embedding models of the configuration."""
     return [
         f"{client.name or client.type}:{model.name}"
         for client in line.root.settings.clients
@@ -106,7 +106,7 @@ def _embedding_models(line: Line) -> list[str]:
     ]
 
 
-async def _number(line: Line, text: str, default: int | None) -> int | None:
+async def _number(line: ChatLine, text: str, default: int | None) -> int | None:
     said = await line.ask(f"{text} (Enter for {default or 'what fits the model'})", default=str(default or ""))
     if not said or not said.strip():
         return default
@@ -115,19 +115,19 @@ async def _number(line: Line, text: str, default: int | None) -> int | None:
     return int(said)
 
 
-async def _recipe(line: Line, name: str) -> Recipe:
+async def _recipe(line: ChatLine, name: str) -> Recipe:
     try:
         return await trio.to_thread.run_sync(registry.named, name, line.root.config_dir)
-    except (OSError, RuntimeError, ValueError):  # too long, no such home, a zero byte
+    except (OSError, RuntimeError, ValueError):  # name too long, unknown home directory, or a zero byte
         raise NotFound(f"{name[:60]!r} names no knowledge base, and no directory that can be read") from None
 
 
-async def _build(line: Line, recipe: Recipe, *, rebuild: bool = False) -> None:
+async def _build(line: ChatLine, recipe: Recipe, *, rebuild: bool = False) -> None:
     await line.note(f"Building {recipe.what} ...")
-    await _told(line, recipe, await line.root.build_knowledge(recipe, line.caller.subject, rebuild=rebuild))
+    await _report_build(line, recipe, await line.root.build_knowledge(recipe, line.caller.subject, rebuild=rebuild))
 
 
-async def _told(line: Line, recipe: Recipe, report: BuildReport) -> None:
+async def _report_build(line: ChatLine, recipe: Recipe, report: BuildReport) -> None:
     for each in report.unreadable[:_NAMED]:
         await line.warn(f"not read: {each.source}: {each.reason}")
     if len(report.unreadable) > _NAMED:
@@ -141,19 +141,20 @@ async def _told(line: Line, recipe: Recipe, report: BuildReport) -> None:
 
 
 @command(".rebuild rag", "Build the knowledge base anew", needs=("rag",), scopes=MAKES_BASES)
-async def _rebuild(line: Line) -> None:
+async def _rebuild(line: ChatLine) -> None:
     await _build(line, await _in_use(line), rebuild=True)
 
 
-async def _in_use(line: Line) -> Recipe:
-    assert line.chat.rag is not None  # `needs` has seen to that
+async def _in_use(line: ChatLine) -> Recipe:
+    assert line.chat.rag is not None  # guaranteed by `needs`
     return await _recipe(line, line.chat.rag)
 
 
 @command(".edit rag-docs", "Change what the knowledge base is made of", needs=("rag",), scopes=MAKES_BASES)
-async def _edit(line: Line) -> None:
+async def _edit(line: ChatLine) -> None:
     recipe = await _in_use(line)
     file = registry.file_of(recipe.target, line.root.config_dir)
+    # Bases of Loki have no file of Callboard's format.
     if file is None or recipe.upstream is not None:
         raise UsageError(f"{recipe.what} has no file of ours that says what it is made of, so it can't be changed here")
     text = await trio.to_thread.run_sync(partial(file.read_text, encoding="utf-8"))
@@ -165,13 +166,13 @@ async def _edit(line: Line) -> None:
 
 
 @command(".sources rag", "Show where the last answer's passages came from", needs=("rag",), at_work=True)
-async def _sources(line: Line) -> None:
+async def _sources(line: ChatLine) -> None:
     sources = await _retrieved(line)
     await line.say("\n".join(sources) if sources else "No sources")
 
 
-async def _retrieved(line: Line) -> list[str]:
-    """What the last run has looked up, each source once, in the order in which it was found."""
+async def _retrieved(line: ChatLine) -> list[str]:
+    """Return the sources retrieved by the last run, each once, in order."""
     run, after, found = line.chat.last_run, 0, dict[str, None]()
     while run is not None:
         try:
@@ -189,7 +190,7 @@ async def _retrieved(line: Line) -> list[str]:
 
 
 @command(".info rag", "Show the knowledge base", needs=("rag",), at_work=True)
-async def _info(line: Line) -> None:
+async def _info(line: ChatLine) -> None:
     recipe = await _in_use(line)
     seen: BaseInfo = await trio.to_thread.run_sync(base_info, recipe)
     meta = seen.meta
@@ -212,6 +213,6 @@ async def _info(line: Line) -> None:
     await line.say(table(rows))
 
 
-@command(".exit rag", "Look nothing up any more", needs=("rag",))
-async def _exit(line: Line) -> None:
+@command(".exit rag", "Stop looking prompts up", needs=("rag",))
+async def _exit(line: ChatLine) -> None:
     line.chat.rag = None

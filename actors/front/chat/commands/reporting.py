@@ -1,4 +1,4 @@
-"""What goes on and what has gone on: `.cost`, `.context`, `.diff`, `.prompt last`, `.steer`, `.reasoning`, `.list`."""
+"""Reports on the chat: `.cost`, `.context`, `.diff`, `.prompt last`, `.steer`, `.reasoning`, `.list`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ....work.agent.compaction import estimate
 from ...control.calls import call_of
 from ...control.changes import changes_of_run
 from .. import names
-from ..line import Line
+from ..line import ChatLine
 from ..prompting import steer
 from ..table import command
 from .looking import counted, table
@@ -30,23 +30,25 @@ EFFORTS: tuple[str, ...] = get_args(ReasoningEffort)
 
 
 @command(".cost", "Show what the chat has cost", at_work=True)
-async def _cost(line: Line) -> None:
+async def _cost(line: ChatLine) -> None:
     chat = line.chat
-    rows: list[tuple[str, object]] = [
-        ("chat", "not known: a model without a price" if chat.cost is None else usd(chat.cost))
-    ]
+    rows: list[tuple[str, object]] = [("chat", usd(chat.cost, chat.priced))]
     if chat.last_run is not None:
         info = line.hub.get(line.caller, chat.last_run)
         rows += [
-            ("last run", usd(info.cost) + ("" if info.priced else ", and a model without a price")),
+            ("last run", usd(info.cost, info.priced)),
             ("input tokens", info.input_tokens),
             ("output tokens", info.output_tokens),
         ]
     await line.say(table(rows))
+    if not chat.priced:
+        await line.note(
+            "A model has no known price: `callboard usage` names it, `input_price` in config.yaml sets one."
+        )
 
 
 @command(".context", "Show what the next request holds", at_work=True)
-async def _context(line: Line) -> None:
+async def _context(line: ChatLine) -> None:
     info = line.chat.info()
     turns = turns_of(line.chat.place.session)
     kinds = (("your prompts", UserTurn), ("answers", AssistantTurn), ("results of tools", ToolTurn))
@@ -61,7 +63,7 @@ async def _context(line: Line) -> None:
 
 
 @command(".diff", "Show what the last answer has changed in files", usage="[run]", at_work=True)
-async def _diff(line: Line) -> None:
+async def _diff(line: ChatLine) -> None:
     run = line.rest or line.chat.last_run
     if run is None:
         raise Conflict("No run has changed anything yet.")
@@ -76,14 +78,14 @@ async def _diff(line: Line) -> None:
 
 
 @command(".prompt last", "Show what the model saw last", at_work=True)
-async def _prompt_last(line: Line) -> None:
+async def _prompt_last(line: ChatLine) -> None:
     if line.chat.last_run is None:
         raise Conflict("No model was asked yet.")
     await line.say(call_text(await call_of(line.hub, line.caller, line.chat.last_run)))
 
 
-@command(".steer", "Tell the agent at work something", usage="<text>", at_work=True)
-async def _steer(line: Line) -> None:
+@command(".steer", "Send a message to the agent while it works", usage="<text>", at_work=True)
+async def _steer(line: ChatLine) -> None:
     if not line.rest:
         raise line.misused()
     if line.chat.answering is None:
@@ -98,7 +100,7 @@ def _efforts(_chat: Chat, _caller: Caller, words: Sequence[str]) -> names.Names:
 @command(
     ".reasoning", "Set how much the model thinks first", usage=f"<{'|'.join((*EFFORTS, 'null'))}>", completes=_efforts
 )
-async def _reasoning(line: Line) -> None:
+async def _reasoning(line: ChatLine) -> None:
     chat, given = line.chat, line.rest
     if not given:
         now = chat.place.session.reasoning_effort or chat.settings.reasoning_effort
@@ -122,7 +124,7 @@ _KINDS: dict[str, tuple[str, Callable[[Chat, Caller], names.Names]]] = {
     "macros": ("read:agents", names.macros),
     "models": ("read:models", lambda chat, _: names.models(chat.hub.root)),
 }
-"""What can be listed: the scope that it needs, and the names."""
+"""Kinds that can be listed: required scope, and function for the names."""
 
 
 def _kinds(_chat: Chat, _caller: Caller, words: Sequence[str]) -> names.Names:
@@ -130,7 +132,8 @@ def _kinds(_chat: Chat, _caller: Caller, words: Sequence[str]) -> names.Names:
 
 
 @command(".list", "List what there is", usage=f"<{'|'.join(_KINDS)}>", at_work=True, completes=_kinds)
-async def _list(line: Line) -> None:
+async def _list(line: ChatLine) -> None:
+    # The singular is accepted as well: `.list role`.
     kind = line.rest if line.rest in _KINDS else f"{line.rest}s"
     if kind not in _KINDS:
         raise line.misused()
@@ -138,11 +141,11 @@ async def _list(line: Line) -> None:
 
 
 @command(".agents", "List the agents; `.agent NAME` changes to one", at_work=True)
-async def _agents(line: Line) -> None:
+async def _agents(line: ChatLine) -> None:
     await _listed(line, "agents")
 
 
-async def _listed(line: Line, kind: str) -> None:
+async def _listed(line: ChatLine, kind: str) -> None:
     scope, listed = _KINDS[kind]
     line.need(scope)
     found = await trio.to_thread.run_sync(listed, line.chat, line.caller)

@@ -1,33 +1,33 @@
-"""`.resume`: continues an answer whose process was killed, or a stored chat."""
+"""`.resume`: resume an interrupted answer, or reopen a stored chat."""
 
 from __future__ import annotations
 
 from .....protocol.errors import Conflict
-from ..asked import Prompt
-from ..interrupted_turns import interrupted_here, told_of_interrupted
-from ..line import Line
-from ..prompting import go_on
+from ..asked import LastPrompt
+from ..interrupted_turns import interrupted_notice, resumable_turns
+from ..line import ChatLine
+from ..prompting import resume_turn
 from ..reopening import CHOOSE, last_exchange, reopen
 from ..table import command
 
 
-@command(".resume", "Continue the answer that the end of its process has interrupted, or else an earlier chat")
-async def _resume(line: Line) -> None:
-    found = interrupted_here(line)
+@command(".resume", "Continue an interrupted answer, or an earlier chat")
+async def _resume(line: ChatLine) -> None:
+    found = resumable_turns(line)
     if not found and not line.chat.stores:
         raise Conflict("No answer of this session was interrupted by the end of its process.")
     if not found:
         await _reopen(line)
         return
     run = found[-1]
-    await go_on(line, run.run, Prompt(run.about.prompt if run.about is not None else ""))
+    await resume_turn(line, run.run, LastPrompt(run.about.prompt if run.about is not None else ""))
 
 
-async def _reopen(line: Line) -> None:
+async def _reopen(line: ChatLine) -> None:
     if not await reopen(line, CHOOSE):
         await line.note("nothing was chosen")
         return
     for kind, text in last_exchange(line.chat):
         await line.say(text, kind)
-    for note in told_of_interrupted(line):
+    for note in interrupted_notice(line):
         await line.note(note)

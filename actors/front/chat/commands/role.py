@@ -1,4 +1,4 @@
-"""Roles: `.role`, `.prompt` and what can be done with the one that the chat is in."""
+"""Roles: `.role`, `.prompt`, and commands for the active role."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from ....runs.sessions.roles import change_role
 from ....work.roles.files import FILES, find, locate, save
 from ...control.requests import check_role
 from .. import names
-from ..asked import Prompt
+from ..asked import LastPrompt
 from ..default_agent import leave_default
-from ..line import Line
-from ..place import Place
+from ..line import ChatLine
+from ..place import ChatPlace
 from ..prompting import ask
 from ..table import MISSING, command
 from .looking import table
@@ -33,23 +33,24 @@ from .looking import table
     needs=("no agent",),
     completes=lambda chat, caller, words: names.roles(chat, caller) if len(words) < 2 else [],
 )
-async def _role(line: Line) -> None:
+async def _role(line: ChatLine) -> None:
     name, _, text = line.rest.partition(" ")
     if not name:
         raise line.misused()
-    if text and await _is_there(line, line.rest):  # a name with blanks
+    if text and await _is_there(line, line.rest):  # a role name may contain spaces
         name, text = line.rest, ""
     if not await _is_there(line, name) and not await _made(line, name):
         raise NotFound(f"Unknown role `{repr(name[:60])[1:-1]}`: there is no such role, and none was made")
     if text.strip():
-        once = Place.in_memory(None, Session(role_name=name))
-        await ask(line, Prompt(text.strip()), once)
+        # A session of its own: the exchange must not become part of the conversation.
+        once = ChatPlace.in_memory(None, Session(role_name=name))
+        await ask(line, LastPrompt(text.strip()), once)
         return
     await use_role(line, name)
 
 
-async def use_role(line: Line, name: str) -> None:
-    """Have the model answer in a role from now on."""
+async def use_role(line: ChatLine, name: str) -> None:
+    """Put the chat into a role from now on."""
     _check_empty(line)
     role = await line.root.loader.threaded(
         lambda: check_role(line.caller, name, line.root, model=line.chat.place.session.model)
@@ -60,15 +61,15 @@ async def use_role(line: Line, name: str) -> None:
         await line.warn(f"{unserved}; `.set mcp_server_support true` turns it on")
 
 
-async def use_prompt(line: Line, text: str) -> None:
-    """The same in a role that is this text."""
+async def use_prompt(line: ChatLine, text: str) -> None:
+    """Put the chat into a role that consists of this text."""
     _check_empty(line)
     role_of_prompt(text)
     await _leave_default(line)
     await _change(line, None, text)
 
 
-def _check_empty(line: Line) -> None:
+def _check_empty(line: ChatLine) -> None:
     if line.chat.agent is not None and not line.chat.in_default_agent:
         raise UsageError(
             f"a role is for a chat without an agent, and in this one '{line.chat.agent}' answers; `.exit agent` first"
@@ -77,13 +78,13 @@ def _check_empty(line: Line) -> None:
         raise Conflict(MISSING["empty session"])
 
 
-async def _leave_default(line: Line) -> None:
-    """A role is for a model without an agent: the default agent, which nobody has named, makes room for it."""
+async def _leave_default(line: ChatLine) -> None:
+    """Leave the default agent, which the user did not name, because a role is for a model without an agent."""
     if (agent := line.chat.agent) is not None and leave_default(line.chat):
         await line.note(f"Left {agent}, with what was said to it: the model answers in the role, without its tools.")
 
 
-async def _change(line: Line, name: str | None, prompt: str | None) -> None:
+async def _change(line: ChatLine, name: str | None, prompt: str | None) -> None:
     if line.chat.session is None:
         line.chat.new_memory()
     async with line.chat.place.change(line.hub, line.caller) as session:
@@ -91,13 +92,13 @@ async def _change(line: Line, name: str | None, prompt: str | None) -> None:
 
 
 @command(".prompt", "Take on a role that is this text", usage="<text>", needs=("no agent",))
-async def _prompt(line: Line) -> None:
+async def _prompt(line: ChatLine) -> None:
     if not line.rest:
         raise line.misused()
     await use_prompt(line, line.rest)
 
 
-async def _is_there(line: Line, name: str) -> bool:
+async def _is_there(line: ChatLine, name: str) -> bool:
     try:
         await line.root.loader.threaded(lambda: find(name, line.root.config_dir))
     except NotFound:
@@ -105,14 +106,14 @@ async def _is_there(line: Line, name: str) -> bool:
     return True
 
 
-async def _is_own(line: Line, name: str) -> bool:
-    """Whether there is a role of the user's with this name."""
+async def _is_own(line: ChatLine, name: str) -> bool:
+    """Return True if the user has a role of this name."""
     places = await trio.to_thread.run_sync(FILES.places, line.root.config_dir)
     return any(place.name == name and not place.built_in for place in places)
 
 
-async def _made(line: Line, name: str) -> bool:
-    """A role that is not there is made in the person's editor; false if it is not."""
+async def _made(line: ChatLine, name: str) -> bool:
+    """Open the user's editor to create a missing role; returns False if none was created."""
     base = split_name(name)[0]
     if line.in_macro or not line.caller.has("write:roles") or not is_name(base):
         return False
@@ -122,7 +123,7 @@ async def _made(line: Line, name: str) -> bool:
     return await _edited(line, base, _NEW)
 
 
-async def _edited(line: Line, name: str, text: str) -> bool:
+async def _edited(line: ChatLine, name: str, text: str) -> bool:
     if await line.edit_until(f"{name}.md", text, lambda edited: save(name, edited, line.root.config_dir)) is None:
         return False
     await line.note(f"The role is kept as '{name}'.")
@@ -140,7 +141,7 @@ You are a helpful assistant.
 
 
 @command(".info role", "Show the role", needs=("role",), at_work=True)
-async def _info(line: Line) -> None:
+async def _info(line: ChatLine) -> None:
     chat = line.chat
     if chat.role is None:
         await line.say(f"role    temp\n\n{chat.role_prompt}")
@@ -166,7 +167,7 @@ _SETTINGS = (
 
 
 def _settings(role: Role, session: Session) -> dict[str, Any]:
-    """What the role says, with what was set since it was taken on."""
+    """Return the role's settings, overridden by later changes in the session."""
     found: dict[str, Any] = {}
     for key in _SETTINGS:
         own, said = getattr(session, key), getattr(role, key)
@@ -177,7 +178,7 @@ def _settings(role: Role, session: Session) -> dict[str, Any]:
 
 
 @command(".edit role", "Edit the role's file", needs=("role",), scopes=("write:roles",), in_macros=False)
-async def _edit(line: Line) -> None:
+async def _edit(line: ChatLine) -> None:
     name = line.chat.role
     if name is None:
         raise Conflict("this role is a prompt and has no file; `.save role NAME` makes one")
@@ -189,7 +190,7 @@ async def _edit(line: Line) -> None:
 
 
 @command(".save role", "Keep the role under a name", usage="[name]", needs=("role",), scopes=("write:roles",))
-async def _save(line: Line) -> None:
+async def _save(line: ChatLine) -> None:
     chat = line.chat
     name = line.rest or chat.role or await line.ask("Name of the role:") or ""
     if not name:
@@ -199,6 +200,7 @@ async def _save(line: Line) -> None:
         role = await line.root.loader.threaded(lambda: find(called, line.root.config_dir))
     else:
         role = role_of_prompt(chat.role_prompt or "")
+    # Overwriting the current role is the purpose of the command; only another role of the user needs a question.
     asks = name != chat.role and not line.in_macro and await _is_own(line, name)
     if asks and not await line.confirm(f"Replace the role '{name}'?"):
         await line.note("nothing was changed")
@@ -214,5 +216,5 @@ async def _save(line: Line) -> None:
 
 
 @command(".exit role", "Leave the role", needs=("role",))
-async def _exit(line: Line) -> None:
+async def _exit(line: ChatLine) -> None:
     await _change(line, None, None)

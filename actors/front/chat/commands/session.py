@@ -1,4 +1,4 @@
-"""Sessions: `.session` and what can be done with the one that the chat is in."""
+"""Sessions: `.session`, and commands for the current session."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from .....protocol.errors import Conflict, NotFound
+from .....protocol.errors import Conflict, NotFound, UsageError
 from .....protocol.session import Session, read_session, write_session
 from .....protocol.session_turns import turns_of
 from ....io.handed_out import without_secrets
@@ -17,11 +17,11 @@ from ....runs.sessions.live import forget_all
 from ....runs.sessions.names import TEMP, checked_alias
 from ....runs.sessions.roles import change_role, name_of, prompt_of
 from ....runs.sessions.summary import compressed
-from ....work.agent.compaction import told
+from ....work.agent.compaction import turn_as_text
 from .. import names
-from ..interrupted_turns import told_of_interrupted
-from ..line import Line
-from ..place import Place, wish
+from ..interrupted_turns import interrupted_notice
+from ..line import ChatLine
+from ..place import ChatPlace, wish
 from ..prompting import about_chat, announce_shortening, shortened_by
 from ..table import MISSING, command
 from .looking import table
@@ -34,22 +34,22 @@ CARRY_OVER = "Start a session that incorporates the last question and answer?"
 
 @command(
     ".session",
-    "Start a session, or go on with one",
+    "Start a session, or continue one",
     usage="[name]",
     needs=("no session",),
     completes=lambda chat, caller, words: names.sessions(chat, caller) if len(words) < 2 else [],
 )
-async def _session(line: Line) -> None:
+async def _session(line: ChatLine) -> None:
     await enter(line, line.rest)
-    for note in told_of_interrupted(line):
+    for note in interrupted_notice(line):
         await line.note(note)
 
 
-async def enter(line: Line, name: str, *, asks: bool = True) -> None:
-    """Have the chat in a session: "" for a temporary one.
+async def enter(line: ChatLine, name: str, *, asks: bool = True) -> None:
+    """Enter a session; "" is a temporary one.
 
     Args:
-        asks: whether the person is asked if what was said last comes along.
+        asks: whether to ask the user if the last exchange is copied into the session.
     """
     chat = line.chat
     memory = chat.memory
@@ -64,29 +64,30 @@ async def enter(line: Line, name: str, *, asks: bool = True) -> None:
             change_role(session, role, prompt)
     chat.session, chat.asked = place, None
     if place.session.agent_variables and chat.agent is not None:
+        # Values given on the command line override the session's.
         chat.variables = {**place.session.agent_variables, **chat.variables}
     rag = place.session.other.get("rag")
     if isinstance(rag, str) and rag and chat.rag is None:
         chat.rag = rag
 
 
-async def _opened(line: Line, name: str) -> Place:
+async def _opened(line: ChatLine, name: str) -> ChatPlace:
     chat = line.chat
     scope = chat.memory.stored.agent
     if not name or name == TEMP:
-        return Place.in_memory(scope, temporary=True)
+        return ChatPlace.in_memory(scope, temporary=True)
     sessions = line.root.sessions
     line.caller.need("write:sessions")
     try:
         stored = await sessions.get(line.caller, name, agent=scope)
     except NotFound:
         if _wish(chat, Session()) is False:
-            return Place.in_memory(scope, alias=checked_alias(name))
+            return ChatPlace.in_memory(scope, alias=checked_alias(name))
         store = sessions.store
         stored = await trio.to_thread.run_sync(
             lambda: store.open_or_create_by_alias(name, scope, lambda: _new(chat), caller=line.caller)
         )
-    return Place.of(stored, chat.settings)
+    return ChatPlace.of(stored, chat.settings)
 
 
 def _new(chat: Chat) -> Session:
@@ -98,44 +99,46 @@ def _wish(chat: Chat, session: Session) -> bool | None:
 
 
 def _to_keep(chat: Chat, session: Session) -> None:
-    """Naming a session is the wish to keep it, whatever was said before."""
+    """Set the session to be saved, because naming it expresses that wish; this overrides an earlier choice."""
     if _wish(chat, session) is False:
         session.save_session = None
-    if _wish(chat, session) is False:  # the settings say so
+    if _wish(chat, session) is False:  # the configuration disables it, too
         session.save_session = True
 
 
 @command(".clear", "Begin a new conversation; the one so far stays stored")
-async def _clear(line: Line) -> None:
+async def _clear(line: ChatLine) -> None:
     chat = line.chat
+    if line.rest:  # a typing error in `.clear todo` must not end the conversation
+        raise UsageError("Usage: .clear, or .clear todo")
     stored = chat.place.kept and not chat.place.is_empty
     if chat.session is not None:
         await leave(line)
-    memory = deepcopy(chat.memory.session)  # the model, the role and what was set stay
+    memory = deepcopy(chat.memory.session)  # a copy: model, role and settings remain
     forget_all(memory)
     memory.meta, memory.title = type(memory.meta)(), None
-    chat.memory = Place.in_memory(chat.memory.stored.agent, memory)
+    chat.memory = ChatPlace.in_memory(chat.memory.stored.agent, memory)
     chat.asked = chat.reply = chat.title = None
     await line.note("A new conversation begins." + (" `.resume` lists the earlier ones." if stored else ""))
 
 
 @command(".empty session", "Forget what was said in the session", needs=("session",))
-async def _empty(line: Line) -> None:
+async def _empty(line: ChatLine) -> None:
     await _now(line.chat).empty(line.hub, line.caller)
 
 
-def _now(chat: Chat) -> Place:
+def _now(chat: Chat) -> ChatPlace:
     assert chat.session is not None
     return chat.session
 
 
 @command(".compress session", "Put a summary in the place of what was said", needs=("session",))
-async def _compress_session(line: Line) -> None:
+async def _compress_session(line: ChatLine) -> None:
     await _compress(line)
 
 
-@command(".compact", "Put a summary in the place of what was said, with a session or without")
-async def _compress(line: Line) -> None:
+@command(".compact", "Replace what was said by a summary, also without a session")
+async def _compress(line: ChatLine) -> None:
     chat, place, before = line.chat, line.chat.place, line.chat.place.tokens
     try:
         await announce_shortening(line)
@@ -152,7 +155,7 @@ async def _compress(line: Line) -> None:
 
 
 @command(".info session", "Show the session", needs=("session",), at_work=True)
-async def _info(line: Line) -> None:
+async def _info(line: ChatLine) -> None:
     place = _now(line.chat)
     session = place.session
     rows: list[tuple[str, object]] = [
@@ -166,7 +169,7 @@ async def _info(line: Line) -> None:
         ("tokens", place.tokens),
         *((key, getattr(session, key)) for key in _SHOWN),
     ]
-    said = "\n\n".join(told(turn) for turn in turns_of(session))
+    said = "\n\n".join(turn_as_text(turn) for turn in turns_of(session))
     await line.say(table((name, value) for name, value in rows if value is not None) + (f"\n\n{said}" if said else ""))
 
 
@@ -183,10 +186,10 @@ _SHOWN = (
 
 
 @command(".edit session", "Edit the session's file", needs=("session",), scopes=("run:files",), in_macros=False)
-async def _edit(line: Line) -> None:
+async def _edit(line: ChatLine) -> None:
     place = _now(line.chat)
     called = f"session '{place.name}'"
-    text = write_session(without_secrets(place.session))  # as its file says it
+    text = write_session(without_secrets(place.session))  # exactly as in its file
     edited = await line.edit_until(f"{place.name}.yaml", text, lambda edited: read_session(edited, called))
     if edited is None:
         return
@@ -199,17 +202,17 @@ async def _edit(line: Line) -> None:
 
 
 @command(".save session", "Keep the session under a name", usage="[name]")
-async def _save(line: Line) -> None:
+async def _save(line: ChatLine) -> None:
     chat = line.chat
-    if chat.session is None and chat.memory.kept:  # a stored chat becomes a session by its name
-        chat.session, chat.memory = chat.memory, Place.in_memory(chat.memory.stored.agent)
+    if chat.session is None and chat.memory.kept:  # a name turns a stored chat into a session
+        chat.session, chat.memory = chat.memory, ChatPlace.in_memory(chat.memory.stored.agent)
     if chat.session is None:
         raise Conflict(MISSING["session"])
     await save(line, line.rest)
 
 
-async def save(line: Line, name: str) -> None:
-    """Keep the chat's session under a name, or under one that a model finds."""
+async def save(line: ChatLine, name: str) -> None:
+    """Save the chat's session under a name; without one, a model chooses it."""
     place = _now(line.chat)
     line.caller.need("write:sessions")
     sessions = line.root.sessions
@@ -230,18 +233,18 @@ async def save(line: Line, name: str) -> None:
         stored = await keep_unnamed(line.root, session, agent=agent, model=model, caller=line.caller)
     else:
         stored = await trio.to_thread.run_sync(lambda: sessions.store.create(agent, name, session, caller=line.caller))
-    starts, line.chat.session = place.starts, Place(stored, kept=True)
+    starts, line.chat.session = place.starts, ChatPlace(stored, kept=True)
     line.chat.session.starts = starts
     await line.note(f"The session is kept as '{line.chat.session.name}'.")
 
 
 @command(".exit session", "Leave the session", needs=("session",))
-async def _exit(line: Line) -> None:
+async def _exit(line: ChatLine) -> None:
     await leave(line)
 
 
-async def leave(line: Line) -> None:
-    """Have the chat in no session; a temporary one is kept as `save_session` says, or as the person says."""
+async def leave(line: ChatLine) -> None:
+    """Leave the session; a temporary one is saved according to `save_session`, or as the user decides."""
     chat = line.chat
     place = _now(chat)
     keeps = _wish(chat, place.session)
@@ -257,22 +260,24 @@ async def leave(line: Line) -> None:
                 name = await line.ask("Session name (empty for one by itself):", default="")
         if name is not None:
             await save(line, name)
-    elif keeps is True and place.stored.id == TEMP and not place.is_empty:  # named, and not kept at first
+    # A named session that was not saved at first.
+    elif keeps is True and place.stored.id == TEMP and not place.is_empty:
         await save(line, place.name)
     chat.session = chat.asked = None
     if chat.agent is None:
         chat.rag = None if chat.rag and chat.rag == place.session.other.get("rag") else chat.rag
 
 
-@command(".fork", "Go on in a copy of the conversation", usage="[name]")
-async def _fork(line: Line) -> None:
+@command(".fork", "Continue in a copy of the conversation", usage="[name]")
+async def _fork(line: ChatLine) -> None:
     chat, place = line.chat, line.chat.place
     if place.is_empty:
         raise Conflict("there is nothing to fork: nothing was said yet")
+    # A round trip through the file format copies exactly the fields that a session file stores.
     copy = read_session(write_session(place.session), "the session")
     copy.meta = type(copy.meta)()
     if not line.rest:
-        chat.session = Place.in_memory(place.stored.agent, copy, temporary=True)
+        chat.session = ChatPlace.in_memory(place.stored.agent, copy, temporary=True)
     else:
         line.caller.need("write:sessions")
         _to_keep(chat, copy)
@@ -280,6 +285,6 @@ async def _fork(line: Line) -> None:
         stored = await trio.to_thread.run_sync(
             lambda: store.create(place.stored.agent, line.rest, copy, caller=line.caller)
         )
-        chat.session = Place(stored, kept=True)
+        chat.session = ChatPlace(stored, kept=True)
     chat.session.starts = [replace(each) for each in place.starts]
     await line.note(f"This is now a copy: session '{chat.session.name}'.")

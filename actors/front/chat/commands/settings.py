@@ -1,4 +1,4 @@
-"""`.set`, `.model`: how the next prompts are answered."""
+"""`.set` and `.model`: settings for the next prompts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .....protocol.mcp.config import split
 from ....work.tools.registry import ALL
 from ...control.requests import check_model
 from .. import names
-from ..line import Line
+from ..line import ChatLine
 from ..setting import KEYS, read_value, value_of
 from ..table import command
 from .looking import as_text
@@ -34,7 +34,7 @@ def _models(chat: Chat, caller: Caller, words: Sequence[str]) -> names.Names:
     usage="<name>",
     completes=_models,
 )
-async def _model(line: Line) -> None:
+async def _model(line: ChatLine) -> None:
     if not line.rest:
         line.caller.need("read:models")
         known = dict(await trio.to_thread.run_sync(names.models, line.root))
@@ -47,18 +47,18 @@ async def _model(line: Line) -> None:
 
 
 _LONGEST = 1000
-"""Characters that names of models have together."""
+"""Maximum characters of a list of model names."""
 
 
-async def set_model(line: Line, name: str) -> None:
-    """Have a model answer from now on, in the scope that the chat is in."""
+async def set_model(line: ChatLine, name: str) -> None:
+    """Set the model in the current scope of the chat."""
     chat = line.chat
     _check_model_name(name)
     model = None if name == "null" else line.root.gateway.check(name)
     check_model(line.caller, model, line.root)
     if not chat.scoped:
         chat.model = model
-        chat.memory.session.model = None  # that of the last prompt
+        chat.memory.session.model = None  # clear the model of the last prompt
         return
     async with chat.place.change(line.hub, line.caller) as session:
         session.model = model
@@ -70,7 +70,7 @@ def _check_model_name(name: str) -> None:
 
 
 def _values(chat: Chat, caller: Caller, words: Sequence[str]) -> names.Names:
-    """The keys, or what the key before may be."""
+    """Return completions: keys, or values of the key before."""
     if len(words) < 2:
         held = {key: value_of(chat, key) for key in KEYS}
         told = [(key, each.about + ("" if held[key] is None else f" ({held[key]})")) for key, each in KEYS.items()]
@@ -95,16 +95,16 @@ def _values(chat: Chat, caller: Caller, words: Sequence[str]) -> names.Names:
 
 
 def _list_of(typed: str, offered: names.Names) -> names.Names:
-    """Names behind those that stand there with commas between them."""
+    """Return completions of the last name in a comma-separated list."""
     before, comma, _ = typed.rpartition(",")
     return [(f"{before}{comma}{name}", about) for name, about in offered]
 
 
 _OF_MACHINE = {"enabled_tools": "run:files", "enabled_mcp_servers": "run:files", "rag_reranker_model": "run:files"}
-"""Keys that reach what is on this machine, and the scope for them."""
+"""Keys that give access to this machine, with the required scope."""
 
 _OF_AGENT = frozenset({"enabled_tools", "enabled_mcp_servers"})
-"""Keys that an agent's file alone decides."""
+"""Keys that only an agent's own file may set."""
 
 _OF_LOOP = frozenset(
     {
@@ -116,11 +116,11 @@ _OF_LOOP = frozenset(
         "continuation_prompt",
     }
 )
-"""Keys of a conversation with one model: the nodes of a graph or a workflow have their own, each for itself."""
+"""Keys of a conversation with a single model; each node of a graph or workflow has its own."""
 
 
 @command(".set", "Change a setting for this chat", usage="<key> <value>", completes=_values)
-async def _set(line: Line) -> None:
+async def _set(line: ChatLine) -> None:
     key, _, text = line.rest.partition(" ")
     text = text.strip()
     if not key or (not text and key in {*KEYS, "model"}):
@@ -135,6 +135,7 @@ async def _set(line: Line) -> None:
     _check_agent(chat, key)
     if isinstance(value, str):
         await _check_names(line, key, value)
+    # Outside of a scope, the value is stored in the chat and applied to the settings of each run.
     if not (KEYS[key].session and chat.scoped):
         chat.own[key] = value
         return
@@ -145,12 +146,13 @@ async def _set(line: Line) -> None:
     async with chat.place.change(line.hub, line.caller) as session:
         setattr(session, key, value)
     if key == "save_session" and value is False and chat.session is not None and chat.session.kept:
+        # The setting itself is already in the file.
         chat.session = chat.session.apart()
         await line.note("What is said from now on is not kept in the session's file.")
 
 
-async def _check_names(line: Line, key: str, text: str) -> None:
-    """Warn of names that name nothing yet; a model that can't be asked is refused, as `.model` does."""
+async def _check_names(line: ChatLine, key: str, text: str) -> None:
+    """Warn of unknown names; an unusable model is refused, as in `.model`."""
     if key == "rag_reranker_model":
         _check_model_name(text)
         line.root.gateway.catalog.access(text, "reranker")
@@ -165,7 +167,7 @@ async def _check_names(line: Line, key: str, text: str) -> None:
 
 
 def _check_agent(chat: Chat, key: str) -> None:
-    """Raise where the agent that the chat is in has a file that goes before the key."""
+    """Raise if the file of the current agent takes precedence over the key."""
     if chat.agent is None:
         return
     if key in _OF_AGENT:

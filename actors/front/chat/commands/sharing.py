@@ -1,4 +1,4 @@
-"""`.install`, `.update`: agents, roles, macros and tools that people share, and newer versions of callboard itself."""
+"""`.install` and `.update`: shared agents, roles, macros and tools, and newer versions of Callboard."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from .....protocol.words import split_words
 from ....io.updating import how_to_update
 from ....runs.root import result_of
 from ....work.bundles import manage
-from ....work.bundles.settle import Done, Person, Wishes
+from ....work.bundles.apply import InstallingPerson, Settlement, Wishes
 from ....work.bundles.source import BUILT_IN
-from ..line import Line
+from ..line import ChatLine
 from ..table import command
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def _offered(words: Sequence[str]) -> list[tuple[str, str]]:
     in_macros=False,
     completes=lambda _, __, words: _offered(words),
 )
-async def _install(line: Line) -> None:
+async def _install(line: ChatLine) -> None:
     words = split_words(line.rest)
     if not words:
         for name, (bundle, changed) in manage.installed(line.root.config_dir).items():
@@ -43,19 +43,20 @@ async def _install(line: Line) -> None:
             await line.say(f"{name}  {bundle.url}{left}")
         raise line.misused()
     source = BUILT_IN if words[0] in ("builtin", BUILT_IN) else words[0]
-    if source in _KINDS:  # as in Loki, where a kind alone means what comes with the program
+    if source in _KINDS:  # as in Loki: a kind alone selects the built-in files
         source, words = BUILT_IN, [BUILT_IN, *words]
     told: list[str] = []
 
     async def ask(text: str) -> bool:
+        # Output before the question, which refers to it.
         await line.say("\n".join(told))
         told.clear()
         return await line.confirm(text)
 
-    person = Person(tell=told.append, ask=ask)
+    person = InstallingPerson(tell=told.append, ask=ask)
     wishes = Wishes(filters=tuple(words[1:]))
 
-    async def install(me: Actor) -> Done:
+    async def install(me: Actor) -> Settlement:
         base, here = line.root.config_dir, Path.cwd()
         return await manage.install(me, base, source, wishes, person, os.environ, here=here)
 
@@ -64,5 +65,5 @@ async def _install(line: Line) -> None:
 
 
 @command(".update", "Show how to update callboard", usage="[version]", scopes=("run:files",), in_macros=False)
-async def _update(line: Line) -> None:
+async def _update(line: ChatLine) -> None:
     await line.say(how_to_update(line.rest).rstrip())

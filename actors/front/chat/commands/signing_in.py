@@ -1,4 +1,4 @@
-"""`.authenticate`: signing in to a client of config.yaml by OAuth."""
+"""`.authenticate`: OAuth sign-in to a provider client of config.yaml."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ....io.oauth.http import AuthHttp
 from ....io.oauth.loopback import listening
 from ....io.oauth.person import code_from
 from ....io.oauth.server import is_on_loopback
-from ....io.oauth.token import Token
+from ....io.oauth.token import OAuthToken
 from ....work.models.filled import filled
 from ....work.models.providers import signs_in
 from ....work.models.signed_in import auth_server_of, client_to_sign_in, token_file_of
-from ..line import Line
+from ..line import ChatLine
 from ..table import command
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def _clients(chat: Chat, _caller: Caller, words: Sequence[str]) -> list[tuple[st
     in_macros=False,
     completes=_clients,
 )
-async def _authenticate(line: Line) -> None:
+async def _authenticate(line: ChatLine) -> None:
     settings = line.root.settings
     client = client_to_sign_in(line.rest or None, settings)
     client = await line.root.vault.ready(lambda: filled(client, line.root.vault, settings.file))
@@ -50,6 +50,7 @@ async def _authenticate(line: Line) -> None:
     if server.authorization_url:
         token = await _by_browser(line, client, endpoint)
     else:
+        # Without an authorization URL, only the device flow (RFC 8628) is possible.
         grant = await endpoint.device()
         page = grant.complete_uri or grant.verification_uri
         text = f"Open this address on any device to sign in to client '{client.name}':\n\n{page}\n\n"
@@ -59,7 +60,7 @@ async def _authenticate(line: Line) -> None:
     await line.note(f"signed in to client '{client.name}'")
 
 
-async def _by_browser(line: Line, client: ClientSettings, endpoint: TokenEndpoint) -> Token:
+async def _by_browser(line: ChatLine, client: ClientSettings, endpoint: TokenEndpoint) -> OAuthToken:
     server = endpoint.server
 
     async def ask(question: Question) -> Answer:
@@ -69,6 +70,7 @@ async def _by_browser(line: Line, client: ClientSettings, endpoint: TokenEndpoin
             raise NobodyToAsk("no code was given")
         return Answer(question=question.id, value=said)
 
+    # A loopback redirect receives the code itself; for any other address, the user pastes it.
     async with listening(server.redirect_uri) if is_on_loopback(server.redirect_uri) else nullcontext() as redirect:
         request = authorization(server, server.redirect_uri if redirect is None else redirect.uri)
         await line.say(f"Open this address to sign in to client '{client.name}':\n\n{request.url}")

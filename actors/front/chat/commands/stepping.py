@@ -1,6 +1,6 @@
-"""`.steps`, `.from`: what a durable run has done, and another run that goes on from one of its steps with other words.
+"""`.steps` and `.from`: steps of a durable run, and forks that continue from one of them with another prompt.
 
-The other run is watched as `.attach` watches one; what it says is no part of the conversation.
+The fork is watched as with `.attach`; its output does not become part of the conversation.
 """
 
 from __future__ import annotations
@@ -9,20 +9,20 @@ from .....protocol.control import durable
 from .....protocol.control.things import Step
 from .....protocol.errors import Conflict
 from ...control.forking import fork_run, steps_of_run
-from ..line import Line
+from ..line import ChatLine
 from ..table import command
 from .attaching import watch
 from .looking import in_columns
 
 MOST = 1000
-"""Steps that are shown: the last."""
+"""Maximum number of steps shown; earlier ones are omitted."""
 
 LONGEST = 100
-"""Characters of what a step says."""
+"""Maximum characters of a step's text."""
 
 
 @command(".steps", "Show what the last run has done, step by step", usage="[run]", at_work=True, scopes=("write:runs",))
-async def _steps(line: Line) -> None:
+async def _steps(line: ChatLine) -> None:
     run, after = _run(line, line.rest), 0
     steps: list[Step] = []
     while True:
@@ -38,16 +38,18 @@ async def _steps(line: Line) -> None:
 
 @command(
     ".from",
-    "Have another run go on from a step of the last one, with other words",
+    "Run again from a step of the last run, with other words",
     usage="<step> [words...]",
     scopes=("write:runs", "run:agents"),
 )
-async def _from(line: Line) -> None:
+async def _from(line: ChatLine) -> None:
     at, _, words = line.rest.partition(" ")
     if not at:
         raise line.misused()
+    # `RUN:STEP` selects a step of another run.
     run, _, at = at.rpartition(":")
     wanted = durable.ForkRun(run=_run(line, run), at=at, prompt=words.strip() or None, dry_run=True)
+    # Dry run first: the user must see which effects would be repeated before they are.
     looked = await fork_run(line.hub, line.caller, wanted)
     if looked.again:
         await line.say("It does again what came behind there:\n" + "\n".join(f"- {each}" for each in looked.again))
@@ -58,7 +60,7 @@ async def _from(line: Line) -> None:
     await watch(line, begun.run)
 
 
-def _run(line: Line, word: str) -> str:
+def _run(line: ChatLine, word: str) -> str:
     run = word or line.chat.last_run
     if run is None:
         raise Conflict("No run was begun here yet; `.steps RUN` shows those of another one.")

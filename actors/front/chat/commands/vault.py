@@ -1,4 +1,4 @@
-"""`.vault`: secrets, for the person at this machine: what it says, names included, is not for those who watch."""
+"""`.vault`: secrets, for the local user only. Watchers never see its output, including the names of secrets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ....io.imports import imported
 from ....io.vault.age import require_age
 from ....io.vault.file import VaultFile, unusable
 from ....io.vault.openers import Passphrase
-from ..line import Line
+from ..line import ChatLine
 from ..table import command
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ def _completed(chat: Chat, caller: Caller, words: Sequence[str]) -> list[tuple[s
     if len(words) == 1:
         return list(_ACTIONS.items())
     vault = chat.hub.root.vault
+    # Completion runs on each key: offer names only if the vault opens at once, without a command or a passphrase.
     hidden = caller.subject != LOCAL.subject or vault.file is None or not vault.is_quick
     if hidden or len(words) > 2 or words[0] in ("add", "list"):
         return []
@@ -49,7 +50,7 @@ def _completed(chat: Chat, caller: Caller, words: Sequence[str]) -> list[tuple[s
     in_macros=False,
     completes=_completed,
 )
-async def _vault(line: Line) -> None:
+async def _vault(line: ChatLine) -> None:
     if line.caller.subject != LOCAL.subject:
         raise Denied("the vault is for the person at this machine alone")
     action, _, name = line.rest.partition(" ")
@@ -60,6 +61,7 @@ async def _vault(line: Line) -> None:
         wanted = "letters, digits, _ and -, the first no digit and no -"
         raise UsageError(f"'{name[:60]}' can't be a secret's name: {wanted}")
     file = line.root.vault.file
+    # An external secret program can only be read.
     if file is None and action == "get":
         await line.tell(await line.root.vault.ready(lambda: line.root.vault.get(name) or ""))
         return
@@ -82,8 +84,8 @@ async def _vault(line: Line) -> None:
         await _put(line, file, name, new=action == "add")
 
 
-async def _opened(line: Line, file: VaultFile) -> dict[str, str]:
-    """What is in it; the person is asked for its passphrase, if that is not known yet."""
+async def _opened(line: ChatLine, file: VaultFile) -> dict[str, str]:
+    """Return the secrets; asks the user for the passphrase if it is not known."""
     opener = file.opener
     if isinstance(opener, Passphrase) and opener.is_wanted:
         if file.stamp is None:
@@ -94,11 +96,11 @@ async def _opened(line: Line, file: VaultFile) -> dict[str, str]:
         return await trio.to_thread.run_sync(file.read)
     except ConfigError:
         if isinstance(opener, Passphrase):
-            opener.tell(None)  # it may be typed better the next time
+            opener.tell(None)  # forget a wrong passphrase, so that the next call asks again
         raise
 
 
-async def _put(line: Line, file: VaultFile, name: str, *, new: bool) -> None:
+async def _put(line: ChatLine, file: VaultFile, name: str, *, new: bool) -> None:
     require_age()
     value = await line.ask(f"Value of {name} (hidden)", secret=True)
     if value is None or not value.strip():
@@ -106,9 +108,10 @@ async def _put(line: Line, file: VaultFile, name: str, *, new: bool) -> None:
     if why := unusable(value):
         raise UsageError(f"the value of {name} {why}; nothing was kept")
     handed_out(value, name=name)
-    line.root.kernel.bus.rewrite = without_secrets  # the person may say it next
+    line.root.kernel.bus.rewrite = without_secrets  # from now on, redact the new value in all events
 
     def edit(secrets: dict[str, str]) -> None:
+        # Checked again under the file's lock: another program may have changed the vault since `_opened`.
         if new == (name in secrets):
             raise ConfigError(f"'{name}' was changed meanwhile by another program; look with .vault list")
         secrets[name] = value
@@ -117,7 +120,7 @@ async def _put(line: Line, file: VaultFile, name: str, *, new: bool) -> None:
     await line.tell(f"{name} is {'kept' if new else 'changed'} in {file.path}", "note")
 
 
-async def _delete(line: Line, file: VaultFile, name: str) -> None:
+async def _delete(line: ChatLine, file: VaultFile, name: str) -> None:
     if not await line.confirm(f"Delete the secret '{name}' for good?"):
         await line.tell("nothing was deleted", "note")
         return

@@ -1,4 +1,4 @@
-"""`.tools`, `.permissions`, `.mcp`: what the model may call, what of it without asking, and which servers run."""
+"""`.tools`, `.permissions`, `.mcp`: available tools, permissions without a question, and MCP servers."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .....protocol.permissions import PermissionRule, Verdict
 from .....protocol.role import role_of_prompt
 from ....runs.target import GraphAgent, LoopAgent, WorkflowAgent
 from ....work.roles.files import find
-from ....work.tools.kept_answers import KeptAnswers
 from ....work.tools.registry import agent_file, read_tool_file
-from ..line import Line
+from ....work.tools.stored_answers import StoredAnswers
+from ..line import ChatLine
 from ..table import command
 from .looking import LONGEST, counted, table
 
@@ -27,7 +27,7 @@ MOST_RUNS = 1000
 
 
 @command(".tools", "Show what the model may call", at_work=True)
-async def _tools(line: Line) -> None:
+async def _tools(line: ChatLine) -> None:
     loaded = line.chat.loaded
     if isinstance(loaded, WorkflowAgent):
         raise UsageError(f"'{line.chat.agent}' is a workflow: each of its nodes names its own tools, in its file")
@@ -49,16 +49,16 @@ async def _tools(line: Line) -> None:
 
 
 def _of_its_file(loaded: GraphAgent | LoopAgent) -> list[str]:
-    """The tools of an agent's own file, which was read without errors when it was begun with."""
+    """Return the tools of an agent's own file, which was valid when the agent started."""
     path = agent_file(loaded.directory) if loaded.directory is not None else None
     return [] if path is None else [each.name for each in read_tool_file(path, agent=True).declarations]
 
 
-def _without_agent(line: Line) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The tools and servers that session, role or settings name: of these the first that says so."""
+def _without_agent(line: ChatLine) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the tools and servers of the first source that names them: session, role, or settings."""
     chat = line.chat
     session, settings = chat.place.session, chat.settings
-    if session.enabled_tools is not None or session.enabled_mcp_servers is not None:  # a role's don't count then
+    if session.enabled_tools is not None or session.enabled_mcp_servers is not None:  # these override the role's
         tools = settings.enabled_tools if session.enabled_tools is None else session.enabled_tools
         named = session.enabled_mcp_servers
         return tuple(split(tools)), tuple(split(settings.enabled_mcp_servers if named is None else named))
@@ -72,8 +72,8 @@ def _without_agent(line: Line) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 @command(".permissions", "Show what tools may do without asking", at_work=True, scopes=("run:files",))
-async def _permissions(line: Line) -> None:
-    settings, kept = line.chat.settings, KeptAnswers(Path.cwd(), os.environ)
+async def _permissions(line: ChatLine) -> None:
+    settings, kept = line.chat.settings, StoredAnswers(Path.cwd(), os.environ)
     sandbox = settings.sandbox
     rows: list[tuple[str, object]] = [("sandbox", sandbox if isinstance(sandbox, str) else sandbox.profile)]
     rows += [(f"config.yaml: {name}", _rule(rule)) for name, rule in settings.permissions.items()]
@@ -91,10 +91,8 @@ def _rule(rule: Verdict | PermissionRule) -> str:
     return "; ".join(f"{verdict} {', '.join(patterns)}" for verdict, patterns in said if patterns)
 
 
-@command(
-    ".mcp", "Show the MCP servers, or start one anew", usage="[reload [server]]", at_work=True, scopes=("admin:mcp",)
-)
-async def _mcp(line: Line) -> None:
+@command(".mcp", "Show the MCP servers, or restart one", usage="[reload [server]]", at_work=True, scopes=("admin:mcp",))
+async def _mcp(line: ChatLine) -> None:
     action, _, server = line.rest.partition(" ")
     if action == "reload":
         names = await line.hub.mcp_reload(line.caller, server.strip() or None)

@@ -1,5 +1,5 @@
-"""The logs of runs: `$XDG_STATE_HOME/callboard/runs/<id>/`, a summary and one event a line.
+"""Logs of runs: `$XDG_STATE_HOME/callboard/runs/<id>/` has a summary, and a file with one event per line.
 
-`runs` is the way in. `writer` is the thread that writes, `files` where things lie, `reading` gets events back,
-`elsewhere` follows a run of another process.
+`runs` has the entry point `RunLogs`. `writer` is the thread that writes, and `files` defines the layout on disk.
+`reading` reads events back, `remote_log` follows a run of another process, and `calls` reads recorded model calls.
 """

@@ -1,7 +1,10 @@
-"""Gets back what the models of a run saw and said (see `work.models.recorder`). Blocking; runs in threads.
+"""Reader of recorded model calls: requests and replies of a run (see `work.models.recorder`). Blocking.
 
-Lines that can't be read are left out: the last one may be torn, the process was killed while it wrote. What a request
-names and no line has (the disk was full) says so in its place.
+The recorder stores each message and tool once, as a numbered piece, and requests refer to pieces by ranges of numbers.
+So a conversation of n turns takes linear space, not quadratic.
+
+Lines that cannot be decoded are skipped: the last one may be torn by a kill during the write. A piece that a request
+refers to but that no line has (the disk was full) is replaced by a text that says so.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ _LOST = "[this was not kept: it could not be written]"
 
 
 def read_calls(directory: Path) -> list[ModelCall]:
-    """The calls that are kept of a run, by their numbers. Those before the first were dropped for want of room."""
+    """Return the recorded calls of a run, ordered by number. The recorder drops the oldest ones to bound the size."""
     calls: dict[int, ModelCall] = {}
     for path in _files(directory):
         for raw in _lines(path):
@@ -42,12 +45,13 @@ def read_calls(directory: Path) -> list[ModelCall]:
 
 
 def read_call(directory: Path, number: int) -> ModelCallDetail | None:
-    """One call, whole; None if there is none of this number."""
+    """Return one call with its request and reply; None if it is not recorded."""
     found: ModelCallDetail | None = None
     for path in _files(directory):
         pieces: dict[int, bytes] = {}
         for raw in _lines(path):
             if raw.startswith(_PIECE):
+                # Pieces precede the request that first uses them, so later ones are irrelevant to this call.
                 if found is None:
                     pieces[_number_in(raw)] = raw
                 continue
@@ -65,7 +69,7 @@ def read_call(directory: Path, number: int) -> ModelCallDetail | None:
 
 
 def read_body(directory: Path, number: int) -> str | None:
-    """The body of the request of a call as it was sent to the provider; None if it is not kept."""
+    """Return the request body of a call as sent to the provider; None if it is not recorded."""
     for path in _files(directory):
         pieces: dict[int, bytes] = {}
         for raw in _lines(path):
@@ -78,8 +82,8 @@ def read_body(directory: Path, number: int) -> str | None:
     return None
 
 
-def kept_calls(directory: Path) -> tuple[int, int]:
-    """The numbers of the last file and of the last call that are kept of a run; 0 where there is none."""
+def last_call_numbers(directory: Path) -> tuple[int, int]:
+    """Return the number of the newest file and of the newest call of a run; 0 for either without any."""
     files = _files(directory)
     if not files:
         return 0, 0
@@ -88,7 +92,7 @@ def kept_calls(directory: Path) -> tuple[int, int]:
 
 
 def has_calls(directory: Path) -> bool:
-    """Whether anything of the kind is kept of a run."""
+    """Return True if any model call of a run is recorded."""
     return bool(_files(directory))
 
 
@@ -102,7 +106,7 @@ def _lines(path: Path) -> Iterator[bytes]:
     try:
         with path.open("rb") as file:
             yield from file
-    except OSError:  # it was replaced by a newer one, or removed, in this moment
+    except OSError:  # the recorder has just replaced the file, or the run was deleted
         return
 
 
@@ -114,7 +118,7 @@ def _decoded(raw: bytes) -> _Line | None:
 
 
 def _number_in(raw: bytes) -> int:
-    """The number of a piece, without decoding the rest."""
+    """Return the number of a piece without decoding its value, which may be long."""
     begin = raw.find(b":", len(_PIECE)) + 1
     digits = raw[begin : raw.find(b",", begin)]
     return int(digits) if digits.isdigit() else 0

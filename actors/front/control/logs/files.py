@@ -1,11 +1,11 @@
-"""Where the log of a run lies, and its summary.
+"""Layout of run logs on disk, and the summary file.
 
 runs/                       0700
-    .alive/<token>          held by a process that lives (see `presence`)
+    .alive/<token>          locked by a live process (see `presence`)
     run-7f3a01bc/           0700
-        run.json            0600, the summary; replaced as a whole
-        events.jsonl        0600, one event a line, as `callboard.protocol.events.encode` writes it
-        requests.1.jsonl    0600, what models saw and said, where that is kept (see `work.models.recorder`)
+        run.json            0600, summary; always replaced as a whole
+        events.jsonl        0600, one event per line, as `callboard.protocol.events.encode` writes it
+        requests.1.jsonl    0600, recorded model calls, if enabled (see `work.models.recorder`)
 """
 
 from __future__ import annotations
@@ -25,44 +25,44 @@ EVENTS = "events.jsonl"
 REQUESTS = "requests.{}.jsonl"
 
 
-class Kept(msgspec.Struct, kw_only=True):
-    """What `run.json` holds: the summary, and the token of the process that the run is or was in."""
+class StoredRun(msgspec.Struct, kw_only=True):
+    """Content of `run.json`: the summary, and the token of the process that executes or executed the run."""
 
     version: int = 1
     process: str = ""
     info: RunInfo
 
 
-_DECODER = json_decoder(Kept)
+_DECODER = json_decoder(StoredRun)
 
 
 def is_id(run: str) -> bool:
-    """Whether it can be the id of a run; anything else must not come near a path."""
+    """Return True for a valid run id. No other text may become part of a path."""
     return ID.fullmatch(run) is not None
 
 
-def read_kept(directory: Path) -> Kept | None:
-    """The summary in a run's directory; None if there is none that can be read."""
+def read_summary(directory: Path) -> StoredRun | None:
+    """Return the summary in a run's directory; None if it is missing or unreadable."""
     try:
         return _DECODER.decode((directory / SUMMARY).read_bytes())
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
 
 
-def write_kept(directory: Path, kept: Kept, *, sync: bool = True) -> None:
-    """Replace the summary as a whole; with `sync` it is there also after a power cut.
+def write_summary(directory: Path, kept: StoredRun, *, sync: bool = True) -> None:
+    """Replace the summary atomically; with `sync`, it also survives a power cut.
 
     Raises:
-        OSError: it can't be written; the old one is still there.
+        OSError: it cannot be written; the old one is intact.
     """
     write_whole(directory / SUMMARY, msgspec.json.encode(kept), private=True, durable=sync)
 
 
 def make_private(directory: Path) -> None:
-    """Make a directory that only its user may enter, and those above it.
+    """Create a directory, and its parents, that only the current user may enter.
 
     Raises:
-        OSError: it can't be made.
+        OSError: it cannot be created.
     """
     private_directory(directory)
     if directory.stat().st_mode & 0o077:

@@ -1,6 +1,6 @@
-"""Gets events back from a log. Blocking; runs in threads.
+"""Reader of event logs. Blocking; call it in worker threads.
 
-A line that is torn (the process was killed while it wrote) and whatever follows it is left out.
+A read ends at the first line that cannot be decoded, for example one torn by a kill during the write.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from ..runs.summary import CONCERNS, rfc3339, sum_up
 from .files import EVENTS
 
 PAGE = 256 * 1024
-"""Bytes read at a time, unless a single line is longer."""
+"""Bytes per read, unless a single line is longer."""
 
 
 class LoggedEvent(msgspec.Struct, frozen=True, gc=False):
-    """An event as it was encoded, once for all readers: the line of the log without its newline."""
+    """Event as encoded once for all readers: the line of the log without its newline."""
 
     seq: int
     kind: str
@@ -34,8 +34,8 @@ class LoggedEvent(msgspec.Struct, frozen=True, gc=False):
     actor: str = ""
 
 
-class Page(msgspec.Struct, gc=False):
-    """Events from a place in the log, and the place after them; no events, if nothing more is there now."""
+class LogPage(msgspec.Struct, gc=False):
+    """Events from one read, and the byte offset after them; no events if the log has no more now."""
 
     events: list[LoggedEvent]
     offset: int
@@ -56,13 +56,13 @@ _TIME = json_decoder(_Time)
 
 
 def logged(line: bytes) -> LoggedEvent:
-    """A whole line as readers have it."""
+    """Return the event on a complete line."""
     head = _HEAD.decode(line)
     return LoggedEvent(head.seq, head.kind, line, head.actor)
 
 
-def read_page(directory: Path, offset: int, after: int, most: int = 1_000_000) -> Page:
-    """The next events of a log from byte `offset`, as far as they come after number `after`."""
+def read_page(directory: Path, offset: int, after: int, most: int = 1_000_000) -> LogPage:
+    """Return the next events from byte `offset` whose number is greater than `after`."""
     events: list[LoggedEvent] = []
     try:
         with (directory / EVENTS).open("rb") as file:
@@ -72,23 +72,23 @@ def read_page(directory: Path, offset: int, after: int, most: int = 1_000_000) -
                 file.seek(offset)
                 block = _lines(file)
                 if not block:
-                    break  # nothing, or a line that is not complete
+                    break  # the end of the log, or an incomplete line
                 for line in block[:-1].split(b"\n"):
                     if len(events) >= most:
-                        return Page(events, offset)
+                        return LogPage(events, offset)
                     head = _head(line)
                     if head is None:
-                        return Page(events, offset)
+                        return LogPage(events, offset)
                     if head.seq > after:
                         events.append(LoggedEvent(head.seq, head.kind, line, head.actor))
                     offset += len(line) + 1
     except FileNotFoundError:
         pass
-    return Page(events, offset)
+    return LogPage(events, offset)
 
 
 def _lines(file: BinaryIO) -> bytes:
-    """Whole lines from where the file stands: as many as `PAGE` holds, or one that is longer."""
+    """Return complete lines from the current position: as many as fit into `PAGE`, or one longer line."""
     block, size = b"", PAGE
     while True:
         more = file.read(size)
@@ -96,19 +96,19 @@ def _lines(file: BinaryIO) -> bytes:
         if end or not more:
             return block + more[:end] if end else b""
         block += more
-        size = len(block)  # twice as much each time: a line of 100 MB takes ten reads
+        size = len(block)  # doubled each time: a line of 100 MB takes ten reads
 
 
 def _place_after(file: BinaryIO, after: int) -> int:
-    """Where to begin to read for what comes after a number: at a line not far before it. The numbers grow."""
+    """Return the offset of a line shortly before event `after`, by binary search: event numbers only grow."""
     low, high = 0, file.seek(0, 2)
     while high - low > PAGE:
         middle = (low + high) // 2
         file.seek(middle)
-        file.readline()  # the rest of the line that stands there
+        file.readline()  # skip the rest of the line at `middle`
         begin = file.tell()
         head = _head(file.readline().removesuffix(b"\n"))
-        if head is None or head.seq > after:  # unreadable: what is before it can be read in any case
+        if head is None or head.seq > after:  # an unreadable line: events before it are still readable
             high = middle
         else:
             low = begin
@@ -123,7 +123,7 @@ def _head(line: bytes) -> _Head | None:
 
 
 def size_of(directory: Path) -> int:
-    """Bytes of a log; 0 if there is none."""
+    """Return the size of a log in bytes; 0 if there is none."""
     try:
         return (directory / EVENTS).stat().st_size
     except OSError:
@@ -131,7 +131,7 @@ def size_of(directory: Path) -> int:
 
 
 def last_event(directory: Path) -> LoggedEvent | None:
-    """The last whole event of a log."""
+    """Return the last complete event of a log, read backwards from its end; None if there is none."""
     try:
         with (directory / EVENTS).open("rb") as file:
             end = file.seek(0, 2)
@@ -152,7 +152,7 @@ def last_event(directory: Path) -> LoggedEvent | None:
 
 
 def summed_up(directory: Path, info: RunInfo) -> RunInfo:
-    """What the log of a run whose process is gone says about it; one without an end is `lost`."""
+    """Return the summary of a run whose process is dead, computed from its log; a run without an end is `lost`."""
     info, view = msgspec.structs.replace(info, seq=0), RunView()
     offset, last = 0, b""
     while True:
@@ -163,7 +163,7 @@ def summed_up(directory: Path, info: RunInfo) -> RunInfo:
         for logged in page.events:
             info.seq, last = logged.seq, logged.data
             if KINDS.get(logged.kind) in CONCERNS and (event := decode(logged.data)) is not None:
-                with contextlib.suppress(*UNREADABLE):  # of another version, perhaps; it must not hide all other runs
+                with contextlib.suppress(*UNREADABLE):  # perhaps of another version; it must not hide all other runs
                     view.see(event)
                     sum_up(info, view, event)
     if not info.over:

@@ -1,12 +1,13 @@
-"""The logs of all runs of a user, and the index of what is in them.
+"""Logs of all runs of a user, with an index of their summaries.
 
     async with RunLogs(state_dir(os.environ) / "runs") as logs:
         log = logs.begin(info, on_trouble)
         log.append(encode(event))
         log.close(info, done)
 
-Any number of processes may share the directory. What a process that was killed has left is found at the next start of
-one: a run without an end is `lost` then, with all that was written of it.
+Any number of processes may share the directory. Each marks its own summaries with the token of its lock file in
+`.alive`. So a process that starts, or scans again, can identify the runs of dead processes. A run without an end is
+`lost` if its process is dead, with all events that were written; a durable one is `interrupted` and can be resumed.
 """
 
 from __future__ import annotations
@@ -30,50 +31,48 @@ from .....protocol.control.things import RunInfo
 from .....protocol.errors import ConfigError
 from .....protocol.journal import About
 from .....protocol.outcome import ErrorReport
-from ....runs.interrupted import Interrupted, Looks
+from ....runs.interrupted import InterruptedRun, Looks
 from ....work.models.recorder import Recorder
 from ....work.tools.changes.store import store_of
 from ..presence import Alive
 from ..runs.summary import rfc3339
-from .calls import kept_calls
-from .elsewhere import Elsewhere
-from .files import REQUESTS, Kept, is_id, make_private, read_kept, write_kept
-from .reading import LoggedEvent, Page, last_event, read_page, size_of, summed_up
-from .writer import Done, RunLog, Writer
+from .calls import last_call_numbers
+from .files import REQUESTS, StoredRun, is_id, make_private, read_summary, write_summary
+from .reading import LoggedEvent, LogPage, last_event, read_page, size_of, summed_up
+from .remote_log import RemoteLog
+from .writer import Done, LogWriter, RunLog
 
 if TYPE_CHECKING:
     from ..subscription import Subscription
 
 MOST_AT_ONCE = 256 * 1024
-"""Bytes of several events, after which there come no more of them at once."""
+"""Bytes of events after which `several` reads no further page."""
 
 QUICKLY_READ = 1024 * 1024
 """Bytes of a log that can be summed up in the event loop."""
 
 MARGIN = 20
-"""One in so many runs more than shall be kept are pruned by a program that is no server."""
+"""A program that is not a server prunes once the limit is exceeded by one run in `MARGIN`."""
 
 CLOSE_WITHIN = 5.0
-"""Seconds that the writer has to end; a disk that stands still must not hold the process up for longer."""
+"""Seconds for the writer to end. A disk that hangs must not block the end of the process for longer."""
 
 log = logging.getLogger("callboard.control")
 
 
 class RunLogs:
-    """See the module.
+    """Index and storage of run logs.
 
     Args:
-        directory: where the runs lie.
-        keep: how many of those that are over are kept, the newest; 0 for all.
-        brief: for a program that ends soon: it does not look at what lies there, and leaves it to the system when the
-            disk has it all.
-
-        shows_interrupted: durable runs that may go on are among them, as `interrupted`; else they are `lost`.
+        directory: directory of all runs.
+        keep: number of finished runs to retain, newest first; 0 for all.
+        brief: for a short-lived program: skip the scan of the directory, and do not sync files to the disk.
+        shows_interrupted: list durable runs that can be resumed as `interrupted`; otherwise they are `lost`.
 
     Attributes:
-        past: the runs that are not this process's, and those of it that are over.
-        interrupted: durable runs that may go on, by id.
-        readers: the current readers.
+        past: summaries of finished runs and of runs in other processes, by id.
+        interrupted: durable runs that can be resumed, by id.
+        readers: current subscriptions; a weak set, so a dropped reader needs no explicit removal.
     """
 
     def __init__(
@@ -81,15 +80,15 @@ class RunLogs:
     ) -> None:
         self.directory = directory
         self.past: dict[str, RunInfo] = {}
-        self.interrupted: dict[str, Interrupted] = {}
+        self.interrupted: dict[str, InterruptedRun] = {}
         self._look = Looks() if shows_interrupted and not brief else None
         self.readers: WeakSet[Subscription] = WeakSet()
         self._keep = keep
         self._brief = brief
         self._grown = trio.Event()
-        self._followed: WeakValueDictionary[str, Elsewhere] = WeakValueDictionary()
+        self._followed: WeakValueDictionary[str, RemoteLog] = WeakValueDictionary()
         self._alive = Alive(directory / ".alive")
-        self.writer = Writer(self._alive.token, sync=not brief)
+        self.writer = LogWriter(self._alive.token, sync=not brief)
 
     async def __aenter__(self) -> Self:
         try:
@@ -106,16 +105,19 @@ class RunLogs:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Write what is left, and end. A caller that may be cancelled needs a shield."""
+        """Write the remaining lines and stop the writer. A caller that may be cancelled needs a shield."""
         self.writer.end()
         await trio.to_thread.run_sync(self._end, abandon_on_cancel=True)
 
     def begin(self, info: RunInfo, on_trouble: Done) -> RunLog:
-        """A log for a new run. `on_trouble` is called once, in the event loop, if writing fails."""
+        """Return a log for a new run. `on_trouble` is called once, in the event loop, if writing fails."""
         return RunLog(self.writer, self.directory / info.run, on_trouble)
 
     def recorder(self, run: str, redact: Callable[[bytes], bytes]) -> Recorder:
-        """Keeps what the models of a run see and say, beside its log, in two files at most. Looks for those there."""
+        """Return a recorder of the run's model calls, which writes into at most two files in the run's directory.
+
+        Blocking: reads existing files to continue their numbers.
+        """
         directory = self.directory / run
 
         def open_file(number: int) -> RunLog:
@@ -128,24 +130,24 @@ class RunLogs:
             log.error("what the models of %s see can't be kept: %s", run, opened[-1].trouble)
 
         opened: deque[RunLog] = deque(maxlen=1)
-        files, calls = kept_calls(directory)
+        files, calls = last_call_numbers(directory)
         return Recorder(open_file, redact, files=files, calls=calls)
 
     def is_free(self, run: str) -> bool:
-        """Whether no run has this id."""
+        """Return True if no run has this id."""
         return run not in self.past and not (self.directory / run).exists()
 
     def get(self, run: str, *, patient: bool = False) -> RunInfo | None:
-        """A run that is over, or goes on in another process; None if there is none.
+        """Return a run that is finished or in another process; None if it is unknown. Blocking.
 
-        That the process of a run is gone is said of one with a long log only when it has been summed up, in a thread.
+        If the process is dead and the log is longer than `QUICKLY_READ`, the summary stays outdated without `patient`.
 
         Args:
-            patient: sum it up, however long that takes.
+            patient: sum up a log of any length.
         """
         info = self.past.get(run)
         if (info is None or not info.over) and is_id(run):
-            found = _looked_at(self.directory / run, self._alive, None if patient else QUICKLY_READ)
+            found = _current_info(self.directory / run, self._alive, None if patient else QUICKLY_READ)
             if found is not None:
                 info = found
             if (kept := self.interrupted.get(run)) is not None and kept.about is not None:
@@ -155,34 +157,39 @@ class RunLogs:
         return info
 
     async def is_over(self, run: str) -> bool:
-        """Whether a run that is not this process's has ended."""
+        """Return True if a run of another process has ended or was deleted."""
         info = self.past.get(run)
         if info is None or not info.over:
             info = await trio.to_thread.run_sync(partial(self.get, run, patient=True))
         return info is None or info.over
 
-    def elsewhere(self, run: str) -> Elsewhere:
-        """The log of a run that goes on in another process, one for all who follow it."""
+    def elsewhere(self, run: str) -> RemoteLog:
+        """Return the shared reader of a log that another process writes."""
         found = self._followed.get(run)
         if found is None:
-            found = self._followed[run] = Elsewhere(self, run)
+            found = self._followed[run] = RemoteLog(self, run)
         return found
 
     def put_away(self, info: RunInfo) -> None:
-        """A run of this process is over, and all of it is on disk."""
+        """Move a finished run of this process, whose log is complete on disk, to `past`."""
         self.past[info.run] = info
         self._grown.set()
 
     async def grown(self) -> None:
-        """Wait until there is a run more that is over than at the last `prune`."""
+        """Wait until a run has finished since the last `prune`."""
         await self._grown.wait()
 
     async def look_again(self, ours: Collection[str]) -> None:
-        """Take in what other processes have begun, ended and deleted since; `ours` are those under way in this one."""
+        """Update the index after other processes began, ended or deleted runs.
+
+        Args:
+            ours: ids of the runs that this process has under way.
+        """
         over = {run for run, info in self.past.items() if info.over}
+        # An interrupted run may be resumed by another process, so its summary is read again.
         settled = {run for run in over if self.past[run].status != "interrupted"}
         others = await trio.to_thread.run_sync(self._others, settled.union(ours))
-        gone = await trio.to_thread.run_sync(_gone, self.directory, over.difference(ours))
+        gone = await trio.to_thread.run_sync(_removed_runs, self.directory, over.difference(ours))
         found = [] if self._look is None else await trio.to_thread.run_sync(self._look.interrupted, os.environ)
         self.interrupted = {run.run: run for run in found if run.run not in ours}
         for run in gone:
@@ -194,12 +201,12 @@ class RunLogs:
         self.past.update({info.run: info for info in others})
         self.past.update(with_interrupted(known, self.interrupted))
 
-    async def page(self, run: str, offset: int, after: int, most: int = 1_000_000) -> Page:
-        """See `reading.read_page`."""
+    async def page(self, run: str, offset: int, after: int, most: int = 1_000_000) -> LogPage:
+        """Call `reading.read_page` in a worker thread."""
         return await trio.to_thread.run_sync(read_page, self.directory / run, offset, after, most)
 
     async def several(self, run: str, after: int, most: int) -> list[LoggedEvent]:
-        """So many of the events after a number, fewer if they are long; at least one, if there is any."""
+        """Return at most `most` events after a number, fewer if they are long, and at least one if any exists."""
         found: list[LoggedEvent] = []
         offset = size = 0
         while len(found) < most and size < MOST_AT_ONCE:
@@ -212,17 +219,18 @@ class RunLogs:
         return found
 
     async def last(self, run: str) -> LoggedEvent | None:
-        """The newest event of a run that is on disk."""
+        """Return the newest event of a run on disk."""
         return await trio.to_thread.run_sync(last_event, self.directory / run)
 
     async def flush(self) -> None:
-        """Wait until all that was appended is on its way to the disk."""
+        """Wait until the writer has written all appended lines, or has failed to."""
         done = trio.Event()
         self.writer.flush(done.set)
         await done.wait()
 
     async def prune(self) -> None:
-        """Remove the oldest runs that are over, until only as many are left as shall be kept, and those being read."""
+        """Delete the oldest finished runs beyond the limit, except those with a reader."""
+        # Replaced before the check: a run that ends during the removal triggers another pass.
         self._grown = trio.Event()
         if self._keep <= 0 or len(self.past) <= self._keep:
             return
@@ -234,7 +242,10 @@ class RunLogs:
         await trio.to_thread.run_sync(_remove, [self.directory / run for run in too_many])
 
     async def prune_if_many(self) -> None:
-        """As `prune`, for a process that has not looked at what lies there: only when there are clearly too many."""
+        """Delete old runs of a process that did not scan the directory, if clearly more than the limit exist.
+
+        A scan would cost such a program a tenth of a second, so it first counts the entries only.
+        """
         await trio.to_thread.run_sync(self._prune_if_many, abandon_on_cancel=True)
 
     def _prune_if_many(self) -> None:
@@ -243,34 +254,34 @@ class RunLogs:
         except OSError:
             return
         if self._keep > 0 and many > self._keep + self._keep // MARGIN:
-            over = [info.run for info in look(self.directory) if is_settled(info)]
+            over = [info.run for info in list_logged_runs(self.directory) if is_settled(info)]
             _remove([self.directory / run for run in over[: max(0, len(over) - self._keep)]])
 
     async def remove(self, run: str) -> None:
-        """Remove all that is kept of a run."""
+        """Delete the stored data of a run."""
         self.past.pop(run, None)
         if is_id(run):
             await trio.to_thread.run_sync(_remove, [self.directory / run])
 
     def _others(self, known: Collection[str]) -> list[RunInfo]:
-        """The runs of other processes that are not among the known ones."""
+        """Return the unknown runs of other processes."""
         found: list[RunInfo | None] = []
         try:
             paths = list(self.directory.iterdir())
-        except OSError:  # it has been removed under our feet
+        except OSError:  # removed by a user or a cleanup while this process runs
             return []
         for path in paths:
             if path.name in known or not is_id(path.name):
                 continue
-            kept = read_kept(path)
+            kept = read_summary(path)
             if kept is not None and kept.process != self._alive.token:
-                found.append(_looked_at(path, self._alive))
+                found.append(_current_info(path, self._alive))
         return sorted((info for info in found if info is not None), key=order)
 
     def _begin(self) -> dict[str, RunInfo]:
         make_private(self.directory)
         self._alive.begin()
-        past = {} if self._brief else {info.run: info for info in look(self.directory, self._alive)}
+        past = {} if self._brief else {info.run: info for info in list_logged_runs(self.directory, self._alive)}
         if self._look is not None:
             self.interrupted = {run.run: run for run in self._look.interrupted(os.environ)}
             past.update(with_interrupted(past, self.interrupted))
@@ -281,11 +292,11 @@ class RunLogs:
         self._alive.end()
 
 
-def look(directory: Path, alive: Alive | None = None) -> list[RunInfo]:
-    """All runs that have a log in this directory, oldest first. Blocking; needs no process that serves.
+def list_logged_runs(directory: Path, alive: Alive | None = None) -> list[RunInfo]:
+    """Return all runs with a log in this directory, oldest first. Blocking; needs no running server.
 
     Raises:
-        ConfigError: it can't be read.
+        ConfigError: the directory cannot be read.
     """
     alive = alive or Alive(directory / ".alive")
     try:
@@ -294,12 +305,12 @@ def look(directory: Path, alive: Alive | None = None) -> list[RunInfo]:
         return []
     except OSError as error:
         raise ConfigError(f"the logs of runs in {directory} can't be read: {error.strerror or error}") from error
-    found = (_looked_at(directory / name, alive) for name in names)
+    found = (_current_info(directory / name, alive) for name in names)
     return sorted((info for info in found if info is not None), key=order)
 
 
-def with_interrupted(known: Mapping[str, RunInfo], found: Mapping[str, Interrupted]) -> dict[str, RunInfo]:
-    """What durable runs make of what is known of runs: those that may go on say so, others do no more."""
+def with_interrupted(known: Mapping[str, RunInfo], found: Mapping[str, InterruptedRun]) -> dict[str, RunInfo]:
+    """Return the changes to `known` that follow from durable runs: found ones are interrupted, all other ones lost."""
     now: dict[str, RunInfo] = {}
     for id, run in found.items():
         if run.about is not None and is_id(id):
@@ -310,8 +321,8 @@ def with_interrupted(known: Mapping[str, RunInfo], found: Mapping[str, Interrupt
     return now
 
 
-def as_interrupted(info: RunInfo | None, run: Interrupted, about: About) -> RunInfo:
-    """How a durable run stands whose process is gone; `info` is what its log tells, if it has one."""
+def as_interrupted(info: RunInfo | None, run: InterruptedRun, about: About) -> RunInfo:
+    """Return the summary of a durable run whose process is dead; `info` is the summary from its log, if any."""
     if info is None:
         started = rfc3339(datetime.fromtimestamp(run.began, UTC))
         info = RunInfo(run=run.run, target=about.target, name=about.name, owner=about.owner, prompt=about.prompt)
@@ -325,38 +336,42 @@ def as_interrupted(info: RunInfo | None, run: Interrupted, about: About) -> RunI
 
 
 def is_settled(info: RunInfo) -> bool:
-    """Whether a run is over for good."""
+    """Return True if a run is over for good: it is not interrupted."""
     return info.over and info.status != "interrupted"
 
 
 def order(info: RunInfo) -> tuple[str, str]:
-    """What lists are sorted by: oldest first."""
+    """Return the sort key of runs: oldest first."""
     return info.started, info.run
 
 
-def _looked_at(directory: Path, alive: Alive, most: int | None = None) -> RunInfo | None:
-    """A run as it is now; one whose process is gone as it was, if its log is longer than `most`."""
-    kept = read_kept(directory)
+def _current_info(directory: Path, alive: Alive, most: int | None = None) -> RunInfo | None:
+    """Return the current summary of a run.
+
+    Without a live process, the log is summed up, unless it is longer than `most`.
+    """
+    kept = read_summary(directory)
     if kept is None or kept.info.run != directory.name:
         return None
     if kept.info.over or alive.lives(kept.process):
         return kept.info
-    again = read_kept(directory)  # it may have ended, run and process, in between
+    # The run and its process may have ended between the two checks above; only a second read can tell.
+    again = read_summary(directory)
     if again is not None and again.info.over:
         return again.info
     if most is not None and size_of(directory) > most:
         return kept.info
     info = summed_up(directory, kept.info)
     with contextlib.suppress(OSError):  # the next reader sums it up again
-        # Not synced: what a power cut takes is summed up again, and the event loop may wait for this.
-        write_kept(directory, Kept(process=kept.process, info=info), sync=False)
+        # Not synced: after a power cut, the log is summed up again, and the event loop may wait for this write.
+        write_summary(directory, StoredRun(process=kept.process, info=info), sync=False)
     return info
 
 
-def _gone(directory: Path, runs: set[str]) -> set[str]:
+def _removed_runs(directory: Path, runs: set[str]) -> set[str]:
     try:
         return runs.difference(path.name for path in directory.iterdir())
-    except OSError:  # who can't look knows nothing
+    except OSError:  # an unreadable directory does not prove that runs were removed
         return set()
 
 

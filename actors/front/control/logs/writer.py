@@ -1,12 +1,19 @@
-"""The thread that writes the logs of a process's runs. The event loop never waits for the disk.
+"""Writer thread for the logs of this process's runs. The event loop never waits for the disk.
 
-Lines are put into a queue in memory. The first of them wakes the thread, which lets a few more gather and then writes
-everything at once, file by file. What can't be written (the disk is full) is reported once, stays in memory, and is
-retried every second: the lines of a log, its summary, and the word that all of a run is on disk. Only too large a
-backlog costs a run its log: more than `MOST_UNWRITTEN` of one, or `BACKLOG` of all, as when a disk stands still.
-The run itself goes on.
+The event loop appends lines to a queue in memory. The first line wakes the thread, which waits a moment for more and
+then writes all of them, file by file.
 
-It is not `io.lines`, which drops a line that can't be written, has one sink, and never says that all is on disk.
+A write that fails (the disk is full) is reported once. Its data stays in memory and is retried every second: lines,
+the summary, and the callback that all of a run is on disk. A run loses its log only if the backlog is too large: more
+than `MOST_UNWRITTEN` for one log or `BACKLOG` for all, for example because the disk hangs. The run itself continues.
+
+Invariants:
+
+- A log on disk has no gaps and no partial lines: a block is appended completely, or the file is truncated again.
+- The lines of a log precede its summary, and the summary precedes `done`.
+- `put` runs in the event loop only, and `take` and `flush` in the thread only; `waiting` is the deque between them.
+
+`io.lines` is not suitable: it drops a line that cannot be written, has one sink, and cannot report completion.
 """
 
 from __future__ import annotations
@@ -24,30 +31,30 @@ from typing import TypeAlias
 import msgspec
 
 from .....protocol.control.things import RunInfo
-from .....supervisors.tally import Tally
+from .....supervisors.histogram import LatencyHistogram
 from ....io.lines import from_any_thread
-from .files import EVENTS, Kept, make_private, write_kept
+from .files import EVENTS, StoredRun, make_private, write_summary
 
 GATHER = 0.05
-"""Seconds in which lines gather before they are written."""
+"""Seconds that the thread collects lines before it writes."""
 
 BACKLOG = 64 * 1024 * 1024
-"""Bytes that may wait for the disk."""
+"""Bytes of all logs that may wait for the disk."""
 
 MOST_UNWRITTEN = 8 * 1024 * 1024
-"""Bytes of one log that are kept in memory while they can't be written."""
+"""Bytes of one log that stay in memory while they cannot be written."""
 
 RETRY_EVERY = 1.0
-"""Seconds between two tries to write what could not be written."""
+"""Seconds between two attempts to write data that could not be written."""
 
 MOST_STUCK = 10_000
-"""Logs of which it is remembered that something is still to be written."""
+"""Logs with unwritten data that the thread remembers for a retry."""
 
 BLOCK = 64 * 1024
-"""Bytes that are read at a time where the last whole line is looked for."""
+"""Bytes per read in the search for the last complete line."""
 
 OPEN_FILES = 64
-"""How many logs are held open; the others are opened again when there is something to write."""
+"""Logs whose files are held open; others are opened again for each write."""
 
 log = logging.getLogger("callboard.control")
 
@@ -55,29 +62,31 @@ Done: TypeAlias = Callable[[], None]
 
 
 class RunLog:
-    """The log of a run that goes on in this process. The event loop calls the first methods, the thread the others.
+    """Log of a run under way in this process.
+
+    The event loop calls the methods up to `spoil`, the writer thread the others.
 
     Args:
         on_trouble: called once, in the event loop, if writing fails.
-        name: of the file in the directory.
-        replaces: the file that goes when this one has its first line; "" for none.
+        name: file name in the directory.
+        replaces: file to remove when this one gets its first line; "" for none.
 
     Attributes:
-        directory: of the run.
-        broken: why nothing more is taken; "" as long as all is well, or may be when there is room.
-        trouble: why writing has failed.
-        waiting: what the thread has not taken yet: lines, summaries, and what to call when all is on disk.
-        due: whether the writer has been told that something waits.
-        done: to be called when all of it is on disk, once it is closed.
-        unwritten: bytes that the thread keeps in memory.
+        directory: directory of the run.
+        broken: reason why the log accepts no more lines; "" while it does.
+        trouble: reason why writing failed.
+        waiting: items that the thread has not yet fetched: lines, summaries, and the completion callback.
+        due: whether the log is in the writer's queue.
+        done: callback for the time when all of a closed log is on disk.
+        unwritten: bytes that the thread holds in memory.
     """
 
     def __init__(
-        self, writer: Writer, directory: Path, on_trouble: Done, *, name: str = EVENTS, replaces: str = ""
+        self, writer: LogWriter, directory: Path, on_trouble: Done, *, name: str = EVENTS, replaces: str = ""
     ) -> None:
         self.directory = directory
         self.broken = self.trouble = ""
-        self.waiting: deque[bytes | Kept | Done] = deque()
+        self.waiting: deque[bytes | StoredRun | Done] = deque()
         self.due = False
         self.done: Done | None = None
         self.unwritten = 0
@@ -89,10 +98,10 @@ class RunLog:
         self._size = -1
         self._file: int | None = None
         self._lines: list[bytes] = []
-        self._kept: Kept | None = None
+        self._kept: StoredRun | None = None
 
     def append(self, line: bytes) -> None:
-        """Write this line, some time within a tenth of a second; never waits."""
+        """Queue a line, which is written within about a tenth of a second; never blocks."""
         if self.broken:
             return
         if self._writer.behind > BACKLOG:
@@ -101,28 +110,28 @@ class RunLog:
         self._writer.put(self, line)
 
     def summarise(self, info: RunInfo) -> None:
-        """Replace the summary, after what was appended."""
-        self._writer.put(self, Kept(process=self._writer.process, info=msgspec.structs.replace(info)))
+        """Queue a new summary, which is written after the lines appended before."""
+        self._writer.put(self, StoredRun(process=self._writer.process, info=msgspec.structs.replace(info)))
 
     def stands(self, info: RunInfo) -> None:
-        """What lists say of the run has changed. A log on disk tells it at its beginning and its end."""
+        """Ignore a changed summary: a log on disk stores the summary only when the run begins and ends."""
 
     def close(self, info: RunInfo, done: Done) -> None:
-        """The run has ended. `done` is called, in the event loop, when all of it is on disk, or as much as can be."""
+        """Queue the final summary; `done` is called in the event loop when the log is on disk as far as possible."""
         self.summarise(info)
         self._writer.put(self, from_any_thread(done))
 
     def end(self) -> None:
-        """There are no more lines, and no summary."""
+        """Close a file that has no summary."""
         self._writer.put(self, _nothing)
 
     def forget(self) -> None:
-        """The run is to be removed: write nothing more."""
+        """Drop all unwritten data, because the run is to be deleted."""
         self.broken = self.broken or "the run was removed"
         self._forgotten, self._on_trouble = True, None
 
     def spoil(self, why: str) -> None:
-        """Take nothing more; what was taken is still written. In either thread."""
+        """Accept no more lines; accepted ones are still written. Callable in both threads."""
         if not self.broken:
             self.broken = why
             self._report(why)
@@ -136,13 +145,13 @@ class RunLog:
     # --- in the thread --------------------------------------------------------------------------------------
 
     def take(self) -> int:
-        """Take over what waits, for the next `flush`; how many bytes of it are dropped for want of room."""
+        """Fetch the waiting items for the next `flush`; returns the number of bytes dropped for lack of memory."""
         lines: list[bytes] = []
         while self.waiting:
             item = self.waiting.popleft()
             if isinstance(item, bytes):
                 lines.append(item)
-            elif isinstance(item, Kept):
+            elif isinstance(item, StoredRun):
                 self._kept = item
             else:
                 self.done = item
@@ -157,7 +166,7 @@ class RunLog:
         return 0
 
     def flush(self) -> bool:
-        """Write what is to be written; whether all of it was."""
+        """Write the fetched items; returns True if all were written."""
         if self._forgotten:
             self._drop_lines()
             self._kept = None
@@ -169,12 +178,12 @@ class RunLog:
                 self._append(b"".join(self._lines))
                 self._drop_lines()
             if self._kept is not None:
-                write_kept(self.directory, self._kept, sync=self._writer.sync and self._kept.info.over)
+                write_summary(self.directory, self._kept, sync=self._writer.sync and self._kept.info.over)
                 self._kept = None
         except OSError as error:
             self._report(error.strerror or str(error))
             return False
-        except ValueError as error:  # it can't be encoded; the events go on
+        except ValueError as error:  # the summary cannot be encoded; the log of events is unaffected
             log.warning("a summary in %s could not be written: %s", self.directory, error)
             self._kept = None
         return True
@@ -184,12 +193,13 @@ class RunLog:
         self.unwritten = 0
 
     def _append(self, lines: bytes) -> None:
-        """All of this or nothing: what was written of lines that do not fit is taken back."""
+        """Append all lines or none: after a failure, the file is truncated to its previous size."""
         try:
             if self._file is None:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
                 self._file = os.open(self.directory / self._name, flags, 0o600)
                 if self._size < 0:
+                    # A process that was killed may have left half a line, which would spoil the first new one.
                     self._size = _cut_torn_line(self.directory / self._name)
                 if self._replaces:
                     (self.directory / self._replaces).unlink(missing_ok=True)
@@ -205,7 +215,7 @@ class RunLog:
             raise
 
     def release(self, *, sync: bool = False) -> None:
-        """Let go of the file until there is something to write; with `sync` the disk keeps what there is."""
+        """Close the file until the next write; with `sync`, first flush it to the disk."""
         file, self._file = self._file, None
         if file is not None:
             with contextlib.suppress(OSError):
@@ -216,7 +226,7 @@ class RunLog:
 
 
 def _cut_torn_line(path: Path) -> int:
-    """How long the file is; of one that a killed process has left, without the beginning of a line at its end."""
+    """Truncate a file after its last complete line, and return its size."""
     size = path.stat().st_size
     with path.open("rb") as file:
         while size:
@@ -231,23 +241,23 @@ def _cut_torn_line(path: Path) -> int:
 
 
 def _nothing() -> None:
-    """Called when all is on disk that no reader waits for."""
+    """Completion callback of a file whose end no reader waits for."""
 
 
-class Writer:
-    """See the module. All methods but `_work` and below are the event loop's.
+class LogWriter:
+    """Thread that writes run logs. The event loop calls all public methods.
 
     Attributes:
-        process: the token of this process, for the summaries.
-        sync: what is said to be on disk is there after a power cut, too.
-        times: how long writes took.
-        bytes: how many were written.
+        process: token of this process, for the summaries.
+        sync: whether finished runs survive a power cut.
+        times: durations of the writes.
+        bytes: number of bytes written.
     """
 
     def __init__(self, process: str, *, sync: bool = True) -> None:
         self.process = process
         self.sync = sync
-        self.times = Tally()
+        self.times = LatencyHistogram()
         self.bytes = 0
         self._due: deque[RunLog] = deque()
         self._flushes: deque[Done] = deque()
@@ -262,7 +272,6 @@ class Writer:
         self._thread = threading.Thread(target=self._work, name="callboard run logs", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
         self._thread.start()
 
     @property
@@ -270,8 +279,8 @@ class Writer:
         """Bytes of all logs that wait for the disk."""
         return self._put - self._written
 
-    def put(self, file: RunLog, item: bytes | Kept | Done) -> None:
-        """Have this written, or called, after what was put before."""
+    def put(self, file: RunLog, item: bytes | StoredRun | Done) -> None:
+        """Queue an item of a log: a line or summary to write, or a callback to call."""
         if isinstance(item, bytes):
             self._put += len(item) + 1
         file.waiting.append(item)
@@ -283,19 +292,19 @@ class Writer:
             self._wake.set()
 
     def flush(self, done: Done) -> None:
-        """Write everything now, then call `done` in the event loop."""
+        """Write everything without delay, then call `done` in the event loop."""
         self._flushes.append(from_any_thread(done))
         self._urgent.set()
         self._wake.set()
 
     def end(self) -> None:
-        """Write what there is and end; `join` waits for it."""
+        """Write the remaining items and stop; `join` waits for it."""
         self._ending = True
         self._urgent.set()
         self._wake.set()
 
     def join(self, seconds: float) -> None:
-        """Wait for the end. Blocking."""
+        """Wait for the end of the thread. Blocking."""
         self._thread.join(seconds)
 
     # --- in the thread --------------------------------------------------------------------------------------
@@ -307,14 +316,15 @@ class Writer:
                 self._urgent.wait(GATHER)
             self._urgent.clear()
             self._wake.clear()
-            self._awake = False  # from here on the event loop wakes us again
+            # Cleared before the queues are read: an item added from here on sets `_wake` again.
+            self._awake = False
             ending = self._ending
             flushes = [self._flushes.popleft() for _ in range(len(self._flushes))]
             while self._stuck and self._write(next(iter(self._stuck))):
-                pass  # a disk is full for all of them: after a failure the others wait for the next try
+                pass  # a full disk fails all of them: after one failure, the others wait for the next attempt
             for _ in range(len(self._due)):
                 file = self._due.popleft()
-                file.due = False  # from here on the event loop puts it in again
+                file.due = False  # before the write: a line that arrives during it queues the log again
                 self._write(file)
             for done in flushes:
                 done()
@@ -329,14 +339,14 @@ class Writer:
             file.release()
 
     def _write(self, file: RunLog) -> bool:
-        """Write what there is of this one, and remember it if that can't be done now; whether it could."""
+        """Write the waiting items of a log and remember it if that fails; returns True if all were written."""
         self._stuck.pop(file, None)
         before, began, written = 0, time.monotonic(), True
         try:
             self._written += file.take()
             before = file.unwritten
             written = file.flush()
-        except Exception:  # reported; one bad item must not end the log of every run
+        except Exception:  # logged: one bad item must not end the logs of all runs
             log.exception("the log of a run could not be written")
         if before:
             self.times.add(time.monotonic() - began)

@@ -1,5 +1,5 @@
-"""The hub's runs.
+"""Runs of the hub.
 
-`running` has those that are under way, each a `live_run`, and says whose a caller may see; `summary` keeps count and
-reads how one has ended.
+`running` has the runs under way, each a `live_run`, and checks ownership. `dormant` unloads runs that wait for users.
+`summary` computes summaries and outcomes.
 """

@@ -1,17 +1,20 @@
-"""Runs that wait for people alone, and are played no more until an answer comes.
+"""Dormant runs: unloaded from memory while they only wait for a user's answer.
 
-A durable run is its rows. So one that has nothing to do but to wait for answers (`supervisors.rest`) need not be
-played: after `durable.dormant_after` seconds its actors end as they do when the process ends, and what stays in memory
-is its summary and its questions: about 1 kB. No task, no conversation, no state.
+A durable run is defined by its journal rows. So a run whose only pending work is open questions
+(`supervisors.introspection.at_rest`) does not need its actors. After `durable.dormant_after` seconds, they end as they
+do at the end of the process. Only the summary and the questions stay in memory, about 1 kB: no task, no conversation,
+no state.
 
-An answer is left for it on the disk, and accepted with that. Then its rows are read and folded, and it goes on in the
-same process, with the numbers of its events, the ids of its questions and its budgets as they were. Who follows its
-log notices `run.resumed`. To cancel it, it is woken as well. A server that starts finds by `About.dormant` which runs
-need not be played, and takes them over as they are.
+An answer is stored in the journal, and accepted by that. Then the run recovers from its rows in the same process, with
+the same event numbers, question ids and budgets. Followers of its log see `run.resumed`. A cancellation also wakes the
+run first. A server that starts finds dormant runs by `About.dormant` and adopts them without executing them.
 
-Not dormant become runs with a time limit that counts, a secret question, an agent that relies on an MCP server, and
-turns of sessions; and none is while somebody follows it or waits for its end in this process, or if a program plays it
-beside the hub.
+These runs never become dormant: runs with a time limit that counts, with a secret question, or with an agent that
+relies on an MCP server; turns of sessions; runs with a follower or waiter in this process; and runs that a program
+executes itself, outside the hub.
+
+A transition takes several steps and may race with a reader, an answer or a cancellation. `_moving` marks a run from
+the first step to the last; every operation waits in `settled` or `woken` until the mark is gone.
 """
 
 from __future__ import annotations
@@ -25,10 +28,10 @@ import trio
 
 from .....protocol.errors import CallboardError, JournalError, NotFound, ShuttingDown
 from .....protocol.kernel.questions import Answer, Question, understood
-from .....supervisors.rest import at_rest
-from ....runs.durable import Taken, taken_again
+from .....supervisors.introspection import at_rest
+from ....runs.durable import TakenRun, taken_again
 from ....runs.loading import NO_HOOKS
-from ....work.journal.left import letter_of
+from ....work.journal.pending_answers import encode_answer
 from .running import Running
 
 if TYPE_CHECKING:
@@ -38,29 +41,29 @@ if TYPE_CHECKING:
     from .live_run import LiveRun
 
 LOOK_EVERY = 5.0
-"""Seconds between two looks at what is at rest, at most."""
+"""Maximum seconds between two scans for runs at rest."""
 
 AT_ONCE = 500
-"""Runs that become dormant after one look."""
+"""Maximum number of runs that become dormant after one scan."""
 
 ASKS_WITHIN = 10.0
-"""Seconds in which a run that was woken asks again what it had asked."""
+"""Seconds for a run that wakes to ask its questions again."""
 
 COLLECTS = "agent__collect"
-"""The call in which an agent waits for a child, and for nothing else."""
+"""Tool call in which an agent only waits for a child."""
 
 log = logging.getLogger("callboard.control")
 
 
 class Dormant:
-    """See the module.
+    """Dormant runs of a hub.
 
     Args:
-        root, running, questions: of the hub.
-        after: seconds that a run is at rest before it becomes dormant; None for never.
+        root, running, questions: services of the hub.
+        after: seconds at rest before a run becomes dormant; None for never.
 
     Attributes:
-        runs: those that are, each with the ids of what it has asked.
+        runs: dormant runs, each with the ids of its questions.
     """
 
     def __init__(self, root: Root, running: Running, questions: OpenQuestions, after: float | None) -> None:
@@ -69,28 +72,28 @@ class Dormant:
         self._running = running
         self._questions = questions
         self._after = after
-        self._since: dict[str, tuple[int, float]] = {}  # the number of the newest event, and since when it is that
+        self._since: dict[str, tuple[int, float]] = {}  # number of the newest event, and since when
         self._moving: dict[str, trio.Event] = {}
         self._woke = trio.Event()
 
     def has(self, run: str) -> bool:
-        """Whether it is dormant, or about to be, or to be so no more."""
+        """Return True if the run is dormant, or is becoming dormant or waking."""
         return run in self.runs or run in self._moving
 
     async def settled(self, run: str) -> None:
-        """Wait while it is about to be dormant, or to be so no more."""
+        """Wait while the run is becoming dormant or waking."""
         while (moving := self._moving.get(run)) is not None:
             await moving.wait()
 
     async def woken(self, run: str) -> None:
-        """Wait until a run that is dormant is so no more."""
+        """Wait until the run is not dormant."""
         while self.has(run):
             await self.settled(run)
             if run in self.runs:
                 await self._woke.wait()
 
     async def work(self) -> None:
-        """Have runs become dormant, for as long as the hub is open."""
+        """Make runs dormant while the hub is open."""
         if self._after is None:
             return
         while True:
@@ -100,13 +103,14 @@ class Dormant:
                     nursery.start_soon(self._sleep, record)
 
     def _at_rest(self) -> list[LiveRun]:
-        """Those that have been for so long that they become dormant now."""
+        """Return the runs that have been at rest long enough."""
         now, since = trio.current_time(), self._since
         waiting = [
             record
             for id, record in self._running.live.items()
             if record.info.status == "waiting" and not record.over and id in self._root.kept
         ]
+        # The clock of a run starts again with each event: a changed `seq` resets it.
         self._since = {
             record.info.run: before
             if (before := since.get(record.info.run)) is not None and before[0] == record.seq
@@ -138,13 +142,15 @@ class Dormant:
             await self._root.kept[run].barrier()
         except (JournalError, ShuttingDown):
             return
-        if run in self._running.followed() or not self._may_sleep(record):  # something came meanwhile
+        # Check again: an event or a reader may have arrived during the barrier.
+        if run in self._running.followed() or not self._may_sleep(record):
             return
         kept, actor = self._root.kept[run], self._root.kernel.actor.child(run)
         assert actor is not None
         questions = tuple(record.view.questions)
         self._moving[run] = trio.Event()
         try:
+            # Held before the actors end: their end closes the questions, which must stay open for clients.
             self._questions.hold([self._questions.open[id] for id in questions])
             record.sleep()
             kept.sleep()
@@ -153,7 +159,7 @@ class Dormant:
             await over.wait()
             self.runs[run] = questions
         finally:
-            self._settle(run)
+            self._finish(run)
         log.info("%s waits for people alone, and is played again when an answer comes", run)
 
     def _take_out(self, run: str) -> None:
@@ -162,11 +168,11 @@ class Dormant:
         self._woke.set()
         self._woke = trio.Event()
 
-    def _settle(self, run: str) -> None:
+    def _finish(self, run: str) -> None:
         self._moving.pop(run).set()
 
-    def adopt(self, info: RunInfo, taken: Taken) -> None:
-        """A run of an earlier server, which this process has claimed, is as dormant as it was."""
+    def adopt(self, info: RunInfo, taken: TakenRun) -> None:
+        """Register a dormant run of an earlier server, which this process has claimed."""
         run, record = info.run, self._running.live[info.run]
         self._questions.hold([msgspec.structs.replace(question, run=run) for question in taken.asked])
         record.info.status, record.info.open_questions = "waiting", len(taken.asked)
@@ -176,10 +182,12 @@ class Dormant:
     # --- waking ---------------------------------------------------------------------------------------------
 
     async def answer(self, question: Question, value: str | list[str], by: str) -> bool:
-        """Leave an answer for a run that is dormant, and have it go on; whether it was, and the first to come.
+        """Store an answer for a dormant run and wake it; returns False if the run did not wait for this answer.
+
+        Only the first answer to a question is accepted.
 
         Raises:
-            JournalError: it can't be kept.
+            JournalError: the answer cannot be stored.
         """
         asked = self.runs.get(question.run, ())
         if question.id not in asked:
@@ -187,10 +195,10 @@ class Dormant:
         answer = Answer(question=question.id, value=understood(question, value), by=by)
         self._take_out(question.run)
         try:
-            await (await self._root.journal()).letter(question.run, letter_of(answer))
-        except BaseException:  # whatever it was, it is dormant still
+            await (await self._root.journal()).letter(question.run, encode_answer(answer))
+        except BaseException:  # on any failure, cancellation included, the run stays dormant
             self.runs[question.run] = asked
-            self._settle(question.run)
+            self._finish(question.run)
             raise
         self._questions.release([question.id], by)
         left = tuple(id for id in asked if id != question.id)
@@ -198,14 +206,14 @@ class Dormant:
         return True
 
     async def resume(self, run: str) -> None:
-        """Have it go on, whatever it waits for. Raises as `durable.play` does."""
+        """Wake the run without an answer. Raises as `durable.play` does."""
         await self.settled(run)
         if (asked := self.runs.get(run)) is not None:
             self._take_out(run)
             await self._wake(run, asked)
 
     async def cancel(self, run: str) -> None:
-        """Have it end."""
+        """Wake the run, then interrupt it."""
         await self._try(self.resume, run)
         actor = self._root.kernel.actor.child(run)
         if actor is not None and actor.end is None:
@@ -214,25 +222,25 @@ class Dormant:
     async def _try(self, work: Callable[..., Awaitable[None]], run: str, *args: Any) -> None:
         try:
             await work(run, *args)
-        except Exception as error:  # one that can't go on must not end the hub
+        except Exception as error:  # one failed run must not end the hub
             if not isinstance(error, CallboardError):
                 log.exception("%s could not go on", run)
             log.warning("%s does not go on: %s", run, error)
 
     async def _wake(self, run: str, asked: tuple[str, ...]) -> None:
-        """Have it go on; returns when it has asked again what it had asked. If that fails, it may be tried again."""
+        """Resume the run and wait until it has asked its questions again; after a failure, it is dormant again."""
         try:
-            await self._go_on(run, asked)
-        except BaseException:  # whatever it was: what is on the disk is as it was
+            await self._resume(run, asked)
+        except BaseException:  # on any failure, the journal is unchanged, so the run is still dormant
             self.runs[run] = asked
             raise
         else:
             self._questions.release(asked, "cancelled")
         finally:
-            self._settle(run)
+            self._finish(run)
 
-    async def _go_on(self, run: str, asked: tuple[str, ...]) -> None:
-        while run in self._running.live:  # its log is not yet all on the disk
+    async def _resume(self, run: str, asked: tuple[str, ...]) -> None:
+        while run in self._running.live:  # its previous record stays live until its log is on disk
             await self._running.flush()
         info = self._running.known(run)
         if info is None:

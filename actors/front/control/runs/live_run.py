@@ -1,7 +1,7 @@
-"""A run under way, as the hub has it: its summary, its newest events in memory, and who waits for the next one.
+"""Live run of the hub: summary, newest events in memory, and tasks that wait for the next one.
 
-Each event is encoded once, when it happens; the log, the ring in memory and all who watch share those bytes. The ring
-is bounded, however slow its readers; what has fallen out of it is read back from the log.
+Each event is encoded once, when it happens. The log, the ring in memory and all readers share those bytes. The ring is
+bounded, however slow its readers are; older events are read from the log.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ log = logging.getLogger("callboard.control")
 
 
 NEVER = ("cannot_go_on", "journal_damaged")
-"""Codes of errors for which a run can't go on, whoever tries."""
+"""Error codes after which no process can resume a run."""
 
 
 class HubOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How much the hub holds.
+    """Limits of the hub, and defaults of its runs.
 
     Attributes:
-        ring_events, ring_bytes: of each run that is under way, kept in memory.
-        max_runs: how many may be under way at a time; 0 for any number.
-        questions: how many changes of questions a reader may be behind.
-        keep_runs: how many runs that are over are kept on disk, the newest; 0 for all.
-        keep_requests: what the models of its runs see and say is kept beside their logs, unless the settings say no; so
-            it is at a terminal. Without it, it is kept if the settings say yes.
-        durable: whether its runs are kept so that another process can go on with them; see `Hooks`.
-        by: what plays them, for lists of those.
+        ring_events, ring_bytes: size of the ring of each live run.
+        max_runs: maximum number of runs under way; 0 for any number.
+        questions: number of question changes that a reader may be behind.
+        keep_runs: number of finished runs to retain on disk, newest first; 0 for all.
+        keep_requests: record the model calls of runs unless the settings disable it, as at a terminal. If false, they
+            are recorded only if the settings enable it.
+        durable: whether runs are durable, so that another process can resume them; see `RunCallbacks`.
+        by: kind of program that executes the runs, for lists.
     """
 
     ring_events: int = 1024
@@ -58,19 +58,20 @@ class HubOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(eq=False, repr=False)
 class LiveRun:
-    """See the module.
+    """Run under way in this process, with its ring of events.
 
     Attributes:
-        info: the run's summary, which is kept up to date.
-        log: where it is written down.
-        on_disk: called when it is over and the log is complete.
-        options: how much of it stays in memory.
-        redact: takes secrets out of an encoded event.
-        view: what its events come to; in what the summary tells there are no secrets, in the rest as they are.
-        ring: its newest events, without gaps.
+        info: summary of the run, kept up to date.
+        log: log on disk.
+        on_disk: called when the run is over and its log is complete.
+        options: size of the ring.
+        redact: removes secrets from an encoded event.
+        view: state derived from the events. The parts shown in the summary contain no secrets; other parts may.
+        ring: newest events, without gaps.
         first: number of the first event in the ring.
-        earlier: number of the last event that the log has of earlier processes; its own begin at `begins`.
-        over: whether it has ended, or is dormant: nothing will be added.
+        earlier: number of the last event in the log from earlier incarnations.
+        begins: number of the first event of this incarnation.
+        over: whether the run has ended or is dormant; no event is added from then on.
     """
 
     info: RunInfo
@@ -95,24 +96,24 @@ class LiveRun:
         return self.info.seq
 
     def goes_on(self) -> None:
-        """Its log has events of a process that has played it before; its own have other numbers."""
+        """Mark the run as resumed: earlier incarnations have events in the log, with other numbers."""
         self._goes_on = True
         self.earlier = self.info.seq
         self.first = self.begins = self.info.seq + 1
 
     def has(self, seq: int) -> bool:
-        """Whether what comes after this number is in the ring, or will be."""
+        """Return True if the event after this number is in the ring, or will be."""
         return seq + 1 >= self.first or (self.earlier <= seq and self.first == self.begins)
 
     def add(self, event: Event) -> None:
-        """An event has happened; after the run's last one there is none."""
+        """Add an event to the ring, the log and the summary; ignored once the run is over."""
         if self.over:
             return
         data = event.data
         line = _encoded(event)
         if self.redact is not None:
             line, told = self.redact(line), line
-            if type(data) in CONCERNS and line != told:  # the summary is shown as well
+            if type(data) in CONCERNS and line != told:  # the summary must not contain the secret either
                 event = decode(line) or event
         logged = LoggedEvent(event.seq, event.kind, line, event.actor)
         ring, options = self.ring, self.options
@@ -130,7 +131,7 @@ class LiveRun:
             if type(data) in CONCERNS:
                 sum_up(self.info, self.view, event)
                 self.log.stands(self.info)
-        except Exception:  # reported; a run must come to its end here even if we can't sum it up
+        except Exception:  # logged: a run must end for its readers even if its summary fails
             log.exception("%s can't be summed up", event.run)
         if event.kind in TERMINAL:
             self._end()
@@ -138,14 +139,14 @@ class LiveRun:
             self._news.unpark_all()
 
     def lose(self) -> None:
-        """No end was told, and none will be: it is over all the same."""
+        """End a run that stopped without a terminal event; its status becomes `lost`."""
         if not self.over:
             self.info.status, self.info.ended, self.info.open_questions = "lost", rfc3339(datetime.now(UTC)), 0
             self._end()
             self._news.unpark_all()
 
     def stay(self, why: ErrorReport | None = None) -> None:
-        """It does not go on here after all; `why` it can't."""
+        """End the record of a run that does not resume here after all; `why` has the reason, if any."""
         if not self.over:
             self.info.status, self.info.error = "interrupted", why
             self.info.resumable = why is None or why.code not in NEVER
@@ -154,26 +155,27 @@ class LiveRun:
 
     @property
     def attended(self) -> bool:
-        """Whether somebody waits for its next event, or its end."""
+        """True if a task waits for the run's next event or its end."""
         return bool(self._news or self._ends)
 
     def sleep(self) -> None:
-        """It waits for people alone, and is played no more until an answer comes: it stays as it is now."""
+        """End the record without changing the summary, because the run becomes dormant."""
         self._end()
 
     async def more_than(self, seq: int) -> None:
-        """Wait for an event after this number, or the end. A checkpoint only if it has to wait."""
+        """Wait for an event after this number, or for the end. A checkpoint only if it has to wait."""
         while self.seq <= seq and not self.over:
             await self._news.park()
 
     async def ended(self) -> None:
-        """Wait for the end alone, which costs nothing per event. A checkpoint only if it has to wait."""
+        """Wait for the end only, without a wake-up per event. A checkpoint only if it has to wait."""
         while not self.over:
             await self._ends.park()
 
     def after(self, seq: int) -> list[LoggedEvent]:
-        """The events in the ring after this number, which must not be before the ring."""
+        """Return the events in the ring after this number, which must not precede the ring."""
         ring, skip = self.ring, max(0, seq + 1 - self.first)
+        # A deque is slow to index in its middle, so iterate from the nearer end.
         if skip * 2 < len(ring):
             return [event for event in ring if event.seq > seq]
         newest: list[LoggedEvent] = []
@@ -193,12 +195,12 @@ class LiveRun:
 def _encoded(event: Event) -> bytes:
     try:
         return encode(event)
-    except (TypeError, ValueError, RecursionError):  # half a surrogate pair in what a program printed, mostly
+    except (TypeError, ValueError, RecursionError):  # mostly a lone surrogate in the output of a program
         log.warning("event %d of %s (%s) is no JSON as it is", event.seq, event.run, event.kind)
     told = {"schema_version": SCHEMA_VERSION, **{name: getattr(event, name) for name in event.__struct_fields__}}
     told["ts"] = rfc3339(event.ts)
     try:
         text = json.dumps({**told, "data": msgspec.structs.asdict(event.data)}, default=repr, ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError):  # numbered it is in any case: a gap would be the end of the log
+    except (TypeError, ValueError, RecursionError):  # keep the number: ring and log must have no gaps
         text = json.dumps({**told, "data": {}}, default=repr, ensure_ascii=False)
     return msgspec.json.encode(msgspec.json.decode(text.encode(errors="replace")))

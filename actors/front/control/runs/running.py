@@ -1,7 +1,10 @@
-"""The runs that are under way in this process, whatever has started them: heard, logged, and put away.
+"""Runs under way in this process, whatever program part started them: registration, logging and removal.
 
-Each run that is started here has a task of its own, and outlives the connection that requested it.
-Every event passes `hear`, in the task in which it happens; so the work there is quick.
+Each run that the hub starts has its own task in the hub's nursery, and outlives the connection that requested it.
+`hear` receives every event in the task that emits it, so its work must be quick.
+
+A run passes through three tables: `_starting` until `run.started` or `run.resumed`, `live` from the first event until
+its log is complete on disk, and then `RunLogs.past`.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from .....protocol.requests import RunRequest
 from ....io.redact import Redactor, secrets_of
 from ....runs.begin import new_id, perform
 from ....runs.durable import play
-from ....runs.loading import NO_HOOKS, Hooks
+from ....runs.loading import NO_HOOKS, RunCallbacks
 from ....views.run_view import RunView
 from ..logs.runs import RunLogs
 from .live_run import HubOptions, LiveRun
@@ -33,8 +36,8 @@ from .summary import rfc3339
 if TYPE_CHECKING:
     from .....protocol.chat import Turn
     from .....protocol.outcome import Outcome
-    from ....runs.durable import Taken
-    from ....runs.rerun.changes import Changes
+    from ....runs.durable import TakenRun
+    from ....runs.rerun.changes import ForkChanges
     from ....runs.rerun.fork import Fork
     from ....runs.root import Root
     from ....work.models.recorder import Recorder
@@ -43,16 +46,17 @@ log = logging.getLogger("callboard.control")
 
 
 class Running:
-    """See the module.
+    """Registry of the runs under way.
 
     Args:
-        root: whose runs these are.
-        logs: where they are written down.
-        redact: takes secrets out of an encoded event.
+        root: services that the runs share.
+        logs: storage of the events and summaries.
+        options: limits of the hub.
+        redact: removes secrets from an encoded event.
 
     Attributes:
-        live: those that are not yet all on disk, by id.
-        nursery: where those go on that are started here.
+        live: runs that are not yet completely on disk, by id.
+        nursery: nursery of the runs that the hub starts.
     """
 
     def __init__(
@@ -70,25 +74,28 @@ class Running:
 
     @property
     def under_way(self) -> int:
-        """How many there are that have no end yet."""
+        """Number of runs without an end."""
         return len(self._starting) + sum(not record.over for record in self.live.values())
 
     def check_room(self) -> None:
-        """Raise `Saturated` if as many are under way as may be."""
+        """Raise `Saturated` if the maximum number of runs is under way."""
         most = self._options.max_runs
         if most and self.under_way >= most:
             raise Saturated(f"{most} runs are under way, and that is as many as may be; try again later")
 
     @property
     def at_work(self) -> int:
-        """How many are under way, but for durable ones that wait for people."""
+        """Number of runs under way, without durable ones that wait for users."""
         kept = self._root.kept
         return self.under_way - sum(
             record.info.status == "waiting" and not record.over and id in kept for id, record in self.live.items()
         )
 
     def leave(self) -> int:
-        """This process ends: cancel what is under way, but leave durable runs to the next; how many are not left."""
+        """Interrupt all runs at the end of the process, and leave durable ones to the next process.
+
+        Returns the number of runs that no process can resume.
+        """
         cancelled = len(self._starting)
         for id, record in list(self.live.items()):
             actor = self._root.kernel.actor.child(id)
@@ -102,51 +109,51 @@ class Running:
         return cancelled
 
     def owner_of(self, run: str) -> str:
-        """The subject that a run belongs to; a run not started through the hub is the local user's."""
+        """Return the subject that owns a run; the local user owns runs that were not started through the hub."""
         info = self.known(run)
         return info.owner if info is not None else LOCAL.subject
 
     def known(self, run: str) -> RunInfo | None:
-        """What is known in memory of a run, whoever plays it."""
+        """Return the summary of a run of any process, if it is in memory."""
         record = self.live.get(run)
         return record.info if record is not None else self._logs.past.get(run)
 
     def plays(self, run: str) -> bool:
-        """Whether the hub plays it, and no program beside it."""
+        """Return True if the hub executes the run, rather than a program outside the hub."""
         return run in self._playing
 
     def followed(self) -> set[str]:
-        """The runs whose events have a reader."""
+        """Return the ids of runs with a subscription."""
         return {reader.run for reader in self._logs.readers}
 
     def over(self, run: str) -> trio.Event:
-        """Set when a run that the hub plays is played no more."""
+        """Return an event that is set when the hub stops executing the run."""
         return self._over.setdefault(run, trio.Event())
 
     async def flush(self) -> None:
-        """Wait until the logs are on their way to the disk."""
+        """Wait until all log lines are written."""
         await self._logs.flush()
 
     def view_of(self, run: str) -> RunView | None:
-        """What the events of a run under way come to."""
+        """Return the state derived from the events of a run under way."""
         record = self.live.get(run)
         return record.view if record is not None else None
 
-    async def start(self, info: RunInfo, request: RunRequest, hooks: Hooks, *, durable: bool = True) -> str:
-        """Start a run, and wait until it has begun; its id: that of `info`, if it has one, else a new one.
+    async def start(self, info: RunInfo, request: RunRequest, hooks: RunCallbacks, *, durable: bool = True) -> str:
+        """Start a run, wait until it has begun, and return its id: that of `info` if it has one, else a new one.
 
         Args:
-            durable: whether it is kept so that another process can go on with it, if the hub's runs are.
+            durable: false to make this run not durable, even if the hub's runs are.
 
-        Raises: what `callboard.run` raises before a run begins.
+        Raises: the errors of `callboard.run` before a run begins.
         """
         id = info.run or self._new_id()
         info, request = msgspec.structs.replace(info, run=id), msgspec.structs.replace(request, id=id)
         hooks = self._with_options(info, hooks, durable=durable)
         return await self._begin(info, lambda: perform(request, hooks, self._root))
 
-    async def fork(self, info: RunInfo, fork: Fork, changes: Changes) -> str:
-        """As `start`, of a fork. Raises as `Fork.play` does."""
+    async def fork(self, info: RunInfo, fork: Fork, changes: ForkChanges) -> str:
+        """Start a fork like `start`. Raises as `Fork.play` does."""
         info = msgspec.structs.replace(info, run=self._new_id())
         hooks = self._with_options(info, NO_HOOKS)
         changes = msgspec.structs.replace(changes, id=info.run)
@@ -159,24 +166,31 @@ class Running:
         return id
 
     async def _begin(self, info: RunInfo, plays: Callable[[], Awaitable[Outcome]]) -> str:
-        self._starting[info.run] = info, None  # it counts from now on
+        self._starting[info.run] = info, None  # counts against `max_runs` from here on
         try:
+            # Returns when `hear` gets `run.started`, or raises the error that prevented it.
             await self.nursery.start(self._keep, info, plays)
         finally:
             self._starting.pop(info.run, None)
         return info.run
 
     def expect(self, info: RunInfo) -> None:
-        """A run is about to go on here, which another process has played: who follows it waits for that."""
+        """Register a run that is about to resume here. Its followers wait for its new events."""
         info = msgspec.structs.replace(info, status="running", ended=None, error=None, resumable=False)
         record = self._record(info)
         record.goes_on()
         record.log.summarise(info)
 
     async def go_on(
-        self, info: RunInfo, taken: Taken, hooks: Hooks, history: tuple[Turn, ...] = (), *, with_changes: bool = False
+        self,
+        info: RunInfo,
+        taken: TakenRun,
+        hooks: RunCallbacks,
+        history: tuple[Turn, ...] = (),
+        *,
+        with_changes: bool = False,
     ) -> None:
-        """Go on with a run that another process has played, and wait until it has begun. Raises as `durable.play`."""
+        """Resume a run of an earlier process and wait until it has begun. Raises as `durable.play` does."""
         if info.run not in self.live:
             self.expect(info)
         record = self.live[info.run]
@@ -189,19 +203,19 @@ class Running:
 
         try:
             await self.nursery.start(self._keep, info, perform_again)
-        except BaseException as error:  # whatever it was, it stays as it was
+        except BaseException as error:  # on any failure, cancellation included, the run stays interrupted
             self.stays(info.run, error)
             raise
         finally:
             self._starting.pop(info.run, None)
 
     def stays(self, run: str, why: BaseException | None = None) -> None:
-        """A run that was expected does not go on here; `why` it can't."""
+        """End the record of an expected run that this process does not resume; `why` has the reason."""
         record = self.live.get(run)
         if record is not None:
             record.stay(ErrorReport.of(why) if isinstance(why, CallboardError) else None)
 
-    def _with_options(self, info: RunInfo, hooks: Hooks, *, durable: bool = True) -> Hooks:
+    def _with_options(self, info: RunInfo, hooks: RunCallbacks, *, durable: bool = True) -> RunCallbacks:
         options = self._options
         keeps = options.durable if durable else False
         hooks = msgspec.structs.replace(hooks, owner=info.owner, durable=keeps, by=options.by)
@@ -211,11 +225,11 @@ class Running:
         return hooks
 
     def recorder(self, run: str) -> Recorder:
-        """Keeps what the models of this run see and say."""
+        """Return a recorder of the run's model calls."""
         return self._logs.recorder(run, self._redactor())
 
     def without_secrets(self, data: bytes) -> bytes:
-        """This JSON, with what is secret taken out of it."""
+        """Return this JSON without secrets."""
         return self._redactor()(data)
 
     def _redactor(self) -> Callable[[bytes], bytes]:
@@ -223,7 +237,7 @@ class Running:
         return known.data if redact is None else lambda line: redact(known.data(line))
 
     def hear(self, event: Event) -> None:
-        """An event of any run."""
+        """Record an event of any run."""
         id, record = event.run, self.live.get(event.run)
         if record is None and (event.seq == 1 or isinstance(event.data, RunStarted)):
             record = self._begun(id, event)
@@ -231,7 +245,7 @@ class Running:
             return
         record.add(event)
         if isinstance(event.data, RunStarted | RunResumed):
-            record.log.summarise(record.info)  # by now it is known what runs
+            record.log.summarise(record.info)  # the first complete summary: the event names the agent and its model
             _, begun = self._starting.pop(id, (None, None))
             if begun is not None:
                 begun.started()
@@ -245,8 +259,8 @@ class Running:
             await plays()
             if info.run in self._starting:
                 raise ActorCancelled(f"{info.run} was over before it began")
-        except Exception:  # a run that ends badly must not end the hub
-            if info.run in self._starting:  # this is for who starts it
+        except Exception:  # a failed run must not end the hub
+            if info.run in self._starting:  # the task that called `start` gets the error
                 raise
             log.exception("%s ended without an outcome", info.run)
         finally:
@@ -263,7 +277,7 @@ class Running:
         if event.seq == 1:
             info.started = rfc3339(event.ts)
             return self._record(info)
-        known = self._logs.get(id)  # a program goes on with it
+        known = self._logs.get(id)  # a program resumes the run outside the hub
         info = known or msgspec.structs.replace(info, started=rfc3339(event.ts))
         record = self._record(msgspec.structs.replace(info, status="running", ended=None, error=None))
         record.goes_on()
@@ -278,12 +292,12 @@ class Running:
         return record
 
     def _put_away(self, record: LiveRun) -> None:
-        if self.live.get(record.info.run) is record:  # else it was removed, or goes on already
+        if self.live.get(record.info.run) is record:  # else it was deleted, or has already been resumed
             del self.live[record.info.run]
             self._logs.put_away(record.info)
 
     def _log_broke(self, id: str) -> None:
-        """The log of a run can't be written now: an event says so to its subscribers."""
+        """Warn the subscribers of a run, by an event, that its log cannot be written now."""
         record = self.live.get(id)
         if record is None:  # the run was removed
             return
@@ -298,12 +312,12 @@ class Running:
 
 
 def sees(caller: Caller, owner: str) -> bool:
-    """Whether the runs of this owner are shown to the caller."""
+    """Return True if the caller may see the runs of this owner."""
     return caller.has("admin:runs") or (caller.has("read:runs") and owner == caller.subject)
 
 
 def check_owner(caller: Caller, owner: str, run: str) -> None:
-    """Check that the caller may have this run.
+    """Check that the caller may access this run.
 
     Raises:
         Denied: it has another owner, and the caller may know that it exists.
@@ -320,6 +334,6 @@ def no_run(run: str) -> NotFound:
     return NotFound(f"there is no run {run[:60]!r}")
 
 
-def elsewhere(run: str) -> Conflict:
-    """A run is another process's to steer."""
+def owned_by_other_process(run: str) -> Conflict:
+    """Return the error for an attempt to control a run of another process."""
     return Conflict(f"{run} goes on in another process, which alone can steer it; from here it can only be watched")

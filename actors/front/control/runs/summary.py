@@ -1,7 +1,6 @@
-"""A run's summary, kept up to date from its events, and its outcome.
+"""Summary and outcome of a run, computed from its events.
 
-The same code does it while the run goes on, from the events themselves, and for a run whose process was killed, from
-what it has left on disk.
+The same code updates the summary of a live run, event by event, and computes that of a dead process's run from its log.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 LONGEST_PROMPT = 2_000
 LONGEST_OUTPUT = 20_000
 LONGEST_ERROR = 4_000
-"""Characters of prompt, output and error that a summary keeps; the events have them whole."""
+"""Characters of prompt, output and error in a summary; the events have the complete texts."""
 
 _EXIT_CODES = {"done": 0, "failed": 1, "cancelled": 130, "interrupted": 130}
 
@@ -48,33 +47,43 @@ CONCERNS: frozenset[type[EventData]] = frozenset(
         *(RunStarted, RunResumed, RunFinished, RunFailed, RunCancelled),
     }
 )
-"""What a summary is made of."""
+"""Events that change a summary."""
 
 
 def sum_up(info: RunInfo, view: RunView, event: Event) -> None:
-    """Bring the summary up to date after an event of `CONCERNS`, which the view has seen."""
+    """Update the summary after an event of `CONCERNS`, which the view must have seen."""
     info.status, info.open_questions = view.status, len(view.questions)
     info.input_tokens, info.output_tokens, info.cost = view.input_tokens, view.output_tokens, view.cost
     info.priced, info.life, info.resumable = view.priced, view.life, view.status == "interrupted"
     if isinstance(event.data, RunStarted):
         data = event.data
         info.name, info.dialect, info.model = data.name, data.dialect, data.model
-        info.target = info.target or data.target  # a worker has it from a gateway, where it is no path of the worker's
+        # A worker keeps the target that the gateway set: a path of the worker's machine means nothing to users.
+        info.target = info.target or data.target
         info.prompt = readable(data.prompt[:LONGEST_PROMPT])
+        info.cut = _too_long(prompt=(data.prompt, LONGEST_PROMPT))
         info.started = info.started or rfc3339(event.ts)
+        # Results of an earlier incarnation do not apply to this one.
         info.ended, info.error, info.output, info.exit_code, info.stuck = None, None, "", None, False
     elif view.outcome is not None:
         info.ended = rfc3339(event.ts)
-        info.output = readable(str(view.outcome.get("output") or "")[:LONGEST_OUTPUT])
+        output = str(view.outcome.get("output") or "")
+        info.output = readable(output[:LONGEST_OUTPUT])
+        info.cut = {**info.cut, **_too_long(output=(output, LONGEST_OUTPUT))}
         if view.outcome.get("error"):
             error = convert(view.outcome["error"], ErrorReport)
+            info.cut = {**info.cut, **_too_long(error=(error.message, LONGEST_ERROR))}
             info.error = msgspec.structs.replace(error, message=readable(error.message[:LONGEST_ERROR]))
         code = info.error.code if info.error is not None else None
         info.exit_code = _EXIT_CODES[view.status] if code is None else exit_codes().get(code, 1)
 
 
+def _too_long(**texts: tuple[str, int]) -> dict[str, int]:
+    return {name: len(text) for name, (text, most) in texts.items() if len(text) > most}
+
+
 def rfc3339(ts: datetime) -> str:
-    """A time as frames say it."""
+    """Return a time in the format of frames (RFC 3339, UTC)."""
     return ts.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
@@ -87,7 +96,8 @@ class _Last(msgspec.Struct):
 
 
 def outcome_of(info: RunInfo, last: LoggedEvent | None) -> Outcome:
-    """The outcome that the last event tells; of a run that is lost, or whose log is, what the summary knows."""
+    """Return the outcome in the last event. For a lost run or log, build one from the summary."""
+    # The process was killed, or its log could not be written: the summary is the best source.
     if last is None or last.kind not in TERMINAL:
         error = info.error
         if error is None and info.status not in ("done", "cancelled"):

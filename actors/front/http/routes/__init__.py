@@ -1,4 +1,7 @@
-"""The handlers of routes, a module per kind of thing. A handler gets a `Call` and what was sent, and gives a reply."""
+"""Route handlers, one module per resource.
+
+A handler receives an `HttpCall` and the decoded input, and returns a reply.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,11 @@ from typing import Any
 from starlette.responses import Response
 
 from ...access.scopes import OPEN, Rule
-from ..call import Call, Route, reply, route
+from ..call import HttpCall, HttpRoute, reply, route
 from ..openapi import document_of
-from . import about, agui, chat, completions, roles, runs, sessions
+from . import about, agui, chat, completions, embeddings, responses, roles, runs, sessions
 
-MODULES = (about, roles, runs, completions, sessions, chat, agui)
+MODULES = (about, roles, runs, completions, sessions, chat, responses, embeddings, agui)
 
 
 @cache
@@ -24,37 +27,37 @@ def _document() -> Any:
 
 
 @route("GET", "/openapi.json", OPEN, tag="about", gives=dict)
-async def document(_: Call) -> Response:
+async def document(_: HttpCall) -> Response:
     """This document."""
     return reply(_document())
 
 
-def routes() -> tuple[Route, ...]:
-    """All of them."""
-    found = (each for module in MODULES for each in vars(module).values() if isinstance(each, Route))
+def routes() -> tuple[HttpRoute, ...]:
+    """Return all routes."""
+    found = (each for module in MODULES for each in vars(module).values() if isinstance(each, HttpRoute))
     return (*found, document)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A template that a path fits, its rule, and what stands in the template's braces first."""
+class RouteMatch:
+    """Matching route: its path template, its rule, and the value of its first parameter."""
 
     template: str
     rule: Rule
     target: str | None
 
 
-def find_route(method: str, path: str) -> Found | None:
-    """What is asked for; None if there is no such route."""
+def find_route(method: str, path: str) -> RouteMatch | None:
+    """Return the route of a request; None if there is none."""
     for pattern, each in _by_method.get("GET" if method == "HEAD" else method, ()):
         found = pattern.fullmatch(path)
         if found is not None:
-            return Found(each.path, each.rule, found[1] if pattern.groups else None)
+            return RouteMatch(each.path, each.rule, found[1] if pattern.groups else None)
     return None
 
 
 def templates_at(path: str) -> Iterator[str]:
-    """The templates that a path fits, whatever the method."""
+    """Yield the templates that match a path, for any method."""
     for method in _by_method:
         if (found := find_route(method, path)) is not None:
             yield found.template
@@ -65,6 +68,6 @@ def _pattern(template: str) -> re.Pattern[str]:
     return re.compile(re.sub(r"\\\{\w+\\\}", "([^/]+)", text), re.DOTALL)
 
 
-_by_method: dict[str, list[tuple[re.Pattern[str], Route]]] = {}
+_by_method: dict[str, list[tuple[re.Pattern[str], HttpRoute]]] = {}
 for _each in routes():
     _by_method.setdefault(_each.method, []).append((_pattern(_each.path), _each))

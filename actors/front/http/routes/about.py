@@ -1,4 +1,4 @@
-"""Describes the caller, the server, models and what they cost, and agents; what operators look at."""
+"""Routes about the caller, the server, models with their cost, and agents; routes for operators."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ...access.scopes import (
 )
 from ...control.usage import usage_of
 from ...page import HEADERS, asset
-from ..call import Call, reply, route
+from ..call import HttpCall, reply, route
 from ..shapes.api import (
     AgentsList,
     AgentTold,
@@ -49,13 +49,13 @@ _route = partial(route, tag="about")
 
 
 @_route("POST", "/v1/auth/check", ANYBODY, gives=Subject)
-async def check(call: Call) -> Response:
+async def check(call: HttpCall) -> Response:
     """Who the token stands for."""
     return reply(Subject(subject=call.caller.subject, scopes=sorted(call.caller.scopes)))
 
 
 @_route("GET", "/v1/info", ANYBODY, gives=Info)
-async def info(call: Call) -> Response:
+async def info(call: HttpCall) -> Response:
     """What serves, and for how long."""
     under_way = 0
     if call.caller.has("read:runs"):
@@ -72,13 +72,13 @@ async def info(call: Call) -> Response:
 
 
 @_route("GET", "/v1/models", READ_MODELS, gives=ModelsList)
-async def models(call: Call) -> Response:
+async def models(call: HttpCall) -> Response:
     """Models, and agents that can be asked like one."""
     return reply(ModelsList(data=await _models(call)))
 
 
 @_route("GET", "/v1/models/{model:path}", READ_MODELS, gives=ModelTold, errors=(404,))
-async def model(call: Call) -> Response:
+async def model(call: HttpCall) -> Response:
     """One model."""
     wanted = call.path("model")
     found = next((each for each in await _models(call) if each.id == wanted), None)
@@ -88,20 +88,20 @@ async def model(call: Call) -> Response:
 
 
 @_route("GET", "/v1/agents", READ_AGENTS, gives=AgentsList)
-async def agents(call: Call) -> Response:
+async def agents(call: HttpCall) -> Response:
     """Everything that can be run."""
     targets = await call.hub.targets(call.caller)
     return reply(AgentsList(agents=convert(targets, list[AgentTold], from_attributes=True)))
 
 
 @_route("GET", "/v1/usage", READ_USAGE, gives=UsageReport)
-async def usage(call: Call, query: UsageQuery) -> Response:
+async def usage(call: HttpCall, query: UsageQuery) -> Response:
     """What models have cost: of the caller's own runs, with the scope `admin:runs` of all."""
     by = convert(query.by.split(","), list[UsageGroup])
     return reply(await usage_of(call.api.root, call.caller, by, query.days))
 
 
-async def _models(call: Call) -> list[ModelTold]:
+async def _models(call: HttpCall) -> list[ModelTold]:
     root = call.api.root
     default = models_of(root.gateway.choice().model)[0]
     found = {default: ModelTold(id=default, owned_by=default.partition(":")[0], callboard={"default": True})}
@@ -124,21 +124,21 @@ async def _models(call: Call) -> list[ModelTold]:
 
 
 @route("GET", "/healthz/live", OPEN, gives=dict, errors=(503,), tag="health")
-async def live(call: Call) -> Response:
+async def live(call: HttpCall) -> Response:
     """Whether it lives."""
     status, body = call.api.health.live()
     return reply(body, status)
 
 
 @route("GET", "/healthz/ready", OPEN, gives=dict, errors=(503,), tag="health")
-async def ready(call: Call) -> Response:
+async def ready(call: HttpCall) -> Response:
     """Whether it takes work."""
     status, body = await call.api.health.ready()
     return reply(body, status)
 
 
 @route("GET", "/metrics", METRICS, media=("text/plain",), tag="health")
-async def metrics(call: Call) -> Response:
+async def metrics(call: HttpCall) -> Response:
     """Figures for Prometheus."""
     if call.api.metrics is None:
         raise NotFound("no figures are kept here")
@@ -148,7 +148,7 @@ async def metrics(call: Call) -> Response:
 
 
 @route("GET", "/v1/info/mcp", READ_MCP, gives=McpInfo, tag="mcp")
-async def status(call: Call) -> Response:
+async def status(call: HttpCall) -> Response:
     """The MCP servers, and what their pool did so far."""
     servers = call.hub.mcp_status(call.caller)
     counters = msgspec.to_builtins(call.api.root.mcp.statistics())
@@ -156,13 +156,13 @@ async def status(call: Call) -> Response:
 
 
 @route("POST", "/v1/mcp/reload", RELOAD_MCP, gives=ReloadReply, optional_body=True, tag="mcp")
-async def reload(call: Call, body: ReloadBody) -> Response:
+async def reload(call: HttpCall, body: ReloadBody) -> Response:
     """Read mcp.json again."""
     return reply(ReloadReply(reloaded=await call.hub.mcp_reload(call.caller, body.server)))
 
 
 @route("GET", "/v1/rags", READ_AGENTS, gives=RagsList, tag="knowledge")
-async def knowledge(call: Call) -> ASGIApp:
+async def knowledge(call: HttpCall) -> ASGIApp:
     """Knowledge bases with a name."""
     from ....work.knowledge.registry import names
 
@@ -170,7 +170,7 @@ async def knowledge(call: Call) -> ASGIApp:
 
 
 @route("POST", "/v1/rags/{name}/rebuild", REBUILD_KNOWLEDGE, gives=RebuildReply, errors=(404, 502), tag="knowledge")
-async def rebuild(call: Call) -> ASGIApp:
+async def rebuild(call: HttpCall) -> ASGIApp:
     """Build a knowledge base anew."""
     from ....work.knowledge.registry import named, names
 
@@ -190,8 +190,11 @@ async def rebuild(call: Call) -> ASGIApp:
 # --- the page ----------------------------------------------------------------------------------------------------
 
 
-async def _file(call: Call) -> Response:
-    """A file of the page. It holds no secret: the token comes in the address' fragment, which no server sees."""
+async def _file(call: HttpCall) -> Response:
+    """Return a file of the page.
+
+    It contains no secret: the token is in the URL's fragment, which browsers do not send.
+    """
     path = call.request.url.path
     found = asset(path)
     if found is None:

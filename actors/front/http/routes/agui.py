@@ -1,29 +1,31 @@
-"""AG-UI: a run for a client that shows it, and a run that goes on already.
+"""AG-UI: start a run for a client that displays it, or follow an existing run.
 
-`POST /agui` starts a run and tells it; a client that leaves ends it, unless the run waits for people. `GET /agui/{run}`
-tells a run that was started elsewhere.
+`POST /agui` starts a run and streams it; a client that disconnects ends it, unless the run waits for users. `GET
+/agui/{run}` streams a run that was started otherwise.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
 from starlette.types import ASGIApp, Send
 
+from .....protocol.chat import ToolCall
 from .....protocol.errors import Conflict, UsageError
+from .....protocol.events import Warned
 from .....protocol.kernel.questions import Question
 from ...access.scopes import READ_RUNS, START
 from ...control.logs.reading import LoggedEvent
-from ..call import SSE, Call, route
-from ..shapes.agui import Agui, AguiMessage, ResumeEntry, RunAgentInput
+from ..call import SSE, HttpCall, route
+from ..shapes.agui import Agui, ResumeEntry, RunAgentInput, chat_messages
 from ..shapes.api import TargetQuery
 from ..shapes.conversation import asked
-from ..shapes.openai import ChatMessage
-from ..streams import EventStream, Performed, Running, Say, check_after, say_all
-from .chat import begin as begin_chat
-from .chat import target_of
+from ..shapes.openai import ChatCompletionRequest, ToolOffered
+from ..streams import EventStream, Performed, RunBlock, Say, check_after, say_all
+from .chat import PreparedChat, prepare, target_of
 
 if TYPE_CHECKING:
     from .....protocol.control.things import RunInfo
@@ -32,55 +34,80 @@ if TYPE_CHECKING:
 _route = partial(route, tag="ag-ui")
 
 LOOK_EVERY = 0.1
-"""Seconds between two looks at whether a run with open questions has anything else to do."""
+"""Seconds between two checks whether a run with open questions has other work."""
 
 ASK_EVERY = 0.5
-"""The same where its worker has to be asked."""
+"""The same interval if its worker has to be asked."""
 
 
 @_route("POST", "/agui", START, media=(SSE,), errors=(404, 409, 502))
-async def begin(call: Call, query: TargetQuery, body: RunAgentInput) -> ASGIApp:
+async def begin(call: HttpCall, query: TargetQuery, body: RunAgentInput) -> ASGIApp:
     """Start a run and follow it as AG-UI events; `resume` answers its questions."""
     if body.resume:
         run, after = await _resumed(call, body.resume)
-        told = Agui(body.thread_id, body.run_id, run.run)
+        told = Agui(body.thread_id, body.run_id, run.run, calls=_calls_of(call, run.run))
 
         async def go_on(say: Say) -> None:
-            await _tell(call, told, run.run, say, after=after, again=True)
+            await _stream_events(call, told, run.run, say, after=after, again=True)
 
         return EventStream(go_on)
-    begun = await begin_chat(call, target_of(query.target, body.forwarded_props), asked(_messages(body.messages)))
-    request = await begun.request(call)
+    target = target_of(query.target, body.forwarded_props)
+    prepared, warnings = await _prepared(call, target, body)
+    # A run with tools of its client can't be resumed in another process.
+    durable = not prepared.hooks.tools
 
     async def perform(send: Send) -> None:
-        async with Running(call, lambda: call.hub.begin(call.caller, request)) as running:
+        async with RunBlock(call, lambda: prepared.start(call, durable=durable)) as running:
             run = running.info.run
-            told = Agui(body.thread_id, body.run_id, run)
+            told = Agui(body.thread_id, body.run_id, run, calls=_calls_of(call, run), warnings=warnings)
 
             async def tell(say: Say) -> None:
-                running.kept = await _tell(call, told, run, say)
+                running.kept = await _stream_events(call, told, run, say)
 
             await EventStream(tell).run(send)
 
     return Performed(perform)
 
 
+async def _prepared(call: HttpCall, target: str, body: RunAgentInput) -> tuple[PreparedChat, list[Warned]]:
+    tools = body.tools or []
+    warnings = []
+    if tools and target.partition("/")[0] in ("graph", "workflow"):
+        text = f"tools: {target} is no agent and no model; the tools of its nodes are its own"
+        warnings.append(Warned(code="client_tools", message=text))
+        tools = []
+    messages = chat_messages(body)
+    find = partial(call.api.remembered.find, call.caller.subject)
+    conversation = asked(messages, tools=bool(tools), find=find)
+    request = ChatCompletionRequest(
+        model=target, messages=messages, tools=[ToolOffered(type="function", function=tool) for tool in tools] or None
+    )
+    return await prepare(call, request, conversation), warnings
+
+
+def _calls_of(call: HttpCall, run: str) -> Callable[[], tuple[ToolCall, ...]]:
+    found = call.api.client_calls.get(run)
+    return tuple if found is None else partial(found.calls, run)
+
+
 @_route("GET", "/agui/{run}", READ_RUNS, media=(SSE,), errors=(404,), resumes=True)
-async def watch(call: Call) -> ASGIApp:
+async def watch(call: HttpCall) -> ASGIApp:
     """Follow a run as AG-UI events."""
     run = call.hub.get(call.caller, call.path("run"))
     after = call.last_seen() or 0
     check_after(call, run.run, after)
-    told = Agui(run.session or run.run, run.run, run.run)
+    told = Agui(run.session or run.run, run.run, run.run, calls=_calls_of(call, run.run))
 
     async def tell(say: Say) -> None:
-        await _tell(call, told, run.run, say, after=after)
+        await _stream_events(call, told, run.run, say, after=after)
 
     return EventStream(tell)
 
 
-async def _tell(call: Call, told: Agui, run: str, say: Say, *, after: int = 0, again: bool = False) -> bool:
-    """Tell what comes after number `after`; whether the run goes on, waiting for people."""
+async def _stream_events(
+    call: HttpCall, told: Agui, run: str, say: Say, *, after: int = 0, again: bool = False
+) -> bool:
+    """Stream events after number `after`; return True if the run continues, waiting for users."""
     telling = trio.Lock()
     seen = 0
     interrupted = False
@@ -98,10 +125,10 @@ async def _tell(call: Call, told: Agui, run: str, say: Say, *, after: int = 0, a
     async def look() -> None:
         nonlocal interrupted
         while True:
-            await trio.sleep(ASK_EVERY if _elsewhere(call, run) else LOOK_EVERY)
+            await trio.sleep(ASK_EVERY if _cluster_with_run(call, run) else LOOK_EVERY)
             waiting = await stuck(call, run)
             async with telling:
-                # All past events go out before the event that ends the stream.
+                # All past events are sent before the event that ends the stream.
                 told_all = seen >= max(after, 1, call.hub.get(call.caller, run).seq)
                 if waiting and told_all and waiting == call.hub.questions(call.caller, run):
                     interrupted = True
@@ -116,19 +143,21 @@ async def _tell(call: Call, told: Agui, run: str, say: Say, *, after: int = 0, a
     return interrupted
 
 
-def _elsewhere(call: Call, run: str) -> Cluster | None:
-    """The cluster, if one of its workers plays the run."""
+def _cluster_with_run(call: HttpCall, run: str) -> Cluster | None:
+    """Return the cluster, if one of its workers executes the run."""
     cluster = call.hub.cluster
     return cluster if cluster is not None and cluster.has(run) else None
 
 
-async def stuck(call: Call, run: str) -> list[Question]:
-    """The questions without whose answers nothing in the run goes on; none if anything does. A worker that can't be
-    reached is taken to do nothing else."""
+async def stuck(call: HttpCall, run: str) -> list[Question]:
+    """Return the open questions if the run can't proceed without answers; otherwise none.
+
+    A worker that can't be reached counts as having no other work.
+    """
     questions = call.hub.questions(call.caller, run)
     if not questions:
         return []
-    cluster = _elsewhere(call, run)
+    cluster = _cluster_with_run(call, run)
     actors = call.hub.actors.tree(call.caller, run) if cluster is None else await cluster.actors(run)
     parents = {actor.parent for actor in actors}
     asking = {question.actor for question in questions}
@@ -140,12 +169,12 @@ async def stuck(call: Call, run: str) -> list[Question]:
     return questions
 
 
-async def _resumed(call: Call, entries: list[ResumeEntry]) -> tuple[RunInfo, int]:
-    """Give the answers; the run that they are for, and the number of the event it was at.
+async def _resumed(call: HttpCall, entries: list[ResumeEntry]) -> tuple[RunInfo, int]:
+    """Submit the answers; return their run, and the number of its last event before them.
 
     Raises:
-        UsageError: they are for several runs.
-        Conflict: none of the questions waits any more.
+        UsageError: they belong to several runs.
+        Conflict: no question waits any more.
     """
     open = {question.id: question for question in call.hub.questions(call.caller)}
     runs = {open[entry.interrupt_id].run for entry in entries if entry.interrupt_id in open}
@@ -176,16 +205,3 @@ def _value(payload: object) -> str | list[str]:
     if isinstance(payload, bool):
         return "yes" if payload else "no"
     return str(payload)
-
-
-def _messages(messages: list[AguiMessage]) -> list[ChatMessage]:
-    kept = []
-    for message in messages:
-        if message.role in ("developer", "system", "user", "assistant"):
-            content = message.content
-            if isinstance(content, list):
-                content = "\n".join(str(part.get("text", "")) for part in content if part.get("type") == "text")
-            elif isinstance(content, dict):
-                content = ""
-            kept.append(ChatMessage(role=message.role, content=content))
-    return kept

@@ -1,4 +1,4 @@
-"""`/v1/chat/completions`: agents for programs that speak OpenAI's API."""
+"""Route `/v1/chat/completions`: agents for clients of OpenAI's API."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from .....protocol.control.things import RunInfo
 from .....protocol.errors import NotFound, ToolFailed, UsageError
 from .....protocol.requests import Overrides, RunRequest
 from ....io.http.sse import event
-from ....runs.loading import NO_HOOKS, Hooks
+from ....runs.loading import NO_HOOKS, RunCallbacks
 from ....work.tools.tool import Tool
 from ...access.scopes import START
 from ...control.logs.reading import LoggedEvent
-from ..call import SSE, Call, route
-from ..shapes.conversation import Asked, HandedOut, asked, handed_out
-from ..shapes.openai import Chat, ChatCompletionReply, ChatCompletionRequest, ToolOffered
+from ..call import SSE, HttpCall, route
+from ..shapes.conversation import ConversationRequest, HandedOut, asked, handed_out
+from ..shapes.openai import ChatCompletionProjection, ChatCompletionReply, ChatCompletionRequest, ToolOffered
 from ..streams import Say, run_and_reply
-from .completions import check_model, plain
+from .models import check_model, plain
 
 _route = partial(route, tag="openai")
 
@@ -35,26 +35,16 @@ DONE = event(b"[DONE]")
 
 
 @_route("POST", "/v1/chat/completions", START, gives=ChatCompletionReply, media=(SSE,), errors=(404, 499, 502))
-async def complete(call: Call, body: ChatCompletionRequest) -> ASGIApp:
+async def complete(call: HttpCall, body: ChatCompletionRequest) -> ASGIApp:
     """A chat completion as OpenAI's: `model` is agent/NAME, graph/NAME, workflow/NAME, or a model."""
-    tools = [] if body.tool_choice == "none" else [_offered(tool) for tool in body.tools or ()]
-    conversation = asked(
-        body.messages, tools=body.tools is not None, find=partial(call.api.remembered.find, call.caller.subject)
-    )
-    begun = await begin(call, body.model, conversation)
-    beside = body.callboard
-    request = await begun.request(call, variables=beside.variables, state=beside.state, timeout=beside.timeout)
-    left = _Left(call, request.history, one=body.parallel_tool_calls is False)
-    hooks = NO_HOOKS
-    if begun.talks:
-        request = msgspec.structs.replace(request, overrides=Overrides(sampling=body.sampling))
-        hooks = Hooks(tools=tuple(tools), on_history=left.take) if tools else NO_HOOKS
-    elif body.tools:
-        raise UsageError(f"tools: {body.model} is no agent and no model; the tools of its nodes are its own")
+    find = partial(call.api.remembered.find, call.caller.subject)
+    prepared = await prepare(call, body, asked(body.messages, tools=body.tools is not None, find=find))
 
-    async def tell(run: RunInfo, say: Say) -> Chat:
+    async def tell(run: RunInfo, say: Say) -> ChatCompletionProjection:
         usage = body.stream_options is not None and bool(body.stream_options.include_usage)
-        told = Chat(run.run, body.model, int(time.time()), usage=usage, calls=lambda: left.calls(run.run))
+        told = ChatCompletionProjection(
+            run.run, body.model, int(time.time()), usage=usage, calls=lambda: prepared.client_calls.calls(run.run)
+        )
 
         async def each(happened: LoggedEvent) -> None:
             for chunk in told.take(happened):
@@ -64,15 +54,54 @@ async def complete(call: Call, body: ChatCompletionRequest) -> ASGIApp:
         await say(DONE)
         return told
 
-    return run_and_reply(
-        call, lambda: call.hub.begin(call.caller, request, hooks, durable=False), tell, streams=bool(body.stream)
-    )
+    return run_and_reply(call, partial(prepared.start, call), tell, streams=bool(body.stream))
 
 
-class _Left:
-    """What a run leaves to its client: calls of the client's own tools."""
+class PreparedChat(msgspec.Struct, frozen=True, kw_only=True):
+    """Run of a chat completion, or of an equivalent request.
 
-    def __init__(self, call: Call, before: Sequence[Turn], *, one: bool) -> None:
+    Attributes:
+        client_calls: calls that the run leaves to its client.
+    """
+
+    request: RunRequest
+    hooks: RunCallbacks
+    client_calls: ClientCalls
+
+    async def start(self, call: HttpCall, *, durable: bool = False) -> RunInfo:
+        """Start the run. By default it ends with the request and is never resumed."""
+        run = await call.hub.begin(call.caller, self.request, self.hooks, durable=durable)
+        if self.hooks.tools:
+            call.api.client_calls[run.run] = self.client_calls
+        return run
+
+
+async def prepare(call: HttpCall, body: ChatCompletionRequest, conversation: ConversationRequest) -> PreparedChat:
+    """Return the run of a chat completion.
+
+    Raises:
+        NotFound, UsageError: see `begin`; tools are offered to a graph or a workflow.
+    """
+    tools = [] if body.tool_choice == "none" else [offered(tool) for tool in body.tools or ()]
+    begun = await begin(call, body.model, conversation)
+    beside = body.callboard
+    request = await begun.request(call, variables=beside.variables, state=beside.state, timeout=beside.timeout)
+    choice = body.first_choice
+    left = ClientCalls(call, request.history, one=body.parallel_tool_calls is False)
+    hooks = NO_HOOKS
+    if begun.talks:
+        overrides = Overrides(sampling=body.sampling, tool_choice=choice)
+        request = msgspec.structs.replace(request, overrides=overrides)
+        hooks = RunCallbacks(tools=tuple(tools), on_history=left.take) if tools else NO_HOOKS
+    elif body.tools:
+        raise UsageError(f"tools: {body.model} is no agent and no model; the tools of its nodes are its own")
+    return PreparedChat(request=request, hooks=hooks, client_calls=left)
+
+
+class ClientCalls:
+    """Calls of the client's own tools that a run leaves to its client."""
+
+    def __init__(self, call: HttpCall, before: Sequence[Turn], *, one: bool) -> None:
         self._call = call
         self._before = before
         self._one = one
@@ -80,11 +109,11 @@ class _Left:
         self._handed: HandedOut | None = None
 
     def take(self, said: Sequence[Turn]) -> None:
-        """All of the conversation, when the agent is done."""
+        """Record the whole conversation, when the agent has finished."""
         self._said = said
 
     def calls(self, run: str) -> tuple[Any, ...]:
-        """The calls; the run is remembered until their results come."""
+        """Return the calls; the run is remembered until their results arrive."""
         if self._handed is None:
             self._handed = handed_out(run, self._said, self._before, one=self._one)
             if self._handed is not None:
@@ -92,7 +121,8 @@ class _Left:
         return () if self._handed is None else self._handed.calls
 
 
-def _offered(tool: ToolOffered) -> Tool:
+def offered(tool: ToolOffered) -> Tool:
+    """Return a tool of the client's, whose call ends the run."""
     function = tool.function
     spec = ToolSpec(name=function.name, description=function.description or "")
     if function.parameters:
@@ -104,13 +134,13 @@ def _offered(tool: ToolOffered) -> Tool:
     return Tool(spec=spec, run=run, origin="function", elsewhere=True)
 
 
-class Begun(msgspec.Struct, frozen=True, kw_only=True):
-    """What a conversation starts.
+class StartedConversation(msgspec.Struct, frozen=True, kw_only=True):
+    """Run that a conversation starts.
 
     Attributes:
-        wanted: as a caller asks for it.
+        wanted: start request of the caller.
         model: a model by itself, in place of a target.
-        talks: whether it goes on with what was said before; graphs and workflows don't.
+        talks: True if it continues the conversation; graphs and workflows do not.
     """
 
     wanted: StartRun
@@ -119,22 +149,22 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
     images: tuple[Part, ...] = ()
     talks: bool = True
 
-    async def request(self, call: Call, **beside: Any) -> RunRequest:
-        """The request of its run; `beside` are more fields of `wanted`."""
+    async def request(self, call: HttpCall, **beside: Any) -> RunRequest:
+        """Return the run request; `beside` are more fields of `wanted`."""
         request = await call.hub.request(call.caller, msgspec.structs.replace(self.wanted, **beside))
         target = self.model or request.target
         return msgspec.structs.replace(request, target=target, history=self.history, parts=self.images)
 
 
-async def begin(call: Call, model: str, conversation: Asked) -> Begun:
-    """What to start for a name: one of an agent, `agent/NAME` and the like, or a model's own.
+async def begin(call: HttpCall, model: str, conversation: ConversationRequest) -> StartedConversation:
+    """Return the run for a model name: of an agent, `agent/NAME` and similar, or of a model.
 
-    An agent gets what is said by a system prompt as part of the prompt, since its instructions are its own; a graph
-    or a workflow knows nothing of what was said before.
+    For an agent the system prompt becomes part of the prompt, because its instructions are its own. A graph or a
+    workflow gets no conversation.
 
     Raises:
         NotFound: there is no such agent.
-        UsageError: a graph or a workflow is shown images, or the results of tools.
+        UsageError: images or tool results are sent to a graph or a workflow.
     """
     kind, _, name = model.partition("/")
     history, images, prompt = tuple(conversation.history), tuple(conversation.images), conversation.prompt
@@ -144,7 +174,9 @@ async def begin(call: Call, model: str, conversation: Asked) -> Begun:
         except UsageError as error:
             raise NotFound(str(error)) from None
         alone = plain(model, instructions=conversation.system)
-        return Begun(wanted=StartRun(target="", prompt=prompt), model=alone, history=history, images=images)
+        return StartedConversation(
+            wanted=StartRun(target="", prompt=prompt), model=alone, history=history, images=images
+        )
     found = await call.hub.target(call.caller, name)
     if found is None or found.dialect != kind:
         hint = f"; it is a {found.dialect}: {found.dialect}/{name[:60]}" if found is not None else ""
@@ -152,12 +184,14 @@ async def begin(call: Call, model: str, conversation: Asked) -> Begun:
     if kind != "agent":
         if images or not prompt:
             raise UsageError(f"messages: a {kind} takes the text of the last message, and nothing else")
-        return Begun(wanted=StartRun(target=name, prompt=_after(conversation.system, prompt)), talks=False)
+        return StartedConversation(
+            wanted=StartRun(target=name, prompt=_after(conversation.system, prompt)), talks=False
+        )
     if prompt or images:
         prompt = _after(conversation.system, prompt)
     elif conversation.system:
         history = _with_system(conversation.system, history)
-    return Begun(wanted=StartRun(target=name, prompt=prompt), history=history, images=images)
+    return StartedConversation(wanted=StartRun(target=name, prompt=prompt), history=history, images=images)
 
 
 def _after(system: str, prompt: str) -> str:
@@ -165,7 +199,7 @@ def _after(system: str, prompt: str) -> str:
 
 
 def _with_system(system: str, history: Sequence[Turn]) -> tuple[Turn, ...]:
-    """The conversation with the system prompt before the user's last words, as they were told to the agent."""
+    """Return the conversation with the system prompt before the user's last message, as the agent received it."""
     turns = list(history)
     for at in range(len(turns) - 1, -1, -1):
         turn = turns[at]
@@ -178,10 +212,10 @@ def _with_system(system: str, history: Sequence[Turn]) -> tuple[Turn, ...]:
 
 
 def target_of(name: str | None, forwarded: Any) -> str:
-    """What an AG-UI client wants run: said in the query, or in what it passes on.
+    """Return the target of an AG-UI client, from the query or from the forwarded properties.
 
     Raises:
-        UsageError: nothing is named.
+        UsageError: no target is named.
     """
     named = name or (forwarded.get("target") if isinstance(forwarded, dict) else None)
     if not isinstance(named, str) or not named:

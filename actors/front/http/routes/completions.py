@@ -1,37 +1,52 @@
-"""`/v1/completions`: one prompt, one answer; in a session or without.
+"""Route `/v1/completions`: one prompt, one answer; in a session or without.
 
-What a client gets last it gets when all is done: a session has been shortened, if it was long, and is on disk.
+The last events are sent after all work: a long session has been compressed, and is on disk.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from functools import partial
 
 import msgspec
 from starlette.types import ASGIApp
 
-from .....protocol.agent import Agent
 from .....protocol.control.own import StartRun
 from .....protocol.control.things import RunInfo
-from .....protocol.errors import CallboardError, ConfigError, UsageError
+from .....protocol.errors import CallboardError, UsageError
 from .....protocol.events import TERMINAL
 from .....protocol.requests import Overrides
+from ....io.http.sse import event
 from ...access.scopes import PROMPT, START
 from ...control.logs.reading import LoggedEvent
-from ...control.requests import check_model as check_file
 from ...control.sessions import SessionTurn
-from ..call import SSE, Call, route
-from ..shapes.completion import Completion, CompletionReply, CompletionRequest, SessionCompletionRequest, Told
+from ..call import SSE, HttpCall, route
+from ..shapes.completion import (
+    CompletionProjection,
+    CompletionReply,
+    CompletionRequest,
+    OneShotReply,
+    SessionCompletionRequest,
+    TextCompletion,
+    Told,
+)
+from ..shapes.conversation import ConversationRequest
 from ..streams import Say, run_and_reply, say_all
+from .chat import DONE, KINDS, begin
+from .models import check_model, plain
 from .roles import check_role
 
-_route = partial(route, tag="completions", gives=CompletionReply, media=(SSE,), errors=(404, 409, 499, 502))
+_route = partial(route, tag="completions", media=(SSE,), errors=(404, 409, 499, 502))
 
 
-@_route("POST", "/v1/completions", START)
-async def one_shot(call: Call, body: CompletionRequest) -> ASGIApp:
-    """One prompt to an agent or a model; nothing is kept."""
+@_route("POST", "/v1/completions", START, gives=OneShotReply)
+async def one_shot(call: HttpCall, body: CompletionRequest) -> ASGIApp:
+    """One prompt to an agent or a model; nothing is kept. With a `model` alone, also as OpenAI's old completions."""
+    if body.is_openais and not call.accepts(SSE):
+        return await _as_openai(call, body)
+    if body.echo or body.stream_options or not isinstance(body.prompt, str):
+        raise UsageError("echo, stream_options and a list as `prompt` need OpenAI's shape: a `model`, and no other key")
     await check_role(call, body.role, body.model)
     check_model(call, body.model)
     asked = await call.hub.request(call.caller, asked_for(body, body.agent or ""))
@@ -44,13 +59,48 @@ async def one_shot(call: Call, body: CompletionRequest) -> ASGIApp:
     return run_and_reply(
         call,
         lambda: call.hub.begin(call.caller, request, durable=False),
-        partial(_tell, call, ()),
-        streams=body.stream or call.accepts(SSE),
+        partial(_stream_run, call, ()),
+        streams=bool(body.stream) or call.accepts(SSE),
     )
 
 
-@_route("POST", "/v1/sessions/{id}/completions", PROMPT)
-async def in_session(call: Call, body: SessionCompletionRequest) -> ASGIApp:
+async def _as_openai(call: HttpCall, body: CompletionRequest) -> ASGIApp:
+    assert body.model is not None
+    if body.model.partition("/")[0] not in KINDS:
+        check_model(call, body.model)
+    begun = await begin(call, body.model, ConversationRequest(system="", history=(), prompt=body.text))
+    request = await begun.request(call)
+    if begun.talks:
+        request = msgspec.structs.replace(request, overrides=Overrides(sampling=body.sampling))
+    usage = body.stream_options is not None and bool(body.stream_options.include_usage)
+    before = body.text if body.echo else ""
+
+    async def tell(run: RunInfo, say: Say) -> _Whole:
+        told = TextCompletion(call.id, run.run, body.model or "", int(time.time()), before=before, usage=usage)
+
+        async def each(happened: LoggedEvent) -> None:
+            for chunk in told.chunks(happened):
+                await say(event(msgspec.json.encode(chunk)))
+
+        await call.hub.follow(call.caller, run.run, each)
+        await say(DONE)
+        return _Whole(told)
+
+    return run_and_reply(
+        call, lambda: call.hub.begin(call.caller, request, durable=False), tell, streams=bool(body.stream)
+    )
+
+
+class _Whole:
+    """Text completion with a finished run."""
+
+    def __init__(self, told: TextCompletion) -> None:
+        self.error = told.error
+        self.reply = told.whole()
+
+
+@_route("POST", "/v1/sessions/{id}/completions", PROMPT, gives=CompletionReply)
+async def in_session(call: HttpCall, body: SessionCompletionRequest) -> ASGIApp:
     """One prompt into a session."""
     check_model(call, body.model)
     stored = await call.api.root.sessions.get(call.caller, call.path("id"))
@@ -62,43 +112,37 @@ async def in_session(call: Call, body: SessionCompletionRequest) -> ASGIApp:
         turns.append(await call.hub.sessions.begin(call.caller, stored.id, request))
         return turns[0].info
 
-    return run_and_reply(call, start, partial(_tell, call, turns), streams=body.stream or call.accepts(SSE))
+    return run_and_reply(call, start, partial(_stream_run, call, turns), streams=body.stream or call.accepts(SSE))
 
 
-def check_model(call: Call, model: str | None) -> None:
-    """Raise `UsageError` if there is no such model, `Denied` if it is a file that the caller may not have loaded."""
-    if model:
-        check_file(call.caller, model, call.api.root)
-        try:
-            call.api.root.gateway.check(model)
-        except ConfigError as error:
-            raise UsageError(f"model: {error}") from None
-
-
-def plain(model: str | None, instructions: str = "") -> Agent:
-    """A model by itself: no tools, no questions."""
-    return Agent(name="model", model=model, instructions=instructions, can_ask_user=False)
-
-
-def overrides(body: SessionCompletionRequest, *, agent: bool) -> Overrides:
-    """The request's settings for the agent; a model by itself has no todo list to go on with."""
-    sampling = {} if body.temperature is None else {"temperature": body.temperature}
+def overrides(body: SessionCompletionRequest | CompletionRequest, *, agent: bool) -> Overrides:
+    """Return the request's settings for the agent; a model by itself has no todo list to continue."""
+    if isinstance(body, CompletionRequest):
+        sampling = body.sampling
+    else:
+        sampling = {} if body.temperature is None else {"temperature": body.temperature}
     return Overrides(sampling=sampling, auto_continue=body.auto_continue if agent else None)
 
 
-def asked_for(body: SessionCompletionRequest, target: str) -> StartRun:
-    """What a request asks to be started."""
+def asked_for(body: SessionCompletionRequest | CompletionRequest, target: str) -> StartRun:
+    """Return the start request."""
     files = [given.path or given.url or "" for given in body.files]
     if "" in files or any(given.path and given.url for given in body.files):
         raise UsageError("files: each has either a `path` or a `url`")
     if any(given.url and not given.url.startswith(("http://", "https://")) for given in body.files):
         raise UsageError("files: a `url` begins with http:// or https://")
-    return StartRun(target=target, prompt=body.prompt, model=body.model, files=files, timeout=body.timeout)
+    return StartRun(
+        target=target,
+        prompt=body.text,
+        model=body.model,
+        files=files,
+        timeout=body.timeout,
+    )
 
 
-async def _tell(call: Call, turns: Sequence[SessionTurn], run: RunInfo, say: Say) -> Completion:
-    """Tell a run; its last events when its session is on disk: `turns` has its turn, if it is of one."""
-    told = Completion(call.id, run.run, run.session)
+async def _stream_run(call: HttpCall, turns: Sequence[SessionTurn], run: RunInfo, say: Say) -> CompletionProjection:
+    """Stream a run. Its last events wait until its session is on disk: `turns` has its session turn, if any."""
+    told = CompletionProjection(call.id, run.run, run.session)
     last: list[tuple[list[Told], int]] = []
 
     async def each(happened: LoggedEvent) -> None:
@@ -112,7 +156,7 @@ async def _tell(call: Call, turns: Sequence[SessionTurn], run: RunInfo, say: Say
     more: list[Told] = []
     for turn in turns:
         await turn.over.wait()
-        if isinstance(turn.error, CallboardError):  # the answer is there all the same
+        if isinstance(turn.error, CallboardError):  # the answer is sent anyway
             more = [("warning", {"code": turn.error.code, "message": f"this was not kept: {turn.error}"})]
         elif turn.error is not None:
             raise turn.error

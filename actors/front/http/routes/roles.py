@@ -1,4 +1,4 @@
-"""Roles: listed, read, written, removed. Those that come with Callboard can be hidden, and never changed."""
+"""Routes for roles: list, read, write, delete. Built-in ones can be hidden, and never changed."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from starlette.responses import Response
 
 from .....protocol.errors import CallboardError, InvalidFile, NotFound, NotKept, UsageError
 from .....protocol.role import Role
-from ....io.named_files import Place
+from ....io.named_files import FilePlace
 from ....work.roles.files import FILES, locate, save
 from ...access.scopes import DELETE_ROLE, READ_ROLES, WRITE_ROLE
 from ...control.requests import check_role as check_file
-from ..call import Call, reply, route
+from ..call import HttpCall, reply, route
 from ..shapes.roles import RoleBody, RoleDetail, RolesList, RoleTold
 
 _route = partial(route, tag="roles")
 
 
 @_route("GET", "/v1/roles", READ_ROLES, gives=RolesList)
-async def listed(call: Call) -> Response:
+async def listed(call: HttpCall) -> Response:
     """Every role that can be named."""
     return reply(RolesList(roles=await trio.to_thread.run_sync(_all, call)))
 
 
 @_route("GET", "/v1/roles/{name}", READ_ROLES, gives=RoleDetail, errors=(404,))
-async def one(call: Call) -> Response:
+async def one(call: HttpCall) -> Response:
     """A role, with its file."""
     return reply(await trio.to_thread.run_sync(_one, call))
 
 
 @_route("PUT", "/v1/roles/{name}", WRITE_ROLE, gives=RoleDetail, made=201)
-async def write(call: Call, body: RoleBody) -> Response:
+async def write(call: HttpCall, body: RoleBody) -> Response:
     """Write a role, a new one (201) or in the place of what is there."""
     made, new = await trio.to_thread.run_sync(_write, call, body)
     return reply(made, 201 if new else 200, {"location": f"/v1/roles/{quote(made.name)}"} if new else None)
 
 
 @_route("DELETE", "/v1/roles/{name}", DELETE_ROLE, status=204, errors=(404,))
-async def remove(call: Call) -> Response:
+async def remove(call: HttpCall) -> Response:
     """Remove a role. One that comes with Callboard stays."""
     base = call.api.root.config_dir
     with _without_directories(base):
@@ -53,11 +53,15 @@ async def remove(call: Call) -> Response:
     return Response(status_code=204)
 
 
-async def check_role(call: Call, name: str | None, model: str | None = None) -> None:
-    """Raise `UsageError` if there is no such role, or it can't be used like this; `Denied` if its model is not allowed.
+async def check_role(call: HttpCall, name: str | None, model: str | None = None) -> None:
+    """Check a role.
 
     Args:
-        model: what goes before the role's.
+        model: model that replaces the role's.
+
+    Raises:
+        UsageError: there is no such role, or it is invalid.
+        Denied: its model is not allowed.
     """
     if name is None:
         return
@@ -68,18 +72,18 @@ async def check_role(call: Call, name: str | None, model: str | None = None) -> 
         raise UsageError(f"there is no role '{name[:60]}'; GET /v1/roles lists those there are") from None
 
 
-def _all(call: Call) -> list[RoleTold]:
-    return [_told(place) for place in FILES.places(call.api.root.config_dir)]
+def _all(call: HttpCall) -> list[RoleTold]:
+    return [_role_summary(place) for place in FILES.places(call.api.root.config_dir)]
 
 
-def _one(call: Call) -> RoleDetail:
+def _one(call: HttpCall) -> RoleDetail:
     place = locate(call.path("name"), call.api.root.config_dir)
     with _without_directories(call.api.root.config_dir):
         text = FILES.text_of(place.file)
         return _detail(place, FILES.load(place), text)
 
 
-def _write(call: Call, body: RoleBody) -> tuple[RoleDetail, bool]:
+def _write(call: HttpCall, body: RoleBody) -> tuple[RoleDetail, bool]:
     name, base = call.path("name"), call.api.root.config_dir
     with _without_directories(base):
         role, new = save(name, body.text, base)
@@ -87,7 +91,7 @@ def _write(call: Call, body: RoleBody) -> tuple[RoleDetail, bool]:
         return _detail(place, role, FILES.text_of(place.file)), new
 
 
-def _told(place: Place) -> RoleTold:
+def _role_summary(place: FilePlace) -> RoleTold:
     source = "library" if place.built_in else "config"
     try:
         role = FILES.load(place)
@@ -103,7 +107,7 @@ def _told(place: Place) -> RoleTold:
     )
 
 
-def _detail(place: Place, role: Role, text: str) -> RoleDetail:
+def _detail(place: FilePlace, role: Role, text: str) -> RoleDetail:
     return RoleDetail(
         name=place.name,
         source="library" if place.built_in else "config",
@@ -116,14 +120,14 @@ def _detail(place: Place, role: Role, text: str) -> RoleDetail:
     )
 
 
-def _without_path(text: str, place: Place) -> str:
-    """What is said of a file, without where on this machine it lies."""
+def _without_path(text: str, place: FilePlace) -> str:
+    """Remove the file's directory from a text."""
     return text.replace(str(place.file), place.file.name)
 
 
 @contextmanager
 def _without_directories(base: Path) -> Iterator[None]:
-    """Errors of the block name files of roles without their directory, which is nothing for callers."""
+    """Remove the directory of role files from errors of the block: callers must not see it."""
     homes = [f"{home}{os.sep}" for home in (FILES.directory(base), FILES.ours)]
 
     def shown(text: str) -> str:

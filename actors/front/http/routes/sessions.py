@@ -1,4 +1,4 @@
-"""Sessions: made, listed, read, changed, removed."""
+"""Routes for sessions: create, list, read, change, delete."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .....protocol.errors import UsageError
 from ....runs.sessions.roles import name_of
 from ....runs.sessions.store import SessionMeta, Stored
 from ...access.scopes import CHANGE_SESSION, END_SESSION, LIST_SESSIONS, NEW_SESSION, READ_SESSION
-from ..call import Call, reply, route
+from ..call import HttpCall, reply, route
 from ..shapes.api import (
     AttachBody,
     CompressReply,
@@ -24,7 +24,7 @@ from ..shapes.api import (
     SessionsPage,
     SessionTold,
 )
-from .completions import check_model
+from .models import check_model
 from .roles import check_role
 
 if TYPE_CHECKING:
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 _route = partial(route, tag="sessions")
 
 
-def _sessions(call: Call) -> Sessions:
+def _sessions(call: HttpCall) -> Sessions:
     return call.api.root.sessions
 
 
 @_route("POST", "/v1/sessions", NEW_SESSION, gives=SessionTold, status=201, errors=(404, 409), optional_body=True)
-async def create(call: Call, body: NewSession) -> Response:
+async def create(call: HttpCall, body: NewSession) -> Response:
     """A new session."""
     if body.role is not None and body.agent is not None:
         raise UsageError("a session has either an `agent` or a `role`: an agent answers by its own file")
@@ -51,70 +51,70 @@ async def create(call: Call, body: NewSession) -> Response:
     made = await _sessions(call).create(
         call.caller, agent=body.agent, alias=body.alias, model=body.model, rag=body.rag, role=body.role
     )
-    return reply(_told(made, body.rag), 201, {"location": f"/v1/sessions/{made.id}"})
+    return reply(_session_summary(made, body.rag), 201, {"location": f"/v1/sessions/{made.id}"})
 
 
 @_route("GET", "/v1/sessions", LIST_SESSIONS, gives=SessionsPage, errors=(404, 409))
-async def listed(call: Call) -> Response:
+async def listed(call: HttpCall) -> Response:
     """Sessions, newest first."""
-    return reply(SessionsPage(sessions=[_told(each) for each in await _sessions(call).list(call.caller)]))
+    return reply(SessionsPage(sessions=[_session_summary(each) for each in await _sessions(call).list(call.caller)]))
 
 
 @_route("GET", "/v1/sessions/{id}", READ_SESSION, gives=SessionDetail, errors=(404, 409))
-async def one(call: Call) -> Response:
+async def one(call: HttpCall) -> Response:
     """A session, with all that was said."""
     return reply(_detail(await _sessions(call).get(call.caller, call.path("id"))))
 
 
 @_route("DELETE", "/v1/sessions/{id}", END_SESSION, status=204, errors=(404, 409))
-async def delete(call: Call) -> Response:
+async def delete(call: HttpCall) -> Response:
     """Remove a session for good."""
     await _sessions(call).delete(call.caller, call.path("id"))
     return Response(status_code=204)
 
 
 @_route("POST", "/v1/sessions/{id}/compress", CHANGE_SESSION, gives=CompressReply, errors=(404, 409, 502))
-async def compress(call: Call) -> Response:
+async def compress(call: HttpCall) -> Response:
     """Shorten a session by a summary."""
     shortened = await _sessions(call).compress(call.caller, call.path("id"))
     return reply(CompressReply(id=call.path("id"), compressed=shortened))
 
 
 @_route("POST", "/v1/sessions/{id}/empty", CHANGE_SESSION, gives=SessionDetail, errors=(404, 409))
-async def empty(call: Call) -> ASGIApp:
+async def empty(call: HttpCall) -> ASGIApp:
     """Forget what was said."""
     await _sessions(call).empty(call.caller, call.path("id"))
     return await one.handler(call)
 
 
 @_route("POST", "/v1/sessions/{id}/role", CHANGE_SESSION, gives=SessionTold, errors=(404, 409))
-async def set_role(call: Call, body: AttachBody) -> Response:
+async def set_role(call: HttpCall, body: AttachBody) -> Response:
     """Have the model answer in a role."""
     await check_role(call, body.name)
-    return reply(_told(await _sessions(call).set_role(call.caller, call.path("id"), body.name)))
+    return reply(_session_summary(await _sessions(call).set_role(call.caller, call.path("id"), body.name)))
 
 
 @_route("DELETE", "/v1/sessions/{id}/role", CHANGE_SESSION, gives=SessionTold, errors=(404, 409))
-async def clear_role(call: Call) -> Response:
+async def clear_role(call: HttpCall) -> Response:
     """No role any more."""
-    return reply(_told(await _sessions(call).set_role(call.caller, call.path("id"), None)))
+    return reply(_session_summary(await _sessions(call).set_role(call.caller, call.path("id"), None)))
 
 
 @_route("POST", "/v1/sessions/{id}/agent", CHANGE_SESSION, gives=SessionTold, errors=(404, 409))
-async def set_agent(call: Call, body: AttachBody) -> Response:
+async def set_agent(call: HttpCall, body: AttachBody) -> Response:
     """Have an agent answer in a session where nothing was said yet."""
     await _check_agent(call, body.name)
-    return reply(_told(await _sessions(call).set_agent(call.caller, call.path("id"), body.name)))
+    return reply(_session_summary(await _sessions(call).set_agent(call.caller, call.path("id"), body.name)))
 
 
 @_route("DELETE", "/v1/sessions/{id}/agent", CHANGE_SESSION, gives=SessionTold, errors=(404, 409))
-async def clear_agent(call: Call) -> Response:
+async def clear_agent(call: HttpCall) -> Response:
     """No agent any more."""
-    return reply(_told(await _sessions(call).set_agent(call.caller, call.path("id"), None)))
+    return reply(_session_summary(await _sessions(call).set_agent(call.caller, call.path("id"), None)))
 
 
 @_route("POST", "/v1/sessions/{id}/rag", CHANGE_SESSION, gives=SessionDetail, errors=(404, 409))
-async def set_rag(call: Call, body: AttachBody) -> ASGIApp:
+async def set_rag(call: HttpCall, body: AttachBody) -> ASGIApp:
     """Look every prompt up in a knowledge base."""
     await _check_rag(call, body.name)
     await _sessions(call).set_rag(call.caller, call.path("id"), body.name)
@@ -122,13 +122,13 @@ async def set_rag(call: Call, body: AttachBody) -> ASGIApp:
 
 
 @_route("DELETE", "/v1/sessions/{id}/rag", CHANGE_SESSION, gives=SessionDetail, errors=(404, 409))
-async def clear_rag(call: Call) -> ASGIApp:
+async def clear_rag(call: HttpCall) -> ASGIApp:
     """No knowledge."""
     await _sessions(call).set_rag(call.caller, call.path("id"), None)
     return await one.handler(call)
 
 
-async def _check_agent(call: Call, name: str) -> None:
+async def _check_agent(call: HttpCall, name: str) -> None:
     found = await call.hub.target(call.caller, name)
     if found is None:
         raise UsageError(f"there is no agent '{name[:60]}'; GET /v1/agents lists those there are")
@@ -136,14 +136,14 @@ async def _check_agent(call: Call, name: str) -> None:
         raise UsageError(f"'{name}' is a workflow, and those have no sessions")
 
 
-async def _check_rag(call: Call, name: str) -> None:
+async def _check_rag(call: HttpCall, name: str) -> None:
     from ....work.knowledge.registry import names
 
     if name not in await trio.to_thread.run_sync(names, call.api.root.config_dir):
         raise UsageError(f"there is no knowledge base '{name[:60]}'; GET /v1/rags lists those there are")
 
 
-def _told(meta: SessionMeta, rag: str | None = None) -> SessionTold:
+def _session_summary(meta: SessionMeta, rag: str | None = None) -> SessionTold:
     return msgspec.structs.replace(convert(meta, SessionTold, from_attributes=True), rag=rag)
 
 

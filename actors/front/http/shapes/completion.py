@@ -1,24 +1,29 @@
-"""`/v1/completions`: its request, its replies, and the mapping of a run's events to its own.
+"""`/v1/completions`: its request, its replies, and the mapping of a run's events to its stream.
 
-The names of events are those of Loki's plan. They are a projection: the full stream is that of the run's own events
-(`/v1/runs/{run}/events`), whose numbers are the ids of these.
+Event names follow Loki's plan. The stream is a projection of the run's own events (`/v1/runs/{run}/events`), and uses
+their numbers as ids.
+
+OpenAI's old completions have the same path. A request with a `model` and no key that only Callboard defines counts as
+one of them. Its reply has OpenAI's fields in addition to Callboard's, and its stream is OpenAI's unless `Accept` asks
+for events.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
 from .....protocol import events as ev
-from .....protocol.control.bounds import MOST, Json, Name, Path, Text
+from .....protocol.control.bounds import MOST, Json, Name, Path, Text, Value
 from .....protocol.events import Event
 from .....protocol.events.decode import decode
 from ....views.activity import Activity
 from ....views.run_view import RunView
 from ...control.logs.reading import LoggedEvent
+from .openai import Finish, Limit, StreamOptions, Words, finish_of
 
 Told = tuple[str, dict[str, Json]]
 """The name of an event, and its data."""
@@ -33,31 +38,90 @@ class FileGiven(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     url: Path | None = None
 
 
-class SessionCompletionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A prompt into a session.
+class CompletionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of a prompt.
 
     Attributes:
-        stream: tell what happens as it happens (SSE), not only what came of it; so does `Accept: text/event-stream`.
         temperature: goes before what an agent's own file says.
         auto_continue: whether an agent goes on by itself while its todo list has open items; its own file says so
             where this is left out.
         timeout: seconds after which the run is ended.
     """
 
-    prompt: Prompt
     model: Path | None = None
-    stream: bool = False
     files: Annotated[list[FileGiven], Meta(max_length=MOST)] = []
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     auto_continue: bool | None = None
     timeout: Annotated[float, Meta(gt=0)] | None = None
 
 
-class CompletionRequest(SessionCompletionRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A prompt that no session keeps: to `agent`, else to the model itself, in a `role` if one is named."""
+class SessionCompletionRequest(CompletionOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A prompt into a session.
 
+    Attributes:
+        stream: tell what happens as it happens (SSE), not only what came of it; so does `Accept: text/event-stream`.
+    """
+
+    prompt: Prompt
+    stream: bool = False
+
+    @property
+    def text(self) -> str:
+        """The prompt."""
+        return self.prompt
+
+
+class CompletionRequest(CompletionOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A prompt that no session keeps: to `agent`, else to the model itself, in a `role` if one is named.
+
+    The fields from `max_tokens` on are those of OpenAI's old completions; those from `seed` on change nothing.
+
+    Attributes:
+        prompt: in OpenAI's shape also a list of one text.
+        echo: the prompt is put before the answer.
+    """
+
+    prompt: Prompt | Annotated[list[Text], Meta(min_length=1, max_length=1)]
+    stream: bool | None = False
     agent: Name | None = None
     role: Name | None = None
+    max_tokens: Limit | None = None
+    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    stop: Value | Words | None = None
+    n: Annotated[int, Meta(ge=1, le=1, description="One answer is what there is.")] | None = None
+    best_of: Annotated[int, Meta(ge=1, le=1, description="One answer is what there is.")] | None = None
+    echo: bool | None = False
+    logprobs: Annotated[int, Meta(ge=0, le=0, description="There are none.")] | None = None
+    suffix: Annotated[str, Meta(max_length=0, description="Nothing is put behind an answer.")] | None = None
+    stream_options: StreamOptions | None = None
+    seed: Json = None
+    user: Json = None
+    presence_penalty: Json = None
+    frequency_penalty: Json = None
+    logit_bias: Json = None
+
+    @property
+    def is_openais(self) -> bool:
+        """True if the request is an old OpenAI completion: a model, and no key that only Callboard defines."""
+        ours = self.agent, self.role, self.auto_continue, self.timeout
+        return self.model is not None and not self.files and all(key is None for key in ours)
+
+    @property
+    def text(self) -> str:
+        """The prompt."""
+        return self.prompt if isinstance(self.prompt, str) else self.prompt[0]
+
+    @property
+    def sampling(self) -> dict[str, Json]:
+        """The requested fields of a `ChatRequest`."""
+        stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+        wanted = {
+            "temperature": self.temperature,
+            "top_p": self.top_p,
+            "max_tokens": self.max_tokens,
+            "stop": stop or None,
+        }
+        return {name: value for name, value in wanted.items() if value is not None}
 
 
 class ToolCallTold(msgspec.Struct, kw_only=True):
@@ -94,12 +158,40 @@ class CompletionReply(msgspec.Struct, kw_only=True):
     usage: UsageTold = msgspec.field(default_factory=UsageTold)
 
 
-class Completion:
-    """Folds a run's events into a reply, and tells them on the way.
+class TextChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """The one answer, as OpenAI's old completions have it."""
+
+    text: str
+    index: int = 0
+    finish_reason: Finish = "stop"
+    logprobs: None = None
+
+
+class TextUsage(UsageTold, kw_only=True):
+    """Tokens by our names and by OpenAI's."""
+
+    prompt_tokens: int | msgspec.UnsetType = msgspec.UNSET
+    completion_tokens: int | msgspec.UnsetType = msgspec.UNSET
+    total_tokens: int | msgspec.UnsetType = msgspec.UNSET
+
+
+class OneShotReply(CompletionReply, kw_only=True):
+    """What came of a prompt; with the fields of an OpenAI `text_completion` where the request is one."""
+
+    usage: TextUsage = msgspec.field(default_factory=TextUsage)
+    id: str | msgspec.UnsetType = msgspec.UNSET
+    object: Literal["text_completion"] | msgspec.UnsetType = msgspec.UNSET
+    created: int | msgspec.UnsetType = msgspec.UNSET
+    model: str | msgspec.UnsetType = msgspec.UNSET
+    choices: list[TextChoice] | msgspec.UnsetType = msgspec.UNSET
+
+
+class CompletionProjection:
+    """Folds a run's events into a reply, and projects each of them to the stream.
 
     Attributes:
-        reply: what came of it so far.
-        error: what the run failed with, once it has: `code` and `message`.
+        reply: the reply so far.
+        error: `code` and `message`, once the run has failed.
     """
 
     def __init__(self, request_id: str, run: str, session: str | None) -> None:
@@ -109,14 +201,20 @@ class Completion:
         self._calls: dict[Activity, ToolCallTold] = {}
         self._said = ""
         self._spoke = False
+        self._finish: Finish = "stop"
 
     def take(self, logged: LoggedEvent) -> list[Told]:
-        """What there is to tell of an event."""
+        """Return the events of the stream for an event of the run."""
         event = decode(logged.data)
-        return [] if event is None else list(self._tell(event, self._view.see(event).about))
+        if event is None:
+            return []
+        told = list(self._project(event, self._view.see(event).about))
+        if isinstance(event.data, ev.LlmResponse) and self._view.speaks(event):
+            self._finish = finish_of(event.data.stop)
+        return told
 
     def rounded_off(self, *, compressed: bool, autonamed: str | None) -> list[Told]:
-        """The session was shortened, or a model has named it, which changes the last events."""
+        """Return the events for a session that was compressed or named after the run, and update the reply."""
         told: list[Told] = []
         if compressed:
             self.reply.compressed = True
@@ -126,7 +224,7 @@ class Completion:
             told.append(("session_autonamed", {"name": autonamed}))
         return told
 
-    def _tell(self, event: Event, about: Activity | None) -> Iterator[Told]:
+    def _project(self, event: Event, about: Activity | None) -> Iterator[Told]:
         reply, speaks = self.reply, self._view.speaks(event)
         match event.data:
             case ev.RunStarted():
@@ -168,9 +266,9 @@ class Completion:
         reply.usage = UsageTold(
             input_tokens=view.input_tokens, output_tokens=view.output_tokens, cost=view.cost, priced=view.priced
         )
-        if kind != "run.cancelled":  # one that has failed may have reached its end all the same
+        if kind != "run.cancelled":  # a failed run may have an output too
             reply.final_message = outcome["output"]
-            if reply.final_message and not (view.is_agent and self._spoke):  # of a worker's run pieces may be lost
+            if reply.final_message and not (view.is_agent and self._spoke):  # pieces of a worker's run may be lost
                 yield "assistant_delta", {"text": reply.final_message}
                 yield "assistant_message_end", {"full_text": reply.final_message}
         if kind == "run.failed":
@@ -192,3 +290,70 @@ class Completion:
             "auto_continued": reply.auto_continued,
             "usage": msgspec.to_builtins(reply.usage),
         }
+
+
+class TextCompletion(CompletionProjection):
+    """Folds a run into a `text_completion`, and its events into chunks of one.
+
+    Args:
+        before: text before the answer (`echo`).
+        usage: True sends the usage at the end of a stream.
+    """
+
+    def __init__(
+        self, request_id: str, run: str, model: str, created: int, *, before: str = "", usage: bool = False
+    ) -> None:
+        super().__init__(request_id, run, None)
+        self._model, self._created = model, created
+        self._before, self._wants_usage = before, usage
+        self._between = before
+
+    def chunks(self, logged: LoggedEvent) -> list[dict[str, Json]]:
+        """Return the chunks for an event."""
+        return [chunk for name, data in self.take(logged) for chunk in self._chunks(name, data)]
+
+    def _chunks(self, name: str, data: dict[str, Json]) -> Iterator[dict[str, Json]]:
+        match name:
+            case "assistant_delta":
+                text, self._between = self._between + data["text"], ""
+                yield self._chunk(text)
+            case "assistant_message_end":
+                self._between = "\n"  # the separator in `final_message`
+            case "error":
+                yield {"error": {**data, "type": "run_failed", "param": None}}
+            case "finished" if self.error is None:
+                yield self._chunk("", self._finish)
+                if self._wants_usage:
+                    usage = msgspec.to_builtins(self._usage())
+                    yield {**self._chunk(""), "choices": [], "usage": usage}
+
+    def _chunk(self, text: str, finish: Finish | None = None) -> dict[str, Json]:
+        return {
+            "id": f"cmpl-{self.reply.run}",
+            "object": "text_completion",
+            "created": self._created,
+            "model": self._model,
+            "choices": [{"text": text, "index": 0, "logprobs": None, "finish_reason": finish}],
+        }
+
+    def _usage(self) -> TextUsage:
+        used = self.reply.usage
+        return TextUsage(
+            **msgspec.structs.asdict(used),
+            prompt_tokens=used.input_tokens,
+            completion_tokens=used.output_tokens,
+            total_tokens=used.input_tokens + used.output_tokens,
+        )
+
+    def whole(self) -> OneShotReply:
+        """Return the reply of a run that is over."""
+        fields = msgspec.structs.asdict(self.reply) | {"usage": self._usage()}
+        choice = TextChoice(text=self._before + self.reply.final_message, finish_reason=self._finish)
+        return OneShotReply(
+            **fields,
+            id=f"cmpl-{self.reply.run}",
+            object="text_completion",
+            created=self._created,
+            model=self._model,
+            choices=[choice],
+        )

@@ -1,9 +1,9 @@
-"""Splits a chat completion's messages into system prompt, history and the new message; remembers its client's calls.
+"""Split a chat completion's messages into system prompt, history and new message; remember calls for the client.
 
-A run of an agent with tools of its client's ends by handing out calls of them. The client's next request holds the
-assistant's last message and the tools' results. It lacks the calls that the agent has made here in between, and the
-data that a provider wants back together with a call. So these are remembered, for as long as there is room; where they
-are not, the run goes on from the client's request alone.
+A run whose client offers tools ends with calls of these tools. The client's next request contains the assistant's last
+message and the results of the tools. It lacks the calls that the agent made on the server in between, and the data
+that a provider expects back with a call. So `Remembered` keeps the turns of the run, within a bound of memory. After
+they are dropped, the next run uses the client's messages alone.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ Json = Any
 
 MOST_BYTES = 32 * 1024 * 1024
 _EACH = 1024
-"""Bytes that a run takes beside its text, so that many short ones are bounded as well."""
+"""Bytes counted for a run in addition to its text, so that many short runs are bounded too."""
 
 
 class HandedOut(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run has left to its client.
+    """Calls that a finished run leaves to its client.
 
     Attributes:
-        calls: those to play; their ids are unique among all runs.
-        turns: what was said in the run, the calls included; empty if that can't be told from what was said before.
+        calls: calls for the client to execute; their ids are unique among all runs.
+        turns: turns of the run, including the calls; empty if the run changed the earlier history.
     """
 
     calls: tuple[ToolCall, ...]
@@ -44,20 +44,20 @@ class HandedOut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Find = Callable[[str], HandedOut | None]
-"""The run whose first call for the client has this id; None if it was dropped."""
+"""Return the run whose first call for the client has this id; None if it was dropped."""
 
 LONGEST_URL = 2048
 _DATA = re.compile(r"data:(image/[a-z0-9.+-]{1,64});base64,(.*)", re.IGNORECASE | re.DOTALL)
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What a list of messages asks for.
+class ConversationRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A list of messages, split for a run.
 
     Attributes:
         system: the system prompt.
         history: the conversation so far; if it ends with results of tools, there is no prompt.
-        prompt: what is said now.
-        images: what is shown with it.
+        prompt: the user's new message.
+        images: images in the new message.
     """
 
     system: str
@@ -66,78 +66,91 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     images: tuple[ImagePart, ...] = ()
 
 
-def asked(messages: list[ChatMessage], *, tools: bool = False, find: Find = lambda _: None) -> Asked:
-    """What the messages ask for.
+def asked(
+    messages: list[ChatMessage],
+    *,
+    tools: bool = False,
+    find: Find = lambda _: None,
+    field: str = "messages",
+    places: Sequence[str] | None = None,
+) -> ConversationRequest:
+    """Split the messages for a run.
 
     Args:
-        tools: whether calls and their results are part of it. Those of other conversations are left out.
-        find: what is remembered of runs that ended with calls for the client.
+        tools: whether calls and their results are included; else they are skipped.
+        find: finds the remembered run by its first call for the client.
+        field: field of the body that holds the messages, for errors.
+        places: position in the body of each message, for errors; by default `field` with its number.
 
     Raises:
-        UsageError: the last thing said is neither the user's nor a tool's, a call has no result or a result no call, or
-            a part is of an unknown kind.
+        UsageError: the last message is neither the user's nor a tool's, a call has no result or a result no call, or a
+            part is of an unknown kind.
     """
     system = "\n\n".join(_text(each) for each in messages if each.role in ("system", "developer"))
+    places = places or [f"{field}[{number}]" for number in range(len(messages))]
     turns = _Turns(find)
-    for number, message in enumerate(messages):
+    for place, message in zip(places, messages, strict=True):
         if message.role == "user":
-            turns.add_user(_content(message, number), number)
+            turns.add_user(_content(message, place), place)
         elif message.role == "assistant":
-            turns.add_assistant(_text(message), message.tool_calls or [] if tools else [], number)
+            turns.add_assistant(_text(message), message.tool_calls or [] if tools else [], place)
         elif message.role == "tool" and tools:
-            turns.add_result(message, number)
-    turns.check_answered(len(messages))
+            turns.add_result(message, place)
+    turns.check_answered(f"{field}[{len(messages)}]")
     said = turns.said
     if said and isinstance(said[-1], ToolTurn):
-        return Asked(system=system, history=tuple(said), prompt="")
+        return ConversationRequest(system=system, history=tuple(said), prompt="")
     if not said or messages[-1].role == "tool" or not isinstance(last := said[-1], UserTurn):
         results = "" if tools else ", or, with `tools`, the result of a call"
-        raise UsageError(f"messages: the last one has to be the user's{results}")
+        raise UsageError(f"{field}: the last one has to be the user's{results}")
     parts = parts_of(last.content)
     prompt = "\n".join(part.text for part in parts if isinstance(part, TextPart))
     images = tuple(part for part in parts if isinstance(part, ImagePart))
-    return Asked(system=system, history=tuple(said[:-1]), prompt=prompt, images=images)
+    return ConversationRequest(system=system, history=tuple(said[:-1]), prompt=prompt, images=images)
 
 
 class _Turns:
-    """The conversation as it is read, message by message."""
+    """Builds the conversation message by message."""
 
     def __init__(self, find: Find) -> None:
         self.said: list[Turn] = []
         self._find = find
-        self._open: dict[str, str] = {}  # calls without a result: their tools, by id
+        self._open: dict[str, str] = {}  # id of a call without a result -> its tool
 
-    def add_user(self, content: str | tuple[Part, ...], number: int) -> None:
-        self.check_answered(number)
+    def add_user(self, content: str | tuple[Part, ...], place: str) -> None:
+        self.check_answered(place)
         self.said.append(UserTurn(content))
 
-    def add_assistant(self, text: str, calls: list[CallSaid], number: int) -> None:
-        self.check_answered(number)
+    def add_assistant(self, text: str, calls: list[CallSaid], place: str) -> None:
+        self.check_answered(place)
         if calls:
             self._open = {call.id: call.function.name for call in calls}
             if len(self._open) < len(calls):
-                raise UsageError(f"messages[{number}].tool_calls: two of them have the same id")
+                raise UsageError(f"{place}.tool_calls: two of them have the same id")
             known = self._find(calls[0].id)
             if known is not None and [call.id for call in known.calls] == list(self._open):
+                # The remembered turns replace the client's copy of the run: AG-UI clients send each text as a message.
+                while self.said and isinstance(self.said[-1], AssistantTurn):
+                    self.said.pop()
                 if isinstance(known.turns[0], UserTurn) and self.said and isinstance(self.said[-1], UserTurn):
-                    self.said.pop()  # it stands there as the model was told it
+                    self.said.pop()  # `known.turns` has this message in the form that the model received
                 self.said += known.turns
                 return
             self.said.append(AssistantTurn(text, tuple(_call(call) for call in calls)))
         elif text:
             self.said.append(AssistantTurn(text))
 
-    def add_result(self, message: ChatMessage, number: int) -> None:
+    def add_result(self, message: ChatMessage, place: str) -> None:
         tool = self._open.pop(message.tool_call_id or "", None)
         if tool is None:
-            raise UsageError(
-                f"messages[{number}]: a tool's message comes after the assistant's whose call has its `tool_call_id`"
-            )
+            raise UsageError(f"{place}: a tool's message comes after the assistant's whose call has its `tool_call_id`")
         self.said.append(ToolTurn(call=message.tool_call_id or "", name=tool, content=_text(message)))
 
-    def check_answered(self, number: int) -> None:
+    def check_answered(self, place: str) -> None:
         if self._open:
-            raise UsageError(f"messages: the call {next(iter(self._open))!r} has no result before messages[{number}]")
+            raise UsageError(
+                f"{place.partition('[')[0]}: the call {next(iter(self._open))!r} has no result before {place}"
+            )
 
 
 def _call(call: CallSaid) -> ToolCall:
@@ -155,7 +168,7 @@ def _text(message: ChatMessage) -> str:
     return "\n".join(str(part.get("text", "")) for part in message.content or () if part.get("type") == "text")
 
 
-def _content(message: ChatMessage, number: int) -> str | tuple[Part, ...]:
+def _content(message: ChatMessage, place: str) -> str | tuple[Part, ...]:
     if message.content is None or isinstance(message.content, str):
         return message.content or ""
     parts: list[Part] = []
@@ -164,17 +177,17 @@ def _content(message: ChatMessage, number: int) -> str | tuple[Part, ...]:
         if kind == "text" and isinstance(part.get("text"), str):
             parts.append(TextPart(part["text"]))
         elif kind == "image_url" and isinstance(image, dict) and isinstance(image.get("url"), str):
-            parts.append(_image(image["url"], number))
+            parts.append(_image(image["url"], place))
         else:
-            raise UsageError(f"messages[{number}].content: parts are of type text or image_url, not {kind!r}")
+            raise UsageError(f"{place}.content: parts are of type text or image_url, not {kind!r}")
     if all(isinstance(part, TextPart) for part in parts):
         return "\n".join(part.text for part in parts if isinstance(part, TextPart))
     return tuple(parts)
 
 
-def _image(url: str, number: int) -> ImagePart:
-    """An image by value, or by an address that the model's provider fetches: we never do."""
-    where = f"messages[{number}].content: image_url.url"
+def _image(url: str, place: str) -> ImagePart:
+    """Return an image by value, or by URL. The model's provider fetches the URL; the server never does."""
+    where = f"{place}.content: image_url.url"
     if found := _DATA.fullmatch(url):
         try:
             return ImagePart(media_type=found[1].lower(), data=base64.b64decode(found[2], validate=True))
@@ -189,12 +202,12 @@ def _image(url: str, number: int) -> ImagePart:
 
 
 def handed_out(run: str, said: Sequence[Turn], before: Sequence[Turn], *, one: bool = False) -> HandedOut | None:
-    """What a run that is done has left to its client; None if it has answered.
+    """Return the calls that a finished run leaves to its client; None if the run ended with an answer.
 
     Args:
-        said: all of the conversation; calls without a result are marked as interrupted.
-        before: how it began.
-        one: hand out the first call only; the model is shown no other.
+        said: the whole conversation; calls without a result are marked as interrupted.
+        before: the conversation before the run.
+        one: hand out only the first call, and drop the others from the model's history.
     """
     at = max((index for index, turn in enumerate(said) if isinstance(turn, AssistantTurn)), default=-1)
     last = said[at] if at >= 0 else None
@@ -206,6 +219,7 @@ def handed_out(run: str, said: Sequence[Turn], before: Sequence[Turn], *, one: b
     if not for_client:
         return None
     short = run.removeprefix("run-")
+    # Ids of a model's calls repeat in other runs. With the run's id they are unique keys of `Remembered`.
     names = {call.id: f"call_{short}_{number}" for number, call in enumerate(for_client[: 1 if one else None])}
     kept = tuple(
         msgspec.structs.replace(call, id=names.get(call.id, call.id))
@@ -222,14 +236,14 @@ def handed_out(run: str, said: Sequence[Turn], before: Sequence[Turn], *, one: b
 
 
 class Remembered:
-    """Runs that wait for their client's tools, the newest of them, by whom and by their first call."""
+    """The newest runs that wait for tools of their clients, by subject and first call."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[str, str], tuple[HandedOut, int]] = OrderedDict()
         self._bytes = 0
 
     def keep(self, subject: str, handed: HandedOut) -> None:
-        """Remember it, and forget the oldest that there is no room for."""
+        """Remember a run; forget the oldest ones beyond `MOST_BYTES`."""
         if not handed.turns:
             return
         size = _EACH + len(msgspec.json.encode(handed))
@@ -240,6 +254,6 @@ class Remembered:
             self._bytes -= gone
 
     def find(self, subject: str, call: str) -> HandedOut | None:
-        """The run that this call has ended; None if it was dropped."""
+        """Return the run that ended with this call; None if it was dropped."""
         found = self._kept.get((subject, call))
         return None if found is None else found[0]

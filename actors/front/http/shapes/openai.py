@@ -1,8 +1,8 @@
-"""Chat completions of OpenAI: what a request may hold, and a run as a reply or as chunks.
+"""OpenAI's chat completions: the fields of a request, and a run as a reply or as chunks.
 
-Fields of a request that are listed are honoured or refused. Others (`seed`, `user`, `metadata`, `store`, penalties ...)
-are ignored: they change nothing that a client would miss. What OpenAI has no field for stands under `callboard`: the
-run's id, its status, tokens' cost, the nodes it passes.
+Listed fields of a request are honoured or refused. Others (`seed`, `user`, `metadata`, `store`, penalties ...) are
+ignored, because a client would not miss their effect. Data without a field in OpenAI's format is under `callboard`: the
+run's id, its status, the cost of tokens, the nodes that it enters.
 """
 
 from __future__ import annotations
@@ -68,6 +68,19 @@ class FunctionOffered(msgspec.Struct, frozen=True, kw_only=True):
     parameters: Object | None = None
 
 
+class FunctionNamed(msgspec.Struct, frozen=True, kw_only=True):
+    """The name of a function."""
+
+    name: Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
+
+
+class ToolNamed(msgspec.Struct, frozen=True, kw_only=True):
+    """The one tool that the model has to call first."""
+
+    type: Literal["function"]
+    function: FunctionNamed
+
+
 class ToolOffered(msgspec.Struct, frozen=True, kw_only=True):
     """A tool of the client's."""
 
@@ -125,7 +138,12 @@ class ChatCompletionRequest(msgspec.Struct, frozen=True, kw_only=True):
     n: Annotated[int, Meta(ge=1, le=1, description="One answer is what there is.")] | None = None
     tools: Annotated[list[ToolOffered], Meta(max_length=MOST_TOOLS)] | None = None
     tool_choice: (
-        Annotated[Literal["auto", "none"], Meta(description="Whether a tool is called is for the agent to say.")] | None
+        Annotated[
+            Literal["auto", "none", "required"],
+            Meta(description="`required`: the first answer is a call. Later ones are for the agent to say."),
+        ]
+        | ToolNamed
+        | None
     ) = None
     parallel_tool_calls: bool | None = None
     functions: Annotated[list[Json], Meta(max_length=0, description="Of an older API: `tools` is in its place.")] | (
@@ -135,11 +153,30 @@ class ChatCompletionRequest(msgspec.Struct, frozen=True, kw_only=True):
     callboard: CallboardOptions = CallboardOptions()
 
     @property
-    def sampling(self) -> dict[str, Any]:
-        """The fields of a `ChatRequest` that are asked for.
+    def first_choice(self) -> str | None:
+        """The `tool_choice` of the first request: `required`, or the name of a tool; None leaves it to the model.
 
         Raises:
-            UsageError: a schema is announced, and there is none.
+            UsageError: the tool is not among `tools`, or `required` comes without `tools`.
+        """
+        names = [tool.function.name for tool in self.tools or ()]
+        if isinstance(self.tool_choice, ToolNamed):
+            name = self.tool_choice.function.name
+            if name not in names:
+                raise UsageError(f"tool_choice: {name!r} is none of `tools`")
+            return name
+        if self.tool_choice != "required":
+            return None
+        if not names:
+            raise UsageError("tool_choice: `required` needs `tools`")
+        return "required"
+
+    @property
+    def sampling(self) -> dict[str, Any]:
+        """The requested fields of a `ChatRequest`.
+
+        Raises:
+            UsageError: the type `json_schema` comes without a schema.
         """
         stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
         wanted = {
@@ -167,7 +204,12 @@ def _schema_of(wanted: Format | None) -> dict[str, Json] | None:
 Finish = Literal["stop", "length", "tool_calls", "content_filter"]
 
 _FINISH: dict[str, Finish] = {"length": "length", "refused": "content_filter"}
-"""By why the model has stopped."""
+"""OpenAI's `finish_reason` by stop reason."""
+
+
+def finish_of(stop: str) -> Finish:
+    """Return OpenAI's `finish_reason` for the stop reason of a reply."""
+    return _FINISH.get(stop, "stop")
 
 
 class ChatUsage(msgspec.Struct, kw_only=True):
@@ -208,15 +250,15 @@ class ChatCompletionReply(msgspec.Struct, frozen=True, kw_only=True):
     object: Literal["chat.completion"] = "chat.completion"
 
 
-class Chat:
-    """Tells a run as a chat completion.
+class ChatCompletionProjection:
+    """Projects a run to a chat completion.
 
     Args:
-        usage: tell a stream's usage at its end.
-        calls: those that the run has left to its client; asked for when it is done.
+        usage: True sends the usage at the end of a stream.
+        calls: returns the calls that the run leaves to its client; called when the run is over.
 
     Attributes:
-        error: what the run failed with, once it has: `code` and `message`.
+        error: `code` and `message`, once the run has failed.
     """
 
     def __init__(
@@ -237,7 +279,7 @@ class Chat:
         self._said = self._turn_said = False
 
     def take(self, logged: LoggedEvent) -> list[dict[str, Json]]:
-        """The chunks for an event."""
+        """Return the chunks for an event of the run."""
         event = decode(logged.data)
         if event is None:
             return []
@@ -251,7 +293,7 @@ class Chat:
                 return [self._chunk({"content": between + text})]
             case ev.LlmResponse(stop=stop) if self._view.speaks(event):
                 self._turn_said = False
-                self._finish = _FINISH.get(stop, "stop")
+                self._finish = finish_of(stop)
             case ev.NodeEntered() | ev.NodeExited() | ev.QuestionAsked():
                 told = {"kind": event.kind, "seq": event.seq, **msgspec.to_builtins(event.data)}
                 return [self._chunk({}, callboard={"event": told})]
@@ -268,11 +310,11 @@ class Chat:
             error = outcome["error"] or {"code": "cancelled", "message": "the run was cancelled"}
             self.error = error["code"], error["message"]
             return [*chunks, {"error": {"code": error["code"], "message": error["message"], "type": "run_failed"}}]
-        calls = [_call_told(call) for call in self._calls()]
+        calls = [call_as_openai(call) for call in self._calls()]
         if calls:
             told = [{"index": number, **msgspec.to_builtins(call)} for number, call in enumerate(calls)]
             chunks.append(self._chunk({"tool_calls": told}))
-        chunks.append(self._chunk({}, finish="tool_calls" if calls else self._finish, callboard=self._beside()))
+        chunks.append(self._chunk({}, finish="tool_calls" if calls else self._finish, callboard=self._extension()))
         if self._wants_usage:
             last = self._chunk({})
             chunks.append({**last, "choices": [], "usage": msgspec.to_builtins(self._usage())})
@@ -280,8 +322,8 @@ class Chat:
 
     @property
     def reply(self) -> ChatCompletionReply:
-        """The whole, of a run that is done."""
-        output, calls = self._outcome["output"], [_call_told(call) for call in self._calls()]
+        """The whole reply of a finished run."""
+        output, calls = self._outcome["output"], [call_as_openai(call) for call in self._calls()]
         if calls:
             said = Said(content=output or None, tool_calls=calls)
             choice = ChatChoice(message=said, finish_reason="tool_calls")
@@ -293,7 +335,7 @@ class Chat:
             model=self._model,
             choices=[choice],
             usage=self._usage(),
-            callboard=self._beside(),
+            callboard=self._extension(),
         )
 
     def _usage(self) -> ChatUsage:
@@ -304,10 +346,10 @@ class Chat:
     def _outcome(self) -> dict[str, Json]:
         return self._view.outcome or {}
 
-    def _beside(self) -> dict[str, Json]:
+    def _extension(self) -> dict[str, Json]:
         outcome = self._outcome
         told = {"run": self._run, "status": outcome["status"], "turns": outcome["turns"]}
-        if self._view.priced:  # what is left out is not known, and never 0
+        if self._view.priced:  # an unknown cost is omitted, because 0 would be wrong
             told["cost"] = self._view.cost
         return told | ({"state": outcome["state"]} if outcome["state"] else {})
 
@@ -324,6 +366,7 @@ class Chat:
         return chunk if callboard is None else {**chunk, "callboard": callboard}
 
 
-def _call_told(call: ToolCall) -> CallSaid:
+def call_as_openai(call: ToolCall) -> CallSaid:
+    """Return a call in OpenAI's format."""
     arguments = call.malformed or msgspec.json.encode(call.arguments).decode()
     return CallSaid(id=call.id, function=CallWritten(name=call.name, arguments=arguments))

@@ -109,7 +109,7 @@ export class ChatView {
     const percent = info?.percent ?? null;
     const tokens = info?.tokens ? count(info.tokens) : "\u2013";
     say(this.figures.get("Context"), percent === null ? tokens : `${tokens} (${percent}%)`);
-    say(this.figures.get("Cost"), (info && cost(info.cost, info.cost !== null)) || "\u2013");
+    say(this.figures.get("Cost"), (info && cost(info.cost, info.priced)) || "\u2013");
     this.shut.hidden = !mayInterrupt;
   }
 

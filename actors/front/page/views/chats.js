@@ -89,7 +89,7 @@ export class ChatsView extends ListView {
       moment(info.started),
       String(info.turns ?? 0),
       info.percent === null || info.percent === undefined ? "\u2013" : `${info.percent}%`,
-      cost(info.cost, info.cost !== null) || "\u2013",
+      cost(info.cost, info.priced) || "\u2013",
     ]);
   }
 

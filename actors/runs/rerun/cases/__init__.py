@@ -1,5 +1,5 @@
-"""Cases (`protocol/cases`) are played, and held against what they expect.
+"""Test cases (`protocol/cases`): they are executed, and compared with their expectations.
 
-`finding` has the files, `play` plays their cases side by side, `expectations` says what of a run is not as it was
-expected, `judging` has a model say it, `report` puts it down for other programs. Begin with `play`.
+`finding` lists the files, `play` runs their cases concurrently. `expectations` compares a run with what a case
+expects, `judging` lets a model do that, and `report` writes the results for other programs. Begin with `play`.
 """

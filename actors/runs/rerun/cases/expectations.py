@@ -1,4 +1,7 @@
-"""What of a run is not as a case expects it, in sentences. Pure: it looks at an outcome, and at what was seen of it."""
+"""Comparison of a run with a case's expectations; the differences are sentences.
+
+Pure: it reads an outcome and events.
+"""
 
 from __future__ import annotations
 
@@ -16,38 +19,38 @@ from .....protocol.outcome import Outcome
 from ....io.json_schema import schema_errors
 
 LONGEST = 500
-"""Characters of a value that is shown."""
+"""Characters of a value in a message."""
 
 
-class Called(msgspec.Struct, frozen=True):
-    """A call that was made; of long arguments the text alone is known, its middle left out."""
+class ObservedCall(msgspec.Struct, frozen=True):
+    """Tool call of a run. Long arguments are only known as a shortened text."""
 
     tool: str
     arguments: Any
 
 
-class Seen:
-    """What was seen of a run by its events."""
+class ObservedRun:
+    """Record of a run's tool calls and questions, from its events."""
 
     def __init__(self) -> None:
-        self.calls: list[Called] = []
+        self.calls: list[ObservedCall] = []
         self.asked: list[str] = []
 
     def hear(self, event: Event) -> None:
-        """An event of the run."""
-        if isinstance(event.data, ToolStarted) and event.id:  # that of a script has none
+        """Process an event of the run."""
+        if isinstance(event.data, ToolStarted) and event.id:  # calls by scripts have no id
             text = event.data.arguments
             try:
                 arguments = msgspec.json.decode(text) if text else {}
             except msgspec.DecodeError:
                 arguments = text
-            self.calls.append(Called(event.data.tool, arguments))
+            self.calls.append(ObservedCall(event.data.tool, arguments))
         elif isinstance(event.data, QuestionAsked) and not event.data.question.get("permission"):
             self.asked.append(str(event.data.question.get("text", "")))
 
 
-def unmet(expect: Expect, outcome: Outcome, seen: Seen, seconds: float) -> list[str]:
-    """What is not as it was expected; a judge's verdict is another's (`judging`)."""
+def unmet(expect: Expect, outcome: Outcome, seen: ObservedRun, seconds: float) -> list[str]:
+    """Return the differences between a run and its case, without the verdicts of judges (`judging`)."""
     return [
         *_of_end(expect, outcome),
         *_of_output(expect, outcome),
@@ -60,31 +63,31 @@ def unmet(expect: Expect, outcome: Outcome, seen: Seen, seconds: float) -> list[
 
 
 def differs(wanted: Any, value: Any) -> str | None:
-    """What a value is, where it is not as it was expected: in the words that follow its name; None if it is."""
+    """Return how a value differs from the expected one, as words that follow its name; None if it does not."""
     if not is_like(wanted):
-        return None if _equal(wanted, value) else f"is {_shown(value)}, not {_shown(wanted)}"
+        return None if _equal(wanted, value) else f"is {_quoted_value(value)}, not {_quoted_value(wanted)}"
     for word, what in wanted.items():
         wrong = _unlike(word, what, value)
         if wrong is not None:
-            return f"is {_shown(value)}, and {wrong}"
+            return f"is {_quoted_value(value)}, and {wrong}"
     return None
 
 
 def _unlike(word: str, what: Any, value: Any) -> str | None:
     text = value if isinstance(value, str) else _json(value)
     if word == "equals":
-        return None if _equal(what, value) else f"not {_shown(what)}"
+        return None if _equal(what, value) else f"not {_quoted_value(what)}"
     if word in ("contains", "lacks"):
         inside = value if isinstance(value, list) else text
         for each in what if isinstance(what, list) else [what]:
             there = each in inside if isinstance(inside, list) else str(each) in inside
             if there is (word == "lacks"):
-                return f"has {_shown(each)} in it" if there else f"has no {_shown(each)} in it"
+                return f"has {_quoted_value(each)} in it" if there else f"has no {_quoted_value(each)} in it"
         return None
     if word == "matches":
         return None if re.search(str(what), text) else f"does not match {what}"
     if word == "one_of":
-        return None if any(_equal(each, value) for each in what) else f"none of {_shown(what)}"
+        return None if any(_equal(each, value) for each in what) else f"none of {_quoted_value(what)}"
     number = value if isinstance(value, int | float) and not isinstance(value, bool) else None
     if number is None:
         try:
@@ -121,7 +124,7 @@ def _of_output(expect: Expect, outcome: Outcome) -> Iterator[str]:
     try:
         value = decode_mended(decode, outcome.output.strip())
     except NotJson as error:
-        yield f"the output is no JSON ({error}): {_shown(outcome.output)}"
+        yield f"the output is no JSON ({error}): {_quoted_value(outcome.output)}"
         return
     yield from _of_values("output", expect.json, value)
     if expect.schema is not None:
@@ -141,7 +144,7 @@ def _of_values(what: str, wanted: Mapping[str, Any], value: Any) -> Iterator[str
 def _of_nodes(expect: Expect, outcome: Outcome) -> Iterator[str]:
     order = iter(outcome.order)
     for node in expect.nodes:
-        if node not in order:  # which goes on behind the last that was found
+        if node not in order:  # continues after the last node found
             there = "in this order" if node in outcome.order else "at all"
             yield f"node '{node}' is not visited {there}: {', '.join(outcome.order) or 'none is'}"
             break
@@ -151,7 +154,7 @@ def _of_nodes(expect: Expect, outcome: Outcome) -> Iterator[str]:
             yield f"node '{node}' is visited {visits} times, not {times}"
 
 
-def _of_calls(expect: Expect, seen: Seen) -> Iterator[str]:
+def _of_calls(expect: Expect, seen: ObservedRun) -> Iterator[str]:
     for call in expect.calls:
         fit = [each for each in seen.calls if each.tool == call.tool and _fits(call, each)]
         if call.times is None and fit:
@@ -166,7 +169,7 @@ def _of_calls(expect: Expect, seen: Seen) -> Iterator[str]:
             yield f"{tool} is called: {_listed(made)}"
 
 
-def _fits(call: ExpectedCall, made: Called) -> bool:
+def _fits(call: ExpectedCall, made: ObservedCall) -> bool:
     if not isinstance(made.arguments, dict):
         return all(is_like(wanted) and differs(wanted, made.arguments) is None for wanted in call.arguments.values())
     return all(
@@ -175,11 +178,11 @@ def _fits(call: ExpectedCall, made: Called) -> bool:
     )
 
 
-def _of_questions(expect: Expect, seen: Seen) -> Iterator[str]:
+def _of_questions(expect: Expect, seen: ObservedRun) -> Iterator[str]:
     asked = iter(seen.asked)
     for wanted in expect.asks:
         if not any(differs(wanted, text) is None for text in asked):
-            yield f"{_shown(wanted)} is not asked, or not in this order; asked are: {_shown(seen.asked)}"
+            yield f"{_quoted_value(wanted)} is not asked, or not in this order; asked are: {_quoted_value(seen.asked)}"
             break
 
 
@@ -187,7 +190,7 @@ def _of_use(expect: Expect, outcome: Outcome, seconds: float) -> Iterator[str]:
     most, used = expect.at_most, outcome.usage.values()
     tokens = sum(each.input_tokens + each.output_tokens for each in used)
     cost = sum(each.cost for each in used)
-    if most.cost is not None and not outcome.priced:
+    if most.cost is not None and not outcome.cost_complete:
         yield "it is not known what the run has cost: the price of a model is not known"
     for name, bound, value in (
         ("cost", most.cost, cost),
@@ -207,14 +210,14 @@ def _equal(wanted: Any, value: Any) -> bool:
 
 
 def _name(call: ExpectedCall) -> str:
-    return call.tool if not call.arguments else f"{call.tool} with {_shown(call.arguments)}"
+    return call.tool if not call.arguments else f"{call.tool} with {_quoted_value(call.arguments)}"
 
 
-def _listed(calls: Sequence[Called]) -> str:
-    return ", ".join(f"{each.tool} {_shown(each.arguments)}" for each in calls[:10]) or "none"
+def _listed(calls: Sequence[ObservedCall]) -> str:
+    return ", ".join(f"{each.tool} {_quoted_value(each.arguments)}" for each in calls[:10]) or "none"
 
 
-def _shown(value: Any) -> str:
+def _quoted_value(value: Any) -> str:
     text = _json(value)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}... ({len(text)} characters)"
 

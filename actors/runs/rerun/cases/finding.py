@@ -1,4 +1,4 @@
-"""Files of cases: `tests.yaml` beside an agent, and `tests/*.yaml` in its directory."""
+"""Files of cases: `tests.yaml` next to an agent, and `tests/*.yaml` in its directory."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ AGENTS = ("graph.yaml", "config.yaml", "index.yaml")
 _PASSED_OVER = {"node_modules", "__pycache__", "site-packages"}
 
 
-class Found(msgspec.Struct, frozen=True):
-    """A file of cases.
+class CaseFile(msgspec.Struct, frozen=True):
+    """File of cases.
 
     Attributes:
-        file: as the user would type it.
-        target: what its cases run, unless they say it.
-        cases: what it says.
+        file: path as the user would type it.
+        target: default target of its cases.
+        cases: contents of the file.
     """
 
     file: Path
@@ -35,7 +35,7 @@ class Found(msgspec.Struct, frozen=True):
     cases: Cases
 
     def settled(self, case: Case) -> Case:
-        """A case with what the file says for all."""
+        """Return a case with the defaults of its file."""
         defaults = self.cases.defaults
         values = {
             name: getattr(defaults, name)
@@ -46,15 +46,15 @@ class Found(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(case, **{**values, "variables": variables})
 
 
-def found(paths: Sequence[str], config_dir: Path) -> list[Found]:
-    """The files of cases that are meant. Blocking.
+def found(paths: Sequence[str], config_dir: Path) -> list[CaseFile]:
+    """Return the files of cases. Blocking.
 
     Args:
-        paths: files, directories below which they are looked for, or names of agents; none: the working directory.
+        paths: files, directories searched recursively, or names of agents; none for the working directory.
 
     Raises:
-        UsageError: there is none.
-        InvalidFile: one of them has errors; `problems` holds those of all.
+        UsageError: there are no cases.
+        InvalidFile: a file has errors; `problems` has the errors of all files.
     """
     files: dict[Path, None] = {}
     for path in paths or ["."]:
@@ -66,12 +66,12 @@ def found(paths: Sequence[str], config_dir: Path) -> list[Found]:
             )
         files.update(dict.fromkeys(there))
     problems: list[Problem] = []
-    read: list[Found] = []
+    read: list[CaseFile] = []
     for file in files:
         cases, of_file = read_cases(_text(file), str(file))
         problems += of_file
         if cases is not None:
-            read.append(Found(file, str(_agent_of(file)), cases))
+            read.append(CaseFile(file, str(_agent_of(file)), cases))
     if errors_in(problems):
         raise InvalidFile("\n".join(map(str, problems)), problems)
     return read
@@ -101,7 +101,7 @@ def _below(top: Path) -> Iterator[Path]:
 
 
 def _agent_of(file: Path) -> Path:
-    """The directory of the agent that a file of cases is beside."""
+    """Return the directory of the agent that a file of cases belongs to."""
     directory = file.absolute().parent
     if file.name != NAME and directory.name == DIRECTORY:
         return directory.parent

@@ -1,4 +1,4 @@
-"""A model judges the output of a run by a rubric. It is a run of its own, in the same cassette."""
+"""Judges: a model assesses the output of a run by a rubric. Each is a run of its own, recorded in the same cassette."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from .....protocol.cases import Case, Judge
 from .....protocol.json_values import NotJson, decode, decode_mended
 from .....protocol.requests import RunRequest
 from ...begin import perform
-from ...loading import Hooks
-from ..cassettes.shelf import JUDGE
+from ...loading import RunCallbacks
+from ..cassettes.remaining_lines import JUDGE
 
 if TYPE_CHECKING:
     from .....protocol.outcome import Outcome
@@ -26,14 +26,14 @@ _LONGEST = 400
 
 
 async def judged(root: Root, judge: Judge, case: Case, outcome: Outcome, playback: Playback | None) -> str | None:
-    """Why the output is not as the rubric wants it; None if it is.
+    """Return why the output does not satisfy the rubric; None if it does.
 
     Raises:
         CallboardError: the judge's run could not begin.
     """
     agent = Agent(name=JUDGE, instructions=INSTRUCTIONS, can_ask_user=False, model=judge.model)
     prompt = f"Rubric:\n{judge.rubric}\n\nThe program was asked:\n{case.prompt}\n\nIts output:\n{outcome.output}"
-    said = await perform(RunRequest(target=agent, prompt=prompt), Hooks(playback=playback), root)
+    said = await perform(RunRequest(target=agent, prompt=prompt), RunCallbacks(playback=playback), root)
     if said.error is not None:
         return f"the judge has failed: {said.error.message}"
     try:
@@ -45,6 +45,6 @@ async def judged(root: Root, judge: Judge, case: Case, outcome: Outcome, playbac
 
 
 def _bare(text: str) -> str:
-    """What stands between the first brace and the last."""
+    """Return the text between the first brace and the last: models add fences and sentences around JSON."""
     begin, end = text.find("{"), text.rfind("}")
     return text[begin : end + 1] if 0 <= begin < end else text

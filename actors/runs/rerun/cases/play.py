@@ -1,4 +1,4 @@
-"""Plays cases side by side: each by its cassette, or in the world, and says what is not as it was expected."""
+"""Execution of cases: concurrently, each replayed from its cassette or run live, with a list of unmet expectations."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from .....protocol.outcome import Outcome
 from .....protocol.requests import Limits, RunRequest
 from ....work.playback.playback import Playback
 from ...begin import perform
-from ...loading import Hooks
+from ...loading import RunCallbacks
 from ...root import Root
 from ..cassettes.files import playback_of
-from .expectations import Seen, unmet
-from .finding import Found
+from .expectations import ObservedRun, unmet
+from .finding import CaseFile
 from .judging import judged
 
 Status: TypeAlias = Literal["passed", "failed"]
 Mode: TypeAlias = Literal["replay", "update", "live"]
-"""By cassettes; in the world, recorded anew; in the world."""
+"""`replay`: from cassettes; `update`: live, and recorded again; `live`: live without a recording."""
 
 CASSETTES = "cassettes"
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a case.
+class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
+    """Result of a case.
 
     Attributes:
-        file: of the case, as the user would type it; line: where it stands there.
-        name: of the case.
-        status: whether all was as expected.
-        failures: what was not.
-        seconds: that it took.
-        cassette: the file that it was played by or recorded into, or "".
-        outcome: of its run; None if that could not begin.
+        file, line: position of the case.
+        name: name of the case.
+        status: `passed` if every expectation was met.
+        failures: the expectations that were not.
+        seconds: duration.
+        cassette: file that it was replayed from or recorded into, or "".
+        outcome: outcome of its run; None if the run could not begin.
     """
 
     file: str
@@ -56,22 +56,22 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 async def play(
     root: Root,
-    files: Sequence[Found],
+    files: Sequence[CaseFile],
     *,
     mode: Mode = "replay",
     wanted: str = "",
     jobs: int = 8,
-    on_result: Callable[[Result], None] | None = None,
-) -> list[Result]:
-    """Play the cases of these files.
+    on_result: Callable[[CaseResult], None] | None = None,
+) -> list[CaseResult]:
+    """Execute the cases of these files.
 
     Args:
-        wanted: only those in whose name this is, or in that of their file, whatever the case of the letters.
-        jobs: how many at once.
-        on_result: told of each as it ends.
+        wanted: only cases whose file or name contains this text, ignoring case.
+        jobs: maximum of concurrent cases.
+        on_result: called with each result as its case ends.
 
     Returns:
-        What came of each, in the order of the files.
+        The results, in the order of the files.
     """
     chosen = [
         (found, number)
@@ -79,10 +79,10 @@ async def play(
         for number, case in enumerate(found.cases.cases)
         if wanted.casefold() in f"{found.file} {case.name}".casefold()
     ]
-    results: list[Result | None] = [None] * len(chosen)
+    results: list[CaseResult | None] = [None] * len(chosen)
     limiter = trio.CapacityLimiter(max(1, jobs))
 
-    async def one(place: int, found: Found, number: int) -> None:
+    async def one(place: int, found: CaseFile, number: int) -> None:
         async with limiter:
             results[place] = result = await _result(root, found, number, mode)
         if on_result is not None:
@@ -94,7 +94,7 @@ async def play(
     return [result for result in results if result is not None]
 
 
-async def _result(root: Root, found: Found, number: int, mode: Mode) -> Result:
+async def _result(root: Root, found: CaseFile, number: int, mode: Mode) -> CaseResult:
     case, began = found.settled(found.cases.cases[number]), time.perf_counter()
     line, _ = found.cases.source.where(("cases", number))
     cassette = None if mode == "live" else _cassette(found, case)
@@ -105,9 +105,9 @@ async def _result(root: Root, found: Found, number: int, mode: Mode) -> Result:
             failures = [f"there is no cassette {cassette}: callboard test --update records it"]
         else:
             outcome, failures = await _played(root, found, case, cassette, mode)
-    except CallboardError as error:  # it could not begin: that is the case's own affair
+    except CallboardError as error:  # A run that cannot begin fails its own case only.
         failures = [f"the run could not begin: {error}"]
-    return Result(
+    return CaseResult(
         file=str(found.file),
         line=line,
         name=case.name,
@@ -119,23 +119,25 @@ async def _result(root: Root, found: Found, number: int, mode: Mode) -> Result:
     )
 
 
-async def _played(root: Root, found: Found, case: Case, cassette: Path | None, mode: Mode) -> tuple[Outcome, list[str]]:
-    seen, began = Seen(), trio.current_time()
+async def _played(
+    root: Root, found: CaseFile, case: Case, cassette: Path | None, mode: Mode
+) -> tuple[Outcome, list[str]]:
+    seen, began = ObservedRun(), trio.current_time()
     playback: Playback | None = None
     if cassette is not None:
         record, replay = (cassette, None) if mode == "update" else (None, cassette)
         playback = playback_of(record, replay, loose=bool(case.loose))
-    hooks = Hooks(on_event=seen.hear, playback=playback)
+    hooks = RunCallbacks(on_event=seen.hear, playback=playback)
     outcome = await perform(_request(found, case), hooks, root)
     seconds = trio.current_time() - began
     failures = unmet(case.expect, outcome, seen, seconds)
-    if not failures:  # what is wrong already need not be judged, and paid for
+    if not failures:  # A case that has failed need not be judged, which costs money.
         verdicts = [await judged(root, judge, case, outcome, playback) for judge in case.expect.judge]
         failures = [why for why in verdicts if why is not None]
     return outcome, failures
 
 
-def _request(found: Found, case: Case) -> RunRequest:
+def _request(found: CaseFile, case: Case) -> RunRequest:
     limits = {} if case.limits is None else msgspec.structs.asdict(case.limits)
     target = _target(found, case)
     values: dict[str, Any] = {} if case.answers is None else {"answers": case.answers}
@@ -153,15 +155,15 @@ def _request(found: Found, case: Case) -> RunRequest:
     )
 
 
-def _target(found: Found, case: Case) -> str:
-    """A path is seen from the file; a name is an agent's."""
+def _target(found: CaseFile, case: Case) -> str:
+    """Return the target of a case: a path is relative to the case's file; anything else is an agent's name."""
     if case.target is None:
         return found.target
     path = found.file.absolute().parent / case.target
     return str(path) if path.exists() or case.target.startswith(".") else case.target
 
 
-def _cassette(found: Found, case: Case) -> Path | None:
+def _cassette(found: CaseFile, case: Case) -> Path | None:
     if case.cassette is False:
         return None
     directory = found.file.absolute().parent
@@ -172,6 +174,6 @@ def _cassette(found: Found, case: Case) -> Path | None:
 
 
 def _near(path: Path) -> Path:
-    """As seen from here, if it is below."""
+    """Return a path below the working directory as a relative path."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path

@@ -1,4 +1,4 @@
-"""What came of cases, for other programs: JUnit's XML, and JSON."""
+"""Reports of case results for other programs: JUnit XML and JSON."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from .play import Result
+from .play import CaseResult
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def junit(results: Sequence[Result]) -> bytes:
-    """As JUnit writes it: a suite for each file."""
+def junit(results: Sequence[CaseResult]) -> bytes:
+    """Return the results as JUnit XML, with a suite for each file."""
     top = ET.Element("testsuites", _counts(results))
     for file in dict.fromkeys(result.file for result in results):
         of_file = [result for result in results if result.file == file]
@@ -32,8 +32,8 @@ def junit(results: Sequence[Result]) -> bytes:
     return data + b"\n"
 
 
-def as_wire(results: Sequence[Result]) -> dict[str, Any]:
-    """As `-o json` prints it."""
+def as_wire(results: Sequence[CaseResult]) -> dict[str, Any]:
+    """Return the results as `-o json` prints them."""
     return {
         "schema_version": 1,
         "passed": sum(result.status == "passed" for result in results),
@@ -42,7 +42,7 @@ def as_wire(results: Sequence[Result]) -> dict[str, Any]:
     }
 
 
-def _wire(result: Result) -> dict[str, Any]:
+def _wire(result: CaseResult) -> dict[str, Any]:
     return {
         "file": result.file,
         "line": result.line,
@@ -55,7 +55,7 @@ def _wire(result: Result) -> dict[str, Any]:
     }
 
 
-def _counts(results: Sequence[Result]) -> dict[str, str]:
+def _counts(results: Sequence[CaseResult]) -> dict[str, str]:
     return {
         "tests": str(len(results)),
         "failures": str(sum(result.status == "failed" for result in results)),
@@ -66,5 +66,5 @@ def _counts(results: Sequence[Result]) -> dict[str, str]:
 
 
 def _text(text: str) -> str:
-    """Without what XML can't hold."""
+    """Return the text with characters that XML cannot hold replaced."""
     return _NOT_XML.sub("?", text)

@@ -1,5 +1,5 @@
-"""Cassettes (`protocol/cassette`): `recording` writes one while a run is played, `playing` is in the world's place.
+"""Cassettes (`protocol/cassette`): `recording` writes one while a run executes, `playing` replays a run from one.
 
-`places` has the paths that differ from machine to machine, `content` what a request says as pieces, `shelf` the lines
-of a cassette as they are used up. Begin with `playing`.
+`places` names paths that differ between machines, `content` divides requests into pieces, and `remaining_lines`
+tracks which lines of a cassette are still unused. Begin with `playing`.
 """

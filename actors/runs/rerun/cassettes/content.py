@@ -1,4 +1,4 @@
-"""What a request says, as JSON values that are the same on every machine and in every run."""
+"""Contents of requests as JSON values that are equal on every machine and in every run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from .....protocol.cassette import Asked, hash_of
+from .....protocol.cassette import RecordedRequest, hash_of
 from .....protocol.chat import AssistantTurn, ChatReply, ChatRequest, FilePart, ImagePart, Tool, ToolTurn, Turn
 from .places import Places
 
@@ -20,47 +20,47 @@ _DEFAULTS = ChatRequest(messages=())
 
 
 class CallIds:
-    """Ids of calls as they are counted: providers make new ones each time."""
+    """Counted ids of tool calls: providers make new ids each time, so recordings use their order instead."""
 
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
 
     def of(self, id: str) -> str:
-        """`call-1` for the first that is seen."""
+        """Return the id by count: `call-1` for the first id."""
         return self._known.setdefault(id, f"call-{len(self._known) + 1}")
 
     def in_turn(self, turn: Turn) -> Turn:
-        """A turn with them."""
+        """Return a turn with counted ids."""
         if isinstance(turn, AssistantTurn) and turn.tool_calls:
             calls = tuple(msgspec.structs.replace(call, id=self.of(call.id)) for call in turn.tool_calls)
             return msgspec.structs.replace(turn, tool_calls=calls)
         return msgspec.structs.replace(turn, call=self.of(turn.call)) if isinstance(turn, ToolTurn) else turn
 
     def in_reply(self, reply: ChatReply) -> ChatReply:
-        """A reply with them."""
+        """Return a reply with counted ids."""
         calls = tuple(msgspec.structs.replace(call, id=self.of(call.id)) for call in reply.tool_calls)
         return msgspec.structs.replace(reply, tool_calls=calls)
 
 
-class Content(msgspec.Struct, frozen=True):
-    """A request.
+class RequestContent(msgspec.Struct, frozen=True):
+    """Content of a request.
 
     Attributes:
-        asked: it, by the hashes of its pieces.
-        pieces: by hash.
+        asked: the request, with hashes in place of its pieces.
+        pieces: the pieces by hash.
     """
 
-    asked: Asked
+    asked: RecordedRequest
     pieces: dict[str, Any]
 
     @property
     def hash(self) -> str:
-        """Of the request as a whole."""
+        """Hash of the whole request."""
         return hash_of(msgspec.to_builtins(self.asked))
 
 
-def content_of(request: ChatRequest, places: Places, ids: CallIds) -> Content:
-    """What a request says."""
+def content_of(request: ChatRequest, places: Places, ids: CallIds) -> RequestContent:
+    """Return the content of a request."""
     pieces: dict[str, Any] = {}
 
     def piece(value: Any) -> str:
@@ -70,18 +70,18 @@ def content_of(request: ChatRequest, places: Places, ids: CallIds) -> Content:
         return digest
 
     parameters = {name: value for name in _PARAMETERS if (value := getattr(request, name)) != getattr(_DEFAULTS, name)}
-    asked = Asked(
+    asked = RecordedRequest(
         model=request.model,
         system=piece(request.system) if request.system else "",
         messages=tuple(piece(_turn(ids.in_turn(turn))) for turn in request.messages),
         tools=tuple(piece(msgspec.to_builtins(tool)) for tool in request.tools),
         parameters=places.named(msgspec.to_builtins(parameters)),
     )
-    return Content(asked, pieces)
+    return RequestContent(asked, pieces)
 
 
-def lines_of(asked: Asked, pieces: dict[str, Any]) -> list[str]:
-    """A request as lines for people, to be compared with those of another."""
+def lines_of(asked: RecordedRequest, pieces: dict[str, Any]) -> list[str]:
+    """Return a request as readable lines, to be compared with the lines of another."""
     lines = [f"model: {asked.model or '(the default)'}"]
     if asked.system:
         lines += ["system:", *_indented(pieces.get(asked.system, asked.system))]
@@ -95,7 +95,7 @@ def lines_of(asked: Asked, pieces: dict[str, Any]) -> list[str]:
 
 
 def lines_of_value(value: Any) -> list[str]:
-    """A JSON value as lines, likewise."""
+    """Return a JSON value as readable lines."""
     return msgspec.json.format(msgspec.json.encode(value, order="sorted"), indent=2).decode().splitlines()
 
 
@@ -118,7 +118,7 @@ def _json(value: Any) -> str:
 
 
 def _turn(turn: Turn) -> Any:
-    """As JSON; of images and files the kind, the size and a digest."""
+    """Return a turn as JSON values, with kind, size and digest in place of the bytes of images and files."""
     content = getattr(turn, "content", "")
     if isinstance(content, str):
         return msgspec.to_builtins(turn)
@@ -138,4 +138,4 @@ def _parts(parts: Sequence[Any]) -> list[Any]:
     return shown
 
 
-__all__ = ["CallIds", "Content", "Tool", "content_of", "lines_of", "lines_of_value"]
+__all__ = ["CallIds", "RequestContent", "Tool", "content_of", "lines_of", "lines_of_value"]

@@ -1,4 +1,4 @@
-"""Which cassette a run is recorded into, or played by."""
+"""Choice of a cassette: record into one, or replay from one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def prompt_of(cassette: str | os.PathLike[str]) -> str:
-    """The prompt of the run that was recorded. Raises as `playback_of`."""
+    """Return the prompt of the recorded run. Raises as `playback_of` does."""
     from .....protocol.cassette import Head
     from .playing import read
 
@@ -29,10 +29,10 @@ def playback_of(
     loose: bool = False,
     durable: bool = False,
 ) -> Playback | None:
-    """What stands between a run and the world; None for nothing.
+    """Return the recording or the replay of a run; None for neither.
 
     Raises:
-        UsageError: these contradict each other, or there is no such cassette.
+        UsageError: the arguments contradict each other, or the cassette does not exist.
         InvalidFile: the file is no cassette.
     """
     if record is not None and replay is not None:

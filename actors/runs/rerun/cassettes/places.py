@@ -1,6 +1,6 @@
-"""Paths that differ from machine to machine, by names: `‹cwd›/notes.txt` stands in a cassette.
+"""Names for paths that differ between machines: a cassette has `‹cwd›/notes.txt`.
 
-A path counts where it is not a part of a longer name; of several that fit the longest does.
+A path is replaced unless it is a part of a longer name. If several paths match, the longest is replaced.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from ....io.directories import cache_dir, state_dir
 from ....io.temporary import system_directory
 
 _ENDS = r"(?![\w.-]*[\w-])"
-"""What may follow a path: `/x`, a quote, a full stop at the end of a sentence, and no more of a name."""
+"""Text after a path, such as `/x`, a quote, or a full stop at the end of a sentence, but not more of the name."""
 
 
 class Places:
-    """See the module.
+    """Mapping between paths of this machine and names.
 
     Args:
-        environ: of the process.
-        cwd: the directory that the run works in.
-        config_dir: where agents and settings live.
+        environ: environment of the process.
+        cwd: working directory of the run.
+        config_dir: configuration directory.
     """
 
     def __init__(self, environ: Mapping[str, str], cwd: Path, config_dir: Path) -> None:
@@ -37,14 +37,15 @@ class Places:
         self.add("tmp", system_directory(environ))
 
     def add(self, name: str, path: Path) -> None:
-        """Call this path by this name as well; one that is named already keeps its name."""
+        """Add a name for a path. A path that has a name retains it."""
+        # A run may report either form, for example if `/tmp` is a link.
         for form in (str(path.absolute()), os.path.realpath(path)):
             if len(form) > 1:
                 self._paths.setdefault(form, name)
         self._made()
 
     def add_word(self, name: str, word: str) -> None:
-        """The same for a word that is no path: the id of the run."""
+        """Add a name for a word other than a path, such as the id of the run."""
         self._paths.setdefault(word, name)
         self._made()
 
@@ -57,11 +58,11 @@ class Places:
         self._back = back
 
     def named(self, value: Any) -> Any:
-        """A value with names for the paths in its texts."""
+        """Return a value with names in place of the paths in its texts."""
         return texts(value, lambda text: self._out.sub(lambda found: f"‹{self._paths[found[0]]}›", text))
 
     def here(self, value: Any) -> Any:
-        """A value with the paths of this machine for the names in its texts."""
+        """Return a value with the paths of this machine in place of names in its texts."""
 
         def put(found: re.Match[str]) -> str:
             return self._back.get(found[1], found[0])
@@ -70,7 +71,7 @@ class Places:
 
 
 def texts(value: Any, change: Callable[[str], str]) -> Any:
-    """A JSON value with its texts changed; keys stay."""
+    """Return a JSON value with its texts changed; keys are not changed."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):

@@ -1,11 +1,11 @@
-"""Plays a run by a cassette: what came from outside when it was recorded comes again, without network and processes.
+"""Replay of a run from a cassette: external results come from the recording, without network and processes.
 
-What the run asks must be what was asked then (`shelf`); else it fails, whatever it tolerates of its nodes and tools.
+Every request of the run must be in the cassette (`remaining_lines`). If one is not, the run fails, even if its nodes
+and tools tolerate failures.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,12 +19,13 @@ from .....protocol.decoding import convert
 from .....protocol.errors import CallboardError, ConfigError, UsageError
 from .....protocol.kernel.questions import Answer
 from .....supervisors.escalation import HOLD, PASS, Verdict
-from ....work.playback.playback import Asking, Beginning, Effect
+from ....io.tenancy import environ
+from ....work.playback.playback import Asking, Beginning, OutsideEffect
 from ....work.playback.replies import Played
 from .content import CallIds, content_of
 from .places import Places
 from .recording import TOKEN, places_of, token_of
-from .shelf import Shelf
+from .remaining_lines import RemainingLines
 from .values import as_json, as_value
 
 if TYPE_CHECKING:
@@ -36,22 +37,22 @@ T = TypeVar("T")
 
 
 class Playing:
-    """See the module. A `Playback`.
+    """Playback from a cassette.
 
     Args:
-        file: of the cassette.
-        loose: requests are found by their place, whatever they say.
+        file: the cassette.
+        loose: match requests by position, whatever their contents.
 
     Raises:
-        UsageError: there is no such file.
-        InvalidFile: it is no cassette.
+        UsageError: the file does not exist.
+        InvalidFile: the file is not a cassette.
     """
 
     asks_the_world = False
 
     def __init__(self, file: Path, *, loose: bool = False) -> None:
         self._file = file
-        self._shelf = Shelf(read(file), str(file), loose=loose)
+        self._shelf = RemainingLines(read(file), str(file), loose=loose)
         self.model = self._shelf.head.model
         self.broken: CallboardError | None = None
         self._counts: dict[tuple[str, str], int] = {}
@@ -62,18 +63,16 @@ class Playing:
 
     @property
     def left(self) -> str:
-        """See `Playback`."""
         return self._shelf.left
 
     def begins(self, actor: Actor, beginning: Beginning) -> None:
-        """See `Playback`."""
         self._actor = actor
-        self._places = places_of(beginning, os.environ)
+        self._places = places_of(beginning, environ())
 
     async def chat(
         self, me: Actor, request: ChatRequest, asking: Asking, live: Callable[[], Awaitable[ChatReply]]
     ) -> ChatReply:
-        """The reply that is recorded to this request."""
+        """Return the recorded reply to this request."""
         del live
         if asking.account is not None:
             asking.account.check(turn=True)
@@ -93,8 +92,8 @@ class Playing:
         assert reply is not None
         return played.answered(reply, line.seconds)
 
-    async def done(self, me: Actor, effect: Effect, kind: type[T], live: Callable[[], Awaitable[T]]) -> T:
-        """What is recorded of this effect."""
+    async def done(self, me: Actor, effect: OutsideEffect, kind: type[T], live: Callable[[], Awaitable[T]]) -> T:
+        """Return the recorded result of this effect."""
         del live
         given = self._at_hand.named(as_json(effect.request))
         try:
@@ -108,10 +107,10 @@ class Playing:
         raise AssertionError("unreachable: who is broken is cancelled")
 
     async def in_turn(self, me: Actor) -> None:
-        """It may be told at once."""
+        """Return at once: the order of a replay from a cassette is free."""
 
     def value(self, me: Actor | None, name: str, kind: type[T], find: Callable[[], T]) -> T:
-        """What is recorded; ids are made of their place."""
+        """Return the recorded value. Ids are computed from their position in the run."""
         at = "" if me is None or self._actor is None else self._at(me)
         if name == TOKEN:
             number = self._counts[at, name] = self._counts.get((at, name), 0) + 1
@@ -122,14 +121,14 @@ class Playing:
         return convert(line.value if self._places is None else self._places.here(line.value), kind)
 
     def window(self, model: str, find: Callable[[], int | None]) -> int | None:
-        """What is recorded, or what the settings say."""
+        """Return the recorded window of a model, else that of the settings."""
         try:
             return self._shelf.window(model) or find()
-        except ConfigError:  # no such client is configured here, and none is needed
+        except ConfigError:  # The client need not be configured here.
             return None
 
     def policy(self, question: Question) -> Answer | Verdict:
-        """The answer that is recorded; what an agent above has answered it answers again."""
+        """Return the recorded answer. An answer by a parent agent is not replayed, because the agent answers again."""
         actor = self._actor
         assert actor is not None
         line = self._shelf.answer(question.actor.removeprefix(actor.path), question.text)
@@ -145,13 +144,13 @@ class Playing:
         return HOLD
 
     def answered(self, actor: Actor, question: Question, answer: Answer) -> None:
-        """Nothing is written."""
+        """Ignore the answer: a replay records nothing."""
 
     def unanswered(self, actor: Actor, question: Question, reason: str) -> None:
-        """Nothing is written."""
+        """Ignore the closed question: a replay records nothing."""
 
     async def over(self, status: str, settings: Settings) -> None:
-        """Nothing is written."""
+        """Do nothing: a replay writes no file."""
 
     @property
     def _at_hand(self) -> Places:
@@ -175,7 +174,7 @@ class Playing:
         return list(map(str, value)) if isinstance(value, list) else str(value)
 
     async def _breaks(self, error: CassetteDiffers) -> None:
-        """The run fails, whoever would go on over it."""
+        """Fail the whole run with this error. Never returns, because a node or a tool could tolerate an exception."""
         assert self._actor is not None
         if self.broken is None:
             self.broken = error
@@ -184,7 +183,7 @@ class Playing:
 
 
 def read(file: Path) -> list[AnyLine]:
-    """The lines of a cassette. Raises as `Playing` does."""
+    """Return the lines of a cassette. Raises as `Playing` does."""
     return read_cassette(_text(file), str(file))
 
 

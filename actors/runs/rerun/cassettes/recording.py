@@ -1,4 +1,4 @@
-"""Records a run: it is played in the world, and what came from there is written into a cassette at its end."""
+"""Recording of a run: it executes normally, and its external results are written into a cassette at its end."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import trio
 from .....protocol.cassette import (
     AnswerLine,
     AnyLine,
+    CassetteEnd,
     DoneLine,
-    End,
     Head,
     Piece,
     ReplyLine,
@@ -32,7 +32,8 @@ from .....protocol.failure import Failure
 from .....protocol.version import VERSION
 from .....supervisors.escalation import PASS, Verdict
 from ....io.redact import Redactor, secrets_of
-from ....work.playback.playback import Asking, Beginning, Effect
+from ....io.tenancy import environ
+from ....work.playback.playback import Asking, Beginning, OutsideEffect
 from .content import CallIds, content_of
 from .places import Places
 from .values import as_json
@@ -48,10 +49,10 @@ TOKEN = "token"  # noqa: S105 - the name of a value
 
 
 class Recording:
-    """See the module. A `Playback`.
+    """Playback that records a run.
 
     Args:
-        file: where the cassette is to be; an earlier one stays until this is whole.
+        file: path of the cassette. An existing file is replaced when the recording is complete.
     """
 
     asks_the_world = True
@@ -65,12 +66,11 @@ class Recording:
         self._counts: dict[tuple[str, str], int] = {}
         self._windows: set[str] = set()
         self._beginning: Beginning | None = None
-        self._runs: list[str] = []  # a judge's is another
+        self._runs: list[str] = []  # the run of a case, and the runs of its judges
         self._status = ""
         self._top = ""
 
     def begins(self, actor: Actor, beginning: Beginning) -> None:
-        """See `Playback`."""
         self._top = actor.path
         self._beginning = self._beginning or beginning
         self._runs.append(beginning.run)
@@ -78,7 +78,7 @@ class Recording:
     async def chat(
         self, me: Actor, request: ChatRequest, asking: Asking, live: Callable[[], Awaitable[ChatReply]]
     ) -> ChatReply:
-        """Ask the model, and write its reply down."""
+        """Ask the model, and record its reply."""
         del asking
         began, at = trio.current_time(), self._at(me)
         try:
@@ -89,8 +89,8 @@ class Recording:
         self._lines.append(("reply", (at, request, reply, None, round(trio.current_time() - began, 3))))
         return reply
 
-    async def done(self, me: Actor, effect: Effect, kind: type[T], live: Callable[[], Awaitable[T]]) -> T:
-        """Do it, and write down what it came to."""
+    async def done(self, me: Actor, effect: OutsideEffect, kind: type[T], live: Callable[[], Awaitable[T]]) -> T:
+        """Perform the effect, and record its result."""
         del kind
         began, at = trio.current_time(), self._at(me)
         line = partial(DoneLine, at=at, kind=effect.kind, name=effect.name)
@@ -106,10 +106,10 @@ class Recording:
         return value
 
     async def in_turn(self, me: Actor) -> None:
-        """It may be told at once."""
+        """Return at once: a recording imposes no order."""
 
     def value(self, me: Actor | None, name: str, kind: type[T], find: Callable[[], T]) -> T:
-        """Find it out, and write it down; ids are made of their place, and not written."""
+        """Compute and record a value. Ids are computed from their position in the run, and not recorded."""
         at = "" if me is None else self._at(me)
         if name == TOKEN:
             number = self._counts[at, name] = self._counts.get((at, name), 0) + 1
@@ -119,7 +119,7 @@ class Recording:
         return found
 
     def window(self, model: str, find: Callable[[], int | None]) -> int | None:
-        """Find it out, and write it down."""
+        """Look up a model's window, and record it once."""
         found = find()
         if model not in self._windows:
             self._windows.add(model)
@@ -127,38 +127,38 @@ class Recording:
         return found
 
     def policy(self, question: Question) -> Verdict:
-        """It is for others to answer."""
+        """Leave the question to others."""
         del question
         return PASS
 
     def answered(self, actor: Actor, question: Question, answer: Answer) -> None:
-        """A question had this answer; secrets are left out."""
+        """Record an answer, unless it is a secret."""
         if not question.secret:
             by = answer.by.removeprefix(self._top) if answer.by.startswith(f"{self._top}/") else answer.by
             line = AnswerLine(at=self._at(actor), question=question.text, value=answer.value, by=by)
             self._lines.append(("line", line))
 
     def unanswered(self, actor: Actor, question: Question, reason: str) -> None:
-        """A question was closed without one."""
+        """Record a question that was closed without an answer."""
         self._lines.append(("line", AnswerLine(at=self._at(actor), question=question.text, reason=reason)))
 
     async def over(self, status: str, settings: Settings) -> None:
-        """Write the cassette, unless the run was broken off.
+        """Write the cassette, unless the run was cancelled.
 
         Raises:
-            UsageError: it can't be written.
+            UsageError: the file cannot be written.
         """
         if status == "cancelled" or self._beginning is None:
             return
         self._status = self._status or status
-        redactor = Redactor(secrets_of(settings, os.environ))
+        redactor = Redactor(secrets_of(settings, environ()))
         await trio.to_thread.run_sync(self._write, self._status, self._beginning, redactor)
 
     def _at(self, me: Actor) -> str:
         return me.path.removeprefix(self._top)
 
     def _write(self, status: str, beginning: Beginning, redactor: Redactor) -> None:
-        places = places_of(beginning, os.environ)
+        places = places_of(beginning, environ())
         for run in self._runs:
             places.add_word("run", run)
         head = Head(
@@ -168,7 +168,8 @@ class Recording:
             prompt=places.named(beginning.prompt),
             model=beginning.model,
         )
-        lines = [head, *_final(self._lines, places), End(status=status)]
+        lines = [head, *_final(self._lines, places), CassetteEnd(status=status)]
+        # Redacted last: paths and ids have been replaced, so a secret inside of one is found as well.
         data = b"".join(redactor.data(msgspec.json.encode(line)) + b"\n" for line in lines)
         file = self._file
         part = file.with_name(f".{file.name}.{os.getpid()}")
@@ -182,7 +183,7 @@ class Recording:
 
 
 def places_of(beginning: Beginning, environ: Mapping[str, str]) -> Places:
-    """The paths of a run by names."""
+    """Return the named paths of a run."""
     places = Places(environ, beginning.cwd, beginning.config_dir)
     if beginning.directory is not None:
         places.add("agent", beginning.directory)
@@ -191,12 +192,12 @@ def places_of(beginning: Beginning, environ: Mapping[str, str]) -> Places:
 
 
 def token_of(at: str, number: int) -> str:
-    """Eight hex digits for the id that was wanted as the first, second ... at this place."""
+    """Return eight hex digits for the n-th id at this position of the run."""
     return hashlib.blake2b(f"{at} {number}".encode(), digest_size=4).hexdigest()
 
 
 def _final(recorded: list[tuple[str, Any]], places: Places) -> list[AnyLine]:
-    """The lines as they are written: pieces once, paths by their names, ids of calls counted."""
+    """Return the lines of the file: pieces once, named paths, counted ids of calls."""
     ids, known, lines = CallIds(), set[str](), list[AnyLine]()
     for kind, what in recorded:
         if kind == "line":

@@ -1,4 +1,4 @@
-"""Values of effects as JSON: what tools return, and what processes leave."""
+"""JSON form of effects' values: results of tools, and of processes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import msgspec
 from .....protocol.chat import Part
 from .....protocol.decoding import convert
 from .....supervisors.process import Completed
-from ....work.tools.tool import Shown, text_of
+from ....work.tools.tool import VisibleResult, text_of
 
 T = TypeVar("T")
 
 
 def as_json(value: Any) -> Any:
-    """A value of an effect as JSON values."""
-    if isinstance(value, Shown):
+    """Return an effect's value as JSON values."""
+    if isinstance(value, VisibleResult):
         return {"shown": msgspec.to_builtins(value.parts)}
     if isinstance(value, Completed):
         return {
@@ -29,19 +29,20 @@ def as_json(value: Any) -> Any:
         }
     try:
         return msgspec.to_builtins(value, str_keys=True)
-    except (TypeError, ValueError, RecursionError):  # a function of a program: the model reads it so
+    # A program's function may return any object; the recorded text is the one that the model read.
+    except (TypeError, ValueError, RecursionError):
         return text_of(value)
 
 
 def as_value(value: Any, kind: type[T]) -> T:
-    """The value of this type.
+    """Return the value of this type.
 
     Raises:
-        msgspec.ValidationError: it is none.
+        msgspec.ValidationError: the JSON does not fit the type.
     """
     if kind is object:
         if isinstance(value, dict) and value.keys() == {"shown"}:
-            return cast("T", Shown(convert(value["shown"], tuple[Part, ...])))
+            return cast("T", VisibleResult(convert(value["shown"], tuple[Part, ...])))
         return cast("T", value)
     if kind is Completed:
         done = Completed(

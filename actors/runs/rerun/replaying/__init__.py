@@ -1,5 +1,5 @@
-"""A durable run is played once more by its rows: nothing is sent, no process is started, and no row is written.
+"""Replay of a durable run from its rows: no request is sent, no process started, and no row written.
 
-`book` has the rows, and what was made of them; `rows` are the parts of a durable run that are held against them;
-`effects` has what came from outside, and `turnstile` keeps its order, by `clock`. Begin with `turnstile`.
+`book` has the rows and their use; `rows` has the parts of a durable run that compare with them. `effects` returns
+external results from the rows, and `ordering` preserves their order, with `clock`. Begin with `ordering`.
 """

@@ -1,7 +1,13 @@
-"""The rows of a run that is replayed, and which of them were used.
+"""Index of the rows of a replayed run, and their use.
 
-A row is used twice. It is *given* to what waits for it (a reply to a request for one), and it is *told*: the replay has
-come to what it says. What a replay comes to otherwise, or not at all, is a difference.
+A row is used twice, and the two uses are recorded separately:
+
+- It is *given*: its contents were returned to the code that waits for them (for example, a reply to a request). A row
+  is given once, so that two equal requests do not get the same reply.
+- It is *told*: the replay has reached the point that the row records.
+
+`next` is the first row that is not told; nothing later may happen before it. A result of the replay that differs from
+its row, or that has no row, is a `Difference`.
 """
 
 from __future__ import annotations
@@ -13,7 +19,18 @@ from typing import Any
 import msgspec
 
 from .....protocol.failure import Failure
-from .....protocol.journal import Answered, AnyRow, Asked, Began, Intends, Lived, Noted, Over, Spoilt, Told
+from .....protocol.journal import (
+    Answered,
+    AnyRow,
+    Asked,
+    Began,
+    Intends,
+    Lived,
+    Noted,
+    Over,
+    Spoilt,
+    Told,
+)
 from .....protocol.messages import (
     ChildEnded,
     EscalationClosed,
@@ -34,16 +51,16 @@ from ....work.journal.prefix import Placed
 _SHORTER = re.compile("[/:][^/:]*$")
 
 VARYING = ("seconds", "token", "at", "written", "turns", "tool_calls", "shortening")
-"""Fields of messages that are taken from the row: times, ids, and what was counted then."""
+"""Fields of messages that are taken from the row: times, ids, and counters of the original run."""
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that a replay came to otherwise than the run.
+    """Deviation of a replay from the run.
 
     Attributes:
-        row: the number of the row; 0 for what no row says.
-        path: whose it is.
-        what: in words.
+        row: number of the row; 0 if no row records it.
+        path: path of the actor.
+        what: description.
     """
 
     row: int
@@ -51,16 +68,17 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     what: str
 
 
-class Book:
-    """See the module.
+class ReplayBook:
+    """Rows of a replayed run; see the module.
 
     Args:
-        rows: of the run.
-        after: how many rows come before them: a past that is not played.
+        rows: rows of the run.
+        after: number of earlier rows, which are recovered instead of replayed.
 
     Attributes:
-        differences: so far.
-        is_over: whether the run has come to its end in them; was_killed: whether one of its processes has ended before.
+        differences: the deviations so far.
+        is_over: True if the rows record the end of the run.
+        was_killed: True if one of its processes died before the end.
     """
 
     def __init__(self, rows: Sequence[Placed], after: int = 0) -> None:
@@ -69,14 +87,15 @@ class Book:
         self.differences: list[Difference] = []
         self._given = [False] * len(rows)
         self._told = [False] * len(rows)
-        self._escalations: dict[tuple[str, str], str] = {}  # the id that the run has given it, by path and ours
+        self._escalations: dict[tuple[str, str], str] = {}  # recorded escalation id, by path and replayed id
         self._first = 0
         self.is_over = any(isinstance(row, Over) for _, row in rows)
         self.was_killed = not self.is_over or any(isinstance(row, Lived) for _, row in rows)
         self._of: dict[str, list[int]] = {}
-        self._starts: dict[str, int] = {}  # of each path, how many of its first rows are told
-        self._paths: set[str] = set()  # of all that has rows, and of what these are a part of
-        self._ends: dict[tuple[str, int], list[int]] = {}  # of work, by path and key; `_calls` of its decider as well
+        self._starts: dict[str, int] = {}  # number of leading rows that were reached, by path
+        self._paths: set[str] = set()  # all paths with rows, and their ancestors
+        # ends of work, by path and key; `_calls` has calls of its decider
+        self._ends: dict[tuple[str, int], list[int]] = {}
         self._calls: dict[tuple[str, int], list[int]] = {}
         self._answers: dict[str, list[int]] = {}  # by question
         intended: set[str] = set()
@@ -97,7 +116,8 @@ class Book:
                 intended.add(path)
             if about_unknown or isinstance(row, Began | Lived | Intends | Spoilt):
                 self._told[place] = self._given[place] = True
-                if isinstance(row, Asked):  # whether what was under way at a kill may be done again
+                # the question whether a call that was under way at a kill may be repeated
+                if isinstance(row, Asked):
                     self._leave_out_answer(row.question.id, place)
             elif isinstance(row, Noted) and not path and not row.name.startswith(OF_HOOK):
                 self._told[place] = True
@@ -110,47 +130,48 @@ class Book:
 
     @property
     def next(self) -> int | None:
-        """The place of the first row that the replay has not come to; None if there is none."""
+        """The index of the first row that is not told; None if all are."""
         while self._first < len(self.rows) and self._told[self._first]:
             self._first += 1
         return self._first if self._first < len(self.rows) else None
 
     def row(self, place: int) -> AnyRow:
-        """The row at this place."""
+        """Return the row at this index."""
         return self.rows[place][1]
 
     def path(self, place: int) -> str:
-        """Whose it is."""
+        """Return the path of the row at this index."""
         return self.rows[place][0]
 
     def give(self, path: str, wanted: Callable[[AnyRow], bool]) -> int | None:
-        """The place of the first row of this path that is wanted and was not used yet; it is given now."""
+        """Return the index of the first unused matching row of this path, and mark it as given; None without one."""
         place = self.free(path, wanted)
         if place is not None:
             self.take(place)
         return place
 
     def free(self, path: str, wanted: Callable[[AnyRow], bool]) -> int | None:
-        """As `give`, but it stays to be given."""
+        """Return the index of the first unused matching row of this path, without marking it; None if there is none."""
         for place in self._untold(path):
             if not self._given[place] and wanted(self.row(place)):
                 return place
         return None
 
     def take(self, place: int) -> None:
-        """It is given."""
+        """Mark the row as given."""
         self._given[place] = True
 
     def is_given(self, place: int) -> bool:
-        """Whether it is."""
+        """Return whether the row is given."""
         return self._given[place]
 
     def find(self, path: str, wanted: Callable[[AnyRow], bool]) -> int | None:
-        """The place of the first row of this path that is wanted, and that the replay has not come to."""
+        """Return the index of the first matching row of this path that is not told; None if there is none."""
         return next((place for place in self._untold(path) if wanted(self.row(place))), None)
 
     def _untold(self, path: str) -> Iterator[int]:
-        """The places of the rows of this path that the replay has not come to."""
+        """Yield the indices of rows of this path that are not told."""
+        # `_starts` is advanced, so that a long run is not scanned from its beginning each time.
         places, told, start = self._of.get(path, []), self._told, self._starts.get(path, 0)
         while start < len(places) and told[places[start]]:
             start += 1
@@ -158,27 +179,27 @@ class Book:
         return (places[number] for number in range(start, len(places)) if not told[places[number]])
 
     def _messages(self, path: str) -> Iterator[Any]:
-        """What the decider of this path is still to be told."""
+        """Yield the remaining messages to the decider of this path."""
         rows = map(self.row, self._untold(path))
         return (row.message for row in rows if isinstance(row, Told))
 
     def tell(self, place: int) -> None:
-        """The replay has come to this row."""
+        """Mark the row as told: the replay has reached it."""
         self._told[place] = True
 
     def asked(self, path: str, before: int | None) -> list[Asked]:
-        """The questions of this path, before this place, that the replay has not come to."""
+        """Return the questions of this path before this index that are not told."""
         rows = [self.row(place) for place in self._untold(path) if before is None or place < before]
         return [row for row in rows if isinstance(row, Asked)]
 
-    def tell_within(self, path: str, place: int) -> None:
-        """The replay has come to all that is below this path, or of it, before this row: it plays none of that."""
+    def advance_within(self, path: str, place: int) -> None:
+        """Mark all rows of this path and below it, before this index, as told and given: the replay skips that work."""
         for before, (each, _) in enumerate(self.rows[:place]):
             if each == path or each.startswith((f"{path}/", f"{path}:")):
                 self._told[before] = self._given[before] = True
 
-    def tell_asked_above(self, path: str, place: int) -> None:
-        """The replay has come to what was asked before this row by what this path is a part of, and to the answers."""
+    def advance_to_questions_above(self, path: str, place: int) -> None:
+        """Mark the questions and answers of ancestors of this path, before this index, as told and given."""
         while path:
             path = path.rpartition("/")[0]
             for before in [each for each in self._untold(path) if each < place]:
@@ -187,22 +208,26 @@ class Book:
                     self._told[before] = self._given[before] = True
 
     def may_begin(self, path: str) -> bool:
-        """Whether work of this path may begin: if it asks its decider or a person first, that has its turn."""
+        """Return whether work of this path may begin.
+
+        If its first row is a call of its decider or a question, that row must be next.
+        """
         asks = self._first_untold(self._calls, path)
         if asks is None:
             asks = next(self._untold(path), None)
-            if asks is None and not self.is_over:  # killed before anything was kept of it: then it comes last
+            # The process was killed before it stored a row of this work: it begins last.
+            if asks is None and not self.is_over:
                 return path in self._paths or self.end_of(path) is not None
             if asks is None or not isinstance(self.row(asks), Asked):
                 return True
         return self.next is None or asks <= self.next
 
     def end_of(self, path: str) -> int | None:
-        """The place of the row that tells how the work of this path ends; None if none is left."""
+        """Return the index of the row with the end of this path's work; None if none remains."""
         return self._first_untold(self._ends, path)
 
     def result_of(self, path: str) -> int | None:
-        """As `end_of`, if that is not given yet and the work has ended by itself: what was cancelled had no result."""
+        """Return `end_of` if that row is not given, and the work ended by itself: cancelled work had no result."""
         for place in self._ends.get(_placed(path), ()):
             row = self.row(place)
             cancelled = isinstance(row, Told) and isinstance(row.message, WorkFailed) and not row.message.crashed
@@ -211,15 +236,18 @@ class Book:
         return None
 
     def answer_to(self, question: str) -> int | None:
-        """The place of its answer; None if none is left."""
+        """Return the index of the answer to this question; None if none remains."""
         return next((place for place in self._answers.get(question, ()) if not self._told[place]), None)
 
     def _first_untold(self, places: dict[tuple[str, int], list[int]], path: str) -> int | None:
         return next((place for place in places.get(_placed(path), ()) if not self._told[place]), None)
 
     def is_due(self, path: str, key: int | None) -> bool:
-        """Whether the decider of this path was told something by others first: before the end of the work of this key,
-        which it does in place, by mail; with None before all else, by mail or from below."""
+        """Return whether the decider of this path received an external message first.
+
+        With a key: mail that arrived before the end of the work of this key, which the decider does in place. With
+        None: whether the next message is mail, or comes from a descendant.
+        """
         for message in self._messages(path):
             if isinstance(message, Letter | PersonSays):
                 return True
@@ -230,59 +258,64 @@ class Book:
         return False
 
     def place_of(self, path: str, message: Any) -> int | None:
-        """Where it is told that the decider of this path was told this."""
+        """Return the index of the row that records this message to the decider of this path; None if there is none."""
         if isinstance(message, EscalationClosed):
             id = self._escalations.get((path, message.id), message.id)
             message = msgspec.structs.replace(message, id=id)
         return self.find(path, lambda row: isinstance(row, Told) and _is_same(row.message, message))
 
     def is_first(self, path: str, place: int) -> bool:
-        """Whether this is what the decider of this path is to be told next."""
+        """Return whether this row is the next message to the decider of this path."""
         return place == self.find(path, lambda row: isinstance(row, Told))
 
     def message(self, path: str, message: Any) -> Any:
-        """What the run's decider of this path was told when that of the replay is told this."""
+        """Return the recorded message for a message that the decider of this path receives in the replay.
+
+        The decider gets the recorded message, so that it stays in the state of the original run, whatever the replay
+        produced. A deviation is noted.
+        """
         if isinstance(message, Interrupted) or self.next is None:
             return message
         place = self.place_of(path, message)
         if place is None:
             if self.is_over or next(self._messages(path), None) is not None:
-                self.differs(0, path, f"it came to what no row says: {_shown(message)}")
-            return message  # else it was killed before that was kept
+                self.differs(0, path, f"it came to what no row says: {_short_value(message)}")
+            return message  # Otherwise the process was killed before it stored the message.
         self.tell(place)
         row = self.row(place)
         assert isinstance(row, Told)
-        if isinstance(message, Follows):  # kept empty
+        if isinstance(message, Follows):  # This message is stored without its contents.
             return message
         if isinstance(row.message, EscalationClosed):
             message = msgspec.structs.replace(message, id=row.message.id)
         elif isinstance(row.message, EscalationNoted):
             self._escalations[path, message.id] = row.message.id
-            question = msgspec.structs.replace(message.question, timeout=row.message.question.timeout)  # what was left
+            # the rest of the timeout
+            question = msgspec.structs.replace(message.question, timeout=row.message.question.timeout)
             message = msgspec.structs.replace(message, id=row.message.id, question=question)
         if (found := _comparable(message)) != (wanted := _comparable(row.message)):
             self.differs(place + 1, path, f"it was {_first_difference(wanted, found)}")
         return row.message
 
     def missed(self, place: int) -> None:
-        """The replay never comes to this row."""
+        """Note that the replay never reaches this row."""
         self.tell(place)
-        self.differs(place + 1, self.path(place), f"the replay does not come to it: {_shown(self.row(place))}")
+        self.differs(place + 1, self.path(place), f"the replay does not come to it: {_short_value(self.row(place))}")
 
     def differs(self, row: int, path: str, what: str) -> None:
-        """Note a difference; `row` counts from 1, and 0 is for what no row says."""
+        """Note a deviation; `row` counts from 1, and is 0 if no row records it."""
         self.differences.append(Difference(row=row and row + self.after, path=path, what=what))
 
 
 def _placed(path: str) -> tuple[str, int]:
-    """The path of the decider of work, and its key; no work has the key of a child of an agent, whose name is one."""
+    """Return the decider's path and the key of work; -1 for a child of an agent, whose last part is a name."""
     above, _, last = path.rpartition("/")
     number = last.partition(".")[0]
     return above, int(number) if number.isdigit() else -1
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Whether two messages are about the same."""
+    """Return whether two messages record the same event, whatever their contents."""
     if type(one) is not type(other):
         return False
     if isinstance(one, WorkDone | FamilyCalled):
@@ -297,7 +330,7 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def failure_of(message: Any) -> Failure | None:
-    """What the end of work says that it failed with, also if its node went on over that."""
+    """Return the recorded failure of work, also if its node tolerated it."""
     return getattr(message, "failure", None) or getattr(message, "tolerated", None)
 
 
@@ -313,7 +346,7 @@ def _first_difference(wanted: Any, found: Any) -> str:
     return f"{name} {_cut(wanted[name])}, and is {_cut(found.get(name))} now"
 
 
-def _shown(value: Any) -> str:
+def _short_value(value: Any) -> str:
     inner = value.message if isinstance(value, Told) else value
     return _cut(inner)
 

@@ -1,4 +1,4 @@
-"""Plays a run by the rows that it has written: what its effects came to is in what its deciders were told."""
+"""External effects of a replayed run: their results are reconstructed from the messages in the rows."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from .....protocol.messages import NodeLeft, Replied, ResultsKept, Summarized, T
 from .....protocol.workflow_messages import CALL, CODE, NODE, NodeSaid
 from .....supervisors.escalation import HOLD, Verdict
 from ....work.journal.of_run import HOOK, REPLY, SERVER_TOOLS
-from ....work.journal.scope import here
-from ....work.playback.playback import PLAYED, PREVIEW, Asking, Beginning, Effect, Preview
+from ....work.journal.scope import scope_of
+from ....work.playback.playback import PLAYED, PREVIEW, Asking, Beginning, OutsideEffect, Preview
 from ....work.playback.replies import Played
-from ....work.tools.tool import Shown
+from ....work.tools.tool import VisibleResult
 from .book import failure_of
 
 if TYPE_CHECKING:
     from .....protocol.kernel.questions import Answer, Question
     from .....protocol.settings import Settings
     from .....supervisors import Actor
-    from .book import Book
-    from .turnstile import Turnstile
+    from .book import ReplayBook
+    from .ordering import ReplayOrder
 
 T = TypeVar("T")
 
@@ -38,49 +38,48 @@ _UNSAID = "the rows don't say what came of it"
 
 
 class RowEffects:
-    """See the module. A `Playback`.
+    """Playback from the rows of a durable run.
 
     Args:
         book: the rows.
-        turnstile: whose turn it is.
+        turnstile: the order of the rows.
     """
 
     asks_the_world = False
     broken: CallboardError | None = None
     left = ""
 
-    def __init__(self, book: Book, turnstile: Turnstile) -> None:
+    def __init__(self, book: ReplayBook, turnstile: ReplayOrder) -> None:
         self.model = _first_model(book)
         self._book = book
         self._turnstile = turnstile
 
     def begins(self, actor: Actor, beginning: Beginning) -> None:
-        """See `Playback`."""
         del beginning
         self._turnstile.top = actor
 
     def policy(self, question: Question) -> Verdict:
-        """It waits until it is the turn of the row with its answer."""
+        """Hold the question until the row with its answer is next."""
         del question
         return HOLD
 
     def answered(self, actor: Actor, question: Question, answer: Answer) -> None:
-        """It is open no more."""
+        """Forget the question, which is no longer open."""
         del actor, answer
         self._turnstile.open.pop(question.id, None)
 
     def unanswered(self, actor: Actor, question: Question, reason: str) -> None:
-        """It is open no more."""
+        """Forget the question, which is no longer open."""
         del actor, reason
         self._turnstile.open.pop(question.id, None)
 
     async def over(self, status: str, settings: Settings) -> None:
-        """Nothing is written."""
+        """Do nothing: a replay writes no file."""
 
     async def chat(
         self, me: Actor, request: ChatRequest, asking: Asking, live: Callable[[], Awaitable[ChatReply]]
     ) -> ChatReply:
-        """The reply, the summary, or what the request has failed with."""
+        """Return the recorded reply or summary, or raise the recorded failure."""
         del live
         path = _path(me)
         place = self._reply_of(path)
@@ -89,6 +88,7 @@ class RowEffects:
         reply = None if row is None else _reply(row)
         model = reply.model if reply is not None and reply.model else request.model or self.model
         played = Played(me, f"llm-{0 if place is None else place + 1}", model, request, asking)
+        # The event of the request precedes the wait, as in the original run.
         played.asked()
         await self._turnstile.take(place if place is not None else end)
         if reply is not None:
@@ -99,8 +99,8 @@ class RowEffects:
             message = ended.message if isinstance(ended, Told) else None
         raise played.failed(_error(message))
 
-    async def done(self, me: Actor, effect: Effect, kind: type[T], live: Callable[[], Awaitable[T]]) -> T:
-        """What the rows say of it; of what they say nothing, as little as possible."""
+    async def done(self, me: Actor, effect: OutsideEffect, kind: type[T], live: Callable[[], Awaitable[T]]) -> T:
+        """Return the recorded result of an effect; an empty one if the rows have none."""
         del live
         value: Any
         match effect.kind:
@@ -113,23 +113,23 @@ class RowEffects:
             case "files":
                 value = await self._files(me)
             case "code":
-                value = await self._said(me, CODE.format(effect.name), kind)
+                value = await self._recorded_result(me, CODE.format(effect.name), kind)
             case "node":
-                value = await self._said(me, NODE.format(effect.name), kind)
+                value = await self._recorded_result(me, NODE.format(effect.name), kind)
             case "condition" | "processor":
-                value = await self._said(me, CALL, kind)
+                value = await self._recorded_result(me, CALL, kind)
             case "memory":
                 value = await self._found(me, effect.name)
             case "hook":
                 value = await self._hook(me, effect.name, kind)
             case "server tools" | "server tools now":
                 value = self._tools(me, effect)
-            case _:  # the prompt that came of it is in the rows
+            case _:  # The prompt built from these files is in the rows.
                 value = "" if kind is str else None
         return cast("T", convert(value, kind) if effect.kind.startswith("server") else value)
 
     async def in_turn(self, me: Actor) -> None:
-        """Wait for its turn; of what was not kept, for the end of the rows."""
+        """Wait until the end of this work is next. If it was not stored, wait for the end of the rows."""
         place = self._end_of(_path(me))
         if place is not None:
             await self._turnstile.take(place)
@@ -137,22 +137,25 @@ class RowEffects:
             await trio.sleep_forever()
 
     def value(self, me: Actor | None, name: str, kind: type[T], find: Callable[[], T]) -> T:
-        """It is found out anew: where it counts, deciders are told what the rows say."""
+        """Compute the value: its use is in messages, which come from the rows. Only previews and start times are
+        recorded.
+        """
         if me is not None and name == PREVIEW:
             return cast("T", self._preview(_path(me)))
         place = None if me is None or name != PLAYED else self._book.result_of(_path(me))
         if place is None:
             return find()
         row: Any = self._book.row(place)
+        # The row has the time of the end; the work began earlier by its duration.
         return convert(row.at / 1000 - row.message.seconds, kind)
 
     def window(self, model: str, find: Callable[[], int | None]) -> int | None:
-        """It stands in the rows when histories are shortened."""
+        """Return None: histories that were shortened are in the rows."""
         del model, find
         return None
 
     def _preview(self, path: str) -> Preview:
-        """The diff that the person was shown, or the failure of a call about which nobody was asked."""
+        """Return the recorded diff, or the failure of a call that was not shown to the user."""
         place = self._book.result_of(path)
         asked = self._book.asked(path, place)
         if asked:
@@ -161,11 +164,14 @@ class RowEffects:
         failure = None if row is None else failure_of(row.message)
         return Preview(trouble="" if failure is None else failure.text)
 
-    # --- where it stands ----------------------------------------------------------------------------------
+    # --- lookup -------------------------------------------------------------------------------------------
 
     def _reply_of(self, path: str) -> int | None:
-        """The next reply to what is played at this path: one that a conversation was told, or a node has noted."""
+        """Mark as given and return the next reply at this path: a message to a conversation, or a reply noted by a
+        node.
+        """
         found = []
+        # Work may have several deciders, one after another. The paths of the later ones end with `:2`, `:3`, and so on.
         for decider in (path, *(f"{path}:{number}" for number in range(2, 100))):
             if decider not in self._turnstile.scopes.actors and decider != path:
                 break
@@ -179,7 +185,7 @@ class RowEffects:
         return place
 
     def _end_of(self, path: str) -> int | None:
-        """The row that tells how the work of this path has ended; it is given."""
+        """Mark as given and return the row with the end of this path's work."""
         place = self._book.result_of(path)
         if place is not None:
             self._book.take(place)
@@ -194,12 +200,13 @@ class RowEffects:
         return row.message if isinstance(row, Told) and isinstance(row.message, WorkDone) else None
 
     async def _ask_again(self, me: Actor, path: str, place: int | None) -> None:
-        """Ask what an effect of this path has asked people before it came to its end."""
+        """Ask the questions that this path's effect asked before its end, so that their events appear again."""
         for row in self._book.asked(path, place):
+            # The original effect has handled such a failure, and its result is in the row.
             with contextlib.suppress(NobodyToAsk, TimedOut):
                 await me.ask_person(row.question)
 
-    # --- what it came to ----------------------------------------------------------------------------------
+    # --- results ------------------------------------------------------------------------------------------
 
     async def _result(self, me: Actor) -> Any:
         message = await self._ended(me)
@@ -207,7 +214,7 @@ class RowEffects:
             raise _error(message)
         content = message.content
         if not isinstance(content, str):
-            return Shown(content)
+            return VisibleResult(content)
         return _admitted(content)
 
     async def _completed(self, me: Actor, script: str) -> Any:
@@ -222,6 +229,7 @@ class RowEffects:
             out = msgspec.json.encode(written)
             return Completed(status=0, signal=None, stderr_tail="", stdout=out, truncated=False)
         text = message.failure.text
+        # The row has only the text of the failure: take the exit status and stderr out of it.
         how = re.match(rf"Script '{re.escape(script)}' failed with (exit code|signal) (-?\d+)(?::\n)?", text)
         if how is None:
             raise message.failure.restore()
@@ -240,14 +248,14 @@ class RowEffects:
         chunks = tuple(convert(each, Hit) for each in output.get("chunks", ()))
         return Retrieved(context=output.get("context", ""), sources=tuple(output.get("sources", ())), chunks=chunks)
 
-    async def _said(self, me: Actor, begins: str, kind: type[Any]) -> Any:
-        """What code of a workflow came to: it was noted, by a name that begins so, or the end of its node says it."""
+    async def _recorded_result(self, me: Actor, begins: str, kind: type[Any]) -> Any:
+        """Return the recorded result of a workflow's code: a note whose name begins so, or the end of its node."""
         path = _path(me)
         place = self._book.give(path, lambda row: isinstance(row, Noted) and row.name.startswith(begins))
         if place is not None:
-            self._book.tell_within(path, place)
-            if begins == CALL:  # functions of edges ask people as the whole workflow
-                self._book.tell_asked_above(path, place)
+            self._book.advance_within(path, place)
+            if begins == CALL:  # Functions of edges ask questions on behalf of the whole workflow.
+                self._book.advance_to_questions_above(path, place)
             await self._turnstile.take(place)
             noted = self._book.row(place)
             assert isinstance(noted, Noted)
@@ -260,7 +268,7 @@ class RowEffects:
         return said.outputs[0].text if kind is str else said
 
     async def _found(self, me: Actor, name: str) -> list[str]:
-        """What a memory had to say; where it could not be read, the rows say what that led to."""
+        """Return the recorded result of a memory. If it could not be read, raise the recorded failure."""
         path = _path(me)
         place = self._book.give(path, lambda row: isinstance(row, Noted) and row.name == name)
         if place is None:
@@ -275,7 +283,7 @@ class RowEffects:
         return decode_value(noted.value, list[str])
 
     async def _hook(self, me: Actor, event: str, kind: type[Any]) -> Any:
-        """What hooks have said, where it was noted; of calls, what came of it is in their results."""
+        """Return the recorded result of hooks. For tool calls, it is contained in the calls' results."""
         name = HOOK.format(event)
         place = self._book.give(_path(me), lambda row: isinstance(row, Noted) and row.name == name)
         if place is None:
@@ -292,7 +300,7 @@ class RowEffects:
         message = row.message if isinstance(row, Told) else None
         return list(message.files) if isinstance(message, ResultsKept) else []
 
-    def _tools(self, me: Actor, effect: Effect) -> Any:
+    def _tools(self, me: Actor, effect: OutsideEffect) -> Any:
         name = f"{SERVER_TOOLS}{effect.name}"
         noted = [row for path, row in self._book.rows if not path and isinstance(row, Noted) and row.name == name]
         if effect.kind == "server tools":
@@ -300,7 +308,7 @@ class RowEffects:
                 place = self._book.result_of(_path(me))
                 row = None if place is None else self._book.row(place)
                 failure = failure_of(row.message) if isinstance(row, Told) else None
-                if failure is not None:  # it could not be had, and that is what its node has failed with
+                if failure is not None:  # The list was unavailable, and that is the failure of its node.
                     raise failure.restore()
                 raise CallboardError(f"the rows don't say which tools MCP server '{effect.name}' has")
             return decode_value(noted[-1].value, list[Any])
@@ -308,7 +316,7 @@ class RowEffects:
 
 
 def _path(me: Actor) -> str:
-    scope = here(me)
+    scope = scope_of(me)
     return "" if scope is None else scope.path
 
 
@@ -333,7 +341,7 @@ def _error(message: Any) -> CallboardError:
 
 
 def _admitted(text: str) -> Any:
-    """A result as its tool gave it, where it says that something went wrong: who watches is told that."""
+    """Return an error result as its tool returned it, a dictionary, so that events report a failure; else the text."""
     try:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError):
@@ -342,6 +350,6 @@ def _admitted(text: str) -> Any:
     return value if failed else text
 
 
-def _first_model(book: Book) -> str:
+def _first_model(book: ReplayBook) -> str:
     replies = (_reply(row) for _, row in book.rows if _is_reply(row))
     return next((reply.model for reply in replies if reply is not None and reply.model), "")

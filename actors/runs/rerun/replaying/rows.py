@@ -1,8 +1,8 @@
-"""A durable run that is replayed: its parts write no rows, but are held against those of the run.
+"""Parts of a durable run that compare with the recorded rows instead of writing rows.
 
-Deciders are told what the rows say, in the order in which the replay comes to it: so they are where those of the run
-were, whatever the replay has made of it. Work begins one by one, so that the order of what happens does not depend on
-trio, which has none of its own.
+Deciders receive the messages of the rows, in the order in which the replay reaches them. Their states therefore equal
+the original ones, whatever the replay produced. Work begins one by one, so that the order of events does not depend
+on trio's scheduling, which is random.
 """
 
 from __future__ import annotations
@@ -17,75 +17,76 @@ from .....protocol.effects import Effect, Work
 from .....protocol.journal import About, Answered, AnyRow, Asked, Noted, Over, Told
 from .....protocol.kernel.questions import Answer, Question
 from .....protocol.messages import ChildEnded, FromBelow, Idle, Letter, PersonSays
-from ....work.journal.of_run import OfRun, RunPast, is_of_files
+from ....work.journal.of_run import JournaledRun, RunPast, is_of_files
 from ....work.journal.prefix import work_path
-from ....work.journal.scope import D, Player, Scope, Scopes
-from .book import Book
+from ....work.journal.scope import D, JournalPlayer, JournalScope, Scopes
+from .book import ReplayBook
 
 if TYPE_CHECKING:
     from .....protocol.messages import Message
     from .....supervisors import Actor
-    from .turnstile import Turnstile
+    from .ordering import ReplayOrder
 
 
 NOTHING = About(target="", name="", prompt="", cwd="", config_dir="", owner="")
-"""Nothing is said of a replay in lists."""
+"""Empty summary: a replay is not listed."""
 
 
 class NoRows:
-    """Where rows would go."""
+    """Substitute for a `RunJournal` that stores nothing."""
 
     def __init__(self, run: str) -> None:
         self.run = run
         self.rows = 0
 
     def append(self, actor: str, data: bytes) -> int:
-        """Keep nothing."""
         del actor, data
         return 0
 
     def tell(self, about: bytes, *, over: bool = False) -> None:
-        """Say nothing."""
+        pass
 
     def beside(self, kind: str, key: str, data: bytes) -> None:
-        """Keep nothing."""
+        pass
 
     @property
     def trouble(self) -> str:
-        """Nothing is written, so nothing fails."""
         return ""
 
     def hurry(self) -> None:
-        """Nobody waits."""
+        pass
 
     def stop(self) -> None:
-        """There is nothing to stop."""
+        pass
 
     async def barrier(self) -> None:
-        """Wait for nothing."""
+        pass
 
 
-class ReplayedRun(OfRun):
-    """See the module.
+class ReplayedRun(JournaledRun):
+    """Run journal of a replay, which compares rows with the recorded ones.
 
     Args:
-        past: what came before the rows of the book; None for nothing.
-        with_changes: with the files of today.
+        past: history before the rows of the book; None if there is none.
+        with_changes: use today's files instead of the pinned ones.
     """
 
-    def __init__(self, run: str, book: Book, past: RunPast | None, *, with_changes: bool) -> None:
+    def __init__(self, run: str, book: ReplayBook, past: RunPast | None, *, with_changes: bool) -> None:
         super().__init__(NoRows(run), NOTHING, past, lambda: False)
         self.book = book
         noted = {row.name: row.value for path, row in book.rows if not path and isinstance(row, Noted)}
         once = {**self.once, **noted}
+        # These notes pin the files of the original run. With changes, today's files are used.
         self.once = {name: value for name, value in once.items() if not (with_changes and is_of_files(name))}
 
     async def is_over(self) -> bool:
-        """What the run has beside its rows is not ours, and stays."""
+        """Return False, so that the files of the original run are not removed."""
         return False
 
     def append(self, path: str, row: AnyRow) -> None:
-        """The replay has come to this."""
+        """Mark the recorded row as told, or note a difference."""
+        # Other rows need no check here: `ReplayedScopes.asked` handles questions, and the book marks intents in
+        # advance.
         if isinstance(row, Noted):
             self._came_to(path, row, lambda other: isinstance(other, Noted) and other.name == row.name)
         elif isinstance(row, Answered):
@@ -95,10 +96,10 @@ class ReplayedRun(OfRun):
             self._came_to(path, row, lambda other: isinstance(other, Over))
 
     def note_once(self, name: str, value: Any) -> None:
-        """It is noted."""
+        """Do nothing: the note is in the recorded rows."""
 
     def spoil(self, why: str) -> None:
-        """Nothing is kept, so nothing can't be kept."""
+        """Do nothing: no row is stored that could be incomplete."""
 
     def _came_to(self, path: str, row: AnyRow, wanted: Callable[[AnyRow], bool]) -> None:
         book = self.book
@@ -108,18 +109,19 @@ class ReplayedRun(OfRun):
             was = book.row(place)
             if isinstance(row, Over) and isinstance(was, Over) and was.status != row.status:
                 book.differs(place + 1, path, f"the run was {was.status}, and is {row.status} now")
+        # After the last recorded row, everything is new and no difference.
         elif book.next is not None:
             book.differs(0, path, f"it came to what no row says: {type(row).__name__.lower()}")
 
 
 class ReplayedScopes(Scopes):
-    """See the module.
+    """Scopes of a replayed run.
 
     Attributes:
-        actors: who does the work of a path, or has its deciders.
+        actors: actors by path of their work or of their deciders.
     """
 
-    def __init__(self, run: OfRun, top: Actor, turnstile: Turnstile) -> None:
+    def __init__(self, run: JournaledRun, top: Actor, turnstile: ReplayOrder) -> None:
         super().__init__(run, top)
         assert isinstance(run, ReplayedRun)
         self._book = run.book
@@ -129,22 +131,20 @@ class ReplayedScopes(Scopes):
         turnstile.scopes = self
 
     def of(self, actor: Actor) -> Any:
-        """See `Scopes`."""
+        # `super().of` may call `player`, which needs the actor and does not receive it.
         self._looking = actor
         return super().of(actor)
 
-    def player(self, scope: Scope, path: str, past: list[Told]) -> Player:
-        """See `Scopes`."""
+    def player(self, scope: JournalScope, path: str, past: list[Told]) -> JournalPlayer:
         self.actors[path] = self._looking
         return ReplayedPlayer(scope, path, past, self._book, self._turnstile)
 
-    def begun(self, actor: Actor, player: Player, work: Work, *, answered: bool = False) -> None:
-        """See `Scopes`."""
+    def begun(self, actor: Actor, player: JournalPlayer, work: Work, *, answered: bool = False) -> None:
         super().begun(actor, player, work, answered=answered)
         self.actors[player.path_of(work)] = actor
 
     def asked(self, actor: Actor, question: Question) -> Question | Answer:
-        """The question, under the id that it had."""
+        """Return the question with its recorded id."""
         path, book = self.of(actor).path, self._book
         place = book.find(path, lambda row: isinstance(row, Asked))
         if place is None:
@@ -160,39 +160,39 @@ class ReplayedScopes(Scopes):
         return msgspec.structs.replace(question, id=row.question.id)
 
     def answer(self, actor: Actor, question: Question, answer: Answer) -> None:
-        """See `Scopes`."""
         if not question.secret:
             self.run.append(self.of(actor).path, Answered(0, answer))
 
 
-class ReplayedPlayer(Player):
-    """See the module."""
+class ReplayedPlayer(JournalPlayer):
+    """Player that gives its decider the recorded messages, in the order of the rows."""
 
     __slots__ = ("_book", "_told", "_turnstile")
     lines_up = True
 
-    def __init__(self, scope: Scope, path: str, past: list[Told], book: Book, turnstile: Turnstile) -> None:
+    def __init__(
+        self, scope: JournalScope, path: str, past: list[Told], book: ReplayBook, turnstile: ReplayOrder
+    ) -> None:
         super().__init__(scope, path, past)
         self._book = book
         self._turnstile = turnstile
 
     def heard_by(self, decider: D, tell: Callable[[FromBelow], None]) -> D:
-        """One that tells the decider what the rows say."""
+        """Wrap the decider, so that it receives the recorded messages."""
         self._turnstile.tells[self.path] = tell
         self._told = _Told(decider, self.path, self._book, self._turnstile, folds=bool(self.past))
         return cast("D", self._told)
 
     def there(self, *, over: bool) -> None:
-        """See `Player`."""
         self._told.folds = False
         super().there(over=over)
 
     async def line_up(self, work: Work) -> None:
-        """Wait until all that was begun before has come to rest."""
+        """Wait until this work may begin."""
         await self._turnstile.line_up(self.path_of(work))
 
     async def ends_in_turn(self, ended: int | str) -> None:
-        """Wait until it is the turn of the row with that end; without one, for the end of the rows."""
+        """Wait until the row with this end is next; if no row has it, wait for the end of the rows."""
         book = self._book
         if isinstance(ended, int):
             place = book.end_of(work_path(self.path, ended))
@@ -205,11 +205,11 @@ class ReplayedPlayer(Player):
             await self._turnstile.take(place)
 
     async def mail_first(self, me: Actor, key: int | None) -> None:
-        """Wait until mail is there that its decider was told of before; see `Book.is_due`."""
+        """Wait until mail has arrived that the decider had received by then; see `ReplayBook.is_due`."""
         await self._turnstile.wait_for(lambda: me.has_mail or not self._book.is_due(self.path, key))
 
     def wrote(self, message: Any, effects: list[Effect]) -> None:
-        """Nothing is kept."""
+        """Do nothing: a replay stores no rows."""
 
 
 def _is_of_child(message: Any, id: str) -> bool:
@@ -217,13 +217,13 @@ def _is_of_child(message: Any, id: str) -> bool:
 
 
 class _Told:
-    """In the place of a decider: tells it what the rows say, in place of what the replay has come to.
+    """Wrapper of a decider that replaces each message by the recorded one.
 
     Attributes:
-        folds: it is told its past, which is that of the run as it is.
+        folds: True during recovery of the history, whose messages are recorded ones already.
     """
 
-    def __init__(self, decider: Any, path: str, book: Book, turnstile: Turnstile, *, folds: bool) -> None:
+    def __init__(self, decider: Any, path: str, book: ReplayBook, turnstile: ReplayOrder, *, folds: bool) -> None:
         self.folds = folds
         self._decider = decider
         self._path = path
@@ -245,6 +245,8 @@ class _Told:
 
     def on(self, message: Message) -> list[Effect]:
         told: Message = message
+        # The order of messages from other actors is not fixed by the turnstile, so they may have to wait for their
+        # rows.
         by_others = isinstance(message, FromBelow | Letter | PersonSays)
         if by_others and not self.folds and self._turnstile.holds(self._path, message):
             return []
@@ -257,7 +259,7 @@ class _Told:
         return self._decider.remembers()
 
     def _is_next(self, message: Idle) -> bool:
-        """Whether it is in the rows that no mail waited: mostly it is left out."""
+        """Return whether the rows record this `Idle` message, which usually they do not."""
         place = self._book.find(self._path, lambda row: isinstance(row, Told))
         row = None if place is None else self._book.row(place)
         return isinstance(row, Told) and row.message == message

@@ -22,7 +22,7 @@ Stamp = tuple[int, int, int]
 
 @contextlib.contextmanager
 def telling(place: Path) -> Iterator[None]:
-    """Errors of the disk say what they were about.
+    """Context manager that turns disk errors into errors that name the path.
 
     Raises:
         NotKept: in place of an `OSError`.
@@ -37,16 +37,16 @@ def telling(place: Path) -> Iterator[None]:
 
 
 def stamp(path: Path) -> Stamp:
-    """Changes with every writing of the file, whatever the clock does."""
+    """Return a value that differs after each write of the file, even if the clock is set back."""
     status = path.stat()
     return (status.st_mtime_ns, status.st_size, status.st_ino)
 
 
 def text_of(path: Path) -> str:
-    """The file's text.
+    """Return the file's text.
 
     Raises:
-        InvalidFile: it is too long, or none.
+        InvalidFile: it is too long, or is not UTF-8.
     """
     if (size := path.stat().st_size) > MOST_BYTES:
         raise InvalidFile(f"{path}: a session of {size} bytes is too long")
@@ -57,7 +57,7 @@ def text_of(path: Path) -> str:
 
 
 def beginning_of(path: Path) -> str:
-    """What stands before the messages: all that a list of sessions shows."""
+    """Return the part of the file before the messages, which has everything that a list of sessions shows."""
     with path.open("rb") as stream:
         begins = stream.read(_HEAD).decode("utf-8", "ignore")
     head = head_of(begins)
@@ -65,13 +65,13 @@ def beginning_of(path: Path) -> str:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replace the file's text; only its owner can read it. After a crash it is the old or the new text."""
+    """Replace the file's text; only its owner can read it. After a crash it has the old or the new text."""
     private(path.parent)
     whole_file.write_whole(path, text.encode(), private=True, durable=True)
 
 
 def private(folder: Path) -> None:
-    """Make the directory, with access for its owner only."""
+    """Create the directory, with access for its owner only."""
     if not folder.is_dir():
         private_from = next(parent for parent in (folder, *folder.parents) if parent.parent.is_dir())
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -82,20 +82,20 @@ def private(folder: Path) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what those have left who were killed while they wrote. Hold the lock of the folder meanwhile."""
+    """Remove temporary files of processes that were killed while writing. Hold the lock of the folder meanwhile."""
     for path in folder.glob("*.part"):
         with contextlib.suppress(OSError):
             path.unlink()
 
 
 class Lock:
-    """A lock that one process has; taken with `try_lock`. It ends with the process, however that ends."""
+    """Exclusive file lock of this process; see `try_lock`. The kernel releases it when the process dies."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
 
     def release(self) -> None:
-        """Give it back; twice is once."""
+        """Release the lock. Further calls have no effect."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -108,10 +108,10 @@ class Lock:
 
 
 def try_lock(path: Path) -> Lock | None:
-    """The lock that the file stands for; None while another has it.
+    """Acquire the lock of this file; return None if another process has it.
 
     Raises:
-        FileNotFoundError: there is no directory for it.
+        FileNotFoundError: its directory does not exist.
     """
     while True:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -120,12 +120,15 @@ def try_lock(path: Path) -> Lock | None:
         except BlockingIOError:
             os.close(fd)
             return None
-        except OSError:  # a file system without locks
+        except OSError:  # the file system has no locks
             os.close(fd)
             raise
         try:
-            if os.path.samestat(os.fstat(fd), path.stat()):  # else it was deleted meanwhile: no lock
-                with contextlib.suppress(OSError):  # the pid is only for people
+            # Otherwise the file was deleted between open and lock, and another process may lock a new file of the same
+            # name.
+            if os.path.samestat(os.fstat(fd), path.stat()):
+                # The pid is only for error messages, so a full disk does not matter.
+                with contextlib.suppress(OSError):
                     os.ftruncate(fd, 0)
                     os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
                 return Lock(fd)
@@ -137,7 +140,7 @@ def try_lock(path: Path) -> Lock | None:
 
 
 def holder(path: Path) -> int | None:
-    """The process that has the lock, as far as it says so."""
+    """Return the pid in the lock file; None if it cannot be read."""
     try:
         return int(path.read_text()[:20])
     except (OSError, ValueError):
@@ -145,7 +148,9 @@ def holder(path: Path) -> int | None:
 
 
 def wait_lock(path: Path, seconds: float) -> Lock | None:
-    """As `try_lock`, but waits; for names, whose locks are short."""
+    """Wait for a lock, polling every 10 ms; return None after `seconds`. Only for locks of names, which are held
+    briefly.
+    """
     until = time.monotonic() + seconds
     while (lock := try_lock(path)) is None and time.monotonic() < until:
         time.sleep(0.01)

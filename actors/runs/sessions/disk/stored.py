@@ -1,4 +1,4 @@
-"""A session as the store returns it, and as a list shows it."""
+"""Session records: as the store returns them, and as lists show them."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from ..names import is_automatic
 from ..roles import name_of
 from .catalog import Warn, legacy_sessions, pointed
 from .files import Stamp, beginning_of, stamp, text_of, try_lock
-from .places import Scope
+from .places import SessionScope
 
 if TYPE_CHECKING:
     from .....protocol.control.caller import Caller
+    from .....protocol.control.session_methods import SessionMeta
 
 
 class Stored(msgspec.Struct, kw_only=True):
-    """A session that was opened.
+    """Session that was opened.
 
     Attributes:
-        stamp: of the file when it was read or written last.
+        stamp: fingerprint of the file at its last read or write.
     """
 
     id: str
@@ -38,38 +39,17 @@ class Stored(msgspec.Struct, kw_only=True):
 
     @property
     def label(self) -> str:
-        """How people call it."""
+        """Name of the session in messages: its alias, else its id."""
         return self.alias or self.id
-
-
-class SessionMeta(msgspec.Struct, frozen=True, kw_only=True):
-    """A session, as a list shows it.
-
-    Attributes:
-        last_modified: RFC 3339.
-        is_autoname: its alias is generated.
-        legacy: an older program's, which was not opened here yet.
-    """
-
-    id: str
-    alias: str | None
-    agent: str | None
-    last_modified: str
-    is_autoname: bool = False
-    title: str | None = None
-    owner: str | None = None
-    created_at: str | None = None
-    model: str | None = None
-    cwd: str | None = None
-    cost: float = 0.0
-    role: str | None = None
-    legacy: bool = False
 
 
 def meta_of(
     session: Session, id: str, alias: str | None, agent: str | None, stamp: Stamp, *, legacy: bool = False
 ) -> SessionMeta:
-    """The session, as a list shows it."""
+    """Return the session as lists show it."""
+    # Imported here: it pulls in six modules that a run does not need.
+    from .....protocol.control.session_methods import SessionMeta
+
     return SessionMeta(
         id=id,
         alias=alias,
@@ -87,28 +67,36 @@ def meta_of(
     )
 
 
-def listed(scope: Scope, caller: Caller | None, warn: Warn) -> Iterator[SessionMeta]:
-    """The sessions that the caller may see, by the heads of their files. Those that can't be read are left out."""
+def listed(scope: SessionScope, caller: Caller | None, warn: Warn) -> Iterator[SessionMeta]:
+    """Yield the sessions that the caller may read, from the heads of their files. Unreadable ones cause warnings."""
     _tidy(scope)
     aliases = {pointed(path, scope, warn): path.name for path in scope.pointers()}
     here = scope.ids()
     for id in here:
-        yield from _shown(scope, id, aliases.get(id), scope.state(id), caller, warn)
+        yield from _readable_session(scope, id, aliases.get(id), scope.state(id), caller, warn)
     for id, alias, path in legacy_sessions(scope):
         if id not in here:
-            yield from _shown(scope, id, alias, path, caller, warn, legacy=True)
+            yield from _readable_session(scope, id, alias, path, caller, warn, legacy=True)
 
 
-def _shown(
-    scope: Scope, id: str, alias: str | None, path: Path, caller: Caller | None, warn: Warn, *, legacy: bool = False
+def _readable_session(
+    scope: SessionScope,
+    id: str,
+    alias: str | None,
+    path: Path,
+    caller: Caller | None,
+    warn: Warn,
+    *,
+    legacy: bool = False,
 ) -> Iterator[SessionMeta]:
     try:
         written = stamp(path)
         session = read_session(beginning_of(path), str(path))
-        if session.meta.owner is None:  # it was not written here, so anything may stand anywhere
+        # The file was not written by Callboard, so its keys may be in any order and below the messages.
+        if session.meta.owner is None:
             session = read_session(text_of(path), str(path))
     except FileNotFoundError:
-        return  # deleted while we looked
+        return  # deleted since the listing
     except (InvalidFile, OSError) as error:
         warn(f"a session can't be read: {error}")
         return
@@ -116,14 +104,14 @@ def _shown(
         yield meta_of(session, id, alias, scope.agent, written, legacy=legacy)
 
 
-def _tidy(scope: Scope) -> None:
-    """Remove remains of sessions whose maker or remover was killed; not while one is made or removed."""
+def _tidy(scope: SessionScope) -> None:
+    """Remove incomplete session directories of killed processes, unless a session is being created or removed now."""
     if not scope.hollow():
         return
     try:
         lock = try_lock(scope.home / "lock")
     except OSError:
-        return  # it may only be read
+        return  # the directory is read-only
     if lock is not None:
         with lock:
             for folder in scope.hollow():

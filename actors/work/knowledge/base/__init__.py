@@ -1,7 +1,8 @@
 """Knowledge bases on disk: built by `build`, read by `base`.
 
-A base is a directory `<name>.kb/`. What is in it belongs to a generation, which is made beside the one before and never
-changed afterwards: `layout` says what lies where and who locks what. Each has a catalogue (SQLite: sources and chunks),
-an index of words (tantivy) and one of vectors (usearch). Start with `base.Base` to read, with `build.build` to write.
-It knows `protocol.knowledge` and no other room of this floor: sources, splitter and embedder are given to it.
+A base is a directory `<name>.kb/`. Its content is divided into generations. A new generation is built next to the
+current one and never changes afterwards; `layout` documents the files and the locks. Each generation has a catalogue
+(SQLite: sources and chunks), a word index (tantivy) and a vector index (usearch). Start with `base.KnowledgeBase` to
+read, and with `build.build` to write. Sources, splitter and embedder are passed in, so this package imports no other
+subpackage of `knowledge` at run time.
 """

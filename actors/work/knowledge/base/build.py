@@ -1,13 +1,13 @@
-"""Building a base, and keeping it up with its sources.
+"""Build of a knowledge base, and its update from changed sources.
 
-First all sources are read that are not as they were, then what is new in them is embedded, then the indexes of the new
-generation are made from those of the one before; at the very end it becomes the current one. All of it is kept as it
-goes (see `work`), so after a kill, a cancellation or a full disk the next build goes on from there.
+A build reads all changed sources, embeds their new chunks, and derives the indexes of the new generation from the
+previous ones. Its last step makes the new generation current. All intermediate results are stored (see `work`), so
+after a kill, a cancellation or a full disk the next build resumes there.
 
-A source with the size and the time of change that it had is not read; one with the digest that it had is not split;
-a chunk that came out as it was is not embedded. Sources that are no longer named are removed. What can't be
-read is reported, and what was known of it, or of what its name begins, is kept: a server that is down for a moment
-must not empty a base.
+A source with unchanged size and modification time is not read. A source with an unchanged digest is not split. An
+unchanged chunk is not embedded. Sources that are no longer named are removed. Unreadable sources are reported. Their
+previous content, and that of all sources below an unreadable path, is retained: a server that is down for a moment must
+not empty a base.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from .....protocol.errors import KnowledgeBusy, KnowledgeError
 from .....protocol.knowledge import Unreadable
 from .....supervisors.actor import Actor
 from .base import same_stamp
-from .catalogue import Catalogue, Kept, Known, Lost
-from .layout import Layout, told
+from .catalogue import Catalogue, KnownSource, LostSources, UnreadablePaths
+from .layout import BaseLayout, knowledge_errors
 from .model import (
+    BaseSettings,
+    BuildProgress,
     BuildReport,
-    Meta,
-    Progress,
-    Settings,
-    Source,
+    GenerationMeta,
+    KnowledgeSource,
     Splitter,
     embedded_text,
     halves,
@@ -42,7 +42,7 @@ from .model import (
     split_up,
 )
 from .words import check_language
-from .work import Work, begin, finish, unfinished
+from .work import BuildWork, begin, finish, unfinished
 
 if TYPE_CHECKING:
     from ..embed.embedder import Embedder
@@ -50,47 +50,47 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LOOK_AGAIN = 0.2
-"""Seconds between two looks whether the other builder is done."""
+"""Seconds between two attempts to get the lock of another builder."""
 
 CLOSE_WITHIN = 10.0
-"""Seconds that a build which is cancelled has to keep what it has."""
+"""Seconds in which a cancelled build may commit its results."""
 
 YOUNG = 2.0
-"""Seconds that a file must not have changed for its time of change to say anything: some systems count in twos."""
+"""Seconds since a change until a modification time is trusted: some file systems count in steps of two seconds."""
 
 
 async def build(
     me: Actor,
     directory: Path,
-    sources: AsyncIterable[Source | Unreadable],
+    sources: AsyncIterable[KnowledgeSource | Unreadable],
     *,
     embedder: Embedder,
     splitter: Splitter,
-    settings: Settings | None = None,
+    settings: BaseSettings | None = None,
     recipe: bytes | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
+    on_progress: Callable[[BuildProgress], None] | None = None,
     rebuild: bool = False,
     wait: float = 0.0,
 ) -> BuildReport:
-    """Have the base in this directory hold these sources, and nothing else.
+    """Make the base in this directory contain exactly these sources.
 
     Args:
-        me: on whose behalf the embedder works.
-        directory: made if it is not there.
-        sources: all of them; of two with one name, the first counts.
-        embedder: with the model that the base was built with.
-        splitter: cuts as `settings` say.
-        settings: None for those the base was built with, or for a new one the default.
-        recipe: what it is made of, to be kept with it (`layout.Layout.recipe`).
+        me: the actor on whose behalf the embedder works.
+        directory: created if it is missing.
+        sources: all sources; of two with the same name, the first is used.
+        embedder: an embedder with the model that the base was built with.
+        splitter: splits documents according to `settings`.
+        settings: None for the settings of the existing base, or the defaults for a new one.
+        recipe: description of the sources, stored in the base (`layout.BaseLayout.recipe`).
         on_progress: called often, on the event loop.
-        rebuild: use nothing of what is there; an interrupted rebuild is gone on with.
+        rebuild: reuse nothing of the existing base; an interrupted rebuild is resumed.
         wait: seconds to wait for another builder.
 
     Raises:
-        KnowledgeBusy: another builder is at work.
-        KnowledgeError: it was built with another model or language, is broken, or the disk is full.
+        KnowledgeBusy: another builder holds the lock.
+        KnowledgeError: the base was built with another model or language, is broken, or the disk is full.
     """
-    layout = Layout(directory)
+    layout = BaseLayout(directory)
     limiter = trio.CapacityLimiter(1)
     began = trio.current_time()
     async with _lock(layout, limiter, wait):
@@ -106,6 +106,7 @@ async def build(
                 await job.finish(start.work, dimension)
         finally:
             if start.work is not None:
+                # Shielded: a cancelled build commits its results, so that the next one can resume.
                 with me.root.shield(CLOSE_WITHIN):
                     await trio.to_thread.run_sync(start.work.close, limiter=limiter)
     return BuildReport(
@@ -122,12 +123,12 @@ async def build(
 
 
 async def drop(directory: Path) -> None:
-    """Remove a base, and the directory if nothing else is in it. Who has it open reads on.
+    """Remove a base, and the directory if it contains nothing else. Open readers can still read it.
 
     Raises:
         KnowledgeBusy: a build of it is running.
     """
-    layout = Layout(directory)
+    layout = BaseLayout(directory)
     limiter = trio.CapacityLimiter(1)
     if await trio.to_thread.run_sync(directory.is_dir, limiter=limiter):
         async with _lock(layout, limiter, 0.0):
@@ -139,10 +140,10 @@ class _Build:
     def __init__(
         self,
         me: Actor,
-        layout: Layout,
+        layout: BaseLayout,
         limiter: trio.CapacityLimiter,
         start: BuildStart,
-        tell: Callable[[Progress], None],
+        tell: Callable[[BuildProgress], None],
     ) -> None:
         self._me = me
         self._layout = layout
@@ -151,7 +152,7 @@ class _Build:
         self._tell = tell
         self.added = self.changed = self.removed = self.unchanged = self.embedded = 0
         self.unreadable: list[Unreadable] = []
-        self._lost: list[Known] = []
+        self._lost: list[KnownSource] = []
         self.generation = start.number
         self.chunks = start.meta.chunks if start.meta else 0
 
@@ -161,17 +162,17 @@ class _Build:
     async def keep(self, recipe: bytes) -> None:
         await self._do(partial(self._layout.keep_recipe, recipe))
 
-    async def read(self, sources: AsyncIterable[Source | Unreadable], splitter: Splitter) -> None:
-        """Record every source that is not as it was, and remove those that are no more."""
+    async def read(self, sources: AsyncIterable[KnowledgeSource | Unreadable], splitter: Splitter) -> None:
+        """Record every changed source, and remove sources that no longer exist."""
         seen: set[str] = set()
         async for source in sources:
             if isinstance(source, Unreadable):
                 self.unreadable.append(source)
             elif source.source not in seen:
                 seen.add(source.source)
-                await self._look_at(source, splitter)
-                self._tell(Progress(phase="read", done=len(seen), source=source.source))
-        kept = Kept(self.unreadable)
+                await self._inspect(source, splitter)
+                self._tell(BuildProgress(phase="read", done=len(seen), source=source.source))
+        kept = UnreadablePaths(self.unreadable)
         for name in self._start.known:
             if name not in seen and not kept.has(name):
                 await self._do(partial(self._remove, name))
@@ -184,11 +185,11 @@ class _Build:
                 f"none of the documents for {self._layout.directory} can be read, so it stays as it was;"
                 f" {first.source}: {first.reason}"
             )
-        lost = Lost(told=tuple(self.unreadable), sources=tuple(self._lost))
+        lost = LostSources(told=tuple(self.unreadable), sources=tuple(self._lost))
         await self._do(partial(self._layout.keep_lost, lost))
 
     def _would_empty_it(self) -> bool:
-        """Whether a rebuild has found nothing that could be read; it is given up then."""
+        """Return whether a rebuild has read no chunk because sources are unreadable; if so, drop the rebuild."""
         work, replaces = self._start.work, self._start.number and not self._start.meta
         if work is None or not replaces or not self.unreadable or work.counts()[1]:
             return False
@@ -196,18 +197,19 @@ class _Build:
         self._layout.drop_building()
         return True
 
-    async def _look_at(self, source: Source, splitter: Splitter) -> None:
+    async def _inspect(self, source: KnowledgeSource, splitter: Splitter) -> None:
         if not is_unicode(source.source):
             self.unreadable.append(no_unicode(source.source))
             return
         known = self._start.known.get(source.source)
+        # An empty digest (see `work.begin`) means that the source must be split again, although it is unchanged.
         if known is not None and known.digest and same_stamp(known, source):
             self._count(known)
             return
         digest = await source.digest()
         if isinstance(digest, Unreadable):
             self.unreadable.append(digest)
-            self._lost.append(Known(source.source, "", source.size, None))
+            self._lost.append(KnownSource(source.source, "", source.size, None))
             return
         if known is not None and known.digest == digest:
             self._count(known)
@@ -215,9 +217,10 @@ class _Build:
         found = await source.documents()
         pieces, unreadable = await trio.to_thread.run_sync(split_up, splitter, found, limiter=self._limiter)
         self.unreadable += unreadable
-        mtime = source.mtime  # unless it is so young that another change could have the same
+        mtime = source.mtime  # a younger file could change again without a new modification time
         mtime = mtime if mtime is not None and time.time() - mtime > YOUNG else None
-        entry = Known(source.source, digest, source.size, mtime)
+        entry = KnownSource(source.source, digest, source.size, mtime)
+        # Nothing of the source can be read: retain its old content, and remember its stamp (`LostSources`).
         if unreadable and not pieces:
             self._lost.append(entry)
             return
@@ -227,7 +230,7 @@ class _Build:
     def _remove(self, name: str) -> None:
         self._start.begin().remove(name)
 
-    def _count(self, entry: Known) -> None:
+    def _count(self, entry: KnownSource) -> None:
         before = self._start.before.get(entry.source)
         if before is None:
             self.added += 1
@@ -236,8 +239,8 @@ class _Build:
         else:
             self.unchanged += 1
 
-    async def embed(self, work: Work, embedder: Embedder) -> int:
-        """Give every new chunk a vector; how many numbers these have."""
+    async def embed(self, work: BuildWork, embedder: Embedder) -> int:
+        """Embed every new chunk. Return the dimension of the vectors."""
         meta = self._start.meta
         dimension = (meta.dimension if meta else 0) or await self._do(work.dimension)
         total = await self._do(work.pending_count)
@@ -245,38 +248,39 @@ class _Build:
         while rows := await self._do(partial(work.pending, last, self._start.settings.block)):
             pace = (trio.current_time() - began) / self.embedded if self.embedded else None
             left = None if pace is None else pace * (total - self.embedded)
-            self._tell(Progress(phase="embed", done=self.embedded, total=total, seconds_left=left))
+            self._tell(BuildProgress(phase="embed", done=self.embedded, total=total, seconds_left=left))
             matrix = await embedder.embed(self._me, [embedded_text(row.chunk) for row in rows])
             checked = partial(halves, matrix, len(rows), dimension, embedder.model)
             vectors = await trio.to_thread.run_sync(checked, limiter=self._limiter)
             await self._do(partial(work.keep, list(zip([row.number for row in rows], vectors, strict=True))))
+            # 16 bit floats have two bytes.
             dimension, last = len(vectors[0]) // 2, rows[-1].number
             self.embedded += len(rows)
         if total:
-            self._tell(Progress(phase="embed", done=self.embedded, total=total, seconds_left=0.0))
+            self._tell(BuildProgress(phase="embed", done=self.embedded, total=total, seconds_left=0.0))
         return dimension
 
-    async def finish(self, work: Work, dimension: int) -> None:
+    async def finish(self, work: BuildWork, dimension: int) -> None:
         number = self._start.number + 1
         _, self.chunks = await self._do(work.counts)
         steps = finish(work, number, dimension)
         while (step := await self._do(partial(next, steps, None))) is not None:
-            self._tell(Progress(phase="index", done=step[0], total=step[1]))
+            self._tell(BuildProgress(phase="index", done=step[0], total=step[1]))
         self.generation = number
 
 
-async def _in_thread(layout: Layout, limiter: trio.CapacityLimiter, work: Callable[[], T]) -> T:
-    """Do something to the files of the base, in the thread of this build."""
+async def _in_thread(layout: BaseLayout, limiter: trio.CapacityLimiter, work: Callable[[], T]) -> T:
+    """Run an operation on the files of the base in the thread of this build, with `knowledge_errors`."""
 
     def watched() -> T:
-        with told(layout):
+        with knowledge_errors(layout):
             return work()
 
     return await trio.to_thread.run_sync(watched, limiter=limiter)
 
 
 @asynccontextmanager
-async def _lock(layout: Layout, limiter: trio.CapacityLimiter, wait: float) -> AsyncIterator[None]:
+async def _lock(layout: BaseLayout, limiter: trio.CapacityLimiter, wait: float) -> AsyncIterator[None]:
     deadline = trio.current_time() + wait
     while True:
         try:
@@ -294,40 +298,41 @@ async def _lock(layout: Layout, limiter: trio.CapacityLimiter, wait: float) -> A
 
 @final
 class BuildStart:
-    """The start of a build: the generation before, and the rest of an interrupted build. All of it blocks.
+    """Start of a build: the previous generation, and the rest of an interrupted build. Its methods block.
 
     Attributes:
-        settings: what is built with.
+        settings: settings of the build.
         number: the current generation; 0 if there is none.
-        meta: of the generation that is built upon; None if it is none.
-        before: its sources.
-        known: the sources with what an interrupted build has read already.
-        work: the unfinished generation; None until the first difference shows.
+        meta: metadata of the generation that the build extends; None if it starts from nothing.
+        before: sources of that generation.
+        known: the same, updated with the sources that an interrupted build has read.
+        work: the unfinished generation; None until the first difference is found.
     """
 
     def __init__(
-        self, layout: Layout, model: str, dimension: int | None, settings: Settings | None, *, rebuild: bool
+        self, layout: BaseLayout, model: str, dimension: int | None, settings: BaseSettings | None, *, rebuild: bool
     ) -> None:
         self._layout = layout
         self._model = model
-        with told(layout):
+        with knowledge_errors(layout):
             self.number = layout.settle(rebuild=rebuild)
             layout.sweep()
+        # A rebuild reuses nothing, so a broken generation does not stop it.
         base = 0 if rebuild else self.number
-        self.meta: Meta | None = layout.meta(base) if base else None
-        with told(layout):
-            self.work: Work | None = unfinished(layout, self.number, model, settings, rebuild=rebuild)
+        self.meta: GenerationMeta | None = layout.meta(base) if base else None
+        with knowledge_errors(layout):
+            self.work: BuildWork | None = unfinished(layout, self.number, model, settings, rebuild=rebuild)
         if self.work is not None and not self.work.plan.base:
-            self.meta = None  # a rebuild was interrupted, and is gone on with
+            self.meta = None  # The unfinished generation belongs to a rebuild, which is resumed.
         if self.work is not None:
             self.settings = self.work.plan.settings
         else:
-            self.settings = settings or (self.meta.settings if self.meta else Settings())
+            self.settings = settings or (self.meta.settings if self.meta else BaseSettings())
             check_language(self.settings.language)
         if self.meta is not None:
             self._check(self.meta, dimension)
-        self.before: dict[str, Known] = {}
-        with told(layout):
+        self.before: dict[str, KnownSource] = {}
+        with knowledge_errors(layout):
             if self.meta is not None:
                 catalogue = Catalogue(layout.generation(self.meta.generation) / "catalogue.sqlite")
                 self.before = catalogue.known()
@@ -336,15 +341,15 @@ class BuildStart:
                 self.begin()
             self.known = self.work.known() if self.work else self.before
 
-    def begin(self) -> Work:
-        """The unfinished generation, which is made if there is none yet."""
+    def begin(self) -> BuildWork:
+        """Return the unfinished generation; create it if there is none."""
         if self.work is None:
             base = self.meta.generation if self.meta else 0
             resplit = self.meta is not None and not self.settings.splits_as(self.meta.settings)
             self.work = begin(self._layout, base, self._model, self.settings, resplit=resplit)
         return self.work
 
-    def _check(self, meta: Meta, dimension: int | None) -> None:
+    def _check(self, meta: GenerationMeta, dimension: int | None) -> None:
         for what, was, wanted in (
             ("model", meta.model, self._model),
             ("language", meta.settings.language, self.settings.language),

@@ -1,8 +1,8 @@
-"""The catalogue: which sources there are, how they were cut up, and the text of every chunk. A SQLite file.
+"""Catalogue of a generation: an SQLite file with its sources, documents, and the text of every chunk.
 
-A chunk has a number, which the indexes know it by. Numbers only grow: one that is given up is never given again, so a
-number above those of the generation before means a chunk that is new. `origin` is the source as it was named to the
-build, a document's own `source` what is shown; they differ where one source is a list of documents.
+A chunk has a number, which the indexes use as its key. Numbers only grow and are never reused, so a number above all of
+the previous generation marks a new chunk. `origin` is the source as named to the build; the `source` of a document is
+shown to users. They differ if one source is a list of documents.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ AT_ONCE = 500
 """Values in one `IN (...)`."""
 
 
-class Known(msgspec.Struct, frozen=True):
-    """A source as it was when it was read."""
+class KnownSource(msgspec.Struct, frozen=True):
+    """State of a source at the time when it was read."""
 
     source: str
     digest: str
@@ -46,8 +46,8 @@ class Known(msgspec.Struct, frozen=True):
     mtime: float | None
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """A chunk with its number, the document it is a piece of, and which piece of it it is."""
+class ChunkRow(msgspec.Struct, frozen=True, kw_only=True):
+    """Chunk with its number, its document, and its position in the document."""
 
     number: int
     document: int
@@ -59,57 +59,56 @@ ROWS = """SELECT c.number, c.document, c.ordinal, c.id, d.source, c.text, c.head
     FROM chunks c JOIN documents d ON d.id = c.document"""
 
 
-def known(db: sqlite3.Connection) -> dict[str, Known]:
-    """All sources by name."""
+def known(db: sqlite3.Connection) -> dict[str, KnownSource]:
+    """Return all sources by name."""
     found = db.execute("SELECT source, digest, size, mtime FROM sources ORDER BY source")
-    return {row[0]: Known(*row) for row in found}
+    return {row[0]: KnownSource(*row) for row in found}
 
 
-def row(values: tuple[Any, ...]) -> Row:
-    """What `ROWS` selects, as a `Row`."""
+def row(values: tuple[Any, ...]) -> ChunkRow:
+    """Return a row of the query `ROWS` as a `ChunkRow`."""
     number, document, ordinal, id, source, text, heading, first, last = values
     path = tuple(decode_json(heading, list[str]))
     chunk = Chunk(id=id, source=source, text=text, heading=path, lines=(first, last))
-    return Row(number=number, document=document, ordinal=ordinal, chunk=chunk)
+    return ChunkRow(number=number, document=document, ordinal=ordinal, chunk=chunk)
 
 
 @final
 class Catalogue:
-    """A finished catalogue, which is read-only. Everything here blocks; any thread may call it."""
+    """Read-only catalogue of a finished generation. Its methods block and are thread-safe."""
 
     def __init__(self, path: Path) -> None:
-        # Immutable: no locks, no journal, and no look whether another process has changed it.
+        # Immutable: no locks, no journal, and no check for changes by other processes.
         self._db = sqlite3.connect(f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True, check_same_thread=False)
         self._lock = threading.Lock()
 
     def close(self) -> None:
-        """Close the file."""
         with self._lock:
             self._db.close()
 
     def check(self) -> None:
-        """Raise sqlite3.DatabaseError if it is none. Doesn't count anything: it may be a million rows."""
+        """Raise sqlite3.DatabaseError if the file is no catalogue. Counts no rows, since there may be a million."""
         self._all("SELECT max(number) FROM chunks")
 
-    def known(self) -> dict[str, Known]:
-        """All sources by name."""
+    def known(self) -> dict[str, KnownSource]:
+        """Return all sources by name."""
         with self._lock:
             return known(self._db)
 
     def documents(self) -> list[tuple[int, str]]:
-        """The id of every document and the source it is shown as."""
+        """Return the id and the displayed source of every document."""
         return self._all("SELECT id, source FROM documents")
 
     def numbers(self, documents: Sequence[int]) -> list[int]:
-        """The chunks of these documents."""
+        """Return the numbers of the chunks of these documents."""
         return [number for (number,) in self._in("SELECT number FROM chunks WHERE document IN (%s)", documents)]
 
-    def rows(self, numbers: Sequence[int]) -> dict[int, Row]:
-        """These chunks by number."""
+    def rows(self, numbers: Sequence[int]) -> dict[int, ChunkRow]:
+        """Return these chunks by number."""
         return {each.number: each for each in map(row, self._in(f"{ROWS} WHERE c.number IN (%s)", numbers))}
 
-    def slice(self, after: tuple[int, int], limit: int) -> list[Row]:
-        """The next chunks after that document and ordinal, document by document."""
+    def slice(self, after: tuple[int, int], limit: int) -> list[ChunkRow]:
+        """Return the next chunks after a document and ordinal, document by document."""
         query = f"{ROWS} WHERE (c.document, c.ordinal) > (?, ?) ORDER BY c.document, c.ordinal LIMIT ?"
         return [row(values) for values in self._all(query, (*after, limit))]
 
@@ -123,29 +122,29 @@ class Catalogue:
             return self._db.execute(query, values).fetchall()
 
 
-class Lost(msgspec.Struct, frozen=True, kw_only=True):
-    """What the last build, finished or not, could not read; `unreadable.json` beside the generations.
+class LostSources(msgspec.Struct, frozen=True, kw_only=True):
+    """Sources that the last build, finished or not, could not read; stored in `unreadable.json`.
 
-    A source of which nothing can be read is remembered as it was, so that runs don't report it as new each time. Builds
-    try it again all the same, for what was missing may have been a permission, or a library.
+    The state of an entirely unreadable source is remembered, so that runs do not report it as new each time. Builds try
+    it again all the same, because a permission or a library may have been missing.
 
     Attributes:
-        told: what was reported.
-        sources: those of which nothing could be read, as they were; without a digest where their bytes were not to be
-            had.
+        told: the reports of the build.
+        sources: state of the entirely unreadable sources; the digest is empty if not even the bytes could be read.
     """
 
     told: tuple[Unreadable, ...] = ()
-    sources: tuple[Known, ...] = ()
+    sources: tuple[KnownSource, ...] = ()
 
 
 @final
-class Kept:
-    """What could not be read, with all below it: none of it counts as removed."""
+class UnreadablePaths:
+    """Unreadable sources, with all paths below them: none of these counts as removed."""
 
     def __init__(self, unreadable: Sequence[Unreadable]) -> None:
+        # A crawl `https://example.com/**` covers all pages below it.
         self._names = frozenset(each.source.rstrip("*").rstrip("/") for each in unreadable)
 
     def has(self, name: str) -> bool:
-        """Whether that source is among it."""
+        """Return whether the source is unreadable, or below an unreadable path."""
         return name in self._names or any(name[:at] in self._names for at, letter in enumerate(name) if letter == "/")

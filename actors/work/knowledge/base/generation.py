@@ -1,4 +1,4 @@
-"""A finished generation, opened: its catalogue and its two indexes, and the lock that keeps it from being removed."""
+"""An open, finished generation: its catalogue, its two indexes, and the lock that prevents its removal."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, final
 import msgspec
 
 from .....protocol.errors import KnowledgeError
-from .catalogue import Catalogue, Row
-from .layout import Layout, told
-from .model import Meta
+from .catalogue import Catalogue, ChunkRow
+from .layout import BaseLayout, knowledge_errors
+from .model import GenerationMeta
 from .vectors import open_vectors
-from .words import Words
+from .words import WordIndex
 
 if TYPE_CHECKING:
     from .model import Floats, Numbers
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 Fusion: TypeAlias = Literal["weighted", "ranks"]
 
 MOST_SELECTIONS = 32
-"""Different filters whose documents are remembered."""
+"""Number of different filters whose documents are cached."""
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """The documents that filters leave, and the chunks of these, sorted."""
+    """Documents that match filters, and the sorted numbers of their chunks."""
 
     documents: list[int]
     numbers: Numbers
@@ -37,25 +37,25 @@ class Selection(msgspec.Struct, frozen=True):
 
 @final
 class Generation:
-    """See the module. Everything here blocks; any thread may call it.
+    """An open generation. Its methods block and are thread-safe.
 
     Attributes:
-        meta: what it says of itself.
+        meta: its metadata.
         catalogue: its sources and chunks.
-        readers: how many use it at this moment.
-        retired: it is to be closed by the last of them.
+        readers: number of reads in progress.
+        retired: the last reader must close it.
     """
 
-    def __init__(self, layout: Layout) -> None:
-        with told(layout), ExitStack() as opened:
+    def __init__(self, layout: BaseLayout) -> None:
+        with knowledge_errors(layout), ExitStack() as opened:
             number, lock = layout.read_lock()
             opened.callback(os.close, lock)
             self._lock = lock
-            self.meta: Meta = layout.meta(number)
+            self.meta: GenerationMeta = layout.meta(number)
             home = layout.generation(number)
             self.catalogue = Catalogue(home / "catalogue.sqlite")
             opened.callback(self.catalogue.close)
-            self._words = Words(home / "words", self.meta.settings.language)
+            self._words = WordIndex(home / "words", self.meta.settings.language)
             self._vectors = open_vectors(home)
             self.catalogue.check()
             found = len(self._words), len(self._vectors)
@@ -66,20 +66,23 @@ class Generation:
         self.retired = False
         self._selections: dict[tuple[str, ...], Selection] = {}
 
-    def is_current(self, layout: Layout) -> bool:
-        """Whether it is still the one to be read. A number says little: a base may have been removed and made anew."""
-        with told(layout):
+    def is_current(self, layout: BaseLayout) -> bool:
+        """Return whether this is still the current generation.
+
+        The number alone is not enough: a base may have been removed and built again.
+        """
+        with knowledge_errors(layout):
             return layout.number() == self.meta.generation and layout.is_of(self._lock, self.meta.generation)
 
     def close(self) -> None:
-        """Give files and lock back."""
+        """Close the files and release the lock."""
         del self._words, self._vectors
         self._opened.close()
 
     def find(
         self, text: str, vector: Floats | None, limit: int, filters: tuple[str, ...], fusion: Fusion
-    ) -> list[tuple[Row, float]]:
-        """The chunks that fit best, with their scores; best first. See `Base.retrieve`.
+    ) -> list[tuple[ChunkRow, float]]:
+        """Return the best chunks with their scores, best first. See `KnowledgeBase.retrieve`.
 
         Raises:
             KnowledgeError: the vector is not of this base's model.
@@ -96,6 +99,7 @@ class Generation:
         else:
             weight = words_weight(self.meta.model)
             cosines = dict(near)
+            # Hits of the word index need a cosine as well: a missing one would count as 0.
             if vector is not None and (missing := [number for number, _ in words if number not in cosines]):
                 cosines |= self._vectors.similarity(vector, missing)
             ranked = weighted(cosines, words, weight)
@@ -104,7 +108,7 @@ class Generation:
         return [(rows[number], score) for number, score in ranked]
 
     def _direction(self, vector: Floats) -> Floats | None:
-        """The vector with length 1; None if it has no direction, as for a text without a word that the model knows."""
+        """Return the vector with length 1; None if it has length 0, as for a text without known words."""
         import numpy as np
 
         if vector.shape != (self.meta.dimension,) and self.meta.chunks:
@@ -117,7 +121,7 @@ class Generation:
         return plain / length if 0 < length < math.inf else None
 
     def _selection(self, filters: tuple[str, ...]) -> Selection:
-        """What these filters leave; remembered, since nothing here ever changes."""
+        """Return the documents that match these filters. Cached, because a generation never changes."""
         import numpy as np
 
         if (known := self._selections.get(filters)) is not None:
@@ -131,12 +135,12 @@ class Generation:
         return selection
 
 
-# --- two rankings made one: of the index of vectors, and of the index of words
+# --- fusion of two rankings: from the vector index and from the word index
 #
-# `weighted` adds the scores: cosine + weight * bm25 / best bm25. With a small weight words decide between chunks that
-# are about as near, and bring in names and rare words that no vector is near to; they can't push a chunk that only
-# shares common words above one that says what was asked for, which plain reciprocal ranks do. Beside vectors that are
-# means of words themselves, and know neither order nor sense, words have to weigh as much as the vectors do.
+# `weighted` adds the scores: cosine + weight * bm25 / best bm25. With a small weight, words decide between chunks with
+# about the same cosine, and add names and rare words that no vector is near to. They can't lift a chunk that only
+# shares common words above a chunk that answers the query; plain reciprocal ranks do that. Vectors that are means of
+# word vectors know neither order nor sense, so for them words must weigh as much as the vectors.
 #
 # `ranks` is reciprocal rank fusion with Loki's constants: each ranking gives weight / (2 * top_k + rank), ranks from 1;
 # vectors weigh 1.125, words 1.
@@ -145,36 +149,36 @@ class Generation:
 
 
 WORDS_WEIGHT = 0.05
-"""What the best score of words adds to a cosine."""
+"""Summand that the best word score adds to a cosine."""
 
 WORDS_WEIGHTS = {"local:static": 0.5}
-"""The same where an embedding model knows less than most."""
+"""Exceptions by embedding model, for models that know less than most."""
 
 RANK_WEIGHTS = (1.125, 1.0)
-"""Of vectors and of words."""
+"""Weights of vectors and of words in `by_ranks`."""
 
 LEAST_CANDIDATES = 50
-"""What `weighted` has from each side at least: a chunk that one side ranks low may be the other's best."""
+"""Fewest candidates that `weighted` gets from each index: a chunk ranked low by one may be the best of the other."""
 
 
 def candidates(fusion: Fusion, top_k: int) -> int:
-    """How many chunks each side is asked for."""
+    """Return the number of chunks to request from each index."""
     return max(1, top_k) if fusion == "ranks" else max(LEAST_CANDIDATES, 4 * top_k)
 
 
 def words_weight(model: str) -> float:
-    """What the best score of words adds to a cosine of this embedding model's vectors."""
+    """Return the summand that the best word score adds to a cosine of this embedding model."""
     return WORDS_WEIGHTS.get(model, WORDS_WEIGHT)
 
 
 def weighted(
     cosines: Mapping[int, float], words: Sequence[tuple[int, float]], weight: float
 ) -> list[tuple[int, float]]:
-    """Chunks by the sum of their scores, best first.
+    """Return chunks by the sum of their scores, best first.
 
     Args:
-        cosines: of every chunk that either side found; empty if there was no vector to compare with.
-        words: what the index of words found, best first.
+        cosines: cosine of every chunk that either index found; empty without a query vector.
+        words: hits of the word index, best first.
         weight: see `words_weight`.
     """
     best = words[0][1] if words else 1.0
@@ -184,7 +188,7 @@ def weighted(
 
 
 def by_ranks(vectors: Sequence[int], words: Sequence[int], top_k: int) -> list[tuple[int, float]]:
-    """Chunks by the sum of their reciprocal ranks, best first."""
+    """Return chunks by the sum of their reciprocal ranks, best first."""
     scores: dict[int, float] = {}
     for weight, ranking in zip(RANK_WEIGHTS, (vectors, words), strict=True):
         for rank, number in enumerate(ranking, 1):
@@ -193,5 +197,5 @@ def by_ranks(vectors: Sequence[int], words: Sequence[int], top_k: int) -> list[t
 
 
 def best_first(scores: Mapping[int, float]) -> list[tuple[int, float]]:
-    """By score; chunks that are as good, in the order they were written in."""
+    """Sort by score; chunks with equal scores keep the order of their numbers."""
     return sorted(scores.items(), key=lambda each: (-each[1], each[0]))

@@ -1,16 +1,16 @@
-"""The files of a base's directory, and their locks.
+"""Files of a base's directory, and their locks.
 
-    current           the name of the generation that is read: one line, replaced as a whole
+    current           name of the current generation: one line, replaced atomically
     gen-000007/       meta.json, catalogue.sqlite, words/, vectors.*, readers
-    building/         the next one, unfinished: plan.json, catalogue.sqlite
-    work.sqlite       what the unfinished one has that a finished one has not: vectors not yet in an index
-    builder.lock      who builds
-    recipe.json       what it is made of, by its last build; nothing here reads it
-    unreadable.json   what could not be read the last time (`catalogue.Lost`); not there if that is nothing
+    building/         the next generation, unfinished: plan.json, catalogue.sqlite
+    work.sqlite       data that only the unfinished generation needs: vectors not yet in an index
+    builder.lock      lock of the builder
+    recipe.json       description of the sources, from the last build; not read by this package
+    unreadable.json   sources that the last build could not read (`catalogue.LostSources`); missing if none
 
-Locks are `flock`s: the kernel takes them from dead processes, so none is ever stale. The builder holds `builder.lock`;
-a reader holds a shared lock on its generation's `readers`, and an old generation is removed by the process that gets it
-alone.
+Locks are `flock`s: the kernel releases the locks of dead processes, so none is ever stale. The builder holds
+`builder.lock`. A reader holds a shared lock on the file `readers` of its generation. An old generation is removed by
+the process that gets an exclusive lock on that file.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ from .....protocol.decoding import decode_json
 from .....protocol.errors import KnowledgeBusy, KnowledgeError, KnowledgeMissing
 from .....protocol.json_values import UNREADABLE
 from ....io.whole_file import sync, unfinished, write_whole
-from .catalogue import Lost
-from .model import FORMAT, Meta
+from .catalogue import LostSources
+from .model import FORMAT, GenerationMeta
 
 ENDING = ".kb"
-"""Of a base's directory."""
+"""Suffix of a base's directory."""
 
 PREFIX = "gen-"
 TRIES = 10
-"""How often a reader looks for the current generation while builders swap it away."""
+"""Attempts of a reader to open the current generation while builders replace it."""
 
 
 class Builder(msgspec.Struct, frozen=True):
-    """Who holds `builder.lock`."""
+    """Process that holds `builder.lock`."""
 
     pid: int
     started: float
 
 
 @final
-class Layout:
-    """The paths of one base. Everything here blocks; call it in a thread."""
+class BaseLayout:
+    """Paths of one base. Its methods block: call them in a thread."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -64,16 +64,16 @@ class Layout:
         self.unreadable = directory / "unreadable.json"
 
     def generation(self, number: int) -> Path:
-        """Where the generation of this number is."""
+        """Return the directory of the generation with this number."""
         return self.directory / f"{PREFIX}{number:06d}"
 
     def generations(self) -> list[int]:
-        """The numbers of all that are there, complete ones only, in order."""
+        """Return the numbers of all generations in the directory, sorted."""
         names = (path.name for path in self.directory.glob(f"{PREFIX}*"))
         return sorted(int(name.removeprefix(PREFIX)) for name in names if name.removeprefix(PREFIX).isdigit())
 
     def number(self) -> int:
-        """The generation to be read; 0 if there is none."""
+        """Return the number of the current generation; 0 if there is none."""
         try:
             name = self.current.read_text(errors="replace").strip()
         except FileNotFoundError:
@@ -83,11 +83,11 @@ class Layout:
             raise self.broken(f"{self.current} holds {name[:40]!r} instead of a generation's name")
         return int(digits)
 
-    def meta(self, number: int) -> Meta:
-        """What that generation says of itself.
+    def meta(self, number: int) -> GenerationMeta:
+        """Return the metadata of a generation.
 
         Raises:
-            KnowledgeError: it is not of our format, or files of it are missing or cut short.
+            KnowledgeError: its format is not `FORMAT`, or files of it are missing or truncated.
         """
         home = self.generation(number)
         try:
@@ -95,7 +95,7 @@ class Layout:
             format = decode_json(data, _Format).format
             if format != FORMAT:
                 raise self.broken(f"it has format {format}, and this version of callboard reads {FORMAT}")
-            meta = decode_json(data, Meta)
+            meta = decode_json(data, GenerationMeta)
         except (FileNotFoundError, *UNREADABLE) as error:
             raise self.broken(f"{home / 'meta.json'} can't be read: {error}") from error
         for name, size in meta.files.items():
@@ -108,32 +108,35 @@ class Layout:
         return meta
 
     def swap(self, number: int) -> None:
-        """Make that generation the current one, at once and for good."""
+        """Make a generation the current one, atomically and durably."""
         write_whole(self.current, f"{self.generation(number).name}\n".encode(), durable=True)
 
     def keep_recipe(self, recipe: bytes) -> None:
-        """Remember what it is made of."""
+        """Store the description of the sources, if it has changed."""
         if not self.recipe.is_file() or self.recipe.read_bytes() != recipe:
             write_whole(self.recipe, recipe, durable=True)
 
-    def lost(self) -> Lost:
-        """What could not be read the last time. A file that makes no sense says nothing."""
+    def lost(self) -> LostSources:
+        """Return the sources that the last build could not read. An undecodable file counts as none."""
         try:
-            return decode_json(self.unreadable.read_bytes(), Lost)
+            return decode_json(self.unreadable.read_bytes(), LostSources)
         except (FileNotFoundError, *UNREADABLE):
-            return Lost()
+            return LostSources()
 
-    def keep_lost(self, lost: Lost) -> None:
-        """Remember what can't be read now."""
+    def keep_lost(self, lost: LostSources) -> None:
+        """Store the sources that can't be read now, if they have changed."""
         if lost == self.lost():
             return
-        if lost == Lost():
+        if lost == LostSources():
             self.unreadable.unlink(missing_ok=True)
         else:
             write_whole(self.unreadable, msgspec.json.encode(lost), durable=True)
 
     def settle(self, *, rebuild: bool) -> int:
-        """The builder's first step: finish the swap of one that was killed in the middle; the current number."""
+        """Complete the swap of a builder that was killed in the middle. Return the number of the current generation.
+
+        This is the first step of a builder.
+        """
         try:
             number = self.number()
         except KnowledgeError:
@@ -144,25 +147,26 @@ class Layout:
             if (self.generation(newer) / "meta.json").exists():
                 number = newer
                 self.swap(number)
-            else:  # its removal was interrupted by a kill
+            else:  # a kill interrupted its removal
                 shutil.rmtree(self.generation(newer))
+        # A killed builder had renamed `building/` already, but not yet removed its work file.
         if not self.building.is_dir():
             self.drop_work()
         return number
 
     def drop_building(self) -> None:
-        """Remove what is unfinished."""
+        """Remove the unfinished generation."""
         if self.building.exists():
             shutil.rmtree(self.building)
         self.drop_work()
 
     def drop_work(self) -> None:
-        """Remove what only an unfinished generation needs."""
+        """Remove the data that only an unfinished generation needs."""
         for path in self.directory.glob(f"{self.work.name}*"):
             path.unlink()
 
     def sweep(self) -> None:
-        """Remove the old generations without readers."""
+        """Remove old generations without readers."""
         current = self.number()
         for number in self.generations():
             if number < current:
@@ -171,10 +175,12 @@ class Layout:
                     shutil.rmtree(home)
 
     def drop(self) -> None:
-        """Remove all that is ours, `current` first, and the directory if that was all."""
+        """Remove all files of the base, `current` first, and then the directory if it is empty."""
+        # `current` first: from now on readers find no base.
         self.current.unlink(missing_ok=True)
         for number in self.generations():
-            (self.generation(number) / "meta.json").unlink(missing_ok=True)  # so half of it never counts as complete
+            # after a kill, a half removed generation must not count as complete
+            (self.generation(number) / "meta.json").unlink(missing_ok=True)
         self.drop_building()
         for number in self.generations():
             shutil.rmtree(self.generation(number))
@@ -190,10 +196,10 @@ class Layout:
     # --- locks ---------------------------------------------------------------------------------------------------
 
     def read_lock(self) -> tuple[int, int]:
-        """The current generation and a descriptor that keeps it from being removed until it is closed.
+        """Return the current generation, and a descriptor that prevents its removal until it is closed.
 
         Raises:
-            KnowledgeMissing: nothing was built here.
+            KnowledgeMissing: there is no base in the directory.
         """
         for _ in range(TRIES):
             number = self.number()
@@ -207,7 +213,7 @@ class Layout:
                 if self.number() == number:
                     raise self.broken(f"{self.current} names a generation that is not there") from None
                 continue
-            with ExitStack() as closing, suppress(BlockingIOError):  # it is being removed: there is another
+            with ExitStack() as closing, suppress(BlockingIOError):  # locked by its removal, so there is a newer one
                 closing.callback(os.close, handle)
                 fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 if self.number() == number:
@@ -216,37 +222,40 @@ class Layout:
         raise KnowledgeBusy(f"the knowledge base in {self.directory} is built anew all the time; try again")
 
     def is_of(self, handle: int, number: int) -> bool:
-        """Whether a lock that `read_lock` gave is on the generation that has this number by now."""
+        """Return whether a lock from `read_lock` is on the generation that has this number now."""
         try:
             return os.path.samestat(os.fstat(handle), (self.generation(number) / "readers").stat())
         except FileNotFoundError:
             return False
 
     def build_lock(self) -> int:
-        """Be the one who builds, until the descriptor is closed. Makes the directory if need be.
+        """Become the only builder. Return a descriptor that holds the lock until it is closed.
+
+        The directory is created if needed.
 
         Raises:
-            KnowledgeBusy: another process is.
-            KnowledgeError: it is a directory of something else.
+            KnowledgeBusy: another process is building.
+            KnowledgeError: the directory contains other things than a base.
         """
         for _ in range(TRIES):
             self.directory.mkdir(parents=True, exist_ok=True)
-            # In this order: another builder may just be making the lock.
+            # List the directory before looking for the lock: another builder may be creating it at this moment.
             if any(self.directory.iterdir()) and not (self.lock.exists() or self.current.exists()):
                 raise KnowledgeError(
                     f"{self.directory} holds other things; a knowledge base needs a directory of its own"
                 )
-            with suppress(FileNotFoundError):  # all of it has just been removed
+            with suppress(FileNotFoundError):  # the base was removed at this moment
                 handle = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
                 with ExitStack() as closing:
                     closing.callback(os.close, handle)
                     try:
                         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     except BlockingIOError:
-                        who = _told(handle)
+                        who = _open_failure(handle)
                         raise KnowledgeBusy(
                             f"{self.directory} is being built by {who}; wait for it, or end it"
                         ) from None
+                    # Between `open` and `flock` another process may have removed the base with its lock file.
                     if os.path.samestat(os.fstat(handle), self.lock.stat()):
                         os.ftruncate(handle, 0)
                         os.pwrite(handle, msgspec.json.encode(Builder(os.getpid(), time.time())), 0)
@@ -255,7 +264,7 @@ class Layout:
         raise KnowledgeBusy(f"{self.directory} is removed all the time; try again")
 
     def builder(self) -> str:
-        """Who builds it at this moment, in words; "" if none. Only to show: it locks for an instant."""
+        """Describe the process that is building now; "" if none. For display only: it locks for an instant."""
         try:
             handle = os.open(self.lock, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
@@ -263,13 +272,13 @@ class Layout:
         try:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            return _told(handle)
+            return _open_failure(handle)
         finally:
             os.close(handle)
         return ""
 
     def broken(self, what: str) -> KnowledgeError:
-        """The error for a base that can only be made anew."""
+        """Return the error for a base that can only be rebuilt."""
         return KnowledgeError(
             f"the knowledge base in {self.directory} can't be used: {what}; run: callboard kb rebuild {self.directory}"
         )
@@ -280,7 +289,7 @@ class _Format(msgspec.Struct):
 
 
 def sync_all(directory: Path) -> dict[str, int]:
-    """Have all files below on disk for good; their sizes by relative path."""
+    """Flush all files below a directory to disk. Return their sizes by relative path."""
     sizes = {}
     for path in sorted(directory.rglob("*")):
         sync(path)
@@ -292,7 +301,7 @@ def sync_all(directory: Path) -> dict[str, int]:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Hold the only lock on it; BlockingIOError if there is another. A missing file is free."""
+    """Hold an exclusive lock on the file. Raises BlockingIOError if it is locked; a missing file counts as free."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -305,7 +314,7 @@ def _alone(path: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _told(handle: int) -> str:
+def _open_failure(handle: int) -> str:
     try:
         builder = decode_json(os.pread(handle, 1000, 0), Builder)
     except UNREADABLE:
@@ -319,17 +328,20 @@ def _told(handle: int) -> str:
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 NO_FAULT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOLCK)
-"""Something is short, and the files are as good as they were."""
+"""Shortages of the machine, which say nothing about the files."""
 
 SQLITE_FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 FULL_WORDS = ("No space left", "disk is full", "quota exceeded", "File too large")
 NEXT_TO_NOTHING = 1024 * 1024
-"""Bytes free, below which an error counts as a full disk."""
+"""Free bytes below which any error counts as a full disk."""
 
 
 @contextmanager
-def told(layout: Layout) -> Iterator[None]:
-    """Turn errors of the disk and of broken files into a KnowledgeError. Inside, only files of the base are used."""
+def knowledge_errors(layout: BaseLayout) -> Iterator[None]:
+    """Turn errors of the disk and of broken files into a KnowledgeError.
+
+    Inside the block, only files of the base may be used.
+    """
     try:
         yield
     except (OSError, sqlite3.Error, ValueError, RuntimeError) as error:
@@ -344,8 +356,8 @@ def told(layout: Layout) -> Iterator[None]:
         raise layout.broken(str(error)) from error
 
 
-def _is_full(error: Exception, layout: Layout) -> bool:
-    """Whether the disk, or our share of it, is full. Some engines tell it in words, and some not at all."""
+def _is_full(error: Exception, layout: BaseLayout) -> bool:
+    """Return whether the disk, or the quota, is full. Some engines say so only in the text, and some not at all."""
     if isinstance(error, OSError) and error.errno in FULL:
         return True
     if isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", 0) & 0xFF in SQLITE_FULL:

@@ -1,4 +1,4 @@
-"""What a build is given and what it reports, and what a finished generation says of itself."""
+"""Inputs and reports of a build, and metadata of a finished generation."""
 
 from __future__ import annotations
 
@@ -19,47 +19,48 @@ if TYPE_CHECKING:
     Numbers: TypeAlias = NDArray[np.int64]
 
 FORMAT = 1
-"""Of the directory. Another number is another program's, or a later one's."""
+"""Format of the directory. A directory with another number is from another version or program."""
 
 Splitter: TypeAlias = Callable[[Document], Sequence[Chunk]]
-"""Cuts one document up; called in a thread."""
+"""Splits one document into chunks; called in a thread."""
 
 
-class Source(Protocol):
-    """One thing to be known: a file, a page, a memory. Nothing is read before it is asked for."""
+class KnowledgeSource(Protocol):
+    """A source of documents: a file, a page, a memory. It is read only on demand."""
 
     @property
     def source(self) -> str:
-        """Its name, unique among the sources of a build."""
+        """Name, unique among the sources of a build."""
 
     @property
     def size(self) -> int | None:
-        """Bytes, if that is known without reading it."""
+        """Size in bytes, if it is known without reading the source."""
 
     @property
     def mtime(self) -> float | None:
-        """When it was changed last, in seconds since 1970, if that is known without reading it."""
+        """Time of the last change, in seconds since 1970, if it is known without reading the source."""
 
     @property
     def reader(self) -> str:
-        """What its digest begins with: another reader makes another text of the same bytes. Mostly ""."""
+        """Prefix of its digest: another reader makes another text of the same bytes. Mostly ""."""
 
     async def digest(self) -> str | Unreadable:
-        """SHA-256 of its bytes: the same as last time means that nothing has to be done."""
+        """Return `reader` and the SHA-256 of the bytes. A source with an unchanged digest is not split again."""
 
     async def documents(self) -> Sequence[Document | Unreadable]:
-        """What it says; most sources are one document."""
+        """Return its documents; most sources are one document."""
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """How a base is built.
+class BaseSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of a base.
 
     Attributes:
-        chunk_size, chunk_overlap: the splitter's settings, in characters. If they change, all sources are split again;
-            what comes out as before is not embedded again.
-        language: whose words are reduced to their stems, as `en`; `none` for no language's. A base keeps its own.
-        exact_below: up to so many chunks every vector is compared; beyond it, a graph finds the near ones.
-        block: chunks that are embedded at once, and kept together: what a kill can cost.
+        chunk_size, chunk_overlap: settings of the splitter, in characters. If they change, all sources are split again;
+            unchanged chunks are not embedded again.
+        language: language whose words are reduced to their stems, such as `en`; `none` for no stemming. It is fixed
+            when a base is created.
+        exact_below: up to this many chunks, every vector is compared; above it, a graph finds the nearest ones.
+        block: chunks that are embedded and stored together; a kill can cost this many.
     """
 
     chunk_size: int = 1000
@@ -68,44 +69,44 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     exact_below: int = 20_000
     block: int = 512
 
-    def splits_as(self, other: Settings) -> bool:
-        """Whether documents come out the same under both."""
+    def splits_as(self, other: BaseSettings) -> bool:
+        """Return whether both settings split documents in the same way."""
         return (self.chunk_size, self.chunk_overlap) == (other.chunk_size, other.chunk_overlap)
 
 
-class Meta(msgspec.Struct, frozen=True, kw_only=True):
-    """What a generation says of itself; its `meta.json`, written last.
+class GenerationMeta(msgspec.Struct, frozen=True, kw_only=True):
+    """Metadata of a generation: its `meta.json`, which is written last.
 
     Attributes:
         format: see `FORMAT`.
         generation: its number.
-        model: id of the model that its vectors are from.
+        model: id of the embedding model.
         dimension: numbers per vector; 0 while there are none.
-        settings: what it was built with.
-        sources, chunks: how many it has.
-        built: when, in seconds since 1970.
-        files: size of each file in it, so that one cut short is noticed before it is mapped into memory.
+        settings: settings of its build.
+        sources, chunks: their number.
+        built: time of the build, in seconds since 1970.
+        files: size of each file, so that a truncated file is noticed before it is mapped into memory.
     """
 
     format: int
     generation: int
     model: str
     dimension: int
-    settings: Settings
+    settings: BaseSettings
     sources: int
     chunks: int
     built: float
     files: dict[str, int] = msgspec.field(default_factory=dict)
 
 
-class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a build is.
+class BuildProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """Progress of a build.
 
     Attributes:
         phase: `pull` counts bytes of a model, `read` sources, whose total is unknown, `embed` and `index` chunks.
-        done, total: of this phase.
-        seconds_left: of the `embed` phase at its present pace; None as long as there is none.
-        source: the one that was read last.
+        done, total: counts of this phase.
+        seconds_left: estimate for the `embed` phase from its pace so far; None until there is one.
+        source: the source that was read last.
     """
 
     phase: Literal["pull", "read", "embed", "index"]
@@ -116,15 +117,15 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BuildReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a build has changed.
+    """Changes made by a build.
 
     Attributes:
-        added, changed, removed, unchanged: sources, against the generation before.
-        unreadable: those that could not be read; what was known of them before is kept.
-        embedded: chunks that were embedded by this build; those of an interrupted one are not counted again.
-        chunks: how many the base has now.
-        generation: the one that is read from now on; the one before if nothing has changed.
-        seconds: how long it took.
+        added, changed, removed, unchanged: number of sources, compared with the previous generation.
+        unreadable: sources that could not be read; their previous content is retained.
+        embedded: chunks embedded by this build, without the chunks of an interrupted one.
+        chunks: chunks in the base now.
+        generation: the current generation; the previous one if nothing has changed.
+        seconds: duration of the build.
     """
 
     added: int
@@ -139,14 +140,14 @@ class BuildReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def embedded_text(chunk: Chunk) -> str:
-    """What models see of a chunk: its text below the headings it stands under, which often name what it is about."""
+    """Return the text of a chunk that models receive: its headings, which often name its subject, and its text."""
     return "\n".join((" > ".join(chunk.heading), chunk.text)) if chunk.heading else chunk.text
 
 
 def split_up(
     splitter: Splitter, found: Sequence[Document | Unreadable]
 ) -> tuple[list[tuple[Document, Sequence[Chunk]]], list[Unreadable]]:
-    """Documents with their chunks, and what of it can't be read."""
+    """Split documents into chunks. Return the documents with their chunks, and the unreadable ones."""
     pieces: list[tuple[Document, Sequence[Chunk]]] = []
     unreadable: list[Unreadable] = []
     for each in found:
@@ -160,7 +161,7 @@ def split_up(
 
 
 def is_unicode(text: str) -> bool:
-    """Whether it can be written down: names of files, and careless programs, bring halves of surrogate pairs."""
+    """Return whether the text can be encoded: file names and careless programs contain lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -169,16 +170,16 @@ def is_unicode(text: str) -> bool:
 
 
 def no_unicode(name: str) -> Unreadable:
-    """The report about such a source."""
+    """Return the report about a source whose name or text can't be encoded."""
     shown = name.encode(errors="backslashreplace").decode()
     return Unreadable(source=shown, reason="its name or its text is no Unicode")
 
 
 def halves(matrix: Floats, rows: int, dimension: int, model: str) -> list[bytes]:
-    """Each row at length 1, as 16 bit floats.
+    """Return each row, scaled to length 1, as the bytes of 16 bit floats.
 
     Raises:
-        KnowledgeError: they are not what was asked for.
+        KnowledgeError: the shape of the matrix is wrong, or it contains NaN or infinity.
     """
     import numpy as np
 

@@ -1,7 +1,7 @@
-"""What was found, made ready for a prompt: chunks that touch each other in one source become one passage.
+"""Passages for a prompt: adjacent chunks of one source are merged into one passage.
 
-`rag_template` of the settings says how a prompt shows them, with `__CONTEXT__`, `__SOURCES__` and `__INPUT__` in it, as
-in Loki. They are put in all at once, so what stands in a document or in a prompt is never taken for one of them.
+The setting `rag_template` is the template of the prompt, with `__CONTEXT__`, `__SOURCES__` and `__INPUT__`, as in Loki.
+All three are replaced in one pass, so the same words in a document or in a prompt are never replaced.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from collections.abc import Sequence
 from itertools import takewhile, zip_longest
 
 from .....protocol.knowledge import Hit, Retrieved
-from .catalogue import Row
+from .catalogue import ChunkRow
 
 LEAST_SHARED = 8
-"""Characters at the end of one chunk and the start of the next that are taken for their overlap, not for chance."""
+"""Fewest characters at the end of one chunk and the start of the next that count as their overlap, not as chance."""
 
 
-def retrieved(found: Sequence[tuple[Row, float]]) -> Retrieved:
-    """The chunks with their scores, best first, as one result."""
+def retrieved(found: Sequence[tuple[ChunkRow, float]]) -> Retrieved:
+    """Return the chunks, given best first with their scores, as one result."""
     hits = [_passage(group) for group in _groups(found)]
     hits.sort(key=lambda hit: -hit.score)
-    return told(hits)
+    return retrieved_passages(hits)
 
 
-def told(hits: Sequence[Hit]) -> Retrieved:
-    """Passages as one result, in this order."""
+def retrieved_passages(hits: Sequence[Hit]) -> Retrieved:
+    """Return passages as one result, in this order."""
     return Retrieved(
         context="\n\n".join(f"[Source: {hit.source}]\n{hit.text}" for hit in hits),
         sources=tuple(dict.fromkeys(hit.source for hit in hits)),
@@ -33,24 +33,24 @@ def told(hits: Sequence[Hit]) -> Retrieved:
     )
 
 
-def _groups(found: Sequence[tuple[Row, float]]) -> list[list[tuple[Row, float]]]:
-    """Neighbours together, in their order; groups in the order of their best."""
+def _groups(found: Sequence[tuple[ChunkRow, float]]) -> list[list[tuple[ChunkRow, float]]]:
+    """Group neighbouring chunks, in document order; groups are in the order of their best chunk."""
     at = {(row.document, row.ordinal): (row, score) for row, score in found}
     groups = []
     for row, _ in found:
         first = row.ordinal
         if (row.document, first) not in at:
-            continue  # it is in a group already
+            continue  # already in a group
         while (row.document, first - 1) in at:
             first -= 1
-        group: list[tuple[Row, float]] = []
+        group: list[tuple[ChunkRow, float]] = []
         while each := at.pop((row.document, first + len(group)), None):
             group.append(each)
         groups.append(group)
     return groups
 
 
-def _passage(group: Sequence[tuple[Row, float]]) -> Hit:
+def _passage(group: Sequence[tuple[ChunkRow, float]]) -> Hit:
     chunks = [row.chunk for row, _ in group]
     text, last = chunks[0].text, chunks[0].lines[1]
     heading = chunks[0].heading
@@ -69,13 +69,14 @@ def _passage(group: Sequence[tuple[Row, float]]) -> Hit:
 
 
 def _joined(text: str, following: str, lines_between: int) -> str:
-    """Two pieces of one text, without what the second repeats of the first.
+    """Join two pieces of one text without repeating their overlap.
 
     Args:
-        lines_between: from the last line of one to the first of the other; splitters leave out the empty ones.
+        lines_between: lines from the last line of `text` to the first of `following`; splitters leave out empty lines.
     """
     if lines_between > 0:
         return text + "\n" * min(lines_between, 2) + following
+    # Longest first: a shorter match inside the overlap would repeat a part of it.
     for shared in range(min(len(text), len(following)), LEAST_SHARED - 1, -1):
         if text.endswith(following[:shared]):
             return text + following[shared:]
@@ -97,21 +98,21 @@ __SOURCES__
 Answer from them where they help, and name the source when you do. Where they don't say it, say so; don't invent it.
 
 __INPUT__"""
-"""How a prompt is put together, unless the settings say it."""
+"""Template of a prompt with passages, unless the settings have another."""
 
 QUERY = 8_000
-"""Characters of a query that count: a prompt may be a whole book, too much to look for."""
+"""Characters of a prompt that are used as the query: a prompt may be a whole book."""
 
 _PLACES = re.compile("__(?:CONTEXT|SOURCES|INPUT)__")
 
 
 def as_query(prompt: str) -> str:
-    """What is looked up for a prompt."""
+    """Return the query for a prompt."""
     return prompt.strip()[:QUERY]
 
 
 def with_knowledge(prompt: str, found: Retrieved, template: str = "") -> str:
-    """The prompt with what was found; the prompt alone if that is nothing."""
+    """Return the prompt with the passages inserted; unchanged if there are none."""
     if not found.chunks:
         return prompt
     values = {
@@ -123,8 +124,11 @@ def with_knowledge(prompt: str, found: Retrieved, template: str = "") -> str:
 
 
 def together(found: Sequence[Retrieved]) -> Retrieved:
-    """What was found in several bases: the best of each, then the second best of each, for scores can't be compared."""
+    """Merge the results of several bases: the best of each, then the second best of each.
+
+    Scores of different bases can't be compared.
+    """
     if len(found) == 1:
         return found[0]
     ranks = zip_longest(*(each.chunks for each in found))
-    return told([hit for rank in ranks for hit in rank if hit is not None])
+    return retrieved_passages([hit for rank in ranks for hit in rank if hit is not None])

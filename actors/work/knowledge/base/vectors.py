@@ -1,9 +1,9 @@
-"""The index of vectors: cosine similarity over 16 bit floats, by the number of the chunk.
+"""Vector index: cosine similarity over 16 bit floats, keyed by chunk number.
 
 Up to `exact_below` chunks it is a plain matrix (`vectors.npy` with `numbers.npy`), and every row is compared: 20,000
-take 2 to 5 ms, and nothing has to be built. Beyond it, a graph (`vectors.usearch`, HNSW) finds the near ones; adding a
-vector to that takes most of a millisecond, so a new generation goes on with the graph of the one before. Both are
-mapped into memory to be read, which opens them in milliseconds and lets processes share them.
+rows take 2 to 5 ms, and nothing has to be built. Above it, a graph (`vectors.usearch`, HNSW) finds the nearest vectors.
+Adding a vector to the graph takes most of a millisecond, so a new generation extends the graph of the previous one.
+Both are read through memory maps, which opens them in milliseconds and lets processes share them.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from .model import Floats, Halves, Numbers
 
 Vectors: TypeAlias = Iterable[Sequence[tuple[int, bytes]]]
-"""Numbers and vectors in their 16 bit bytes, a slice at a time."""
+"""Slices of chunk numbers and vectors, each vector as the bytes of 16 bit floats."""
 
 CONNECTIVITY = 16
 EXPANSION_ADD = 64
-"""Half of usearch's own: a third of its time, for a recall of 0.999 (100,000 vectors, 384 numbers)."""
+"""Half of usearch's default: a third of its time, for a recall of 0.999 (100,000 vectors, 384 numbers)."""
 
 FEW = 2_000
-"""Up to so many chunks that a filter leaves are taken out of a graph and compared; beyond, the near ones are sought."""
+"""Most chunks of a filter that are read from a graph and compared exactly; above it, the graph is searched."""
 
 SLICE = 1_000
 """Vectors between two steps of a build: about a second of work in a graph."""
@@ -39,30 +39,30 @@ NUMBERS = "numbers.npy"
 
 
 class VectorIndex(ABC):
-    """The vectors of a finished generation. Everything here blocks; any thread may call it."""
+    """Vectors of a finished generation. Its methods block and are thread-safe."""
 
     @abstractmethod
     def __len__(self) -> int: ...
 
     @abstractmethod
     def _numbers(self) -> Numbers:
-        """All of them, sorted."""
+        """Return all chunk numbers, sorted."""
 
     @abstractmethod
     def _rows(self, numbers: Numbers) -> Halves:
-        """The vectors of these."""
+        """Return the vectors of these chunks."""
 
     @abstractmethod
     def search(self, query: Floats, limit: int, among: Numbers | None = None) -> list[tuple[int, float]]:
-        """The nearest chunks by number, with their cosine similarity; best first.
+        """Return the nearest chunks by number, with their cosine similarity; best first.
 
         Args:
             query: a vector of length 1.
-            among: look only at these, which are sorted.
+            among: search only these chunk numbers, which are sorted.
         """
 
     def similarity(self, query: Floats, numbers: Sequence[int]) -> dict[int, float]:
-        """How near these chunks are."""
+        """Return the cosine similarity of these chunks."""
         import numpy as np
 
         if not len(self):
@@ -71,7 +71,7 @@ class VectorIndex(ABC):
         return dict(zip(numbers, (matrix @ query).tolist(), strict=True))
 
     def export(self) -> Iterator[tuple[Numbers, Halves]]:
-        """All of it, a slice at a time."""
+        """Yield all numbers and vectors, a slice at a time."""
         numbers = self._numbers()
         for start in range(0, len(numbers), SLICE):
             some = numbers[start : start + SLICE]
@@ -79,19 +79,20 @@ class VectorIndex(ABC):
 
 
 def open_vectors(directory: Path) -> VectorIndex:
-    """The index of the generation in this directory."""
+    """Open the index of the generation in this directory."""
     path = directory / GRAPH
-    return Graph(path) if path.exists() else Matrix(directory)
+    return NearVectorGraph(path) if path.exists() else Matrix(directory)
 
 
 @final
 class Matrix(VectorIndex):
-    """All vectors one below the other."""
+    """Exact index: a matrix with one row per vector."""
 
     def __init__(self, directory: Path) -> None:
         import numpy as np
 
         self._order: Numbers = np.load(directory / NUMBERS)
+        # NumPy can't map an array without rows.
         self._matrix: Halves = np.load(directory / MATRIX, mmap_mode="r" if len(self._order) else None)
 
     def __len__(self) -> int:
@@ -112,8 +113,8 @@ class Matrix(VectorIndex):
 
 
 @final
-class Graph(VectorIndex):
-    """A graph of near vectors."""
+class NearVectorGraph(VectorIndex):
+    """Approximate index: an HNSW graph."""
 
     def __init__(self, path: Path) -> None:
         self._index = _restored(path, view=True)
@@ -138,6 +139,8 @@ class Graph(VectorIndex):
             return self._nearest(query, limit)
         if len(among) <= FEW:
             return _compared(among, self._rows(among), query, limit)
+        # The graph is searched without the filter, so search twice as far each time until enough hits pass it.
+        # If the filter's chunks are spread evenly, this many neighbours contain `limit` of them.
         wanted, reach = frozenset(among.tolist()), limit * len(self) // len(among)
         while True:
             reach = min(2 * reach, len(self))
@@ -170,13 +173,13 @@ def write_vectors(
     without: Sequence[int],
     added: Vectors,
 ) -> Iterator[int]:
-    """Make the index of a generation. Yields how many vectors are in so far, a slice at a time.
+    """Write the index of a generation. Yields the number of vectors written so far, a slice at a time.
 
     Args:
-        total: how many there will be.
-        before: where the generation before has its own.
-        without: numbers of that one that are to be left out.
-        added: vectors whose numbers are above all of that one.
+        total: number of vectors at the end.
+        before: directory of the previous generation.
+        without: numbers of the previous generation to leave out.
+        added: new vectors, with numbers above all of the previous generation.
     """
     for name in (GRAPH, MATRIX, NUMBERS):
         (directory / name).unlink(missing_ok=True)
@@ -225,7 +228,7 @@ def _pile(slices: Iterator[tuple[Numbers, Halves]], total: int, dimension: int, 
 def _chained(
     before: Path | None, without: Sequence[int], added: Vectors, dimension: int
 ) -> Iterator[tuple[Numbers, Halves]]:
-    """What is kept of the generation before, and then what is new: in the order of the numbers."""
+    """Yield the remaining vectors of the previous generation, and then the new ones, sorted by number."""
     import numpy as np
 
     if before is not None:
@@ -254,5 +257,5 @@ def _restored(path: Path, *, view: bool) -> Index:
 
 
 def _threads() -> int:
-    """All cores but one, which the event loop needs."""
+    """Return the number of cores minus one, which the event loop needs; at least 1."""
     return max(1, len(os.sched_getaffinity(0)) - 1)

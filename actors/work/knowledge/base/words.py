@@ -1,9 +1,10 @@
-"""The index of words: tantivy, ranked by BM25. It finds names and rare words that vectors blur.
+"""Word index: tantivy, ranked by BM25. It finds names and rare words that vectors blur.
 
-Words are lower case, without accents, and reduced to their stems in one language for the whole base. The text of the
-chunks stays in the catalogue; here are only its words, the chunk's number, and its document for filters and deletions.
+Words are lower case, without accents, and reduced to their stems in one language for the whole base. The index holds
+only words, the number of the chunk, and its document for filters and deletions. The text of the chunks is in the
+catalogue.
 
-Segments are never written to twice, so a new generation shares those of the one before through hard links.
+Segments are never modified, so a new generation shares the segments of the previous one through hard links.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, final
 
 from .....protocol.errors import KnowledgeError
-from .catalogue import Row
+from .catalogue import ChunkRow
 
 if TYPE_CHECKING:
     import tantivy
@@ -30,27 +31,27 @@ NO_LANGUAGE = "none"
 WRITER_MEMORY = 64 * 1024 * 1024
 LONGEST_WORD = 64
 MAX_WORDS = 64
-"""Different words of a query that are looked for; a longer one is cut."""
+"""Most different words of a query that are searched; the rest is ignored."""
 
 DELETED_AT_ONCE = 10_000
 
 
 def check_language(language: str) -> None:
-    """Raise KnowledgeError unless we know its stems."""
+    """Raise KnowledgeError unless the language has a stemmer, or is `none`."""
     if language != NO_LANGUAGE and language not in LANGUAGES:
         known = ", ".join((*LANGUAGES, NO_LANGUAGE))
         raise KnowledgeError(f"no stems are known for language {language!r}; there are {known}")
 
 
 def write_words(
-    directory: Path, language: str, *, before: Path | None, without: Sequence[int], added: Iterable[Sequence[Row]]
+    directory: Path, language: str, *, before: Path | None, without: Sequence[int], added: Iterable[Sequence[ChunkRow]]
 ) -> Iterator[int]:
-    """Make the index of a generation. Yields how many chunks are in so far, a slice of `added` at a time.
+    """Write the index of a generation. Yields the number of chunks written so far, after each slice of `added`.
 
     Args:
-        directory: is made anew.
-        before: the index of the generation before.
-        without: documents of that one that are to be left out.
+        directory: emptied first.
+        before: index of the previous generation.
+        without: documents of the previous generation to leave out.
     """
     import tantivy
 
@@ -64,14 +65,14 @@ def write_words(
             if not path.name.endswith(".lock"):
                 try:
                     os.link(path, directory / path.name)
-                except OSError:  # a file system without links
+                except OSError:  # a file system without hard links
                     shutil.copyfile(path, directory / path.name)
         index = tantivy.Index.open(str(directory))
     index.register_tokenizer("words", _analyzer(language))
     writer = index.writer(heap_size=WRITER_MEMORY, num_threads=1)
     for start in range(0, len(without), DELETED_AT_ONCE):
         some = without[start : start + DELETED_AT_ONCE]
-        # Not `delete_documents_by_term`: it takes every number for a signed one, and finds none in this field.
+        # Not `delete_documents_by_term`: it treats every number as signed, and finds none in this unsigned field.
         writer.delete_documents_by_query(tantivy.Query.term_set_query(schema, "document", some))
     done = 0
     for rows in added:
@@ -87,8 +88,8 @@ def write_words(
 
 
 @final
-class Words:
-    """The index of a finished generation. Everything here blocks; any thread may call it."""
+class WordIndex:
+    """Word index of a finished generation. Its methods block and are thread-safe."""
 
     def __init__(self, directory: Path, language: str) -> None:
         import tantivy
@@ -102,14 +103,14 @@ class Words:
         return self._searcher.num_docs
 
     def search(self, text: str, limit: int, documents: Sequence[int] | None = None) -> list[tuple[int, float]]:
-        """The chunks with the rarest and most words of `text`, by number, with their scores; best first.
+        """Return the chunks with the most and rarest words of `text`, by number, with their scores; best first.
 
         Args:
-            documents: look only into these.
+            documents: search only in these.
         """
         from tantivy import Occur, Query
 
-        plain = text.encode(errors="replace").decode()  # half a surrogate pair is no UTF-8
+        plain = text.encode(errors="replace").decode()  # a lone surrogate can't be encoded as UTF-8
         words = list(dict.fromkeys(self._analyzer.analyze(plain)))[:MAX_WORDS]
         if not words:
             return []

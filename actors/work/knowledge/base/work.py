@@ -1,14 +1,13 @@
-"""The unfinished generation: what a build has read and embedded so far. A kill costs what was not yet committed.
+"""Unfinished generation: chunks and vectors that a build has produced so far. A kill costs only uncommitted work.
 
-Its catalogue is a copy of the one before, changed in place. Beside it, `work.sqlite` keeps what the indexes will need:
+Its catalogue is a copy of the previous one, changed in place. `work.sqlite` stores the data for the indexes:
 
-    touched   documents whose words are to be taken out of the index of words
-    gone      chunks whose vectors are to be taken out of the index of vectors
-    vectors   of new chunks, as 16 bit floats
+    touched   documents whose words must be removed from the word index
+    gone      chunks whose vectors must be removed from the vector index
+    vectors   vectors of new chunks, as 16 bit floats
 
-A chunk, or a document, is new if its number is above the last one of the generation before; a new chunk is pending
-until it has a vector. Of a source that is read again, all chunks that came out as before keep their numbers, and so
-their vectors.
+A chunk, or a document, is new if its number is above the last one of the previous generation. A new chunk is pending
+until it has a vector. When a source is read again, its unchanged chunks keep their numbers, and so their vectors.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ from .....protocol.decoding import decode_json
 from .....protocol.errors import KnowledgeError
 from .....protocol.knowledge import Chunk, Document
 from ....io.whole_file import write_whole
-from .catalogue import ROWS, SCHEMA, Known, Row, known, row
-from .layout import Layout, sync_all
-from .model import FORMAT, Meta, Settings
+from .catalogue import ROWS, SCHEMA, ChunkRow, KnownSource, known, row
+from .layout import BaseLayout, sync_all
+from .model import FORMAT, BaseSettings, GenerationMeta
 from .vectors import open_vectors, write_vectors
-from .words import Words, write_words
+from .words import WordIndex, write_words
 
 COMMIT_EVERY = 1.0
-"""Seconds of reading that may be lost."""
+"""Seconds of reading that a kill may cost."""
 
 WORK = """
 CREATE TABLE IF NOT EXISTS work.touched (document INTEGER PRIMARY KEY);
@@ -43,15 +42,15 @@ CREATE TABLE IF NOT EXISTS work.vectors (number INTEGER PRIMARY KEY, data BLOB N
 """
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What an unfinished generation is to become; its `plan.json`.
+class BuildPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """Plan of an unfinished generation: its `plan.json`.
 
     Attributes:
         format: see `model.FORMAT`.
-        base: the generation it is made from; 0 for none.
-        last_document, last_chunk: the highest numbers of that one.
+        base: the generation that it extends; 0 for none.
+        last_document, last_chunk: the highest numbers of that generation.
         model: id of the embedding model.
-        settings: what it is built with.
+        settings: settings of the build.
     """
 
     format: int
@@ -59,34 +58,36 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     last_document: int
     last_chunk: int
     model: str
-    settings: Settings
+    settings: BaseSettings
 
 
-def unfinished(layout: Layout, base: int, model: str, settings: Settings | None, *, rebuild: bool) -> Work | None:
-    """What an interrupted build has left, if it may be gone on with; else it is removed.
+def unfinished(
+    layout: BaseLayout, base: int, model: str, settings: BaseSettings | None, *, rebuild: bool
+) -> BuildWork | None:
+    """Return the work of an interrupted build if it can be resumed; else remove it.
 
     Args:
-        base: the generation that is to be built upon, or replaced by a rebuild.
-        settings: None for those that it was begun with.
+        base: the generation that this build extends, or replaces by a rebuild.
+        settings: None for the settings of the interrupted build.
     """
     try:
-        plan = decode_json((layout.building / "plan.json").read_bytes(), Plan)
+        plan = decode_json((layout.building / "plan.json").read_bytes(), BuildPlan)
         wanted = settings or plan.settings
         same = (plan.format, plan.model, plan.settings.language) == (FORMAT, model, wanted.language)
         upon = plan.base == 0 or (plan.base == base and not rebuild)
         if same and upon and plan.settings.splits_as(wanted):
-            return Work(layout, plan)
+            return BuildWork(layout, plan)
     except (FileNotFoundError, msgspec.DecodeError, sqlite3.DatabaseError):
-        pass  # killed before it was begun, or not ours, or broken: nothing is lost that can't be made again
+        pass  # Killed before it began, or foreign, or broken: all of it can be built again.
     layout.drop_building()
     return None
 
 
-def begin(layout: Layout, base: int, model: str, settings: Settings, *, resplit: bool) -> Work:
-    """A new unfinished generation, so far a copy of that one.
+def begin(layout: BaseLayout, base: int, model: str, settings: BaseSettings, *, resplit: bool) -> BuildWork:
+    """Create an unfinished generation as a copy of the generation `base`.
 
     Args:
-        resplit: all sources are to be read and split again.
+        resplit: all sources must be read and split again.
     """
     layout.drop_building()
     layout.building.mkdir()
@@ -100,10 +101,11 @@ def begin(layout: Layout, base: int, model: str, settings: Settings, *, resplit:
         elif resplit:
             db.execute("UPDATE sources SET digest = ''")
             db.commit()
-        given = dict(db.execute("SELECT name, seq FROM sqlite_sequence").fetchall())  # the highest there ever were
+        # the highest numbers ever used, also by deleted rows
+        given = dict(db.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
     finally:
         db.close()
-    plan = Plan(
+    plan = BuildPlan(
         format=FORMAT,
         base=base,
         last_document=given.get("documents", 0),
@@ -112,36 +114,37 @@ def begin(layout: Layout, base: int, model: str, settings: Settings, *, resplit:
         settings=settings,
     )
     write_whole(layout.building / "plan.json", msgspec.json.encode(plan))
-    return Work(layout, plan)
+    return BuildWork(layout, plan)
 
 
 @final
-class Work:
-    """See the module. Everything here blocks; one thread at a time."""
+class BuildWork:
+    """Catalogue and vectors of an unfinished generation. Its methods block; use one thread at a time."""
 
-    def __init__(self, layout: Layout, plan: Plan) -> None:
+    def __init__(self, layout: BaseLayout, plan: BuildPlan) -> None:
         self.layout = layout
         self.plan = plan
         self._db = sqlite3.connect(layout.building / "catalogue.sqlite", isolation_level=None, check_same_thread=False)
-        self._began = 0.0  # when the open transaction did
+        self._began = 0.0  # start of the open transaction
         try:
             self._db.execute("PRAGMA synchronous = NORMAL")
             self._db.execute("ATTACH ? AS work", (str(layout.work),))
             self._db.executescript(WORK)
-        except BaseException:  # cancelled too: the file does not stay open
+        except BaseException:  # including cancellation: the file must not stay open
             self._db.close()
             raise
 
     def close(self) -> None:
-        """Keep what there is, if that goes, and close the files. Harmless when they are closed."""
+        """Commit if possible, and close the files. Idempotent."""
         try:
-            with suppress(sqlite3.Error):  # a full disk: the error under way says so
+            with suppress(sqlite3.Error):  # a full disk: the error already raised says so
                 self.commit()
         finally:
+            # An empty digest matches no source, so each one is read and split.
             self._db.close()
 
     def commit(self) -> None:
-        """Have all that was written so far survive a kill."""
+        """Commit all changes so far, so that they survive a kill."""
         if self._db.in_transaction:
             self._db.execute("COMMIT")
 
@@ -153,19 +156,19 @@ class Work:
             self._began = time.monotonic()
 
     def counts(self) -> tuple[int, int]:
-        """How many sources and chunks there are."""
+        """Return the number of sources and of chunks."""
         found = self._db.execute("SELECT (SELECT count(*) FROM sources), (SELECT count(*) FROM chunks)")
         sources, chunks = found.fetchone()
         return sources, chunks
 
     # --- sources -------------------------------------------------------------------------------------------------
 
-    def known(self) -> dict[str, Known]:
-        """All sources by name."""
+    def known(self) -> dict[str, KnownSource]:
+        """Return all sources by name."""
         return known(self._db)
 
-    def record(self, source: Known, documents: Sequence[tuple[Document, Sequence[Chunk]]]) -> None:
-        """A source as it is now, instead of what was known of it."""
+    def record(self, source: KnownSource, documents: Sequence[tuple[Document, Sequence[Chunk]]]) -> None:
+        """Replace the content of a source by its current documents."""
         self._begin()
         before = self._take_out(source.source)
         numbers = dict(before)
@@ -191,14 +194,14 @@ class Work:
         self._give_up([number for _, number in before if number not in taken])
 
     def remove(self, source: str) -> None:
-        """A source that is no more."""
+        """Remove a source and its documents."""
         self._begin()
         before = self._take_out(source)
         self._db.execute("DELETE FROM sources WHERE source = ?", (source,))
         self._give_up([number for _, number in before])
 
     def _take_out(self, source: str) -> list[tuple[str, int]]:
-        """Take the documents of a source out; the ids and numbers of their chunks."""
+        """Remove the documents of a source. Return the ids and numbers of their chunks."""
         documents = self._db.execute(
             "SELECT d.id FROM documents d JOIN sources s ON s.id = d.origin WHERE s.source = ?", (source,)
         ).fetchall()
@@ -218,44 +221,45 @@ class Work:
     # --- vectors -------------------------------------------------------------------------------------------------
 
     def pending_count(self) -> int:
-        """How many chunks have no vector yet."""
+        """Return the number of chunks without a vector."""
         [pending] = self._db.execute(COUNT_PENDING, (self.plan.last_chunk,)).fetchone()
         return int(pending)
 
-    def pending(self, after: int, limit: int) -> list[Row]:
-        """The next chunks without a vector, after that number."""
+    def pending(self, after: int, limit: int) -> list[ChunkRow]:
+        """Return the next chunks without a vector, after a number."""
+        # An unchanged chunk has the same id and reuses its number; None lets SQLite assign the next one.
         values = (max(after, self.plan.last_chunk), limit)
         return [row(each) for each in self._db.execute(f"{ROWS} {PENDING} ORDER BY c.number LIMIT ?", values)]
 
     def keep(self, vectors: Sequence[tuple[int, bytes]]) -> None:
-        """Vectors by the numbers of their chunks; they are safe when this returns."""
+        """Store vectors by chunk number; they are committed when this returns."""
         self._begin()
         self._db.executemany("INSERT INTO work.vectors VALUES (?, ?)", vectors)
         self.commit()
 
     def dimension(self) -> int:
-        """Of the vectors that were kept; 0 if there are none."""
+        """Return the dimension of the stored vectors; 0 if there are none."""
         found = self._db.execute("SELECT length(data) FROM work.vectors LIMIT 1").fetchone()
         return found[0] // 2 if found else 0
 
-    # --- what the indexes need -----------------------------------------------------------------------------------
+    # --- input of the indexes ------------------------------------------------------------------------------------
 
     def touched(self) -> list[int]:
-        """Documents to be taken out of the index of words."""
+        """Return the documents to remove from the word index."""
         return [id for (id,) in self._db.execute("SELECT document FROM work.touched")]
 
     def gone(self) -> list[int]:
-        """Chunks to be taken out of the index of vectors."""
+        """Return the chunks to remove from the vector index."""
         return [number for (number,) in self._db.execute("SELECT number FROM work.gone")]
 
-    def added(self, size: int) -> Iterator[list[Row]]:
-        """The chunks of all new documents, so many at a time."""
+    def added(self, size: int) -> Iterator[list[ChunkRow]]:
+        """Yield the chunks of all new documents, at most `size` at a time."""
         found = self._db.execute(f"{ROWS} WHERE c.document > ? ORDER BY c.document", (self.plan.last_document,))
         for values in _slices(found, size):
             yield [row(each) for each in values]
 
     def vectors(self, size: int) -> Iterator[list[tuple[int, bytes]]]:
-        """The vectors of all new chunks in the order of their numbers, so many at a time."""
+        """Yield the vectors of all new chunks, sorted by number, at most `size` at a time."""
         yield from _slices(self._db.execute("SELECT number, data FROM work.vectors ORDER BY number"), size)
 
 
@@ -269,22 +273,23 @@ def _slices(cursor: sqlite3.Cursor, size: int) -> Iterator[list[tuple[Any, ...]]
         yield values
 
 
-# --- the end of a build: the indexes of the new generation, and the swap; what is killed here is made again from `Work`
+# End of a build: the indexes of the new generation, and the swap. After a kill in this phase, the next build repeats it
+# from `BuildWork`.
 
 SLICE = 1_000
 
 UNSEALED = ("plan.json", "meta.json")
-"""Files that no reader needs, or that can't tell their own size."""
+"""Files that no reader needs, or that can't contain their own size."""
 
 
-def finish(work: Work, number: int, dimension: int) -> Iterator[tuple[int, int]]:
-    """Make the unfinished generation the current one, of this number. Yields steps done and steps in all.
+def finish(work: BuildWork, number: int, dimension: int) -> Iterator[tuple[int, int]]:
+    """Make the unfinished generation the current one, with this number. Yields steps done and total steps.
 
-    A generator, so that a builder that was cancelled is asked once a second or so, not at the end. Closes `work` when
-    it is done with it.
+    It is a generator, so that a cancelled builder can stop about once a second and not only at the end. Closes `work`
+    when the indexes are written.
 
     Args:
-        dimension: of all vectors; 0 if there is none.
+        dimension: dimension of all vectors; 0 if there are none.
     """
     layout, plan = work.layout, work.plan
     home, before = layout.building, layout.generation(plan.base) if plan.base else None
@@ -310,10 +315,11 @@ def finish(work: Work, number: int, dimension: int) -> Iterator[tuple[int, int]]
     )
     for done in vectors:
         yield chunks + done, total
+    # Closed before `_seal` records the size of the catalogue.
     work.close()
     _seal(
         home,
-        Meta(
+        GenerationMeta(
             format=FORMAT,
             generation=number,
             model=plan.model,
@@ -325,6 +331,7 @@ def finish(work: Work, number: int, dimension: int) -> Iterator[tuple[int, int]]
         ),
     )
     target = layout.generation(number)
+    # From this rename on the generation is complete: after a kill, `BaseLayout.settle` makes it current.
     home.rename(target)
     layout.swap(number)
     layout.drop_work()
@@ -332,9 +339,9 @@ def finish(work: Work, number: int, dimension: int) -> Iterator[tuple[int, int]]
     yield total, total
 
 
-def _seal(home: Path, meta: Meta) -> None:
-    """Check the indexes against the catalogue, and have all of it on disk before readers see it."""
-    found = len(Words(home / "words", meta.settings.language)), len(open_vectors(home))
+def _seal(home: Path, meta: GenerationMeta) -> None:
+    """Check the indexes against the catalogue, and flush all files to disk before readers see them."""
+    found = len(WordIndex(home / "words", meta.settings.language)), len(open_vectors(home))
     if found != (meta.chunks, meta.chunks):
         raise KnowledgeError(
             f"the indexes in {home} are of {found} chunks instead of {meta.chunks}, because the generation before is"

@@ -1,6 +1,7 @@
-"""Texts as vectors: `embedder` says what an embedder is, `embedders` gives out the one that a model's id means.
+"""Embedding of texts, and reranking.
 
-Over HTTP (`remote`, with a codec per provider in `codecs`), computed here (`local`), or from the local engine. What was
-embedded once is kept in `cache`, which is asked first. `rerank` judges how well texts answer a query. Knows the
-catalogue, transport and engines of `models`, and nothing of sources, chunks or indexes.
+`embedder` defines the interface, and `embedders` returns the embedder for a model id. Embedders use HTTP (`remote`,
+with a codec per provider in `codecs`), compute in this process (`local`), or use the local engine. `cache` stores
+computed vectors and is queried first. `rerank` scores the relevance of texts to a query. This package uses the
+catalogue, transport and engines of `models`; it does not depend on sources, chunks or indexes.
 """

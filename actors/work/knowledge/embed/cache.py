@@ -1,8 +1,9 @@
-"""What was embedded once: vectors by model and text, in one SQLite file that all processes of a user share.
+"""Embedding cache: vectors by model and text, in one SQLite file that all processes of a user share.
 
-The key is a checksum of the model and the text, so the file says nothing about the texts. Vectors are kept in half
-precision, which no ranking notices. When the file has grown beyond its bound, what was not used for longest goes.
-It is only a cache: a file that is broken is begun anew, and a process that can't read or write it does without.
+The key is a checksum of the model and the text, so the file reveals nothing about the texts. Vectors are stored in half
+precision, which does not change rankings noticeably. When the file exceeds its limit, the least recently used vectors
+are removed. It is only a cache: a broken file is replaced by an empty one, and a process that can't read or write it
+works without it.
 """
 
 from __future__ import annotations
@@ -29,19 +30,19 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 MOST = 1 << 30
-"""Bytes of vectors and what belongs to them, by default."""
+"""Default limit in bytes, for vectors and the overhead of their rows."""
 
 OF_A_ROW = 120
-"""Bytes that a vector takes beside its own; the triggers below count with it."""
+"""Overhead of a row in bytes, without its vector; the triggers below contain the same number."""
 
 KEPT = 0.9
-"""How full the cache is after it was made smaller."""
+"""Fraction of the limit that remains after old vectors are removed."""
 
 TOUCHED_EVERY = 3600
-"""Seconds in which a vector's use is noted once: reading must not mean writing."""
+"""Seconds in which the use of a vector is recorded at most once, so that most reads do not write."""
 
 _CLOSE_WITHIN = 5.0
-"""Seconds for the file to be closed, once those who use it in a thread are done."""
+"""Seconds to wait for the thread that uses the file, and for closing it."""
 
 _PATIENCE = 10.0
 _IN_A_QUERY = 500
@@ -66,23 +67,23 @@ COMMIT;
 
 
 def default_path(environ: Mapping[str, str]) -> Path:
-    """`$XDG_CACHE_HOME/callboard/embeddings.sqlite`."""
+    """Return `$XDG_CACHE_HOME/callboard/embeddings.sqlite`."""
     return cache_dir(environ) / "embeddings.sqlite"
 
 
 def key_of(model: str, text: str, *, query: bool) -> bytes:
-    """What the vector of a text is kept under."""
+    """Return the cache key of a text."""
     role = "query" if query else "text"
     return hashlib.sha256(f"{model}\0{role}\0{text}".encode(errors="surrogatepass")).digest()
 
 
 class EmbeddingCache:
-    """The cache in one file. Its work is done in one thread at a time, never in the event loop's.
+    """Cache in one file. It works in one thread at a time, never in the event loop.
 
     Args:
-        path: of the file; it and its directory are made when they are needed.
-        most: bytes it may hold.
-        now: the time, in seconds.
+        path: path of the file; it and its directory are created on demand.
+        most: limit in bytes.
+        now: returns the time in seconds.
     """
 
     def __init__(self, path: Path, *, most: int = MOST, now: Callable[[], float] = time.time) -> None:
@@ -93,7 +94,7 @@ class EmbeddingCache:
         self._connection: sqlite3.Connection | None = None
 
     async def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """The vectors that are here, by their keys.
+        """Return the cached vectors by key.
 
         Raises:
             sqlite3.Error, OSError: the file can't be used.
@@ -101,7 +102,7 @@ class EmbeddingCache:
         return await trio.to_thread.run_sync(self._safely, self._get, keys, limiter=self._limiter)
 
     async def put(self, vectors: Mapping[bytes, bytes]) -> None:
-        """Keep vectors. One that is here already stays as it is, unless it has another length.
+        """Store vectors. An existing vector is replaced only if its length differs.
 
         Raises:
             sqlite3.Error, OSError: the file can't be used.
@@ -116,10 +117,10 @@ class EmbeddingCache:
     # --- in the thread
 
     def _safely(self, work: Callable[[sqlite3.Connection, T], R], what: T) -> R:
-        """Do `work`, on an empty file if the old one is broken."""
+        """Execute `work`, and repeat it on an empty file if the file is broken."""
         try:
             return work(self._open(), what)
-        except sqlite3.OperationalError:  # locked, no room, no permission: not the file's fault
+        except sqlite3.OperationalError:  # locked, disk full, no permission: the file itself is valid
             raise
         except sqlite3.DatabaseError:
             self._close()
@@ -188,14 +189,14 @@ def _connected(path: Path) -> sqlite3.Connection:
             raise sqlite3.DatabaseError(f"{path} is of another version")
         if version == 0:
             connection.executescript(_SCHEMA)
-    except BaseException:  # on any error the file is closed
+    except BaseException:  # on any error, the file must be closed
         connection.close()
         raise
     return connection
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:
-    """Switch to WAL. While another process does the same this fails at once, despite the timeout."""
+    """Switch to WAL mode. If another process does the same, SQLite fails at once despite the timeout, so retry here."""
     deadline = time.monotonic() + _PATIENCE
     while True:
         try:
@@ -210,12 +211,15 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
 
 @contextmanager
 def _writing(connection: sqlite3.Connection) -> Iterator[None]:
-    """A transaction that waits for its turn at the start: one that only becomes a writer later may be refused."""
+    """Open a write transaction.
+
+    It takes the write lock at its start: a read transaction that becomes a writer later may fail without waiting.
+    """
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
-    except BaseException:  # on any error nothing is half written
-        if connection.in_transaction:  # where the disk is full, SQLite has ended it already
+    except BaseException:  # on any error, cancellation included, roll back
+        if connection.in_transaction:  # if the disk is full, SQLite has rolled back already
             connection.execute("ROLLBACK")
         raise
     connection.execute("COMMIT")
@@ -227,18 +231,23 @@ def _total(connection: sqlite3.Connection) -> int:
 
 
 PART = 512
-"""Texts after which what was made is kept."""
+"""Texts after which computed vectors are written to the cache."""
 
 
 class Cached:
     """An `Embedder` that embeds no text twice, across processes and runs.
 
-    What it gives back is always as the cache keeps it, rounded to half precision, so that the same text has the same
-    vector the first time and every other.
+    It always returns vectors in the cache's half precision: a text has the same vector on the first call and later.
+
+    Args:
+        kind: suffix of the key, for models that make several kinds of vectors.
     """
 
-    def __init__(self, embedder: Embedder, cache: EmbeddingCache, limiter: trio.CapacityLimiter) -> None:
+    def __init__(
+        self, embedder: Embedder, cache: EmbeddingCache, limiter: trio.CapacityLimiter, *, kind: str = ""
+    ) -> None:
         self.model = embedder.model
+        self._key = embedder.model + kind
         self._embedder = embedder
         self._cache = cache
         self._limiter = limiter
@@ -250,9 +259,9 @@ class Cached:
         return self._embedder.dimension or self._dimension
 
     async def embed(self, me: Emitter, texts: Sequence[str], *, query: bool = False) -> Vectors:
-        keys = [key_of(self.model, text, query=query) for text in texts]
+        keys = [key_of(self._key, text, query=query) for text in texts]
         wanted = dict(zip(keys, texts, strict=True))
-        found = await self._kept(me, list(wanted))
+        found = await self._cached(me, list(wanted))
         missing = [key for key in wanted if key not in found]
         for first in range(0, len(missing), PART):
             part = missing[first : first + PART]
@@ -276,7 +285,7 @@ class Cached:
             return np.empty((0, self.dimension or 0), np.float32)
         return normalised([np.frombuffer(found[key], "<f2") for key in keys], self.model)
 
-    async def _kept(self, me: Emitter, keys: list[bytes]) -> dict[bytes, bytes]:
+    async def _cached(self, me: Emitter, keys: list[bytes]) -> dict[bytes, bytes]:
         try:
             found = {} if self._broken else await self._cache.get(keys)
         except (sqlite3.Error, OSError) as error:
@@ -284,7 +293,8 @@ class Cached:
             return {}
         size = None if self.dimension is None else 2 * self.dimension
         sizes = {len(vector) for vector in found.values()} | ({size} if size else set())
-        return found if len(sizes) <= 1 else {}  # the server has another model under that name by now
+        # Vectors of several lengths: the server has another model under that name now, so ignore all of them.
+        return found if len(sizes) <= 1 else {}
 
     def _do_without(self, me: Emitter, error: Exception) -> None:
         self._broken = True

@@ -1,7 +1,7 @@
-"""The languages of models for vectors on Amazon Bedrock and Google's Vertex AI.
+"""Codecs of embedding models on Amazon Bedrock and Google's Vertex AI.
 
     amazon.titan-embed-...      POST {base}/model/{model}/invoke                                one text per request
-    cohere.embed-...            POST {base}/model/{model}/invoke                                Cohere's own language
+    cohere.embed-...            POST {base}/model/{model}/invoke                                Cohere's format
     text-embedding-005, ...     POST {base}/{project}/publishers/google/models/{model}:predict
     gemini-embedding-001        the same, one text per request
     gemini-embedding-2, ...     POST {base}/{project}/publishers/google/models/{model}:embedContent
@@ -21,7 +21,7 @@ import msgspec
 from .....protocol.errors import Unsupported
 from ...models.codec import bearer
 from ...models.vertex.makers import maker_of
-from .codecs import COHERE, Codec, Embedded, decoded
+from .codecs import COHERE, Embedded, EmbeddingCodec, decoded
 
 # --- Bedrock ----------------------------------------------------------------------------------------------
 
@@ -47,19 +47,21 @@ def _to_cohere(model: str, texts: Sequence[str], query: bool) -> tuple[str, byte
 
 
 def invoke(model: str) -> str:
-    """The path of a model."""
+    """Return the path that invokes a model on Bedrock."""
     return f"/model/{quote(model, safe='')}/invoke"
 
 
-_TITAN = Codec(headers=bearer, encode=_to_titan, decode=_from_titan, most=1, batch=1, tokens=8192)
-_COHERE = Codec(headers=bearer, encode=_to_cohere, decode=COHERE.decode, most=96, batch=96)
+_TITAN = EmbeddingCodec(headers=bearer, encode=_to_titan, decode=_from_titan, most=1, batch=1, tokens=8192)
+_COHERE = EmbeddingCodec(
+    headers=bearer, encode=_to_cohere, decode=COHERE.decode, most=96, batch=96, dimensions="output_dimension"
+)
 
 
-def of_bedrock(model: str) -> Codec:
-    """The language of a model, by its id or an ARN. Raises Unsupported if it is not known."""
+def of_bedrock(model: str) -> EmbeddingCodec:
+    """Return the codec of a model, by its id or ARN. Raises Unsupported if it is not known."""
     if "titan-embed-text" in model or "titan-embed-g1-text" in model:
         return _TITAN
-    if "cohere.embed-" in model:  # version 3 takes 2,048 characters
+    if "cohere.embed-" in model:  # version 3 accepts 2,048 characters
         return msgspec.structs.replace(_COHERE, tokens=512) if re.search(r"embed-\w+-v3", model) else _COHERE
     known = "amazon.titan-embed-text... and cohere.embed-..."
     raise Unsupported(f"'{model}' makes no vectors as far as is known; on Bedrock {known} do")
@@ -129,12 +131,28 @@ def _headers(key: str) -> dict[str, str]:
     return {"x-goog-api-key": key} if key else {}
 
 
-_PREDICT = Codec(headers=_headers, encode=_to_predict, decode=_from_predict, most=250, batch=32, tokens=2048)
-_CONTENT = Codec(headers=_headers, encode=_to_content, decode=_from_content, most=1, batch=1, tokens=8192)
+_PREDICT = EmbeddingCodec(
+    headers=_headers,
+    encode=_to_predict,
+    decode=_from_predict,
+    most=250,
+    batch=32,
+    tokens=2048,
+    dimensions="parameters.outputDimensionality",
+)
+_CONTENT = EmbeddingCodec(
+    headers=_headers,
+    encode=_to_content,
+    decode=_from_content,
+    most=1,
+    batch=1,
+    tokens=8192,
+    dimensions="outputDimensionality",
+)
 
 
-def of_vertex(model: str) -> Codec:
-    """The language of a model."""
+def of_vertex(model: str) -> EmbeddingCodec:
+    """Return the codec of a model."""
     name = maker_of(model)[1]
     if name.startswith("gemini-embedding-001"):
         return msgspec.structs.replace(_PREDICT, most=1, batch=1)

@@ -1,23 +1,27 @@
-"""Encodes requests of providers and decodes their answers: no codec opens a connection.
+"""Codecs of embedding providers: they encode requests and decode answers, without I/O.
 
-    openai, compatible   POST {base}/embeddings                         and our own engine, which speaks the same
+    openai, compatible   POST {base}/embeddings                         and the local engine, which has the same API
     azure-openai         the same at Azure's URLs
     ollama               POST {base}/api/embed
     cohere               POST {base}/embed                              version 2
     gemini               POST {base}/models/{model}:batchEmbedContents
     bedrock, vertexai    see `clouds`
 
-Where a provider would cut long texts silently, the request forbids it, so that `remote` can do it and say so.
+If a provider would truncate long texts silently, the request forbids it, so that `remote` can truncate and warn.
 """
 
 from __future__ import annotations
 
+import base64
+import sys
+from array import array
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import msgspec
 
 from .....protocol.decoding import json_decoder
+from .....protocol.errors import ModelError
 from ...models.azure import Azure, AzureCodec
 from ...models.codec import bearer, read
 
@@ -26,22 +30,24 @@ T = TypeVar("T")
 
 
 class Embedded(msgspec.Struct, frozen=True):
-    """What an answer says: a row per text, and how many tokens all of them were, if the provider tells."""
+    """Decoded answer: one row per text, and the tokens of all texts, if the provider reports them."""
 
     rows: Rows
     tokens: float | None = None
 
 
-class Codec(msgspec.Struct, frozen=True, kw_only=True):
-    """One provider's language.
+class EmbeddingCodec(msgspec.Struct, frozen=True, kw_only=True):
+    """Codec of one provider.
 
     Attributes:
-        headers: what every request carries, made of the key.
-        encode: path and body for a model, texts, and whether they are queries.
-        decode: what an answer says, its rows in the order of the texts.
-        most: texts in one request.
-        batch: the same, by default.
-        tokens: what a text may have, where the provider cuts in silence or the model is known.
+        headers: returns the headers of every request, from the key.
+        encode: returns path and body, from the model, the texts, and a flag for queries.
+        decode: decodes an answer, with its rows in the order of the texts.
+        most: most texts in one request.
+        batch: default number of texts in one request.
+        tokens: limit of a text, if the provider truncates silently or the model is known.
+        dimensions: dotted path in the body to the key for the vector length; a list on the path means each of its
+            items.
     """
 
     headers: Callable[[str], dict[str, str]]
@@ -50,10 +56,46 @@ class Codec(msgspec.Struct, frozen=True, kw_only=True):
     most: int
     batch: int
     tokens: int | None = None
+    dimensions: str = "dimensions"
+
+
+def sized(codec: EmbeddingCodec, dimensions: int | None) -> EmbeddingCodec:
+    """Return the codec with vectors of this length; None leaves the default of the model."""
+    if dimensions is None:
+        return codec
+    *parents, key = codec.dimensions.split(".")
+
+    def encode(model: str, texts: Sequence[str], query: bool) -> tuple[str, bytes]:
+        path, body = codec.encode(model, texts, query)
+        request = msgspec.json.decode(body)
+        places = [request]
+        for parent in parents:
+            inner = [place.setdefault(parent, {}) for place in places]
+            places = [each for found in inner for each in (found if isinstance(found, list) else [found])]
+        for place in places:
+            place[key] = dimensions
+        return path, msgspec.json.encode(request)
+
+    return msgspec.structs.replace(codec, encode=encode)
+
+
+def vector(numbers: list[float] | str) -> list[float]:
+    """Return a vector, which servers also send as the base64 of 32-bit numbers. Raises ModelError if it is neither."""
+    if not isinstance(numbers, str):
+        return numbers
+    try:
+        found = array("f", base64.b64decode(numbers, validate=True))
+    except ValueError as error:
+        raise ModelError(
+            f"the answer has a vector that is no list and no base64 of 32-bit numbers ({error})"
+        ) from error
+    if sys.byteorder != "little":
+        found.byteswap()
+    return found.tolist()
 
 
 def decoded(body: bytes, type: type[T]) -> T:
-    """An answer; raises ModelError if it is not in the provider's format."""
+    """Decode an answer. Raises ModelError if it does not have the provider's format."""
     return read(json_decoder(type).decode, body)
 
 
@@ -61,7 +103,7 @@ def decoded(body: bytes, type: type[T]) -> T:
 
 
 class _Embedding(msgspec.Struct):
-    embedding: list[float]
+    embedding: list[float] | str
     index: int | None = None
 
 
@@ -84,15 +126,15 @@ def _from_openai(body: bytes) -> Embedded:
     data, usage = answer.data, answer.usage or _Prompt()
     if all(entry.index is not None for entry in data):
         data.sort(key=lambda entry: entry.index or 0)
-    return Embedded([entry.embedding for entry in data], usage.prompt_tokens or usage.total_tokens)
+    return Embedded([vector(entry.embedding) for entry in data], usage.prompt_tokens or usage.total_tokens)
 
 
-OPENAI = Codec(headers=bearer, encode=_to_openai, decode=_from_openai, most=2048, batch=256)
-COMPATIBLE = Codec(headers=bearer, encode=_to_openai, decode=_from_openai, most=2048, batch=32)
+OPENAI = EmbeddingCodec(headers=bearer, encode=_to_openai, decode=_from_openai, most=2048, batch=256)
+COMPATIBLE = EmbeddingCodec(headers=bearer, encode=_to_openai, decode=_from_openai, most=2048, batch=32)
 
 
-def of_azure(place: Azure) -> Codec:
-    """OpenAI's language at a resource of Azure's."""
+def of_azure(place: Azure) -> EmbeddingCodec:
+    """Return the codec of OpenAI for a resource at Azure."""
 
     def encode(model: str, texts: Sequence[str], query: bool) -> tuple[str, bytes]:
         return place.path(model, "embeddings"), _to_openai(model, texts, query)[1]
@@ -104,7 +146,7 @@ def of_azure(place: Azure) -> Codec:
 
 
 class _Several(msgspec.Struct):
-    embeddings: Rows
+    embeddings: list[list[float] | str]
     prompt_eval_count: float | None = None
 
 
@@ -114,17 +156,18 @@ def _to_ollama(model: str, texts: Sequence[str], _query: bool) -> tuple[str, byt
 
 def _from_ollama(body: bytes) -> Embedded:
     answer = decoded(body, _Several)
-    return Embedded(answer.embeddings, answer.prompt_eval_count)
+    return Embedded([vector(each) for each in answer.embeddings], answer.prompt_eval_count)
 
 
-OLLAMA = Codec(headers=bearer, encode=_to_ollama, decode=_from_ollama, most=2048, batch=32)
+OLLAMA = EmbeddingCodec(headers=bearer, encode=_to_ollama, decode=_from_ollama, most=2048, batch=32)
 
 
 # --- Cohere
 
 
 class _ByType(msgspec.Struct):
-    float: Rows
+    float: Rows | None = None
+    base64: list[str] | None = None
 
 
 class _Units(msgspec.Struct):
@@ -136,7 +179,7 @@ class _Billed(msgspec.Struct):
 
 
 class _OfCohere(msgspec.Struct):
-    embeddings: _ByType
+    embeddings: _ByType | Rows
     meta: _Billed | None = None
 
 
@@ -149,10 +192,14 @@ def _to_cohere(model: str, texts: Sequence[str], query: bool) -> tuple[str, byte
 def _from_cohere(body: bytes) -> Embedded:
     answer = decoded(body, _OfCohere)
     units = answer.meta.billed_units if answer.meta else None
-    return Embedded(answer.embeddings.float, units.input_tokens if units else None)
+    found = answer.embeddings
+    rows = found if isinstance(found, list) else found.float or [vector(each) for each in found.base64 or ()]
+    return Embedded(rows, units.input_tokens if units else None)
 
 
-COHERE = Codec(headers=bearer, encode=_to_cohere, decode=_from_cohere, most=96, batch=96)
+COHERE = EmbeddingCodec(
+    headers=bearer, encode=_to_cohere, decode=_from_cohere, most=96, batch=96, dimensions="output_dimension"
+)
 
 
 # --- Gemini
@@ -184,15 +231,16 @@ def _from_gemini(body: bytes) -> Embedded:
     return Embedded(rows, answer.usage.tokens if answer.usage else None)
 
 
-GEMINI = Codec(
+GEMINI = EmbeddingCodec(
     headers=lambda key: {"x-goog-api-key": key} if key else {},
     encode=_to_gemini,
     decode=_from_gemini,
     most=100,
     batch=100,
     tokens=2048,
+    dimensions="requests.outputDimensionality",
 )
 
 
 BY_TYPE = {"openai": OPENAI, "openai-compatible": COMPATIBLE, "ollama": OLLAMA, "cohere": COHERE, "gemini": GEMINI}
-"""By the type of the client; those of Azure differ by the client itself."""
+"""Codecs by the type of the client; codecs of Azure depend on the client itself."""

@@ -1,4 +1,4 @@
-"""What an embedder is, and what all of them share: vectors of length one, in single precision, one row per text."""
+"""Interface of embedders: vectors of length 1, in single precision, one row per text."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ if TYPE_CHECKING:
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors that are near each other where the texts mean the same."""
+    """Turns texts into vectors that are close to each other if the texts have similar meanings."""
 
     @property
     def model(self) -> str:
-        """Its id, `client:model`."""
+        """Id of the model, `client:model`."""
 
     @property
     def dimension(self) -> int | None:
         """Numbers per vector; None until a text is embedded, unless the model states it."""
 
     async def embed(self, me: Emitter, texts: Sequence[str], *, query: bool = False) -> Vectors:
-        """The texts' vectors, one row each, of length one (all zeros where a text says nothing to the model).
+        """Return one vector per text, of length 1, or all zeros if the model finds nothing in a text.
 
-        Cancelling the caller ends what is under way at once.
+        Cancellation aborts requests in flight at once.
 
         Args:
-            me: whom the events are about: retries, and warnings about texts that were cut.
-            texts: any number of them.
-            query: they are queries, not documents; some models embed the two differently.
+            me: receives the events: retries, and warnings about truncated texts.
+            texts: any number of texts.
+            query: the texts are queries, not documents; some models embed the two differently.
 
         Raises:
             ConfigError, CredentialsError: the model or its key is missing.
-            ModelError: the provider refused them, or its answer makes no sense.
-            UpstreamError: the tries are spent.
+            ModelError: the provider refused the texts, or its answer is invalid.
+            UpstreamError: all attempts failed.
             BudgetReached: the run's budget is used up.
         """
 
 
 def normalised(rows: ArrayLike, model: str) -> Vectors:
-    """The rows with length one.
+    """Return the rows scaled to length 1; rows of zeros stay zero.
 
     Raises:
-        ModelError: they are of different lengths, or hold what is no number.
+        ModelError: the rows have different lengths, or contain NaN or infinity.
     """
     import numpy as np
 
@@ -61,7 +61,8 @@ def normalised(rows: ArrayLike, model: str) -> Vectors:
     if not np.isfinite(vectors).all():
         raise ModelError(f"{model} gave vectors with values that are no numbers")
     largest = np.abs(vectors).max(axis=1, keepdims=True)
-    np.divide(vectors, largest, out=vectors, where=largest > 0)  # else a square of it may be too large or too small
+    # Scale by the largest value first: its square could overflow or underflow.
+    np.divide(vectors, largest, out=vectors, where=largest > 0)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     np.divide(vectors, lengths, out=vectors, where=lengths > 0)
     return vectors

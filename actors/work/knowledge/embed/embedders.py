@@ -1,9 +1,9 @@
-"""Which embedder, or reranker, a model's id means.
+"""Embedders and rerankers by model id.
 
-Ids are `client:model` as everywhere: a client of `config.yaml`, or a provider by its own name (`openai`, `ollama`,
-`cohere`, `gemini`, `bedrock`, `vertexai`), and three that need no provider: `local:static`, `local:minilm` and
-`local:words`. Like the gateway, one `Embedders` serves a whole process, and all users of a model share its connections,
-its engine and its limits.
+Ids are `client:model` as everywhere. The client is one of `config.yaml`, or a provider by its own name (`openai`,
+`ollama`, `cohere`, `gemini`, `bedrock`, `vertexai`). Three models need no provider: `local:static`, `local:minilm` and
+`local:words`. One `Embedders` serves a whole process, like the gateway: all users of a model share its connections, its
+engine and its limits.
 """
 
 from __future__ import annotations
@@ -13,27 +13,28 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
+import msgspec
 import trio
 
-from .....protocol.environment import said
-from .....protocol.errors import ConfigError, KeyRefused
+from .....protocol.environment import variable_value
+from .....protocol.errors import ConfigError, KeyRefused, UsageError
 from .....protocol.settings import ClientSettings, Settings
 from .....supervisors.actor import Actor
 from .....supervisors.root import Root
 from ...models import weights
-from ...models.allowance import Rules
+from ...models.allowance import AllowanceRules
 from ...models.azure import azure
 from ...models.call import Emitter
-from ...models.catalog import Catalog
+from ...models.catalog import ModelCatalog
 from ...models.codec import bearer
 from ...models.endpoints import Endpoints
 from ...models.engines import EMBEDDED_TOKENS, LocalEngines, require_engine
 from ...models.limiter import Gates
 from ...models.providers import organization
-from ...models.target import Access, TokenBearer
+from ...models.target import ModelAccess, TokenBearer
 from . import local
 from .cache import Cached, EmbeddingCache
-from .codecs import BY_TYPE, COMPATIBLE, Codec, of_azure
+from .codecs import BY_TYPE, COMPATIBLE, EmbeddingCodec, of_azure, sized
 from .embedder import Embedder
 from .model_client import AccountOf, ModelClient, OnHeaders, OnUsage, Send
 from .remote import Remote
@@ -45,31 +46,31 @@ if TYPE_CHECKING:
     from ...models.codec import Sign
 
 DEFAULT = local.STATIC
-"""The model when none is chosen: it needs no key and no network."""
+"""Default model: it needs no key and no network."""
 
 MINILM = "local:minilm"
 
 RETRIES, MOST_RETRIES = 2, 100
-"""How often a request that has failed is sent anew: usually, and at most."""
+"""Retries of a failed request: the default, and the maximum."""
 
 THREADS = 2
-"""Threads that embedding may take."""
+"""Threads for embedding."""
 
 
 class Embedders:
     """All embedders and rerankers of a process. Call `aclose` at the end.
 
     Args:
-        settings: what `config.yaml` says.
+        settings: settings of `config.yaml`.
         environ: the environment: keys, base URLs, proxies, cache directory.
-        owner: the local engine lives and ends as its child; without it `local:minilm` is refused.
-        cache: asked first, except for `local:static` and `local:words`, which are as fast.
-        account_of: where what a request may come to is reserved before it goes out.
-        on_usage: told of the tokens that providers count.
-        gates: the limiters of the process; without them none but `max_concurrency` is kept to.
-        may_wait: whether requests of this one may wait for their turn.
-        vault: has the secrets that clients name.
-        rng: where the jitter of the waits comes from.
+        owner: parent actor of the local engine; without it `local:minilm` is refused.
+        cache: queried first, except for `local:static` and `local:words`, which are as fast as the cache.
+        account_of: returns the account in which the upper bound of a request is reserved before it is sent.
+        on_usage: called with the tokens that providers report.
+        gates: the limiters of the process; without them only `max_concurrency` is enforced.
+        may_wait: returns whether requests of this caller may wait for the limiter.
+        vault: vault with the secrets that clients name.
+        rng: source of the jitter of waits.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class Embedders:
         rng: random.Random | None = None,
     ) -> None:
         self._environ = environ
-        self._catalog = Catalog(settings, environ, owner.root if isinstance(owner, Actor) else owner, vault=vault)
+        self._catalog = ModelCatalog(settings, environ, owner.root if isinstance(owner, Actor) else owner, vault=vault)
         self._owner = owner
         self._cache = cache
         self._endpoints = Endpoints(environ)
@@ -112,32 +113,41 @@ class Embedders:
             await self._cache.aclose()
 
     async def prepare(self, *models: str | None) -> None:
-        """Have the secrets that the clients of these models name, before `of`, `reranker` and `chunk_size`."""
+        """Load the secrets that the clients of these models name. Call it before `of`, `reranker` and `chunk_size`."""
         for model in models:
             await self._catalog.prepare(model or "")
 
     async def ready(self, model: str, *, batch: int | None = None) -> Embedder:
-        """As `of`, once the secrets are there that it needs."""
+        """Load the secrets of a model, then return its embedder as `of` does."""
         await self.prepare(model)
         return self.of(model, batch=batch)
 
-    def of(self, model: str = DEFAULT, *, batch: int | None = None) -> Embedder:
-        """The embedder for a model's id; the same one every time.
+    def check(self, model: str) -> None:
+        """Raise as `of` does if no client has this model. Its weights need not be installed."""
+        self._catalog.access(model, "embedding")
+
+    def of(self, model: str = DEFAULT, *, batch: int | None = None, dimensions: int | None = None) -> Embedder:
+        """Return the embedder for a model id: the same object for each call, unless `dimensions` is set.
 
         Args:
             model: `client:model`.
-            batch: texts in one request, where there are requests.
+            batch: texts in one request, for models that are reached by requests.
+            dimensions: numbers per vector, instead of the value of the settings.
 
         Raises:
-            ConfigError, CredentialsError, Unsupported: the model can't be used; the text says what to do.
+            ConfigError, CredentialsError, Unsupported: the model can't be used; the text says how to fix it.
+            UsageError: the model can't make vectors of that length.
         """
+        if dimensions is not None:
+            # Not cached: any caller can choose the number, so a cache by it would grow without bound.
+            return self._shortened(self._catalog.access(model, "embedding"), batch, dimensions)
         embedder = self._embedders.get((model, batch))
         if embedder is None:
             embedder = self._embedders[model, batch] = self._made(self._catalog.access(model, "embedding"), batch)
         return embedder
 
     def reranker(self, model: str) -> Reranker:
-        """The reranker for a model's id; the same one every time. Raises like `of`."""
+        """Return the reranker for a model id: the same object for each call. Raises like `of`."""
         reranker = self._rerankers.get(model)
         if reranker is None:
             access = self._catalog.access(model, "reranker")
@@ -151,35 +161,48 @@ class Embedders:
         return reranker
 
     def adopt(self, client: ClientSettings) -> str:
-        """Know a client that `config.yaml` does not have; see `Catalog.adopt`."""
+        """Add a client that `config.yaml` does not have; see `ModelCatalog.adopt`."""
         return self._catalog.adopt(client)
 
     def chunk_size(self, model: str = DEFAULT) -> int | None:
-        """The size of chunks that suits a model, if the settings say so (`default_chunk_size`). Raises like `of`."""
+        """Return the chunk size of a model from the settings (`default_chunk_size`), or None. Raises like `of`."""
         return self._catalog.access(model, "embedding").model.default_chunk_size
 
-    def _made(self, access: Access, batch: int | None) -> Embedder:
+    def _made(self, access: ModelAccess, batch: int | None) -> Embedder:
         if access.client.type != "local":
-            return self._kept(self._of_a_client(access, batch))
+            return self._cached(self._of_a_client(access, batch), access.model.dimensions)
         match f"local:{access.name}":
             case local.STATIC:
                 return local.Static(self._environ, self._limiter)
             case local.WORDS:
-                return local.Words(self._limiter)
+                return local.WordsEmbedder(self._limiter)
             case name if name == MINILM:
-                return self._kept(self._of_the_engine(access, batch))
+                return self._cached(self._of_the_engine(access, batch))
         raise ConfigError(f"unknown local embedding model '{access.id}'; known are {DEFAULT}, {MINILM}, {local.WORDS}")
 
-    def _kept(self, embedder: Embedder) -> Embedder:
-        return embedder if self._cache is None else Cached(embedder, self._cache, self._limiter)
+    def _shortened(self, access: ModelAccess, batch: int | None, dimensions: int) -> Embedder:
+        if access.client.type != "local":
+            sized_model = msgspec.structs.replace(access.model, dimensions=dimensions)
+            return self._made(msgspec.structs.replace(access, model=sized_model), batch)
+        embedder = self.of(access.id, batch=batch)
+        if embedder.dimension != dimensions:
+            has = "another number" if embedder.dimension is None else str(embedder.dimension)
+            raise UsageError(f"dimensions: vectors of {access.id} have {has}, and cannot be shortened to {dimensions}")
+        return embedder
 
-    def _client(self, access: Access, headers: Mapping[str, str]) -> ModelClient:
+    def _cached(self, embedder: Embedder, dimensions: int | None = None) -> Embedder:
+        if self._cache is None:
+            return embedder
+        return Cached(embedder, self._cache, self._limiter, kind="" if dimensions is None else f"@{dimensions}")
+
+    def _client(self, access: ModelAccess, headers: Mapping[str, str]) -> ModelClient:
         @asynccontextmanager
         async def connect() -> AsyncIterator[Send]:
             if access.signed_in is not None:
                 async with self._signed_in(access, access.signed_in) as send:
                     yield send
                 return
+            # Credentials may expire between two requests of a long build.
             if access.renew is not None:
                 await access.renew()
             with self._lease(access, headers) as send:
@@ -200,8 +223,8 @@ class Embedders:
         )
 
     @contextmanager
-    def _lease(self, access: Access, headers: Mapping[str, str]) -> Iterator[Send]:
-        """The way of requests to a model, patched if they are to be."""
+    def _lease(self, access: ModelAccess, headers: Mapping[str, str]) -> Iterator[Send]:
+        """Yield a function that sends requests to a model, with the patches of the settings applied."""
         extra, patched = access.client.extra, access.patched
         base = access.api_base if patched is None else patched.base or access.api_base
         with self._endpoints.lease(base, extra.proxy, extra.connect_timeout) as endpoint:
@@ -217,8 +240,11 @@ class Embedders:
             yield send
 
     @asynccontextmanager
-    async def _signed_in(self, access: Access, bearer: TokenBearer) -> AsyncIterator[Send]:
-        """Requests with a token that a person has signed in for; one that is refused is made again with another."""
+    async def _signed_in(self, access: ModelAccess, bearer: TokenBearer) -> AsyncIterator[Send]:
+        """Yield a function that sends requests with a user's access token.
+
+        A refused request is retried once with a new token.
+        """
         token = await bearer.renew()
         with self._lease(access, bearer.headers) as sending:
 
@@ -231,8 +257,8 @@ class Embedders:
 
             yield send
 
-    def _of_a_client(self, access: Access, batch: int | None) -> Remote:
-        model, codec = access.model, _codec(access)
+    def _of_a_client(self, access: ModelAccess, batch: int | None) -> Remote:
+        model, codec = access.model, sized(_codec(access), access.model.dimensions)
         each, all_ = model.max_tokens_per_chunk, model.max_input_tokens
         return Remote(
             self._client(access, codec.headers(access.key) | organization(access.client)),
@@ -241,10 +267,10 @@ class Embedders:
             limiter=self._limiter,
             batch=batch or model.max_batch_size,
             tokens=each or all_,
-            request_tokens=all_ if each else None,  # who gives one number means that of a text
+            request_tokens=all_ if each else None,  # a single configured number is the limit of one text
         )
 
-    def _of_the_engine(self, access: Access, batch: int | None) -> Remote:
+    def _of_the_engine(self, access: ModelAccess, batch: int | None) -> Remote:
         require_engine()
         (file,) = weights.pulled(access.name, self._environ, kind="embedding")
         if self._owner is None:
@@ -260,8 +286,10 @@ class Embedders:
                 with self._endpoints.lease(f"{served.url}/v1", "-", 10.0) as endpoint:
                     yield _sending(endpoint, access.id, headers)
 
-        # One request at a time, and its tokens are not counted.
-        client = ModelClient(access.id, connect, rules=Rules(max_concurrency=1), price=access.price, rng=self._rng)
+        # One request at a time. No accounts: tokens of the local engine are not charged.
+        client = ModelClient(
+            access.id, connect, rules=AllowanceRules(max_concurrency=1), price=access.price, rng=self._rng
+        )
         return Remote(
             client,
             access.name,
@@ -272,7 +300,7 @@ class Embedders:
         )
 
 
-def _codec(access: Access) -> Codec:
+def _codec(access: ModelAccess) -> EmbeddingCodec:
     match access.client.type:
         case "azure-openai":
             return of_azure(azure(access.api_base, access.client))
@@ -298,12 +326,12 @@ def _sending(
 
 
 def retry_limit(environ: Mapping[str, str]) -> int:
-    """How often a request that has failed is sent anew: `CALLBOARD_EMBEDDINGS_RETRY_LIMIT`, or Loki's variable.
+    """Return the number of retries: `CALLBOARD_EMBEDDINGS_RETRY_LIMIT`, or Loki's variable.
 
     Raises:
-        ConfigError: it is no number from 0 to 100.
+        ConfigError: the value is not a number from 0 to 100.
     """
-    variable, text = said("embeddings_retry_limit", environ)
+    variable, text = variable_value("embeddings_retry_limit", environ)
     if not variable:
         return RETRIES
     if not text.isascii() or not text.isdecimal() or int(text) > MOST_RETRIES:

@@ -1,12 +1,12 @@
 """Embedders that compute in this process: nothing is sent anywhere, and no model runs.
 
-`local:static`   a vector for every token, and a text's vector is their mean, so it is very fast. The weights are
-                 WordLlama's (`callboard models pull wordllama`): one matrix in half precision and a tokenizer. They are
-                 read here, without that package; `tokenizers` (of the extra `embed`) cuts texts into tokens.
-`local:words`    vectors of the words themselves, for where there is no model at hand: texts are near each other where
-                 they have words in common, long ones above all; what means the same in other words is not found. Each
-                 word, and the beginning of a longer one, has a place and a sign in the vector by its checksum. Scripts
-                 without spaces count by pairs of characters.
+`local:static`   A vector for every token. The vector of a text is their mean, so it is very fast. The weights are
+                 WordLlama's (`callboard models pull wordllama`): one matrix in half precision and a tokenizer. This
+                 module reads them without that package; `tokenizers` (of the extra `embed`) splits texts into tokens.
+`local:words`    Vectors of the words themselves, for use without any model. Texts are close to each other if they share
+                 words, mainly long ones; other words with the same meaning are not found. The checksum of each word,
+                 and of the beginning of a longer one, determines its position and sign in the vector. Scripts
+                 without spaces are split into pairs of characters.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import msgspec
 import trio
 
 from .....protocol.errors import ConfigError
+from .....supervisors.installation import install_command
 from .....supervisors.user_code import failure_of
 from ...models import weights
 from ...models.call import Emitter
@@ -42,18 +43,18 @@ PULLED_AS = "wordllama"
 WORDS = "local:words"
 
 LEAST = 1e-6
-"""A likeness that texts have for `local:words` which share a word; others have none, or less by chance."""
+"""Smallest score that `local:words` gives to texts with a common word; others have 0, or less by chance."""
 
 _AT_A_TIME = 256
 """Texts between two checks for cancellation."""
 
 _IN_A_BLOCK = 32
-"""Texts whose tokens' vectors are in memory at once; the event loop waits no longer than for one such block."""
+"""Texts whose token vectors are in memory at once; the event loop waits at most for one such block."""
 
 _WORD = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af]+|\w+")
 _DENSE = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af]")
 _LONG = 8
-"""Letters from which on a word counts in full: short ones are in most texts."""
+"""Letters from which on a word has full weight: short words are in most texts."""
 
 _BEGINNING = 5
 
@@ -62,7 +63,7 @@ class Local(ABC):
     """An `Embedder` in this process.
 
     Args:
-        limiter: of the threads it works in.
+        limiter: limiter of the threads that it uses.
     """
 
     model: ClassVar[str]
@@ -73,14 +74,14 @@ class Local(ABC):
 
     @abstractmethod
     async def _ready(self) -> Callable[[list[str]], Vectors]:
-        """What makes vectors of texts, in a thread."""
+        """Return the function that embeds texts in a thread."""
 
     async def embed(
         self,
-        me: Emitter,  # noqa: ARG002  (there is nothing to tell)
+        me: Emitter,  # noqa: ARG002 (there are no events to emit)
         texts: Sequence[str],
         *,
-        query: bool = False,  # noqa: ARG002  (queries are no different here)
+        query: bool = False,  # noqa: ARG002 (queries are embedded like documents)
     ) -> Vectors:
         import numpy as np
 
@@ -92,8 +93,8 @@ class Local(ABC):
         return np.concatenate(parts)
 
 
-class Words(Local):
-    """`local:words`. Nothing is read, fetched or learned, so it is always there."""
+class WordsEmbedder(Local):
+    """Embedder of `local:words`. It has no weights, so it is always available."""
 
     model = WORDS
     dimension = 1024
@@ -105,12 +106,13 @@ class Words(Local):
 def _of_words(texts: list[str]) -> Vectors:
     import numpy as np
 
-    rows = np.zeros((len(texts), Words.dimension), np.float32)
+    rows = np.zeros((len(texts), WordsEmbedder.dimension), np.float32)
     for row, text in zip(rows, texts, strict=True):
         for feature, often in Counter(_features(text)).items():
             place = zlib.crc32(feature.encode(errors="replace"))
             weight = min(len(feature), _LONG) / _LONG * (1 + math.log(often))
-            row[place % Words.dimension] += weight if place & 0x8000_0000 else -weight
+            # Feature hashing: the sign from the highest bit makes collisions cancel out on average.
+            row[place % WordsEmbedder.dimension] += weight if place & 0x8000_0000 else -weight
     return normalised(rows, WORDS)
 
 
@@ -125,14 +127,14 @@ def _features(text: str) -> Iterator[str]:
 
 
 class Static(Local):
-    """`local:static`. The weights are read when the first text comes, and shared from then on.
+    """Embedder of `local:static`. The weights are read when the first text is embedded, and shared from then on.
 
     Args:
-        environ: for the cache directory.
-        limiter: of the threads it works in.
+        environ: environment that locates the cache directory.
+        limiter: limiter of the threads that it uses.
 
     Raises:
-        ConfigError: the weights are not here, or `tokenizers` isn't.
+        ConfigError: the weights or `tokenizers` are not installed.
     """
 
     model = STATIC
@@ -141,7 +143,7 @@ class Static(Local):
     def __init__(self, environ: Mapping[str, str], limiter: trio.CapacityLimiter) -> None:
         super().__init__(limiter)
         if find_spec("tokenizers") is None:
-            raise ConfigError(f"{STATIC} needs tokenizers; run: pip install 'callboard[embed]'")
+            raise ConfigError(f"{STATIC} needs tokenizers; run: {install_command('embed')}")
         self._files = weights.pulled(PULLED_AS, environ, kind="embedding")
         self._reading = trio.Lock()
         self._loaded: _Weights | None = None
@@ -152,7 +154,7 @@ class Static(Local):
                 try:
                     read = partial(_Weights, *self._files)
                     self._loaded = await trio.to_thread.run_sync(read, limiter=self._limiter)
-                except BaseException as raised:  # noqa: BLE001 - tokenizers' own may be a panic of Rust; any means they are no weights
+                except BaseException as raised:  # noqa: BLE001 - tokenizers may raise a panic of Rust
                     error = failure_of(raised)
                     raise ConfigError(
                         f"the weights of {STATIC} in {self._files[0].parent} can't be read: {error};"
@@ -166,6 +168,7 @@ class _Weights:
         import numpy as np
         from tokenizers import Tokenizer
 
+        # Format of safetensors: the length of the header, a JSON header with shapes and offsets, then the data.
         data = matrix_file.read_bytes()
         (length,) = struct.unpack_from("<Q", data)
         header = msgspec.json.decode(data[8 : 8 + length])
@@ -184,7 +187,7 @@ class _Weights:
     def _block(self, texts: list[str]) -> Vectors:
         import numpy as np
 
-        clean = [text.encode(errors="replace").decode() for text in texts]  # the tokenizer insists on UTF-8
+        clean = [text.encode(errors="replace").decode() for text in texts]  # the tokenizer accepts only valid UTF-8
         sums = np.zeros((len(texts), Static.dimension), np.float32)
         for row, encoding in enumerate(self._tokenizer.encode_batch_fast(clean, add_special_tokens=False)):
             if encoding.ids:

@@ -1,18 +1,18 @@
-"""Requests to models that do not chat: tried again where that may help, and let out by the limiter that chats have.
+"""Client for embedding and rerank models: retries, limits, and accounting of requests.
 
-A request that is one too many for the provider waits for its turn, together with all others of the process to that
-model, and is no failed try; see `models/limiter`. So do requests beyond those that may be under way at once.
+A request above the provider's rate limit waits, together with all others of the process to that model. This does not
+count as a failed attempt; see `models/limiter`. Requests above the maximum concurrency wait in the same way.
 
-Where a run may spend no more than so much, each try is reserved in its account before it goes out and settled after it,
-as chats are (`spending/accounts`): at most it comes to a token for each byte. It counts with what the provider says; an
-estimate counts where that says nothing, and where a reply had begun, or the request was out, when it was cut off. One
-that was refused costs nothing.
+If the spending of a run is limited, each attempt is reserved in its account before it is sent and settled afterwards,
+as chat requests are (`spending/accounts`). Its upper bound is one token per byte. The amount is the provider's figure.
+An estimate is used if the provider reports none, or if the attempt was cut off after it was sent or after its answer
+had begun. A refused attempt costs nothing.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, TypeVar
 
@@ -23,57 +23,57 @@ from .....protocol.chat import TokenUsage
 from .....protocol.errors import CallboardError, ModelError, UpstreamError
 from .....protocol.events import LlmEmbedding, LlmRerank, LlmRetry, LlmWaiting, UsageUpdate
 from .....supervisors import Retry
-from ...models.allowance import Remaining, Rules, remaining_in
+from ...models.allowance import AllowanceRules, Remaining, remaining_in
 from ...models.bounds import dearest
 from ...models.call import Emitter, busy, costs_nothing, countable
-from ...models.limiter import Gates, Waiting, too_many
+from ...models.limiter import Gates, MustWait, too_many
 from ...models.prices.price import Price
 from ...models.retrying import BACKOFF, retried
 from ...spending.accounts import NOTHING, Amount, Hold
 from ...spending.reserve import reserve
 
 if TYPE_CHECKING:
-    import httpx
-
     from ...spending.accounts import Account
 
 T = TypeVar("T")
 
 WITHIN = 300.0
-"""Seconds for the answer to one request. Embedding needs no thinking: a slower server is stuck."""
+"""Seconds for the answer to one request. Embedding needs no reasoning, so a slower server is stuck."""
 
 AT_ONCE = 4
-"""Requests under way at once for one model, unless the settings say otherwise."""
+"""Concurrent requests to one model, unless the settings have another number."""
 
 AccountOf = Callable[[Emitter], "Account | None"]
-"""What a request is charged to, by whom it is for; None where nothing is limited."""
+"""Returns the account of a request, by its caller; None if nothing is limited."""
 
 OnUsage = Callable[[Emitter, str, TokenUsage, float | None], UsageUpdate | None]
-"""Gets what a request has used, where the provider says it: for whom it was, the model's id, tokens, cost in USD (None
-where there is no price). It may return the run's totals, to be announced as an event, and may raise `BudgetReached`,
-which the caller then gets."""
+"""Called with the usage of a request, if the provider reports it.
 
-OnHeaders = Callable[["httpx.Headers"], None]
-"""Gets those of a good answer."""
+Arguments: the caller, the model id, the tokens, and the cost in USD (None without a price). It may return the run's
+totals, which are emitted as an event. It may raise `BudgetReached`, which is raised to the caller.
+"""
+
+OnHeaders = Callable[[Mapping[bytes, bytes]], None]
+"""Called with the headers of a successful answer."""
 
 Send = Callable[[str, bytes, OnHeaders | None], Awaitable[bytes]]
-"""Gets the answer to a request: path and body."""
+"""Sends a request, given by path and body, and returns the answer."""
 
 Connect = Callable[[], AbstractAsyncContextManager[Send]]
-"""Lends the way that requests go, for one of them."""
+"""Opens a connection for one request; its context value sends the request."""
 
 
 Read = Callable[[bytes], Awaitable[tuple[T, float | None]]]
-"""What an answer says, and how many tokens the provider has counted for it; None if it does not say."""
+"""Decodes an answer. Returns its content and the tokens reported by the provider; None if it reports none."""
 
 
 class Post(msgspec.Struct, frozen=True):
-    """A request as it is to go out.
+    """Request ready to be sent.
 
     Attributes:
-        tells: the event that says how it has ended.
-        texts: how many there are in it.
-        most: tokens that it comes to at most, where that is more than its bytes.
+        tells: type of the event that reports the end of the request.
+        texts: number of texts in it.
+        most: upper bound of its tokens, if that is more than its bytes.
     """
 
     path: str
@@ -84,20 +84,20 @@ class Post(msgspec.Struct, frozen=True):
 
 
 class ModelClient:
-    """How one model is spoken to.
+    """Client of one model.
 
     Args:
-        model: its id.
-        connect: where requests go.
-        rules: how much may be sent.
-        price: finds what it costs.
-        gates: the limiters of the process; without them none but `max_concurrency` is kept to.
-        may_wait: whether requests of this one may wait for their turn.
-        account_of: where requests are reserved.
-        on_usage: told of tokens.
-        file: where prices are set, for errors.
-        tries: of one request, the first included.
-        rng: where the jitter of the waits comes from.
+        model: id of the model.
+        connect: opens the connection of a request.
+        rules: rate limits.
+        price: finds the price of the model.
+        gates: the limiters of the process; without them only `max_concurrency` is enforced.
+        may_wait: returns whether requests of this caller may wait for the limiter.
+        account_of: returns the account of a request.
+        on_usage: called with the usage.
+        file: file in which prices are set, for errors.
+        tries: attempts of one request, including the first.
+        rng: source of the jitter of waits.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class ModelClient:
         model: str,
         connect: Connect,
         *,
-        rules: Rules,
+        rules: AllowanceRules,
         price: Price,
         gates: Gates | None = None,
         may_wait: Callable[[Emitter], bool] = lambda _: True,
@@ -117,12 +117,12 @@ class ModelClient:
     ) -> None:
         self.model = model
         self._tries = tries
-        self.at_once = rules.max_concurrency or AT_ONCE
-        self.rules = msgspec.structs.replace(rules, max_concurrency=self.at_once)
+        self.at_once: int = rules.max_concurrency or AT_ONCE
+        self.rules: AllowanceRules = msgspec.structs.replace(rules, max_concurrency=self.at_once)
         self._connect = connect
         self._gates = gates
         self.may_wait = may_wait
-        self.slots = trio.Semaphore(self.at_once)  # where there is no limiter
+        self.slots: trio.Semaphore = trio.Semaphore(self.at_once)  # used if there is no limiter
         self._price = price
         self._account_of = account_of
         self._on_usage = on_usage
@@ -138,19 +138,19 @@ class ModelClient:
         hopeless: Callable[[UpstreamError], bool] = lambda _: False,
         on_headers: OnHeaders | None = None,
     ) -> T:
-        """What the answer to one request says, which is tried again where that may help.
+        """Send a request and return the decoded answer. Transient errors are retried.
 
         Args:
-            me: gets an event per wait, and one when it is over.
-            read: reads the answer.
-            hopeless: which errors no other try would mend.
-            on_headers: gets those of the answer.
+            me: receives an event per wait, and one at the end.
+            read: decodes the answer.
+            hopeless: returns whether a retry can't fix an error.
+            on_headers: called with the headers of the answer.
 
         Raises:
-            CredentialsError, ModelError: it was refused.
-            Unpriced: the run's money is limited, and what this costs is not known.
+            CredentialsError, ModelError: the request was refused.
+            Unpriced: the run has a limit in money, and the price of the model is not known.
             BudgetReached: the run's budget is used up.
-            UpstreamError: the tries are spent.
+            UpstreamError: all attempts failed.
         """
         account = self._account_of(me)
         if account is not None:
@@ -167,7 +167,7 @@ class ModelClient:
             last = request
             try:
                 found, tokens = await read(await request.answered(self._gates))
-            except BaseException as error:  # cancelled too: it is only looked at
+            except BaseException as error:  # including cancellation: the error is inspected only
                 if hold is not None:
                     self._cut_off(hold, request, error)
                 raise
@@ -186,12 +186,12 @@ class ModelClient:
         try:
             return await retried(once, retry, on_wait=on_wait, rand=self._rng.random)
         except CallboardError as error:
-            if last is not None and last.began is not None:  # else nothing went out
+            if last is not None and last.began is not None:  # else nothing was sent
                 last.tell(error=error)
             raise
 
     async def send(self, path: str, body: bytes, on_headers: OnHeaders | None) -> bytes:
-        """The answer to one request, which goes out now."""
+        """Send one request now and return the answer."""
         async with self._connect() as send:
             with trio.move_on_after(WITHIN):
                 return await send(path, body, on_headers)
@@ -206,6 +206,7 @@ class ModelClient:
         return await reserve(account, amount, on_wait, turn=False)
 
     def _cut_off(self, hold: Hold, request: _Request, error: BaseException) -> None:
+        # Never sent, or refused before a reply: free. Otherwise the provider may charge it, so charge an estimate.
         if not request.out or (not request.replying and costs_nothing(error)):
             hold.release()
         else:
@@ -222,7 +223,7 @@ class ModelClient:
         return None if tariff is None else tariff.cost(usage)
 
     def _count(self, me: Emitter, hold: Hold | None, tokens: float | None, request: _Request) -> None:
-        """Settle what was reserved, and tell of the answer, and of what was used if the provider has said it.
+        """Settle the reservation, emit the event of the request, and report the usage if the provider has stated it.
 
         Raises:
             BudgetReached: the run's budget is used up.
@@ -241,12 +242,12 @@ class ModelClient:
 
 
 class _Request:
-    """One try of a request.
+    """Attempt of a request.
 
     Attributes:
-        out: it is on its way, or has been and was not refused for being one too many.
-        replying: a good answer has begun to come in.
-        began: when it went out; None as long as it has not.
+        out: the request was sent, and the provider did not refuse it because of its rate limit.
+        replying: a successful answer has begun to arrive.
+        began: time when it was sent; None before.
     """
 
     def __init__(
@@ -263,7 +264,7 @@ class _Request:
         self.out = self.replying = False
 
     async def answered(self, gates: Gates | None) -> bytes:
-        """The answer, when it was its turn."""
+        """Wait for the limiter, send the request, and return the answer."""
         if gates is not None:
             return await self._in_turn(gates)
         async with self._client.slots:
@@ -274,6 +275,7 @@ class _Request:
         ticket, answer = gates.ticket(), None
         while answer is None:
             await gate.admit(ticket, self._me.path, self.about_tokens, self._waits)
+            # Refusals by the rate limit are repeated here, and do not count as attempts of `retried`.
             refused: UpstreamError | None = None
             try:
                 answer = await self._sent()
@@ -297,7 +299,7 @@ class _Request:
         return await self._client.send(self._post.path, self._post.body, self._reads)
 
     def tell(self, tokens: int = 0, error: CallboardError | None = None) -> None:
-        """How it has ended."""
+        """Emit the event that reports the end of the request."""
         self._me.emit(
             self._post.tells(
                 model=self._client.model,
@@ -311,16 +313,16 @@ class _Request:
         )
 
     def about_tokens(self) -> int:
-        """About how many it takes, as providers count them."""
+        """Return an estimate of its tokens."""
         return len(self._post.body) // 4
 
-    def _reads(self, headers: httpx.Headers) -> None:
+    def _reads(self, headers: Mapping[bytes, bytes]) -> None:
         self.replying = True
         self._remaining = remaining_in(headers)
         if self._on_headers is not None:
             self._on_headers(headers)
 
-    def _waits(self, waiting: Waiting) -> None:
+    def _waits(self, waiting: MustWait) -> None:
         about, self._refusal = self._refusal, ""
         if waiting.why == "concurrency" and not about:
             return

@@ -1,14 +1,14 @@
-"""Embedding over HTTP: texts in batches, several batches at a time, each over one `ModelClient`.
+"""Embedding over HTTP: texts in batches, several batches at a time, through one `ModelClient`.
 
-A text that is too long for a model is cut rather than failing the whole knowledge base, and the caller gets an
-event. How long is too long only the model knows: what settings or the codec say is a first estimate, and where
-a provider still refuses, the batch is halved until the culprit is alone, which then loses a quarter at a time.
+A text that is too long for a model is truncated, and the caller gets an event; the whole knowledge base must not fail.
+Only the model knows its limit: the number in settings or codec is a first estimate. If the provider still refuses a
+batch, it is halved until a single text remains, which then loses a quarter at a time.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import trio
@@ -16,23 +16,21 @@ import trio
 from .....protocol.errors import CallboardError, ModelError, UpstreamError
 from .....protocol.events import LlmEmbedding, Warned
 from ...models.call import Emitter
-from .codecs import Codec, Embedded
+from .codecs import Embedded, EmbeddingCodec
 from .embedder import normalised
 from .model_client import ModelClient, Post
 
 if TYPE_CHECKING:
-    import httpx
-
     from .embedder import Vectors
 
 CHARACTERS = 200_000
-"""Of all texts in one request: providers bound the tokens of a request, too."""
+"""Most characters of all texts in one request: providers also limit the tokens of a request."""
 
 BYTES_PER_TOKEN = 4
 SHORTEST = 16
-"""Characters below which a refused text is not cut any further."""
+"""Fewest characters of a refused text that is truncated further."""
 
-_TOKENS_OF_BEDROCK = "x-amzn-bedrock-input-token-count"
+_TOKENS_OF_BEDROCK = b"x-amzn-bedrock-input-token-count"
 
 _TOO_LONG = re.compile(
     r"too (?:long|large|many tokens)|(?:exceed|larger|longer|more) .*(?:length|context|tokens|size|limit)"
@@ -41,31 +39,31 @@ _TOO_LONG = re.compile(
 )
 
 Batch = tuple[int, list[str]]
-"""Neighbours among the texts, and the position of the first of them."""
+"""Position of the first text, and consecutive texts from there."""
 
 
 class Remote:
     """An `Embedder` over HTTP.
 
     Attributes:
-        model, dimension: see `Embedder`; the dimension is known from the first answer on.
-        bytes: that a text may have, as far as that is known; 0 where it is not.
+        model, dimension: see `Embedder`; the dimension is known after the first answer.
+        bytes: limit of a text in bytes, as far as it is known; 0 if not.
 
     Args:
-        client: where requests go.
-        name: what the provider calls the model.
-        codec: the provider's language.
-        limiter: of the threads in which answers are decoded.
-        batch: texts in a request; the codec's own number by default, and never more than it can take.
-        tokens: what a text may have, as far as that is known.
-        request_tokens: what a request may have, as far as that is known.
+        client: client that sends the requests.
+        name: name of the model at the provider.
+        codec: codec of the provider.
+        limiter: limiter of the threads that decode answers.
+        batch: texts in a request; by default the codec's number, and never above its maximum.
+        tokens: limit of a text in tokens, as far as it is known.
+        request_tokens: limit of a request in tokens, as far as it is known.
     """
 
     def __init__(
         self,
         client: ModelClient,
         name: str,
-        codec: Codec,
+        codec: EmbeddingCodec,
         *,
         limiter: trio.CapacityLimiter,
         batch: int | None = None,
@@ -104,7 +102,7 @@ class Remote:
         return np.concatenate([found[first] for first in sorted(found)])
 
     async def _refined(self, me: Emitter, texts: list[str], query: bool, cut: set[str]) -> Vectors:
-        """Of texts of which some may be too long; those that had to be cut come into `cut`."""
+        """Embed texts, some of which may be too long; the truncated ones are added to `cut`."""
         import numpy as np
 
         try:
@@ -130,9 +128,10 @@ class Remote:
         post = Post(*self._codec.encode(self._name, texts, query), LlmEmbedding, len(texts))
         beside: list[float] = []
 
-        def hear(headers: httpx.Headers) -> None:
-            count = headers.get(_TOKENS_OF_BEDROCK, "")
-            beside.extend([float(count)] if count.isdecimal() else [])
+        def hear(headers: Mapping[bytes, bytes]) -> None:
+            # Bedrock reports the tokens of a request in a header, not in the body.
+            count = headers.get(_TOKENS_OF_BEDROCK, b"")
+            beside.extend([float(count)] if count.isdigit() else [])
 
         async def read(answer: bytes) -> tuple[Vectors, float | None]:
             found, vectors = await trio.to_thread.run_sync(self._read, answer, len(texts), limiter=self._limiter)
@@ -157,7 +156,8 @@ class Remote:
 
 
 def shortened(text: str, most: int) -> str:
-    """The text without what is surely too much for a model that takes so many bytes; 0 for any number."""
+    """Return the text without the part that surely exceeds a limit in bytes; 0 means no limit."""
+    # A character has at most 4 bytes: skip the encoding of short texts.
     if not most or len(text) * 4 <= most:
         return text
     data = text.encode(errors="surrogatepass")
@@ -165,7 +165,7 @@ def shortened(text: str, most: int) -> str:
 
 
 def batches(texts: Sequence[str], most: int, characters: int = CHARACTERS) -> Iterator[Batch]:
-    """Neighbours together: so many texts, and so many characters unless one text alone has more."""
+    """Yield consecutive texts: at most `most` texts and `characters` characters, unless a single text has more."""
     first = size = 0
     batch: list[str] = []
     for position, text in enumerate(texts):
@@ -179,11 +179,11 @@ def batches(texts: Sequence[str], most: int, characters: int = CHARACTERS) -> It
 
 
 async def _each(jobs: Iterator[Batch], work: Callable[[Batch], Awaitable[None]], workers: int) -> None:
-    """Do all jobs, so many at a time. The first failure ends the others and is raised as it is."""
+    """Execute all jobs with this many workers. The first failure cancels the others and is raised unchanged."""
     failures: list[CallboardError] = []
 
     async def worker() -> None:
-        for job in jobs:  # shared: each takes the next when it is free
+        for job in jobs:  # the iterator is shared: each worker takes the next job when it is free
             try:
                 await work(job)
             except CallboardError as error:
@@ -200,5 +200,5 @@ async def _each(jobs: Iterator[Batch], work: Callable[[Batch], Awaitable[None]],
 
 def _is_too_long(error: ModelError) -> bool:
     if isinstance(error, UpstreamError) and error.status != 500:
-        return False  # too many tokens in a minute, not in a text
+        return False  # a rate limit of tokens per minute, not a limit of the text
     return _TOO_LONG.search(str(error)) is not None

@@ -1,11 +1,11 @@
-"""A second look at what was found: how well each text answers a query, judged by a model that reads both.
+"""Reranking: scores for the relevance of found texts to a query, from a model that reads both.
 
 Ids are `client:model`: a client of `config.yaml` of the type `cohere` or `openai-compatible`, one of these by its own
 name (`cohere`, `jina`, `voyageai`), Cohere's models on Bedrock, and `local:minilm`, which needs no provider.
 
-Providers (Cohere, Jina, Voyage, vLLM, llama.cpp, Infinity, LocalAI and others) get POST {base}/rerank. They all took
-Cohere's shape, and differ in what they call the list of the answer and whom they repeat the texts to. On Bedrock a
-model is invoked by its path, with Cohere's body and the version of that.
+Providers (Cohere, Jina, Voyage, vLLM, llama.cpp, Infinity, LocalAI and others) get POST {base}/rerank. They have all
+adopted Cohere's format. They differ in the name of the list in the answer, and in the texts that they repeat. On
+Bedrock a model is invoked by its path, with Cohere's body and its API version.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .....protocol.errors import ModelError, Unsupported
 from .....protocol.events import LlmRerank
 from ...models.call import Emitter
 from ...models.codec import read
-from ...models.target import Access
+from ...models.target import ModelAccess
 from .embedder import Embedder
 from .model_client import ModelClient, Post
 from .remote import BYTES_PER_TOKEN, batches, shortened
@@ -30,14 +30,14 @@ _BY_TYPE: Mapping[str, tuple[int, Mapping[str, Any]]] = {
     "cohere": (1000, {}),
     "bedrock": (1000, {"api_version": 2}),
 }
-"""By the type of the client: texts in one request, and fields that only its requests have."""
+"""By the type of the client: texts in one request, and additional fields of its requests."""
 
 
 class RemoteReranker:
-    """A reranker over HTTP: all texts of a query in one request, or in a few where that would be too much for one."""
+    """Reranker over HTTP: all texts of a query in one request, or in several if they exceed the limits of one."""
 
-    def __init__(self, client: ModelClient, access: Access) -> None:
-        self.model = client.model
+    def __init__(self, client: ModelClient, access: ModelAccess) -> None:
+        self.model: str = client.model
         self._client = client
         self._bytes = (access.model.max_tokens_per_chunk or access.model.max_input_tokens or 0) * BYTES_PER_TOKEN
         self._most, more = _BY_TYPE[access.client.type]
@@ -52,23 +52,24 @@ class RemoteReranker:
             self._path, self._more = invoke(access.name), more
 
     async def rerank(self, me: Emitter, query: str, texts: Sequence[str]) -> list[float]:
-        """A score for each text, the higher the better. Scores of two calls can't be compared.
+        """Return a score for each text; higher is better. Scores of two calls can't be compared.
 
-        Every text is judged by itself: how they are put into requests makes no difference. What is beyond the tokens
-        that the model takes of a text can't be judged, and is not sent.
+        Every text is scored by itself, so its request makes no difference. The part of a text above the token limit of
+        the model can't be scored, and is not sent.
 
         Args:
-            me: whom the events are about.
+            me: receives the events.
 
         Raises:
             ConfigError, CredentialsError: the model or its key is missing.
-            ModelError: the provider refused them, or its answer makes no sense.
-            UpstreamError: the tries are spent.
+            ModelError: the provider refused the texts, or its answer is invalid.
+            UpstreamError: all attempts failed.
             BudgetReached: the run's budget is used up.
         """
         scores: list[float] = []
         sent = [shortened(text, self._bytes) for text in texts]
-        again = len(query.encode(errors="surrogatepass"))  # it is read with every text, and counted each time
+        # the model reads the query with every text, and each time is counted
+        again = len(query.encode(errors="surrogatepass"))
         for _, batch in batches(sent, self._most):
             body = {**self._more, "query": query, "documents": batch}
 
@@ -83,7 +84,7 @@ class RemoteReranker:
         return scores
 
     def _in_order(self, answer: _Answer, texts: int) -> list[float]:
-        """Exactly one score for each text, or ModelError."""
+        """Return exactly one score for each text, or raise ModelError."""
         results = answer.results if answer.results is not None else answer.data or []
         scores = {result.index: result.relevance_score for result in results}
         if len(results) != texts or scores.keys() != set(range(texts)):
@@ -110,19 +111,19 @@ _decode = json_decoder(_Answer).decode
 
 
 class MiniLM:
-    """`local:minilm` as a reranker: it reads query and texts apart and compares their vectors.
+    """Reranker `local:minilm`: it embeds query and texts separately and compares the vectors.
 
-    Less than a model that reads both at once can do, yet it needs no provider, and a base that was built with the quick
-    `local:static` is looked up in with MiniLM's judgement where it counts: at the top. Texts that were looked at once
-    are in the cache of embeddings.
+    This is less precise than a model that reads both at once, but it needs no provider. A base built with the fast
+    `local:static` gets the precision of MiniLM for its top hits. Texts that were embedded once are in the embedding
+    cache.
     """
 
     def __init__(self, embedder: Embedder) -> None:
-        self.model = embedder.model
+        self.model: str = embedder.model
         self._embedder = embedder
 
     async def rerank(self, me: Emitter, query: str, texts: Sequence[str]) -> list[float]:
-        """See `RemoteReranker.rerank`. Scores are cosines."""
+        """Return the cosine of each text to the query; see `RemoteReranker.rerank`."""
         if not texts:
             return []
         [wanted] = await self._embedder.embed(me, [query], query=True)

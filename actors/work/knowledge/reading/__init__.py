@@ -1,7 +1,6 @@
-"""Reading: bytes of any kind become text.
+"""Readers: convert bytes of any format to text.
 
-`read` is the way in: it looks at the contents, then at the name (`kinds`), and hands over to `io.encodings` (what the
-letters are), `io.html`, a process of its own (PDF) or `office/`. Everything is bounded by `bounds`; what can't be read
-raises `CantRead`, whose text is meant for people. Files are strangers' here: nothing in them is executed, no link in
-them is followed.
+`read` is the entry point: it inspects the contents, then the name (`kinds`). It calls `io.encodings` for text,
+`io.html` for pages, a separate process for PDF, or `office/`. Limits are in `bounds`. An unreadable source raises
+`CantRead` with a text for users. Files are untrusted: nothing in them is executed, and no link is followed.
 """

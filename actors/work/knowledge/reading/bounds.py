@@ -1,4 +1,4 @@
-"""Limits on bytes and time when a source is read; and the one error of this room."""
+"""Limits of size and time when a source is read, and the error `CantRead`."""
 
 from __future__ import annotations
 
@@ -13,19 +13,22 @@ TOO_MUCH = "there is more text in it than is read of one source"
 
 
 class CantRead(Exception):
-    """The source can't be read. The text says why, and what would help; the caller knows which source it is."""
+    """The source can't be read.
+
+    The text gives the reason and possible fixes; the caller adds the name of the source.
+    """
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
-    """See the module.
+    """Limits for reading one source.
 
     Attributes:
-        text: bytes of a text file, and of the text that any other file may turn into.
-        packed: bytes of a file that holds its text packed: PDF, Office.
-        unpacked: bytes that the parts of such a file may unpack to, all together.
-        ratio: how many times larger than itself a part may become; small parts don't count.
-        entries: parts of such a file.
-        seconds: for turning one file into text.
+        text: bytes of a text file, and of the text extracted from any other file.
+        packed: bytes of a file with compressed text: PDF, Office.
+        unpacked: total bytes of the decompressed parts of such a file.
+        ratio: most growth of a part by decompression; small parts are exempt.
+        entries: most parts of such a file.
+        seconds: time for converting one file to text.
     """
 
     text: int = 50 * MIB
@@ -37,9 +40,9 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def watch(seconds: float) -> Callable[[], None]:
-    """To be called now and then in a thread of trio's: it looks at the clock, and at who waits for us.
+    """Return a function that checks time and cancellation; call it regularly in a trio thread.
 
-    It raises CantRead when the time is up, and trio.Cancelled when the caller gave up.
+    It raises CantRead when the time is up, and trio.Cancelled when the caller is cancelled.
     """
     until = time.monotonic() + seconds
 
@@ -52,5 +55,5 @@ def watch(seconds: float) -> Callable[[], None]:
 
 
 def megabytes(size: int) -> str:
-    """A size for people."""
+    """Return a size for messages."""
     return f"{size / MIB:.0f} MB" if size >= 10 * MIB else f"{size / MIB:.1f} MB"

@@ -1,11 +1,11 @@
-"""What kind of text a file holds, by its name or by what a server says. Contents that say otherwise win (`read`)."""
+"""Kinds of text by file name or media type. If the contents contradict them, the contents win (`read`)."""
 
 from __future__ import annotations
 
 import posixpath
 
 _SAME = "dart go java lua nim nix php proto r sql swift toml zig"
-"""Languages whose files end with their names."""
+"""Languages whose file ending is their name."""
 
 _CODE = {
     "ada": "adb ads",
@@ -91,22 +91,22 @@ _BY_MEDIA = {
 }
 
 PACKED = frozenset(("pdf", "docx", "pptx", "xlsx", "odt"))
-"""Kinds whose files are no text themselves."""
+"""Kinds of files that are not text themselves."""
 
 
 def by_name(path: str) -> str:
-    """The kind that a file's name tells; `text` where it tells nothing."""
+    """Return the kind for a file name; `text` if it is unknown."""
     name = posixpath.basename(path.rstrip("/")).lower()
     return _NAMES.get(name) or _BY_SUFFIX.get(suffix(name), "text")
 
 
 def suffix(path: str) -> str:
-    """What stands behind the last dot of a path's last part, in small letters."""
+    """Return the file ending of a path, in lower case and without the dot."""
     return posixpath.splitext(path.rstrip("/").lower())[1].removeprefix(".")
 
 
 def by_media(media: str) -> str:
-    """The kind that a media type tells: `text` for texts unknown, empty for what is no text."""
+    """Return the kind for a media type: `text` for unknown text types, "" for types that are not text."""
     known = _BY_MEDIA.get(media)
     if known is None and media.endswith("+json"):
         return "json"

@@ -1,7 +1,7 @@
-"""Bytes to documents. What the bytes are decides how they are read; their name decides only what bytes can't tell.
+"""Conversion of bytes to documents. The contents decide the format; the name decides only if they can't.
 
-So a PDF that is called `.md` is read as a PDF, and a picture that is called `.md` is refused as a picture. HTML and
-Office texts become Markdown, sheets become CSV, everything else stays what it is.
+So a PDF that is named `.md` is read as a PDF, and a picture that is named `.md` is refused. HTML and Office texts
+become Markdown, sheets become CSV, and all other text is unchanged.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ import trio
 from .....protocol.decoding import decode_json
 from .....protocol.errors import ProcessError, TimedOut
 from .....protocol.knowledge import Document
+from .....supervisors.installation import install_command
 from ....io.encodings import binary, cleaned, declared_inside, decoded
-from ....io.html.markdown import TooLong
+from ....io.html.markdown import TextTooLong
 from ....io.html.page import page_of
 from . import kinds
 from .bounds import TOO_MUCH, Bounds, CantRead, megabytes, watch
@@ -35,19 +36,19 @@ Part = tuple[str, str, str]
 
 _HTML = (b"<!doctype html", b"<html")
 _OLE = b"\xd0\xcf\x11\xe0"
-"""How the Office files of before 2007 begin, and those of today that are encrypted."""
+"""First bytes of Office files from before 2007, and of current ones that are encrypted."""
 
 
-class Raw(msgspec.Struct, frozen=True, kw_only=True):
-    """What was got of a source.
+class RawDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes of a source, with hints about their format.
 
     Attributes:
-        source: its name, for the documents.
-        data: its bytes.
-        path: its path or the path of its URL, whose ending may tell the kind.
-        media: the media type that a server gave, if one did.
-        charset: the encoding that a server gave.
-        within: of a page, the id of the element that it is about; the page is taken whole if there is none.
+        source: name of the source, for the documents.
+        data: the bytes.
+        path: its path or the path of its URL, whose ending is a hint.
+        media: media type from the server, if any.
+        charset: encoding from the server.
+        within: for a page, id of the element with the main content; the whole page is used if there is none.
     """
 
     source: str
@@ -59,13 +60,13 @@ class Raw(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Contents(msgspec.Struct, frozen=True, kw_only=True):
-    """What is in a source.
+    """Documents of a source.
 
     Attributes:
         digest: SHA-256 of its bytes.
-        documents: usually one; a workbook is one for each of its sheets.
-        links: where a page leads.
-        kept_out: whether a page wants not to be found by those who crawl.
+        documents: usually one; a workbook has one for each of its sheets.
+        links: links of a page.
+        kept_out: the page forbids indexing by crawlers.
     """
 
     digest: str
@@ -74,15 +75,15 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
     kept_out: bool = False
 
 
-async def read(me: Actor, raw: Raw, bounds: Bounds, limiter: trio.CapacityLimiter) -> Contents:
-    """Read a source, in a thread or, where that is not safe enough, in a process.
+async def read(me: Actor, raw: RawDocument, bounds: Bounds, limiter: trio.CapacityLimiter) -> Contents:
+    """Read a source in a thread, or in a process if a thread is not safe enough.
 
     Args:
         me: owner of that process.
-        limiter: of the threads.
+        limiter: limiter of the threads.
 
     Raises:
-        CantRead: it can't be read; the text says why.
+        CantRead: the source can't be read; the text says why.
     """
     if raw.data.startswith(b"%PDF-"):
         check_size(len(raw.data), "pdf", bounds)
@@ -93,22 +94,22 @@ async def read(me: Actor, raw: Raw, bounds: Bounds, limiter: trio.CapacityLimite
         return await trio.to_thread.run_sync(
             lambda: _read(raw, bounds, watch(bounds.seconds)), limiter=limiter, abandon_on_cancel=True
         )
-    except TooLong:
+    except TextTooLong:
         raise CantRead(TOO_MUCH) from None
 
 
 def check_size(size: int, kind: str, bounds: Bounds) -> None:
-    """Refuse what is too large before it is read.
+    """Check the size of a source before it is read.
 
     Raises:
-        CantRead: it is.
+        CantRead: the source is too large.
     """
     most = bounds.packed if kind in kinds.PACKED else bounds.text
     if size > most:
         raise CantRead(f"it is too large: {megabytes(size)}, and at most {megabytes(most)} are read of one source")
 
 
-def _read(raw: Raw, bounds: Bounds, look: Callable[[], None]) -> Contents:
+def _read(raw: RawDocument, bounds: Bounds, look: Callable[[], None]) -> Contents:
     if raw.data.startswith(b"PK\x03\x04"):
         check_size(len(raw.data), "docx", bounds)
         return _contents(raw, *_office(raw, bounds, look))
@@ -134,14 +135,14 @@ def _read(raw: Raw, bounds: Bounds, look: Callable[[], None]) -> Contents:
     return _contents(raw, (text, kind, ""))
 
 
-def _page(raw: Raw, text: str, bounds: Bounds, look: Callable[[], None]) -> Contents:
+def _page(raw: RawDocument, text: str, bounds: Bounds, look: Callable[[], None]) -> Contents:
     page = page_of(text, raw.source, bounds.text, look, within=raw.within)
     contents = _contents(raw, (page.text, MARKDOWN, page.title))
     return msgspec.structs.replace(contents, links=page.links, kept_out=page.kept_out)
 
 
-def _office(raw: Raw, bounds: Bounds, look: Callable[[], None]) -> list[Part]:
-    """By what is in the archive, whatever it is called."""
+def _office(raw: RawDocument, bounds: Bounds, look: Callable[[], None]) -> list[Part]:
+    """Convert by the parts in the archive, regardless of the file name."""
     from .office import sheets, texts
     from .office.package import Archive, Relations
 
@@ -160,7 +161,7 @@ def _office(raw: Raw, bounds: Bounds, look: Callable[[], None]) -> list[Part]:
     raise CantRead("it is an archive, not a document; unpack it, or name a loader for it")
 
 
-def _contents(raw: Raw, *parts: Part) -> Contents:
+def _contents(raw: RawDocument, *parts: Part) -> Contents:
     digest = hashlib.sha256(raw.data).hexdigest()
     documents = [
         Document(source=raw.source, text=cleaned(text), kind=kind, title=cleaned(title), digest=digest)
@@ -169,7 +170,7 @@ def _contents(raw: Raw, *parts: Part) -> Contents:
     return Contents(digest=digest, documents=tuple(documents))
 
 
-# --- Jupyter notebooks: their text and their code, without what it printed (pictures above all)
+# --- Jupyter notebooks: text and code, without outputs (mostly pictures)
 
 
 class _Cell(msgspec.Struct):
@@ -183,7 +184,7 @@ class _Notebook(msgspec.Struct):
 
 
 def markdown_of(text: str) -> str:
-    """The notebook as Markdown; empty if it is none of the kind that is known."""
+    """Return the notebook as Markdown; "" if its format is unknown."""
     try:
         book = decode_json(text, _Notebook)
     except (msgspec.DecodeError, RecursionError):
@@ -198,17 +199,17 @@ def markdown_of(text: str) -> str:
     return "\n\n".join(parts)
 
 
-# --- PDF, by pypdf (of the extra `docs`) in a process of its own
+# --- PDF, with pypdf (of the extra `docs`) in a separate process
 #
-# A PDF can keep any reader busy for hours or fill the memory, and a thread can't be stopped in the middle. The process
-# has limits on both, and may die of a bad file without any of us.
+# A PDF can keep any reader busy for hours or fill the memory, and a thread can't be stopped. The process has limits on
+# both, and a crash of it does not harm this process.
 
 WORKER = Path(__file__).with_name("workers") / "pdf_text.py"
 MEGABYTES = 2048
 
 
-class Head(msgspec.Struct, frozen=True):
-    """The worker's first line."""
+class WorkerHead(msgspec.Struct, frozen=True):
+    """First line of the worker's output."""
 
     title: str = ""
     pages: int = 0
@@ -216,10 +217,10 @@ class Head(msgspec.Struct, frozen=True):
 
 
 async def pdf_text(me: Actor, data: bytes, bounds: Bounds) -> tuple[str, str]:
-    """Title and text of a PDF.
+    """Return title and text of a PDF.
 
     Raises:
-        CantRead: it has none, is too large, takes too long, is broken, or pypdf is not installed.
+        CantRead: the PDF has no text, is too large, takes too long, is broken, or pypdf is not installed.
     """
     from .....supervisors.process import run_process
 
@@ -237,21 +238,21 @@ async def pdf_text(me: Actor, data: bytes, bounds: Bounds) -> tuple[str, str]:
         raise CantRead(f"it took more than {bounds.seconds:g} s to be read") from None
     except ProcessError as error:
         raise CantRead(f"the reader of PDF files could not be started: {error}") from error
-    return told(done)
+    return worker_error(done)
 
 
-def told(done: Completed) -> tuple[str, str]:
-    """What the worker's end means."""
+def worker_error(done: Completed) -> tuple[str, str]:
+    """Return the worker's result, or raise CantRead for its failure."""
     if done.truncated:
         raise CantRead(TOO_MUCH)
     if done.status == 3:
-        raise CantRead("PDF files need pypdf; run: pip install 'callboard[docs]' (or name a loader for `pdf`)")
+        raise CantRead(f"PDF files need pypdf; run: {install_command('docs')} (or name a loader for `pdf`)")
     if done.status == 4:
         raise CantRead(f"this PDF can't be read: {done.stdout.decode(errors='replace')}")
     if done.status != 0:
         raise CantRead(f"this PDF broke its reader (status {done.status}, signal {done.signal})")
     line, _, text = done.stdout.partition(b"\n")
-    head = decode_json(line, Head)
+    head = decode_json(line, WorkerHead)
     if head.empty:
         pages = "1 page" if head.pages == 1 else f"{head.pages} pages"
         raise CantRead(

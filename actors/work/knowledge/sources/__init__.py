@@ -1,7 +1,7 @@
-"""Sources: from the lines under `documents:` to the things that can be read.
+"""Sources of knowledge bases: find the readable items that the entries of `documents:` name.
 
-`specs` says what a word means (file, directory, glob, URL, crawl, loader), `gather` goes through all of them. What
-comes out is a `Found`, which the room `reading` reads on demand. `walk` looks on disk; `web` gets pages; `crawl`
-follows links, held back by robots.txt, and remembers what it has seen; `loaders` runs other programs. Nothing here
-stops at a source that can't be read: it is reported as `Unreadable`, and the others come all the same.
+`specs` parses an entry (file, directory, glob, URL, crawl, loader), and `gather` iterates over all of them. It yields
+`FoundSource` objects, which the subpackage `reading` reads on demand. `walk` searches the disk, and `web` fetches
+pages. `crawl` follows links within the limits of robots.txt, and records its progress. `loaders` runs other programs.
+An unreadable source never stops the search: it is reported as `Unreadable`, and the others are still found.
 """

@@ -1,9 +1,13 @@
-"""Crawls: from one page along the links to all that begin with the same prefix, level by level.
+"""Crawls: from one page along the links to all pages with the same prefix, level by level.
 
-A few pages are got at a time and then looked at in the order of the queue, so the same site gives the same sources in
-the same order. A site may be endless by mistake or on purpose. So pages and depth are capped; a page whose bytes were
-seen under another URL is no source, and its links are not followed; and URLs that grow the way traps make them grow are
-left out. What was cut off is reported.
+A few pages are fetched at a time and then processed in the order of the queue, so the same site yields the same sources
+in the same order. A site may be endless by mistake or on purpose, so there are these limits:
+
+- The number of pages and the depth are capped.
+- A page whose bytes were seen under another URL is no source, and its links are not followed.
+- URLs with the patterns of crawler traps are ignored.
+
+The crawl reports the pages that it cut off.
 """
 
 from __future__ import annotations
@@ -26,25 +30,25 @@ from .....protocol.json_values import UNREADABLE
 from .....protocol.knowledge import Unreadable
 from ..reading.bounds import CantRead
 from ..reading.kinds import suffix
-from ..reading.read import Contents, Raw
+from ..reading.read import Contents, RawDocument
 from . import github
-from .found import Finding, Held, SourceContext
-from .specs import Spec
-from .web import Page, Web
+from .found import FetchedSource, Finding, SourceContext
+from .specs import SourceSpec
+from .web import PageSource, WebReader
 
 ROBOT = "callboard"
-"""What robots.txt calls us."""
+"""Name of the crawler in robots.txt."""
 
 ROBOTS_LARGEST = 500 * 1024
 ROBOTS_LINES = 5000
-"""Characters and lines of a robots.txt that count."""
+"""Most characters and lines of a robots.txt that are read."""
 
 _VERSION = re.compile(rf"^(\s*+user-agent\s*+:\s*+{ROBOT})/\S*", re.IGNORECASE)
 
 LONGEST = 1000
 DEEPEST = 25
 REPEATED = 3
-"""A part of a path that comes more often is a link that leads into itself."""
+"""Most repetitions of a part in a path; more are taken for a link that leads into itself."""
 
 _ENDINGS = (
     "png jpg jpeg gif webp avif ico svg bmp tif tiff woff woff2 ttf otf mp3 mp4 m4a m4v mov avi mkv webm ogg wav flac"
@@ -53,15 +57,15 @@ _ENDINGS = (
 _NO_PAGES = frozenset(_ENDINGS.split())
 
 
-_Got: TypeAlias = "Visit | tuple[Raw, Contents] | str"
-"""What came of one URL of the queue: what was remembered, or what is new, or why there is nothing."""
+_Got: TypeAlias = "Visit | tuple[RawDocument, Contents] | str"
+"""Result for one URL of the queue: a recorded visit, a new document, or the reason for a failure."""
 
 
-async def crawl(context: SourceContext, spec: Spec) -> AsyncGenerator[Finding, None]:
-    """All pages that `spec` means, and what is wrong with the others."""
+async def crawl(context: SourceContext, spec: SourceSpec) -> AsyncGenerator[Finding, None]:
+    """Yield all pages of a spec, and reports about the unreadable ones."""
     history = CrawlHistory(context.history, spec.target, context.limiter)
     await history.load()
-    async with Web(context) as web:
+    async with WebReader(context) as web:
         run = _Crawl(context, web, history, spec)
         while batch := run.next():
             for found in await run.visit(batch):
@@ -73,14 +77,14 @@ async def crawl(context: SourceContext, spec: Spec) -> AsyncGenerator[Finding, N
 
 
 def robots_in(text: str) -> Protego:
-    """The rules of a robots.txt, as far as it counts. A version behind our name means all versions."""
+    """Return the rules of a robots.txt, up to its limits. A version after the crawler's name means all versions."""
     lines = text[:ROBOTS_LARGEST].splitlines()[:ROBOTS_LINES]
     return Protego.parse("\n".join(_VERSION.sub(r"\1", line) for line in lines))
 
 
 @final
 class _Crawl:
-    def __init__(self, context: SourceContext, web: Web, history: CrawlHistory, spec: Spec) -> None:
+    def __init__(self, context: SourceContext, web: WebReader, history: CrawlHistory, spec: SourceSpec) -> None:
         self._context = context
         self._settings = context.settings
         self._web = web
@@ -99,15 +103,15 @@ class _Crawl:
         self.queue = deque([(start, 0)])
 
     def next(self) -> list[tuple[str, int]]:
-        """The next few of the queue, with their depth; none if it is empty or enough were got."""
+        """Return the next URLs of the queue with their depth; none if it is empty or the page limit is reached."""
         count = min(self._settings.at_once, self._settings.pages - self._visited, len(self.queue))
         if self._visited == 0:
-            count = 1  # the first page says which host it is in the end
+            count = 1  # the first page determines the host, since it may redirect
         self._visited += count
         return [self.queue.popleft() for _ in range(count)]
 
     async def visit(self, batch: Sequence[tuple[str, int]]) -> list[Finding]:
-        """Get some pages at once, then look at them one after the other."""
+        """Fetch some pages concurrently, then process them one after the other."""
         got: dict[str, _Got] = {}
 
         async def one(url: str) -> None:
@@ -121,7 +125,7 @@ class _Crawl:
             found += await self._taken(url, depth, got[url])
         return found
 
-    # --- getting
+    # --- fetching
 
     async def _get(self, url: str) -> _Got:
         if known := self._history.known.get(url):
@@ -138,10 +142,14 @@ class _Crawl:
         return raw, contents
 
     async def _robots_of(self, url: httpx.URL) -> Protego:
-        """A host without one allows everything; one whose robots.txt is broken allows nothing until it is mended."""
+        """Return the rules of a host.
+
+        A host without robots.txt (status 4xx) allows everything. A host whose robots.txt can't be read allows nothing.
+        """
         origin = f"{url.scheme}://{url.netloc.decode('ascii')}"
         if origin not in self._robots:
             text = ""
+            # Only the first page may redirect loosely, to https or `www.`, because it determines the host.
             try:
                 answer = await self._web.get(f"{origin}/robots.txt")
                 text = answer.data.decode("utf-8", "replace")
@@ -152,18 +160,19 @@ class _Crawl:
             self._web.slow_down(robots.crawl_delay(ROBOT) or 0.0)
         return self._robots[origin]
 
-    # --- looking
+    # --- processing
 
     async def _taken(self, url: str, depth: int, got: _Got) -> list[Finding]:
         if isinstance(got, str):
             if url == self._start and url.endswith("/") and httpx.URL(url).path != "/":
-                await self._followed([url.rstrip("/")], depth)  # `docs/**` of a site that knows `docs` only
+                await self._followed([url.rstrip("/")], depth)  # `docs/**` of a site that has `docs`, but not `docs/`
             return [Unreadable(source=url, reason=got)]
         if isinstance(got, Visit):
             return await self._remembered(got, depth)
         raw, contents = got
         source = _spelled(httpx.URL(raw.source))
         digest = contents.digest
+        # Links are followed on the host to which the first page redirected, too.
         self._origins.add(_origin(httpx.URL(source)))
         twice = digest in self._digests or source in self._sources
         self._digests.add(digest)
@@ -174,7 +183,7 @@ class _Crawl:
         size = len(raw.data)
         await self._history.add(Visit(url=url, source=source, digest=digest, size=size, links=links, silent=silent))
         renamed = [msgspec.structs.replace(document, source=source) for document in contents.documents]
-        return [] if silent else [Held(source, digest, renamed, size)]
+        return [] if silent else [FetchedSource(source, digest, renamed, size)]
 
     async def _remembered(self, visit: Visit, depth: int) -> list[Finding]:
         self._origins.add(_origin(httpx.URL(visit.source)))
@@ -182,10 +191,10 @@ class _Crawl:
         self._sources.add(visit.source)
         self._seen.add(visit.source)
         await self._followed(visit.links, depth)
-        return [] if visit.silent else [Page(self._context, visit.source, visit.digest, visit.size, self._within)]
+        return [] if visit.silent else [PageSource(self._context, visit.source, visit.digest, visit.size, self._within)]
 
     async def _followed(self, links: Sequence[str], depth: int) -> tuple[str, ...]:
-        """Put what is new into the queue; what that was. In a thread: a page may have thousands of links."""
+        """Append new links to the queue and return them. Runs in a thread: a page may have thousands of links."""
         return await trio.to_thread.run_sync(self._follow, links, depth, limiter=self._context.limiter)
 
     def _follow(self, links: Sequence[str], depth: int) -> tuple[str, ...]:
@@ -193,6 +202,7 @@ class _Crawl:
         if depth >= self._settings.depth:
             return ()
         for link in links:
+            # Stop collecting: far more URLs are known than can be fetched, so memory stays bounded.
             if len(self._seen) > self._settings.pages * 20:
                 break
             try:
@@ -210,7 +220,7 @@ class _Crawl:
         return is_page and self._holds(httpx.URL(url)) and not _is_trap(url)
 
     def _holds(self, url: httpx.URL, *, loosely: bool = False) -> bool:
-        """Whether a URL belongs to the crawl; `loosely`, `www.` and https make no difference."""
+        """Return whether a URL belongs to the crawl. `loosely` ignores `www.` and the scheme."""
         start, wanted, path = self._start_url, _path(self._start_url), _path(url)
         same_place = _bare(url.host) == _bare(start.host) if loosely else _origin(url) in self._origins
         return same_place and (path.startswith(wanted) or f"{path}/" == wanted)
@@ -240,21 +250,21 @@ def _is_trap(url: str) -> bool:
     return suffix(path) in _NO_PAGES
 
 
-# --- what a crawl has seen, in a file of one line a page, so that an interrupted one goes on where it was
+# --- record of a crawl: a file with one line per page, so that an interrupted crawl can resume
 #
-# Pages are not kept, only what they were: a crawl that begins again goes through the same queue in the same order, and
-# takes from here what it need not get again. A caller that wants the pages as they are today removes the file.
+# The content of pages is not stored. A repeated crawl processes the same queue in the same order, and uses this record
+# for pages that it need not fetch again. To fetch all pages again, the caller removes the file.
 
 
 class Visit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A page that was got.
+    """Record of a fetched page.
 
     Attributes:
-        url: as it was asked for; `source` where it was found.
-        digest: of its bytes.
-        size: of its bytes.
-        links: the pages that were new when it was read.
-        silent: whether it is no source: it does not want to be found, or says what another page says.
+        url: the requested URL; `source` is the URL after redirects.
+        digest: checksum of its bytes.
+        size: number of its bytes.
+        links: the links that were new when it was read.
+        silent: the page is not a source: it forbids indexing, or repeats another page.
     """
 
     url: str
@@ -267,12 +277,12 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 @final
 class CrawlHistory:
-    """The memory of one crawl.
+    """Record of one crawl.
 
     Args:
-        directory: where it is; None for no memory.
-        target: what is crawled.
-        limiter: of the threads that read and write it.
+        directory: directory of the file; None for no record.
+        target: start URL of the crawl.
+        limiter: limiter of the threads that read and write the file.
     """
 
     def __init__(self, directory: Path | None, target: str, limiter: trio.CapacityLimiter) -> None:
@@ -282,7 +292,7 @@ class CrawlHistory:
         self.known: dict[str, Visit] = {}
 
     async def load(self) -> None:
-        """Read it. A line that was not written to its end counts as not written."""
+        """Read the file. Incomplete lines are ignored."""
         if self._file is not None:
             try:
                 data = await trio.to_thread.run_sync(self._file.read_bytes, limiter=self._limiter)
@@ -294,7 +304,7 @@ class CrawlHistory:
                     self.known[visit.url] = visit
 
     async def add(self, visit: Visit) -> None:
-        """Remember a page."""
+        """Append the record of a page."""
         if self._file is not None:
             await trio.to_thread.run_sync(_append, self._file, msgspec.json.encode(visit), limiter=self._limiter)
 
@@ -302,4 +312,4 @@ class CrawlHistory:
 def _append(file: Path, line: bytes) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("ab") as trail:
-        trail.write(b"\n" + line + b"\n")  # the line before may have been cut short
+        trail.write(b"\n" + line + b"\n")  # a kill may have cut the line before short

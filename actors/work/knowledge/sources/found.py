@@ -1,4 +1,4 @@
-"""A source that was found, and the tools that finders share."""
+"""Found sources, and the context that finders share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .....protocol.errors import ProcessError, TimedOut
 from .....protocol.knowledge import Document, Unreadable
 from ....io.handed_out import hidden
 from ..reading.bounds import MIB, Bounds, CantRead, megabytes
-from ..reading.read import Contents, Raw, read
+from ..reading.read import Contents, RawDocument, read
 
 if TYPE_CHECKING:
     from .....supervisors.actor import Actor
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from ....io.vault.lookups import Lookup
 
 THREADS = 3
-"""That read at once for one `gather`: more would only fight for the processor."""
+"""Threads that read for one `gather`; more would only compete for the processor."""
 
 
 class GitHub(msgspec.Struct, frozen=True, kw_only=True):
-    """Base URLs of GitHub, or of one like it: its pages, its API, and the files themselves."""
+    """Base URLs of GitHub, or of a compatible server: pages, API, and raw files."""
 
     site: str = "https://github.com"
     api: str = "https://api.github.com"
@@ -34,23 +34,23 @@ class GitHub(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How sources are looked for.
+    """Settings for finding and reading sources.
 
     Attributes:
-        loaders: commands by the ending, the scheme or the name that they are for (`document_loaders`).
-        vault: has the secrets that those commands name; None for the environment.
-        loader_seconds: for one run of a loader.
-        bounds: of what is read.
-        files: that one spec may name.
-        allow_private: whether pages may come from this machine and from private networks.
-        page_bytes: of one page.
-        page_seconds: for one page, redirects included.
-        pages: that one crawl gets.
-        depth: links that it goes away from where it began.
-        at_once: pages that it gets at the same time.
-        delay: seconds between two requests to one host; a longer one that robots.txt asks for is kept.
-        crawls: whether `URL**` is allowed.
-        github: where GitHub is.
+        loaders: commands by the file ending, the scheme or the name that they handle (`document_loaders`).
+        vault: vault with the secrets that these commands name; None for the environment.
+        loader_seconds: timeout of one loader.
+        bounds: limits of reading.
+        files: most files of one spec.
+        allow_private: pages may be on this machine and in private networks.
+        page_bytes: most bytes of one page.
+        page_seconds: timeout of one page, redirects included.
+        pages: most pages of one crawl.
+        depth: most links between the start of a crawl and a page.
+        at_once: concurrent requests of a crawl.
+        delay: seconds between two requests to one host; a longer delay in robots.txt is respected.
+        crawls: `URL**` is allowed.
+        github: base URLs of GitHub.
     """
 
     loaders: Mapping[str, str] = {}
@@ -70,14 +70,14 @@ class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SourceContext(msgspec.Struct, frozen=True):
-    """Shared by the finders and readers of sources.
+    """Context of the finders and readers of sources.
 
     Attributes:
         me: owner of the processes that read.
-        base: what relative paths are relative to.
-        environ: for proxies, loaders and `~`, and what `${NAME}` in a loader's command stands for.
-        history: a directory where crawls remember what they have seen, or None.
-        limiter: of the threads that read.
+        base: directory that relative paths start from.
+        environ: environment for proxies, loaders and `~`, and for `${NAME}` in a loader's command.
+        history: directory for the records of crawls, or None.
+        limiter: limiter of the threads that read.
     """
 
     me: Actor
@@ -87,22 +87,22 @@ class SourceContext(msgspec.Struct, frozen=True):
     history: Path | None
     limiter: trio.CapacityLimiter = msgspec.field(default_factory=lambda: trio.CapacityLimiter(THREADS))
 
-    async def read(self, raw: Raw) -> Contents:
-        """What is in these bytes. Raises CantRead."""
+    async def read(self, raw: RawDocument) -> Contents:
+        """Return the documents in these bytes. Raises CantRead."""
         return await read(self.me, raw, self.settings.bounds, self.limiter)
 
     async def printed(
         self, argv: Sequence[str], name: str, *, seconds: float, hint: str = "", confinement: Confinement | None = None
     ) -> bytes:
-        """What a command prints.
+        """Return the output of a command.
 
         Args:
-            name: its actor's.
-            hint: what to do where its exit status alone makes it a failure.
-            confinement: what it may not do.
+            name: name of its actor.
+            hint: advice for the error if only the exit status makes it a failure.
+            confinement: restrictions of the process.
 
         Raises:
-            CantRead: it can't be started, fails, takes too long or prints too much.
+            CantRead: the command can't be started, fails, takes too long or prints too much.
         """
         from .....supervisors.process import run_process
 
@@ -130,10 +130,11 @@ class SourceContext(msgspec.Struct, frozen=True):
         return done.stdout
 
 
-class Found(ABC):
-    """A `base.model.Source`. Nothing is read before it is asked for, unless finding it meant reading it.
+class FoundSource(ABC):
+    """Base class of sources that implements `base.model.KnowledgeSource`.
 
-    Its name is a path relative to where the sources are named from, or a URL.
+    A source is read only on demand, unless finding it required reading it. Its name is a URL, or a path relative to the
+    directory that the sources are named from.
     """
 
     reader = ""
@@ -145,10 +146,10 @@ class Found(ABC):
 
     @abstractmethod
     async def digest(self) -> str | Unreadable:
-        """See `Source.digest`."""
+        """Return its checksum; see `KnowledgeSource.digest`."""
 
     async def documents(self) -> Sequence[Document | Unreadable]:
-        """What it says now; what can't be read is `Unreadable`."""
+        """Return its current documents; unreadable ones as `Unreadable`."""
         try:
             return await self._documents()
         except (OSError, CantRead) as error:
@@ -156,11 +157,11 @@ class Found(ABC):
 
     @abstractmethod
     async def _documents(self) -> Sequence[Document]:
-        """Raises CantRead or OSError."""
+        """Return its documents. Raises CantRead or OSError."""
 
 
-class Held(Found):
-    """A source that is here already, since its bytes came when it was found."""
+class FetchedSource(FoundSource):
+    """Source whose documents are in memory, since they were fetched when it was found."""
 
     def __init__(
         self,
@@ -181,29 +182,29 @@ class Held(Found):
         return self._held
 
 
-async def held(context: SourceContext, raw: Raw) -> Held | Unreadable:
-    """Read what has come."""
+async def held(context: SourceContext, raw: RawDocument) -> FetchedSource | Unreadable:
+    """Read fetched bytes into a source."""
     try:
         contents = await context.read(raw)
     except CantRead as error:
         return Unreadable(source=raw.source, reason=str(error))
-    return Held(raw.source, contents.digest, contents.documents, len(raw.data))
+    return FetchedSource(raw.source, contents.digest, contents.documents, len(raw.data))
 
 
 def explained(error: OSError | CantRead) -> str:
-    """Why a file can't be read."""
+    """Return why a file can't be read."""
     return str(error) if isinstance(error, CantRead) else f"it can't be read: {error.strerror or error}"
 
 
-Finding = Found | Unreadable
+Finding = FoundSource | Unreadable
 
 
 _SHOWN = 500
-"""Characters of what a command wrote to stderr that are shown."""
+"""Most characters of a command's stderr in an error."""
 
 
 def _in_short(said: str) -> str:
-    """What a command wrote to stderr: of much its first line, which often has the reason, and its last ones."""
+    """Shorten the stderr of a command to its first line, which often has the reason, and its last lines."""
     if len(said) <= _SHOWN:
         return said
     first, _, rest = said.partition("\n")

@@ -1,7 +1,7 @@
-"""Goes through what stands under `documents:` and finds everything that it names.
+"""Find all sources that the entries of `documents:` name.
 
-The order is that of the specs, and within one of them that of the names on disk or of the links of a site. What
-several specs name comes once.
+The order is that of the entries, and within an entry that of the names on disk or of the links of a site. A source that
+several entries name is yielded once.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from .....protocol.errors import UsageError
 from .....protocol.knowledge import Document, Unreadable
 from ..reading import kinds
 from ..reading.bounds import CantRead
-from ..reading.read import Raw, check_size
+from ..reading.read import RawDocument, check_size
 from . import loaders
-from .found import Finding, Found, SourceContext, SourceSettings, explained, held
-from .specs import Spec, is_wild, parse
-from .walk import Entry, Walk
+from .found import Finding, FoundSource, SourceContext, SourceSettings, explained, held
+from .specs import SourceSpec, is_wild, parse
+from .walk import Walk, WalkedFile
 
 if TYPE_CHECKING:
     from .....supervisors.actor import Actor
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 USUAL = SourceSettings()
 
 AT_ONCE = 50
-"""Files that are named without letting others have their turn."""
+"""Files that are yielded between two checkpoints."""
 
 
 async def gather(
@@ -45,15 +45,15 @@ async def gather(
     settings: SourceSettings = USUAL,
     history: Path | None = None,
 ) -> AsyncGenerator[Finding, None]:
-    """Find all sources.
+    """Yield all sources.
 
     Args:
-        me: owner of the processes that are needed; must outlive what is found.
-        specs: see `specs`.
-        base: what relative paths are relative to: the agent's directory.
-        environ: for `~`, proxies and loaders.
-        history: a directory for what crawls have seen, so that the same call goes on after an interruption; the
-            caller removes it after using all that was found.
+        me: owner of the processes that are needed; must outlive the yielded sources.
+        specs: entries; see `specs`.
+        base: directory that relative paths start from: the agent's directory.
+        environ: environment for `~`, proxies and loaders.
+        history: directory for the records of crawls, so that the same call resumes after an interruption. The caller
+            removes it after it has used all sources.
     """
     context = SourceContext(me, _normal(base), settings, environ, history)
     seen: set[str] = set()
@@ -67,7 +67,7 @@ async def gather(
 
 
 def _normal(path: Path) -> Path:
-    """Without `..`, which would end up in names; links stay what they are."""
+    """Remove `..` from a path, which would end up in names; symbolic links stay unresolved."""
     return Path(os.path.normpath(path))
 
 
@@ -80,7 +80,7 @@ async def _findings(context: SourceContext, text: str) -> AsyncGenerator[Finding
         return
     for number, entry in enumerate(entries or (), 1):
         if number % AT_ONCE == 0:
-            await trio.lowlevel.checkpoint()  # a hundred thousand unchanged files must not stall the loop
+            await trio.lowlevel.checkpoint()  # a hundred thousand unchanged files must not stall the event loop
         yield _file(context, spec, entry)
     if entries is not None:
         return
@@ -99,7 +99,7 @@ async def _findings(context: SourceContext, text: str) -> AsyncGenerator[Finding
         yield each
 
 
-async def _entries(context: SourceContext, spec: Spec) -> list[Entry] | None:
+async def _entries(context: SourceContext, spec: SourceSpec) -> list[WalkedFile] | None:
     if spec.kind == "path":
         return await listed(context, spec.target)
     if spec.kind == "loader" and "://" not in spec.target:
@@ -109,26 +109,27 @@ async def _entries(context: SourceContext, spec: Spec) -> list[Entry] | None:
     return None
 
 
-def _file(context: SourceContext, spec: Spec, entry: Entry) -> Finding:
-    source = shown(context, entry.path, spec.target)
+def _file(context: SourceContext, spec: SourceSpec, entry: WalkedFile) -> Finding:
+    source = source_name(context, entry.path, spec.target)
     if entry.problem:
         return Unreadable(source=source, reason=entry.problem)
     loader = spec.loader or kinds.suffix(entry.path)
     try:
+        # A file for a loader is packed data of any kind, so it gets the larger limit of PDF files.
         kind = "pdf" if loader in context.settings.loaders else kinds.by_name(entry.path)
         check_size(entry.size, kind, context.settings.bounds)
     except CantRead as error:
         return Unreadable(source=source, reason=str(error))
-    file = File(context, source, entry)
+    file = DiskFile(context, source, entry)
     return loaders.LoadedFile(context, loader, file) if loader in context.settings.loaders else file
 
 
 async def _page(context: SourceContext, url: str) -> Finding:
-    """One page. A loader for its ending is given what came."""
-    from .web import Web
+    """Fetch one page. If there is a loader for its ending, the loader reads it."""
+    from .web import WebReader
 
     try:
-        async with Web(context) as web:
+        async with WebReader(context) as web:
             found = await web.get(url)
     except CantRead as error:
         return Unreadable(source=url, reason=str(error))
@@ -139,13 +140,13 @@ async def _page(context: SourceContext, url: str) -> Finding:
     )
 
 
-async def _loaded(context: SourceContext, spec: Spec) -> list[Finding]:
+async def _loaded(context: SourceContext, spec: SourceSpec) -> list[Finding]:
     if spec.kind != "loader":
         name = "url" if spec.kind == "page" else "recursive_url"
         return await loaders.loaded(context, name, spec.target, spec.target)
     path = _path(context, spec.target)
     is_path = "://" not in spec.target and path.exists()
-    source = shown(context, str(path), spec.target) if is_path else spec.target
+    source = source_name(context, str(path), spec.target) if is_path else spec.target
     return await loaders.loaded(context, spec.loader, str(path) if is_path else spec.target, source)
 
 
@@ -161,51 +162,51 @@ PIECE = 1024 * 1024
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-async def listed(context: SourceContext, target: str) -> list[Entry]:
-    """What a path names: one file, all files of a directory, or all that a glob matches.
+async def listed(context: SourceContext, target: str) -> list[WalkedFile]:
+    """Return the files that a path names: one file, all files of a directory, or all matches of a glob.
 
-    `a;b`, the way Loki asks for several, is both, unless there is a file of that name.
+    `a;b`, Loki's syntax for several paths, means both, unless there is a file of that name.
 
     Raises:
-        UsageError: the glob can't be understood.
+        UsageError: the glob is invalid.
     """
 
-    def look() -> list[Entry]:
+    def look() -> list[WalkedFile]:
         walk = Walk(context.settings.files)
-        entries: list[Entry] = []
+        entries: list[WalkedFile] = []
         several = ";" in target and not Path(*rooted(context, target)).exists()
         for path in [part.strip() for part in target.split(";") if part.strip()] if several else [target]:
-            entries = walk.named(*rooted(context, path))  # all that the walk has found, of earlier paths too
+            entries = walk.named(*rooted(context, path))  # all results of the walk, including earlier paths
         return entries
 
     return await trio.to_thread.run_sync(look, limiter=context.limiter, abandon_on_cancel=True)
 
 
 def rooted(context: SourceContext, target: str) -> tuple[str, str]:
-    """What a path is relative to, and the path. A home directory's name is no glob, whatever is in it."""
+    """Return the directory that a path is relative to, and the path. A home directory is never read as a glob."""
     if target == "~" or target.startswith("~/"):
         return context.environ.get("HOME", "/"), target[2:]
     return str(context.base), target
 
 
-def shown(context: SourceContext, path: str, target: str) -> str:
-    """How a file is called: relative to the base if it is below it or was named so."""
+def source_name(context: SourceContext, path: str, target: str) -> str:
+    """Return the name of a file: relative to the base if it is below it or was named relative to it."""
     named_from_elsewhere = target.startswith(("/", "~")) and not Path(path).is_relative_to(context.base)
     name = path if named_from_elsewhere else os.path.relpath(path, context.base)
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 @final
-class File(Found):
-    """A file on disk."""
+class DiskFile(FoundSource):
+    """File on disk."""
 
-    def __init__(self, context: SourceContext, source: str, entry: Entry) -> None:
+    def __init__(self, context: SourceContext, source: str, entry: WalkedFile) -> None:
         super().__init__(source, size=entry.size, mtime=entry.mtime)
         self.path = entry.path
         self._context = context
 
     async def digest(self) -> str | Unreadable:
-        """Read piece by piece; nothing of it is kept."""
+        """Return its checksum. The file is read in pieces, and not kept in memory."""
         try:
             return await self._in_thread(self._hashed)
         except (OSError, CantRead) as error:
@@ -213,7 +214,7 @@ class File(Found):
 
     async def _documents(self) -> Sequence[Document]:
         data = await self._in_thread(lambda: b"".join(self._pieces()))
-        return (await self._context.read(Raw(source=self.source, data=data, path=self.path))).documents
+        return (await self._context.read(RawDocument(source=self.source, data=data, path=self.path))).documents
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await trio.to_thread.run_sync(work, limiter=self._context.limiter, abandon_on_cancel=True)
@@ -225,8 +226,9 @@ class File(Found):
         return digest.hexdigest()
 
     def _pieces(self) -> Iterator[bytes]:
-        """Its bytes. What it is was looked at before, but may have been changed since: it is looked at again."""
+        """Yield its bytes. Type and size are checked again, because the file may have changed since it was found."""
         bounds = self._context.settings.bounds
+        # O_NONBLOCK: a path that has become a named pipe must not block here.
         descriptor = os.open(self.path, _FLAGS)
         with os.fdopen(descriptor, "rb", buffering=0) as file:
             status = os.fstat(descriptor)

@@ -1,10 +1,10 @@
-"""Sources on GitHub, through its API where it has one.
+"""Sources on GitHub, through its API where possible.
 
-https://github.com/owner/repo/tree/main/docs/**   the documentation in a directory of a branch, by GitHub's own list
-https://github.com/owner/repo/wiki/**             a crawl, of whose pages only the article counts
+https://github.com/owner/repo/tree/main/docs/**   documentation in a directory of a branch, from GitHub's own listing
+https://github.com/owner/repo/wiki/**             a crawl that uses only the article of each page
 
-A page of GitHub is mostly GitHub. Its list of a branch's files takes one request and has a checksum of each, so what
-has not changed is not fetched again. As in Loki, change logs and licences are left out.
+Most of the text of a GitHub page is navigation. The listing of a branch's files takes one request and has a checksum of
+each file, so unchanged files are not fetched again. As in Loki, change logs and licences are left out.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from ..reading import kinds
 from ..reading.bounds import CantRead
 from ..reading.read import check_size
 from .found import Finding, SourceContext
-from .specs import Spec
-from .web import Page, Web
+from .specs import SourceSpec
+from .web import PageSource, WebReader
 
 ARTICLE = "wiki-body"
-"""The id of the element that a wiki's page is about."""
+"""Id of the element with the article of a wiki page."""
 
 NO_ARTICLES = frozenset(("_history", "_new", "_edit", "_compare", "_pages", "_delete"))
-"""Parts of the paths of a wiki that are no articles."""
+"""Path components of wiki pages that are not articles."""
 
 _TREE = re.compile(r"/([^/]+)/([^/]+)/tree/([^/]+)(?:/(.*))?")
 _WIKI = re.compile(r"/[^/]+/[^/]+/wiki(?:/.*)?")
@@ -39,8 +39,8 @@ _DOCUMENTATION = frozenset(("md", "markdown", "mdown", "mdx", "rst", "adoc"))
 _NO_DOCUMENTATION = frozenset(("changelog", "changes", "license"))
 
 
-class Tree(msgspec.Struct, frozen=True):
-    """A directory of a branch."""
+class GithubDirectory(msgspec.Struct, frozen=True):
+    """Directory of a branch."""
 
     owner: str
     repository: str
@@ -60,23 +60,23 @@ class _Listing(msgspec.Struct):
     truncated: bool = False
 
 
-def tree_of(context: SourceContext, spec: Spec) -> Tree | None:
-    """The directory that a crawl means, if it means one."""
+def tree_of(context: SourceContext, spec: SourceSpec) -> GithubDirectory | None:
+    """Return the directory that a crawl names, or None."""
     path = _path(context, spec.target)
     if path is None or (found := _TREE.fullmatch(path)) is None:
         return None
     owner, repository, branch, directory = (unquote(part or "") for part in found.groups())
-    return Tree(owner, repository, branch, directory.strip("/"))
+    return GithubDirectory(owner, repository, branch, directory.strip("/"))
 
 
 def is_wiki(context: SourceContext, url: str) -> bool:
-    """Whether a page is one of a wiki."""
+    """Return whether a page belongs to a wiki."""
     path = _path(context, url)
     return path is not None and _WIKI.fullmatch(path) is not None
 
 
 def is_article(url: str) -> bool:
-    """Whether a page of a wiki is an article."""
+    """Return whether a wiki page is an article."""
     return not NO_ARTICLES.intersection(httpx.URL(url).path.split("/"))
 
 
@@ -85,8 +85,8 @@ def _path(context: SourceContext, url: str) -> str | None:
     return httpx.URL(url).path if url.startswith(f"{site}/") else None
 
 
-async def files(context: SourceContext, spec: Spec, tree: Tree) -> AsyncGenerator[Finding, None]:
-    """The documentation in that directory, by name."""
+async def files(context: SourceContext, spec: SourceSpec, tree: GithubDirectory) -> AsyncGenerator[Finding, None]:
+    """Yield the documentation files in that directory, sorted by path."""
     try:
         listing = await _listing(context, tree)
     except CantRead as error:
@@ -106,9 +106,9 @@ async def files(context: SourceContext, spec: Spec, tree: Tree) -> AsyncGenerato
         yield Unreadable(source=spec.text, reason="there is no documentation (Markdown, reStructuredText, AsciiDoc)")
 
 
-async def _listing(context: SourceContext, tree: Tree) -> _Listing:
+async def _listing(context: SourceContext, tree: GithubDirectory) -> _Listing:
     place = "/".join(quote(part, safe="") for part in (tree.owner, tree.repository, "git", "trees", tree.branch))
-    async with Web(context) as web:
+    async with WebReader(context) as web:
         answer = await web.get(f"{context.settings.github.api}/repos/{place}?recursive=1")
     try:
         return decode_json(answer.data, _Listing)
@@ -116,7 +116,7 @@ async def _listing(context: SourceContext, tree: Tree) -> _Listing:
         raise CantRead(f"its answer makes no sense: {error}") from error
 
 
-def _is_wanted(entry: _Entry, tree: Tree) -> bool:
+def _is_wanted(entry: _Entry, tree: GithubDirectory) -> bool:
     path = PurePosixPath(entry.path)
     return (
         entry.type == "blob"
@@ -126,11 +126,11 @@ def _is_wanted(entry: _Entry, tree: Tree) -> bool:
     )
 
 
-def _found(context: SourceContext, tree: Tree, entry: _Entry) -> Finding:
+def _found(context: SourceContext, tree: GithubDirectory, entry: _Entry) -> Finding:
     place = "/".join(quote(part) for part in (tree.owner, tree.repository, tree.branch, entry.path))
     url = f"{context.settings.github.raw}/{place}"
     try:
         check_size(entry.size, kinds.by_name(entry.path), context.settings.bounds)
     except CantRead as error:
         return Unreadable(source=url, reason=str(error))
-    return Page(context, url, f"git:{entry.sha}", entry.size)  # git's own digest changes when the contents do
+    return PageSource(context, url, f"git:{entry.sha}", entry.size)  # git's own digest: it changes with the contents

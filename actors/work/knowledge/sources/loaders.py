@@ -1,13 +1,13 @@
-"""Loaders: commands of `document_loaders` that make text of what we can't read ourselves.
+"""Loaders: commands of `document_loaders` that convert other formats to text.
 
     document_loaders:
       pdf: pdftotext $1 -
       docx: pandoc --to plain $1 -o $2
       git: sh -c 'yek "$1" --json | jq "map({path: .filename, contents: .content})"'
 
-`$1` is the input, `$2` a file for the output, which is stdout without it. There is no shell in between. Where the
-command is one itself (`sh -c`), it gets the input as its own `$1`, rather than a script with a stranger's file name in
-the middle of it.
+`$1` is the input, and `$2` a file for the output; without `$2`, the output is stdout. No shell is involved. If the
+command itself is a shell (`sh -c`), it gets the input as its own `$1`. Inserting a file name of unknown origin into the
+script would allow code injection.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from .....protocol.references import expanded
 from ....io import temporary
 from ...sandbox.current import sandboxed
 from ..reading.bounds import TOO_MUCH, CantRead
-from ..reading.read import Raw
-from .found import Finding, Found, SourceContext, held
+from ..reading.read import RawDocument
+from .found import Finding, FoundSource, SourceContext, held
 
 if TYPE_CHECKING:
-    from .gather import File
+    from .gather import DiskFile
 
 _SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ksh"))
 
 
 class _Item(msgspec.Struct):
-    """One document of a loader that prints a list."""
+    """Document of a loader that prints a list."""
 
     path: str
     contents: str = ""
@@ -49,12 +49,12 @@ class _Item(msgspec.Struct):
 
 
 async def loaded(context: SourceContext, name: str, target: str, source: str) -> list[Finding]:
-    """What a loader makes of something that is no single file: a directory, a URL, a name only it knows.
+    """Return the output of a loader for a target that is not a single file: a directory, a URL, or a name of its own.
 
     Args:
-        name: the loader's.
+        name: name of the loader.
         target: its `$1`.
-        source: how the outcome is called, or what goes before the names in a list that it prints.
+        source: name of the result, or prefix of the names in a printed list.
     """
     try:
         data = await output_of(context, name, context.settings.loaders[name], target)
@@ -62,26 +62,26 @@ async def loaded(context: SourceContext, name: str, target: str, source: str) ->
     except CantRead as error:
         return [Unreadable(source=source, reason=str(error))]
     if raws is None:
-        return [await held(context, Raw(source=source, data=data, path="loaded.md"))]
+        return [await held(context, RawDocument(source=source, data=data, path="loaded.md"))]
     return [await held(context, raw) for raw in raws]
 
 
-async def loaded_bytes(context: SourceContext, name: str, raw: Raw) -> Finding:
-    """What a loader makes of a page that has come."""
+async def loaded_bytes(context: SourceContext, name: str, raw: RawDocument) -> Finding:
+    """Return the output of a loader for a fetched page."""
     with _temporary(f"input.{name}") as file:
         await trio.to_thread.run_sync(file.write_bytes, raw.data, limiter=context.limiter)
         try:
             data = await output_of(context, name, context.settings.loaders[name], str(file))
         except CantRead as error:
             return Unreadable(source=raw.source, reason=str(error))
-    return await held(context, Raw(source=raw.source, data=data, path="loaded.txt"))
+    return await held(context, RawDocument(source=raw.source, data=data, path="loaded.txt"))
 
 
 @final
-class LoadedFile(Found):
-    """A file that a loader reads. Its digest takes in the command, for another command makes another text."""
+class LoadedFile(FoundSource):
+    """File that a loader reads. Its digest includes the command, because another command makes another text."""
 
-    def __init__(self, context: SourceContext, name: str, file: File) -> None:
+    def __init__(self, context: SourceContext, name: str, file: DiskFile) -> None:
         super().__init__(file.source, size=file.size, mtime=file.mtime)
         self._context = context
         self._name = name
@@ -90,7 +90,7 @@ class LoadedFile(Found):
         self.reader = f"{hashlib.sha256(self._command.encode()).hexdigest()[:16]}:"
 
     async def digest(self) -> str | Unreadable:
-        """Of the command and the file."""
+        """Return the checksum of the command and the file."""
         digest = await self._file.digest()
         return digest if isinstance(digest, Unreadable) else f"{self.reader}{digest}"
 
@@ -99,21 +99,21 @@ class LoadedFile(Found):
         if isinstance(digest, Unreadable):
             raise CantRead(digest.reason)
         data = await output_of(self._context, self._name, self._command, self._file.path)
-        contents = await self._context.read(Raw(source=self.source, data=data, path="loaded.txt"))
+        contents = await self._context.read(RawDocument(source=self.source, data=data, path="loaded.txt"))
         return [msgspec.structs.replace(document, digest=digest) for document in contents.documents]
 
 
 async def output_of(context: SourceContext, name: str, command: str, target: str) -> bytes:
-    """Run a loader and take what it makes.
+    """Run a loader and return its output.
 
     Raises:
-        CantRead: it can't be started, fails, takes too long or makes too much.
+        CantRead: the loader can't be started, fails, takes too long or prints too much.
     """
     with _temporary("output") as output:
         vault, words = context.settings.vault, partial(arguments, context, name, command, target, str(output))
         try:
             argv, into_file = words() if vault is None else await vault.ready(words)
-        except ConfigError as error:  # of the vault
+        except ConfigError as error:  # from the vault
             raise CantRead(f"its loader '{name}': {error}") from error
         tool, seconds = f"loader-{name}", context.settings.loader_seconds
         try:
@@ -129,10 +129,10 @@ async def output_of(context: SourceContext, name: str, command: str, target: str
 
 
 def arguments(context: SourceContext, name: str, command: str, target: str, output: str) -> tuple[list[str], bool]:
-    """The command's words with everything in place, and whether it writes to the file.
+    """Return the words of the command with all references replaced, and whether it writes to the output file.
 
     Raises:
-        CantRead: it is no command that could be run.
+        CantRead: the command is invalid.
     """
 
     def missing(reference: str, secret: str) -> None:
@@ -148,6 +148,7 @@ def arguments(context: SourceContext, name: str, command: str, target: str, outp
     if not any("$1" in word for word in words):
         raise CantRead(f"its loader '{name}' does not say where its input goes; write $1 into the command")
     into_file = any("$2" in word for word in words)
+    # `$0` of the script, then the input and the output as `$1` and `$2`.
     if PurePath(words[0]).name in _SHELLS and "-c" in words:
         return [*words, "callboard-loader", target, output], into_file
     return [word.replace("$2", output).replace("$1", target) for word in words], into_file
@@ -159,7 +160,8 @@ def _temporary(name: str) -> Iterator[Path]:
         yield directory / name
 
 
-def _listed(data: bytes, source: str) -> list[Raw] | None:
+def _listed(data: bytes, source: str) -> list[RawDocument] | None:
+    # Cheap check, since most loaders print plain text, which may be large.
     if data[:100].lstrip()[:1] != b"[":
         return None
     try:
@@ -167,7 +169,7 @@ def _listed(data: bytes, source: str) -> list[Raw] | None:
     except UNREADABLE:
         return None
     return [
-        Raw(
+        RawDocument(
             source=_named(item.path, source),
             data=(item.contents or item.text).encode("utf-8", "replace"),
             path=item.path,
@@ -177,5 +179,5 @@ def _listed(data: bytes, source: str) -> list[Raw] | None:
 
 
 def _named(path: str, source: str) -> str:
-    """A document's name: a URL is one by itself, a path is one below what was loaded."""
+    """Return the name of a listed document: a URL as it is, a path below the loaded source."""
     return path if "://" in path or not path else f"{source.rstrip('/')}/{path.removeprefix('./').lstrip('/')}"

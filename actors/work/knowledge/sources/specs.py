@@ -1,11 +1,11 @@
-"""What a line under `documents:` means.
+"""Syntax of the entries of `documents:`.
 
 notes.md                  a file
-./knowledge/              a directory, with all that is below
+./knowledge/              a directory, with everything below it
 docs/*.md                 a glob: `*` and `?` within a name, `**` any number of directories, `{md,txt}` either
 https://example.com/spec  a page
-https://example.com/**    all pages below, by their links; of GitHub, see `github`
-git:./project             what the command `git` of `document_loaders` makes of `./project`
+https://example.com/**    all pages below, by their links; for GitHub, see `github`
+git:./project             output of the command `git` of `document_loaders` for `./project`
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _URL = re.compile(r"https?://", re.IGNORECASE)
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+-]+)://")
 
 
-class Spec(msgspec.Struct, frozen=True, kw_only=True):
-    """See the module.
+class SourceSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """Parsed entry of `documents:`.
 
     Attributes:
-        text: as it was written.
-        kind: what it is. A path may be a file, a directory or a glob, which only the disk can tell.
-        target: the path, the URL (of a crawl: where it begins), or what is handed to the loader.
+        text: the original text.
+        kind: its kind. A path may be a file, a directory or a glob; only the disk can decide.
+        target: the path, the URL (the start of a crawl), or the argument of the loader.
         loader: name of the loader.
     """
 
@@ -39,24 +39,24 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     loader: str = ""
 
 
-def parse(text: str, loaders: Collection[str] = (), *, crawls: bool = True) -> Spec:
-    """Say what a spec means.
+def parse(text: str, loaders: Collection[str] = (), *, crawls: bool = True) -> SourceSpec:
+    """Parse an entry.
 
     Args:
-        loaders: the names that `document_loaders` has.
-        crawls: whether `URL**` is allowed here.
+        loaders: names of `document_loaders`.
+        crawls: `URL**` is allowed.
 
     Raises:
-        UsageError: it means nothing.
+        UsageError: the entry is invalid.
     """
     text = text.strip()
     if not text or "\0" in text:
         raise UsageError("an empty document source; write a path, a glob, a URL or <loader>:<path>")
     name, colon, rest = text.partition(":")
     if colon and name in loaders and rest and not _URL.match(text):
-        return Spec(text=text, kind="loader", target=rest, loader=name)
+        return SourceSpec(text=text, kind="loader", target=rest, loader=name)
     if _URL.match(text):
-        import httpx  # takes longer than all else that a server needs to begin, and most documents are files
+        import httpx  # slow to import: longer than everything else at a server's start, and most documents are files
 
         recursive = text.endswith("**")
         try:
@@ -66,13 +66,13 @@ def parse(text: str, loaders: Collection[str] = (), *, crawls: bool = True) -> S
         if not url.host or (recursive and not crawls):
             why = "a whole site can't be read here; name one page" if url.host else "there is no host in it"
             raise UsageError(f"Invalid website '{text}': {why}")
-        return Spec(text=text, kind="crawl" if recursive else "page", target=str(url.copy_with(fragment=None)))
+        return SourceSpec(text=text, kind="crawl" if recursive else "page", target=str(url.copy_with(fragment=None)))
     if scheme := _SCHEME.match(text):
         known = f"; known loaders: {', '.join(sorted(loaders))}" if loaders else ""
         raise UsageError(f"'{text}': there is no document loader '{scheme[1]}' in config.yaml{known}")
-    return Spec(text=text, kind="path", target=text)
+    return SourceSpec(text=text, kind="path", target=text)
 
 
 def is_wild(path: str) -> bool:
-    """Whether a path is a glob."""
+    """Return whether a path is a glob."""
     return _WILD.search(path) is not None

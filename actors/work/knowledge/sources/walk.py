@@ -1,9 +1,9 @@
-"""Looking for files on disk, in the order of their names, each once however many links lead to it.
+"""File search on disk, in the order of names. Each file is found once, even if several links lead to it.
 
-Of directories, hidden files (`.x`), version control, Python's caches and knowledge bases are left out (an agent's own
-stands among its files, and would feed on itself); who names one gets it. Links are followed, but none into a circle.
-What is no file (a pipe, a socket, a device) is only reported: opening it may wait for ever. All of it blocks and
-belongs into a thread.
+In directories, these are skipped: hidden files (`.x`), version control, Python's caches, and knowledge bases (an
+agent's own base is stored next to its files). A path that is named explicitly is not skipped. Links are followed, but
+not into cycles. Pipes, sockets and devices are only reported: opening one may block for ever. All functions block; call
+them in a thread.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import msgspec
 import trio
 
 from .....protocol.errors import UsageError
-from ..base.layout import ENDING, Layout
+from ..base.layout import ENDING, BaseLayout
 from .specs import is_wild
 
 LEFT_OUT = frozenset(("CVS", "_darcs", "__pycache__"))
@@ -30,8 +30,8 @@ _KERNEL = ("/proc", "/sys", "/dev")
 Id = tuple[int, int]
 
 
-class Entry(msgspec.Struct, frozen=True):
-    """What was found: a file, or (with `problem`) something that can't be read, and why."""
+class WalkedFile(msgspec.Struct, frozen=True):
+    """Found file, or (with `problem`) an unreadable path with the reason."""
 
     path: str
     size: int = 0
@@ -44,30 +44,30 @@ class _Enough(Exception):
 
 
 class Walk:
-    """One look at the disk.
+    """Search for files, with state that skips duplicates.
 
     Args:
-        most: files that are taken.
+        most: most files to return.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._found: list[Entry] = []
+        self._found: list[WalkedFile] = []
         self._files: set[Id] = set()
         self._searched: set[tuple[Id, int, int]] = set()
         self._listed: set[Id] = set()
         self._kernel = _devices(_KERNEL) - _devices(("/",))
 
-    def named(self, root: str, target: str) -> list[Entry]:
-        """All that a path names: a file, the files of a directory, those that a glob matches.
+    def named(self, root: str, target: str) -> list[WalkedFile]:
+        """Return all files that a path names: a file, the files of a directory, or the matches of a glob.
 
         Args:
-            root: what `target` is relative to.
+            root: directory that `target` is relative to.
 
         Raises:
-            UsageError: the glob can't be understood.
+            UsageError: the glob is invalid.
         """
-        path = os.path.join(root, target)  # noqa: PTH118 - the speed of strings, and no rules of pathlib's
+        path = os.path.join(root, target)  # noqa: PTH118 - strings are faster, and pathlib would normalise them
         try:
             if os.path.lexists(path):
                 path = os.path.normpath(path)
@@ -90,15 +90,15 @@ class Walk:
             return
         part, rest = parts[0], parts[1:]
         if not is_wild(part):
-            below = os.path.normpath(os.path.join(directory, part))  # noqa: PTH118 - texts: a tree may have a million of them
+            below = os.path.normpath(os.path.join(directory, part))  # noqa: PTH118 - strings: a tree may have a million paths
             if rest:
                 self._match(below, rest, number)
-            elif os.path.isfile(below):  # noqa: PTH113 - texts: a tree may have a million of them
+            elif os.path.isfile(below):  # noqa: PTH113 - strings: a tree may have a million paths
                 self._file(below)
             return
         status = self._status(directory)
         if status is None or (_id(status), len(parts), number) in self._searched:
-            return  # `**` twice in a pattern leads to the same place by many ways
+            return  # with `**` twice in a pattern, many paths lead to the same directory
         self._searched.add((_id(status), len(parts), number))
         if part == ANY_DEPTH and not rest:
             self._tree(directory)
@@ -129,13 +129,13 @@ class Walk:
                 continue
             seen.add(_id(status))
             yield directory
-            shown = [entry for entry in self._listing(directory) if _is_shown(entry) and _leads_to_directory(entry)]
+            shown = [entry for entry in self._listing(directory) if _is_visible(entry) and _leads_to_directory(entry)]
             waiting += reversed([entry.path for entry in shown if not _is_base(entry)])
 
     # --- directories
 
     def _tree(self, top: str) -> None:
-        """All files of a directory. No recursion: directories may be of any depth."""
+        """Add all files of a directory. Iterative, because directories may be nested to any depth."""
         above: list[Id] = []
         levels: list[Iterator[os.DirEntry[str]]] = []
         self._enter(top, above, levels)
@@ -144,7 +144,7 @@ class Walk:
             if entry is None:
                 levels.pop()
                 above.pop()
-            elif not _is_shown(entry):
+            elif not _is_visible(entry):
                 continue
             elif _leads_to_directory(entry):
                 if not _is_base(entry):
@@ -183,16 +183,16 @@ class Walk:
         if stat.S_ISREG(status.st_mode):
             if len(self._files) > self._most:
                 raise _Enough
-            self._found.append(Entry(path, status.st_size, status.st_mtime))
+            self._found.append(WalkedFile(path, status.st_size, status.st_mtime))
         else:
             self._problem(path, f"it is {_KINDS.get(stat.S_IFMT(status.st_mode), 'a device')}, not a file")
 
     def _status(self, path: str) -> os.stat_result | None:
-        """What a path leads to; None if that is nothing of ours, which is reported then."""
+        """Return the stat of a path's target, or None; an unusable target is reported."""
         try:
-            status = os.stat(path)  # noqa: PTH116 - texts: a tree may have a million of them
+            status = os.stat(path)  # noqa: PTH116 - strings: a tree may have a million paths
         except OSError as error:
-            if os.path.islink(path):  # noqa: PTH114 - texts: a tree may have a million of them
+            if os.path.islink(path):  # noqa: PTH114 - strings: a tree may have a million paths
                 circle = error.errno == errno.ELOOP
                 self._problem(path, "it is a link into a circle" if circle else "it is a link that leads nowhere")
             elif error.errno not in (errno.ENOENT, errno.ENOTDIR):
@@ -204,11 +204,11 @@ class Walk:
         return status
 
     def _problem(self, path: str, problem: str) -> None:
-        self._found.append(Entry(path, problem=problem))
+        self._found.append(WalkedFile(path, problem=problem))
 
 
 def _parts(pattern: str) -> list[str]:
-    """The parts of a path, `**` at most once in a row; `*/NAME` at its end is a name at any depth below, as in Loki."""
+    """Split a pattern into parts. Repeated `**` are merged; a final `*/NAME` matches at any depth below, as in Loki."""
     parts = [part for part in pattern.split("/") if part not in ("", ".")]
     if parts[-2:-1] == ["*"] and not is_wild(parts[-1]):
         parts.insert(-1, ANY_DEPTH)
@@ -217,39 +217,39 @@ def _parts(pattern: str) -> list[str]:
 
 
 def _devices(paths: Sequence[str]) -> set[int]:
-    return {os.stat(path).st_dev for path in paths if os.path.isdir(path)}  # noqa: PTH112, PTH116 - texts: a tree may have a million of them
+    return {os.stat(path).st_dev for path in paths if os.path.isdir(path)}  # noqa: PTH112, PTH116 - strings: a tree may have a million paths
 
 
 def _id(status: os.stat_result) -> Id:
     return status.st_dev, status.st_ino
 
 
-def _is_shown(entry: os.DirEntry[str]) -> bool:
+def _is_visible(entry: os.DirEntry[str]) -> bool:
     return not entry.name.startswith(".") and entry.name not in LEFT_OUT
 
 
 def _is_base(entry: os.DirEntry[str]) -> bool:
     if not entry.name.endswith(ENDING):
         return False
-    layout = Layout(Path(entry.path))
+    layout = BaseLayout(Path(entry.path))
     return layout.current.exists() or layout.lock.exists()
 
 
 def _leads_to_directory(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
-    except OSError:  # a link into a circle
+    except OSError:  # a cyclic link
         return False
 
 
 _KINDS = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
 
 
-# --- globs: braces are spelled out first, then each part of the path is matched by itself
+# --- globs: braces are expanded first, then each part of the path is matched separately
 #
 #     dir/*.md            in dir itself
 #     dir/*/*.md          one directory below dir, no deeper
-#     dir/*/README.md     files of that name at any depth below dir, but not in dir itself, as Loki has it
+#     dir/*/README.md     files of that name at any depth below dir, but not in dir itself, as in Loki
 #     dir/**/*.{md,txt}   in dir and at any depth below, with either ending
 #     dir/**              everything below dir
 #
@@ -260,10 +260,10 @@ ANY_DEPTH = "**"
 
 
 def alternatives(pattern: str) -> list[str]:
-    """A pattern with its braces spelled out, in the order in which they are written. Braces may be nested.
+    """Expand the braces of a pattern, in the order in which they are written. Braces may be nested.
 
     Raises:
-        UsageError: they stand for more than a thousand patterns, or are not closed.
+        UsageError: the expansion has more than a thousand patterns, or a brace is not closed.
     """
     done: list[str] = []
     waiting = [pattern]
@@ -283,14 +283,14 @@ def alternatives(pattern: str) -> list[str]:
 
 
 def matcher(part: str) -> re.Pattern[str]:
-    """What one part of a path has to look like."""
+    """Return the regular expression for one part of a path."""
     simpler = re.sub(r"\*+", "*", part)
     dots = "" if part.startswith(".") else r"(?!\.)"
     return re.compile(dots + fnmatch.translate(simpler), re.DOTALL)
 
 
 def _group(text: str, opening: int) -> tuple[int, list[int]]:
-    """Where a brace is closed, and its commas."""
+    """Return the position of the closing brace, and of its commas."""
     depth = 0
     commas: list[int] = []
     for at in range(opening, len(text)):

@@ -1,5 +1,5 @@
-"""Documents cut into chunks, by their structure, with nothing lost: `split` in split.py.
+"""Document splitting into chunks, along their structure and without loss: `split` in split.py.
 
-Knows only protocol/knowledge. `cutter` says where a long text is cut, `split` reads prose, code and tables, `markdown`
-and `items` know one kind of document each.
+This package depends only on protocol/knowledge. `cutter` chooses the positions of cuts, `split` handles prose, code and
+tables, and `markdown` and `items` handle one kind of document each.
 """

@@ -1,13 +1,15 @@
-"""Where a text that is too long for one chunk is cut.
+"""Positions of cuts in a text that is too long for one chunk.
 
-Filling chunks to the brim moves every later cut as soon as a word is put in at the top, and all of them
-have to be embedded again. So a cut does not depend on how full the chunk is, but on what is written there: of the
-strongest places in the last part of the room (paragraphs before sentences before words), the one whose next few
-characters have the smallest checksum is taken. Two versions of a text, whatever came before, agree on such a
-place sooner or later, and from there on all their chunks are the same.
+Problem: if chunks are filled to the brim, a word inserted at the top moves every later cut, and all chunks have to be
+embedded again. So the position of a cut must not depend on how full the chunk is, but on the text at the position.
 
-A chunk begins with the end of the one before it (the overlap), from the start of a sentence or word. The overlap is
-within the size, never beyond it, and doesn't move the cuts.
+The cutter looks at the last part of the available room. It takes the strongest kind of position there: paragraphs
+before sentences before words. Of the positions of that kind, it takes the one whose next few characters have the
+smallest checksum. Two versions of a text eventually agree on such a position, whatever precedes it. From there on, all
+their chunks are the same.
+
+A chunk begins with the end of the previous one (the overlap), from the start of a sentence or word. The overlap counts
+towards the size and does not move the cuts.
 """
 
 from __future__ import annotations
@@ -19,21 +21,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 _SEEN = 24
-"""Characters after a place that decide whether it is cut there."""
+"""Characters after a position that its checksum covers."""
 
 _LINE = re.compile(r"\n")
 _WORD = re.compile(r"(\s)(?=\S)")
 _SENTENCE = re.compile(r"(\n|[.!?]\s+|[。！？])(?=\S)")
 
 
-class Piece(NamedTuple):
-    """A part of a text.
+class TextPiece(NamedTuple):
+    """Part of a text.
 
     Attributes:
-        start, end: where it is.
-        heading: what it stands under.
-        before: repeated before it, such as a table's first row.
-        whole: it is complete, so that its neighbour may be joined to it.
+        start, end: its positions.
+        heading: headings above it.
+        before: text repeated before it, such as a table's first row.
+        whole: it is complete, so it may be joined with its neighbour.
     """
 
     start: int
@@ -43,11 +45,11 @@ class Piece(NamedTuple):
     whole: bool = True
 
 
-class Level(NamedTuple):
-    """Places of one strength: after group 1 of `pattern`, or at sorted `places`.
+class CutLevel(NamedTuple):
+    """Positions of one strength: after group 1 of `pattern`, or at sorted `places`.
 
-    A chunk that is cut at one is at least `least` of its room full: rather a short one that ends with a section
-    than a long one that ends with a word.
+    A chunk that is cut at this level fills at least the fraction `least` of its room. A short chunk that ends with a
+    section is better than a long one that ends with a word.
     """
 
     least: float
@@ -55,20 +57,21 @@ class Level(NamedTuple):
     places: Sequence[int] = ()
 
     def between(self, text: str, start: int, end: int) -> Iterable[int]:
-        """The places after `start`, up to `end`."""
+        """Return the positions after `start`, up to `end`."""
         if self.pattern is None:
             return self.places[bisect_right(self.places, start) : bisect_right(self.places, end)]
-        found = (match.end(1) for match in self.pattern.finditer(text, start, end + 1))  # one more, to look ahead at
+        # one more character, for lookahead
+        found = (match.end(1) for match in self.pattern.finditer(text, start, end + 1))
         return [place for place in found if start < place <= end]
 
 
 class Cutter:
-    """Cuts one text.
+    """Cutter of one text.
 
     Args:
-        text: all of it.
-        size: characters of a chunk at most.
-        overlap: characters of the chunk before that a chunk begins with, at most; less than `size`.
+        text: the whole text.
+        size: most characters of a chunk.
+        overlap: most characters of the previous chunk at the start of a chunk; less than `size`.
     """
 
     def __init__(self, text: str, size: int, overlap: int) -> None:
@@ -77,11 +80,14 @@ class Cutter:
         self._overlap = overlap
 
     def fits(self, start: int, end: int, before: str = "") -> bool:
-        """Whether that part is no longer than a chunk may be."""
+        """Return whether that part fits into a chunk."""
         return end - start + len(before) <= self.room
 
-    def cut(self, piece: Piece, levels: Sequence[Level], *, by_lines: bool = False) -> Iterator[Piece]:
-        """The piece in chunks. They overlap, `by_lines` by whole lines only; without the overlaps they are it."""
+    def cut(self, piece: TextPiece, levels: Sequence[CutLevel], *, by_lines: bool = False) -> Iterator[TextPiece]:
+        """Yield the piece in chunks.
+
+        Chunks overlap, with `by_lines` by whole lines only. Without the overlaps, they are exactly the piece.
+        """
         if self.fits(piece.start, piece.end, piece.before):
             yield piece
             return
@@ -92,9 +98,9 @@ class Cutter:
             yield piece._replace(start=self._overlapping(position, piece.start, by_lines), end=end, whole=False)
             position = end
 
-    def packed(self, pieces: Iterable[Piece], heading: tuple[str, ...]) -> Iterator[Piece]:
-        """The pieces, whole neighbours joined as far as they fit together; what is joined stands under `heading`."""
-        waiting: Piece | None = None
+    def packed(self, pieces: Iterable[TextPiece], heading: tuple[str, ...]) -> Iterator[TextPiece]:
+        """Yield the pieces, with adjacent whole pieces joined as far as they fit; joined pieces get `heading`."""
+        waiting: TextPiece | None = None
         for piece in pieces:
             if waiting is None:
                 waiting = piece
@@ -106,8 +112,8 @@ class Cutter:
         if waiting is not None:
             yield waiting
 
-    def _best(self, start: int, limit: int, end: int, levels: Sequence[Level]) -> int:
-        """Where to cut the part after `start`, at `limit` at the latest; nothing after `end` has a say in it."""
+    def _best(self, start: int, limit: int, end: int, levels: Sequence[CutLevel]) -> int:
+        """Return the cut for the part after `start`, at most `limit`. Text after `end` does not influence it."""
 
         def checksum(place: int) -> int:
             return zlib.crc32(self.text[place : min(end, place + _SEEN)].encode(errors="surrogatepass"))
@@ -120,9 +126,13 @@ class Cutter:
         return limit
 
     def _overlapping(self, position: int, first: int, by_lines: bool) -> int:
-        """Where a chunk begins whose own text begins at `position`, the whole piece beginning at `first`."""
+        """Return the start of a chunk with its overlap.
+
+        Its own text begins at `position`; the piece that is cut begins at `first`.
+        """
         if position == first or not self._overlap:
             return position
+        # The overlap never reaches back across the start of the piece.
         start = max(first, position - self._overlap)
         for pattern in (_LINE,) if by_lines else (_SENTENCE, _WORD):
             match = pattern.search(self.text, max(first, start - 1), position)
@@ -132,21 +142,21 @@ class Cutter:
 
 
 class LineIndex:
-    """Numbers of lines by positions in a text."""
+    """Line numbers by position in a text."""
 
     def __init__(self, text: str) -> None:
         self._ends = [match.start() for match in re.finditer("\n", text)]
 
     def of(self, start: int, end: int) -> tuple[int, int]:
-        """First and last line of a part that is not empty, counted from 1."""
+        """Return the first and last line of a non-empty part, counted from 1."""
         return bisect_left(self._ends, start) + 1, bisect_left(self._ends, end - 1) + 1
 
 
-PARAGRAPHS = Level(0.3, re.compile(r"(\n[ \t]*\n)"))
-ITEMS = Level(0.4, re.compile(r"(\n)(?=[ \t]*(?:[-*+•]|\d+[.)])[ \t])"))
-SENTENCES = Level(0.4, re.compile(r"""([.!?…]["'”’»)\]]*\s+|[。！？])"""))
-LINES = Level(0.5, re.compile(r"(\n)"))
-CLAUSES = Level(0.5, re.compile(r"([,;:]\s+|[、，；：])"))
-WORDS = Level(0.5, re.compile(r"(\s+)"))
+PARAGRAPHS = CutLevel(0.3, re.compile(r"(\n[ \t]*\n)"))
+ITEMS = CutLevel(0.4, re.compile(r"(\n)(?=[ \t]*(?:[-*+•]|\d+[.)])[ \t])"))
+SENTENCES = CutLevel(0.4, re.compile(r"""([.!?…]["'”’»)\]]*\s+|[。！？])"""))
+LINES = CutLevel(0.5, re.compile(r"(\n)"))
+CLAUSES = CutLevel(0.5, re.compile(r"([,;:]\s+|[、，；：])"))
+WORDS = CutLevel(0.5, re.compile(r"(\s+)"))
 
 LEVELS = (PARAGRAPHS, ITEMS, SENTENCES, LINES, CLAUSES, WORDS)

@@ -1,10 +1,9 @@
-"""Markdown: by headings, so that every chunk knows what it stands under.
+"""Splitting of Markdown by headings, so that every chunk has the headings above it.
 
-A section with all that is below it is one chunk if it fits. Otherwise its own text and its subsections are split each
-by themselves, and small neighbours are joined again under the heading they share. A chunk does not reach
-across the border of a section that had to be split, so a change in one leaves the chunks of the others alone.
-What looks like a heading within a fenced block or the front matter is none, and a fenced block is not cut at its empty
-lines as long as there is another way.
+A section with all its subsections is one chunk if it fits. Otherwise its own text and its subsections are split
+separately, and small neighbours are joined again under their common heading. A chunk never crosses the border of a
+section that had to be split, so a change in one section does not change the chunks of the others. Lines in a fenced
+block or in the front matter are never headings. A fenced block is not cut at its empty lines if there is another way.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from .cutter import LEVELS, Cutter, Level, Piece
+from .cutter import LEVELS, CutLevel, Cutter, TextPiece
 
 _FRONT = re.compile(r"---[ \t]*\n(?:[^\n]*\n){0,200}?(?:---|\.\.\.)[ \t]*(?:\n|\Z)")
 _MARKS = re.compile(
@@ -29,7 +28,10 @@ _MARKS = re.compile(
 
 
 class _Section(msgspec.Struct):
-    """From its heading to the next of the same rank: `own` is where its first subsection begins, or its end."""
+    """Section from its heading to the next heading of the same or a higher rank.
+
+    `own` is the start of its first subsection, or the end of the section.
+    """
 
     start: int
     rank: int
@@ -40,17 +42,17 @@ class _Section(msgspec.Struct):
     below: list[_Section] = []
 
 
-def pieces(cutter: Cutter) -> Iterator[Piece]:
-    """The chunks of a Markdown text."""
+def pieces(cutter: Cutter) -> Iterator[TextPiece]:
+    """Yield the chunks of a Markdown text."""
     root, blocks = _read(cutter.text)
-    yield from _split(root, cutter, (Level(0.3, None, blocks), *LEVELS))
+    yield from _split(root, cutter, (CutLevel(0.3, None, blocks), *LEVELS))
 
 
-def _split(section: _Section, cutter: Cutter, levels: tuple[Level, ...]) -> Iterator[Piece]:
+def _split(section: _Section, cutter: Cutter, levels: tuple[CutLevel, ...]) -> Iterator[TextPiece]:
     while len(section.below) == 1 and not _own_text(section, cutter):
         section = msgspec.structs.replace(section.below[0], start=section.start)
     if cutter.fits(section.start, section.end):
-        yield Piece(section.start, section.end, section.path)
+        yield TextPiece(section.start, section.end, section.path)
     else:
         yield from cutter.packed(_parts(section, cutter, levels), section.path)
 
@@ -59,17 +61,17 @@ def _own_text(section: _Section, cutter: Cutter) -> str:
     return cutter.text[section.titled : section.own].strip()
 
 
-def _parts(section: _Section, cutter: Cutter, levels: tuple[Level, ...]) -> Iterator[Piece]:
+def _parts(section: _Section, cutter: Cutter, levels: tuple[CutLevel, ...]) -> Iterator[TextPiece]:
     if section.below and not _own_text(section, cutter):
-        section.below[0].start = section.start  # a heading without a text of its own goes with the first below it
+        section.below[0].start = section.start  # a heading without own text goes with its first subsection
     else:
-        yield from cutter.cut(Piece(section.start, section.own, section.path), levels)
+        yield from cutter.cut(TextPiece(section.start, section.own, section.path), levels)
     for below in section.below:
         yield from _split(below, cutter, levels)
 
 
 def _read(text: str) -> tuple[_Section, list[int]]:
-    """The tree of sections, and where blocks begin: after empty lines outside of fences."""
+    """Return the tree of sections, and the starts of blocks: positions after empty lines outside of fences."""
     root = _Section(start=0, rank=0)
     open_: list[_Section] = [root]
     blocks: list[int] = []
@@ -94,7 +96,7 @@ def _read(text: str) -> tuple[_Section, list[int]]:
 
 
 def _without_marks(title: str) -> str:
-    """`Title ##` as `Title`, `C#` as it is."""
+    """Return `Title ##` as `Title`, and `C#` unchanged."""
     title = title.strip()
     bare = title.rstrip("#")
     return bare.rstrip() if not bare or bare[-1] in " \t" else title

@@ -1,10 +1,10 @@
-"""A document in chunks.
+"""Splitting of documents into chunks.
 
-Every chunk is a part of the document's text as it stands there, without the empty lines around it; only tables get
-their first row repeated. Together the chunks are the whole text, in order. No chunk is longer than `size`. A
-chunk's id goes by its source, heading and text alone, so what did not change keeps its id.
+Every chunk is a part of the document's original text, without the empty lines around it; only tables repeat their first
+row. Together the chunks are the whole text, in order. No chunk is longer than `size`. The id of a chunk depends only on
+its source, heading and text, so an unchanged chunk keeps its id.
 
-It is plain computing, about 10 MB a second: call it in a thread.
+It is CPU-bound, about 10 MB a second: call it in a thread.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from typing import final
 from .....protocol.errors import ConfigError
 from .....protocol.knowledge import Chunk, Document
 from . import items, markdown
-from .cutter import LEVELS, LINES, PARAGRAPHS, WORDS, Cutter, Level, LineIndex, Piece
+from .cutter import LEVELS, LINES, PARAGRAPHS, WORDS, CutLevel, Cutter, LineIndex, TextPiece
 
 SIZE = 1000
-"""Characters of a chunk by default."""
+"""Default size of a chunk in characters."""
 
 OVERLAP = 20
-"""The default overlap is the size divided by this."""
+"""Divisor of the size for the default overlap."""
 
 
 def split(document: Document, *, size: int = SIZE, overlap: int | None = None) -> list[Chunk]:
-    """Cut a document into chunks.
+    """Split a document into chunks.
 
     Args:
-        document: its `kind` says how: `markdown` and what is read as that (`html`, `docx`, ...), `code:<language>`,
-            `csv` and `tsv`, `json` and `jsonl`; anything else is prose.
-        size: how many characters a chunk may have.
-        overlap: how much of the chunk before a chunk may begin with, where a text without structure had to be cut.
+        document: its `kind` selects the splitter: `markdown` and formats that are read as that (`html`, `docx`, ...),
+            `code:<language>`, `csv` and `tsv`, `json` and `jsonl`; any other kind is split as prose.
+        size: most characters of a chunk.
+        overlap: most characters of the previous chunk at the start of a chunk, in text without structure.
 
     Raises:
-        ConfigError: a size or an overlap that makes no sense.
+        ConfigError: the size or the overlap is out of range.
     """
     overlap = size // OVERLAP if overlap is None else overlap
     if size < 1:
@@ -48,10 +48,10 @@ def split(document: Document, *, size: int = SIZE, overlap: int | None = None) -
     return list(_chunks(document, _pieces(document.kind, cutter)))
 
 
-def _pieces(kind: str, cutter: Cutter) -> Iterator[Piece]:
+def _pieces(kind: str, cutter: Cutter) -> Iterator[TextPiece]:
     family, _, language = kind.partition(":")
     match family:
-        case "markdown" | "html" | "docx" | "odt" | "pptx" | "xlsx":  # the readers of all these write Markdown
+        case "markdown" | "html" | "docx" | "odt" | "pptx" | "xlsx":  # their readers convert all of these to Markdown
             return markdown.pieces(cutter)
         case "csv" | "tsv":
             return _rows_of_table(cutter)
@@ -59,11 +59,11 @@ def _pieces(kind: str, cutter: Cutter) -> Iterator[Piece]:
             return items.pieces(cutter)
         case "code":
             levels = (_TOP, _OF_LANGUAGES.get(language, _MIDDLE), PARAGRAPHS, LINES, WORDS)
-            return cutter.cut(Piece(0, len(cutter.text)), levels, by_lines=True)
-    return cutter.cut(Piece(0, len(cutter.text)), LEVELS)
+            return cutter.cut(TextPiece(0, len(cutter.text)), levels, by_lines=True)
+    return cutter.cut(TextPiece(0, len(cutter.text)), LEVELS)
 
 
-def _chunks(document: Document, pieces: Iterator[Piece]) -> Iterator[Chunk]:
+def _chunks(document: Document, pieces: Iterator[TextPiece]) -> Iterator[Chunk]:
     lines = LineIndex(document.text)
     ids = Ids()
     for piece in pieces:
@@ -81,7 +81,7 @@ def _chunks(document: Document, pieces: Iterator[Piece]) -> Iterator[Chunk]:
 
 
 def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
-    """The same part without white space at its end, and without the empty lines at its start."""
+    """Return the part without white space at its end, and without the empty lines at its start."""
     part = text[start:end]
     end = start + len(part.rstrip())
     blank = len(part) - len(part.lstrip())
@@ -91,13 +91,13 @@ def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
 
 @final
 class Ids:
-    """Gives the chunks of one document their ids, in their order."""
+    """Ids for the chunks of one document, assigned in order."""
 
     def __init__(self) -> None:
         self._seen: Counter[str] = Counter()
 
     def of(self, source: str, heading: tuple[str, ...], text: str) -> str:
-        """The id of the next chunk; see `Chunk.id`."""
+        """Return the id of the next chunk; see `Chunk.id`. A repeated chunk gets an id of its own."""
         same = _digest(source, heading, text)
         self._seen[same] += 1
         return same if self._seen[same] == 1 else _digest(same, (), str(self._seen[same]))
@@ -108,11 +108,11 @@ def _digest(source: str, heading: tuple[str, ...], text: str) -> str:
     return hashlib.sha256(whole.encode(errors="surrogatepass")).hexdigest()[:32]
 
 
-# --- programs: by what stands at the left margin after an empty line, then definitions, empty lines, lines, words
+# --- programs: cut before unindented lines after an empty line, then at definitions, empty lines, lines, words
 #
-# One set of words serves all languages: that a class is called `class` and a function `func` or `fn` or `def` holds
-# across them, and a word that means something else in one of them costs no more than a cut at a line's end. What is
-# attached to a definition from above (decorators, attributes) stays with it.
+# One set of keywords covers all languages: a class is called `class`, and a function `func` or `fn` or `def`. A keyword
+# with another meaning in one language costs only a cut at the end of a line. Decorators and attributes above a
+# definition stay with it.
 
 _MODIFIERS = (
     "export|default|declare|pub(?:\\([^)\n]*\\))?|public|private|protected|internal|static|final|abstract|async|override"
@@ -128,11 +128,11 @@ _SECTIONS = r"\\(?:part|chapter|section|subsection|subsubsection)\b"
 _ATTACHED = r"(?:[ \t]*(?:@|#\[)[^\n]*\n){0,9}"
 
 
-def _at_lines(words: str) -> Level:
-    return Level(0.3, re.compile(rf"(\n){_ATTACHED}[ \t]*(?:{words})"))
+def _at_lines(words: str) -> CutLevel:
+    return CutLevel(0.3, re.compile(rf"(\n){_ATTACHED}[ \t]*(?:{words})"))
 
 
-_TOP = Level(0.25, re.compile(r"(\n[ \t]*\n)(?=[^\s)\]}])"))
+_TOP = CutLevel(0.25, re.compile(r"(\n[ \t]*\n)(?=[^\s)\]}])"))
 _MIDDLE = _at_lines(rf"(?:(?:{_MODIFIERS})\s+)*(?:{_DEFINITIONS})\b")
 _OF_LANGUAGES = {
     "sql": _at_lines(rf"(?:{_STATEMENTS})\b"),
@@ -140,39 +140,39 @@ _OF_LANGUAGES = {
     "latex": _at_lines(_SECTIONS),
     "bash": _at_lines(r"(?:function[ \t]+)?[\w-]+[ \t]*\(\)"),
     "shell": _at_lines(r"(?:function[ \t]+)?[\w-]+[ \t]*\(\)"),
-    "yaml": Level(0.3, re.compile(r"(\n)(?=[^\s#\-])")),
-    "toml": Level(0.3, re.compile(r"(\n)(?=\[)")),
-    "ini": Level(0.3, re.compile(r"(\n)(?=\[)")),
+    "yaml": CutLevel(0.3, re.compile(r"(\n)(?=[^\s#\-])")),
+    "toml": CutLevel(0.3, re.compile(r"(\n)(?=\[)")),
+    "ini": CutLevel(0.3, re.compile(r"(\n)(?=\[)")),
 }
 
 
-# --- tables (CSV, TSV): as many whole rows as fit, each chunk with the first row before them, the columns' names
+# --- tables (CSV, TSV): as many whole rows as fit, each chunk preceded by the first row with the names of the columns
 #
-# Quoted fields may hold line breaks. A quote that is never closed would swallow the rest of the table, so a row that
-# goes on for too long is taken to have a stray one.
+# Quoted fields may contain line breaks. A quote that is never closed would swallow the rest of the table, so the quote
+# of an overlong row is treated as a stray one.
 
 _LONGEST = 200
-"""Lines a row may have."""
+"""Most lines of a row."""
 
 
-def _rows_of_table(cutter: Cutter) -> Iterator[Piece]:
+def _rows_of_table(cutter: Cutter) -> Iterator[TextPiece]:
     text = cutter.text
     rows = list(_rows(text))
     if not rows:
         return
     first_end = rows[0][1]
     header = text[:first_end].rstrip("\n") + "\n"
-    if not cutter.fits(0, 0, header * 2):  # it would fill more than half of every chunk
+    if not cutter.fits(0, 0, header * 2):  # the first row would fill more than half of every chunk
         header = ""
-    waiting = Piece(0, first_end)
+    waiting = TextPiece(0, first_end)
     for start, end in rows[1:]:
         if cutter.fits(waiting.start, end, waiting.before):
             waiting = waiting._replace(end=end)
             continue
         yield from cutter.cut(waiting, LEVELS)
-        waiting = Piece(start, end, before=header)
+        waiting = TextPiece(start, end, before=header)
         if not cutter.fits(start, end, header):
-            waiting = Piece(start, end)
+            waiting = TextPiece(start, end)
     yield from cutter.cut(waiting, LEVELS)
 
 

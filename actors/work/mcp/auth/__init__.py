@@ -1,10 +1,10 @@
-"""How MCP servers over HTTP are signed in to: who gives out tokens for one, as whom we ask, and who may have them.
+"""OAuth sign-in to MCP servers over HTTP.
 
-metadata       what servers publish of it, and what has to be true of that
-discovery      finds it
-registration   as whom we ask: a client registered by hand, a document, or dynamic registration
+metadata       documents that servers publish, and the checks that they must pass
+discovery      search for these documents
+registration   the OAuth client: registered by hand, a metadata document, or dynamic registration
 http           requests to addresses that servers have named
-store          what a sign-in leaves behind on disk
-sign_in        a person signs in
+store          files of a sign-in
+sign_in        the sign-in of a user, or of the client itself
 access         the tokens of a process, as links use them
 """

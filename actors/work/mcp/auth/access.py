@@ -1,14 +1,15 @@
-"""The tokens of a process: what a link puts into its requests, and what it does when a server refuses one.
+"""Tokens of a process for MCP servers: the token of each request, and the reaction to a refusal.
 
-    no token, no sign-in yet           the request goes without; most servers want nothing
-    401                                another token: refreshed once for all who wait (`io.oauth.keeper`), or one that a
-                                       person has got meanwhile, in this process or another; and the request once more
-    403 with `insufficient_scope`      a token that a person has got meanwhile, and the request once more; else what is
-                                       wanted is noted, so that the next sign-in asks for it, too
-    no other token                     `McpSignInNeeded`, which names the command
+    no token, no sign-in yet           send the request without; most servers require none
+    401                                get another token, refreshed once for all waiting requests (`io.oauth.keeper`)
+                                       or from a sign-in meanwhile in any process; send the request again
+    403 with `insufficient_scope`      get a token from a sign-in meanwhile and send the request again; otherwise store
+                                       the scopes for the next sign-in
+    no other token                     raise `McpSignInNeeded`, which names the command; with the grant
+                                       `client_credentials` the client gets a token itself, once for all requests
 
-A refused request has not been begun, so each may be made again; `TRIES` times at most, since a server may refuse what
-it gets for ever. No browser is opened here: a person signs in with `callboard auth login`, at any time.
+A refused request has not been executed, so any request may be repeated. `TRIES` limits that, since a server may refuse
+every token. No browser is opened here: the user signs in with `callboard auth login` at any time.
 """
 
 from __future__ import annotations
@@ -20,90 +21,115 @@ from typing import TYPE_CHECKING, final
 
 import trio
 
-from .....protocol.errors import OAuthRefused, SignInNeeded
+from .....protocol.errors import CallboardError, OAuthRefused, SignInNeeded
 from .....protocol.mcp.config import Server
 from ....io.directories import state_dir
 from ....io.oauth.endpoint import TokenEndpoint
-from ....io.oauth.keeper import Keeper, Keepers
-from ....io.oauth.token import Token
-from .store import Login, Store
+from ....io.oauth.keeper import Keepers, TokenKeeper
+from ....io.oauth.token import OAuthToken
+from .store import LoginStore, StoredLogin
 
 if TYPE_CHECKING:
     from .....supervisors.root import Root
+    from ....io.oauth.authorization import Authorization
+    from ....io.oauth.loopback import Redirect
 
 TRIES = 2
-"""Times that a refused request is made again with another token."""
+"""Repetitions of a refused request with another token."""
 
 
 def remedy(name: str) -> str:
-    """What a person runs to sign in."""
+    """Return the command with which the user signs in."""
     return f"callboard auth login mcp:{name}"
 
 
 @final
-class Access:
-    """To one server. Shared by all its connections in this process.
+class ServerAccess:
+    """Access tokens for one server, shared by all its connections in this process.
 
     Attributes:
-        name: of the server.
-        why: why there is no token, where that is known better than the server says it.
-        store, environ: what a sign-in needs.
-        turn: held by the one who has a person sign in.
-        signed_in_at: when one last did, by trio's clock.
-        declined: whether it came to nothing: the person is not asked again.
+        name: name of the server.
+        why: reason for the missing token, if it is known better than from the server's answer.
+        store, environ: needed for a sign-in.
+        turn: lock held during a sign-in.
+        signed_in_at: time of the last sign-in, by trio's clock.
+        declined: True after a failed sign-in; the user is not asked again.
     """
 
-    def __init__(self, name: str, store: Store, keepers: Keepers, environ: Mapping[str, str]) -> None:
-        self.name = name
-        self.why = ""
+    def __init__(self, server: Server, store: LoginStore, keepers: Keepers, environ: Mapping[str, str]) -> None:
+        self.name: str = server.name
+        self.why: str = ""
         self.store = store
         self.environ = environ
-        self.turn = trio.Lock()
-        self.signed_in_at = -math.inf
-        self.declined = False
+        self.turn: trio.Lock = trio.Lock()
+        self.signed_in_at: float = -math.inf
+        self.declined: bool = False
+        self._server = server
         self._keepers = keepers
-        self._login: Login | None = None
-        self._keeper: Keeper | None = None
+        self._login: StoredLogin | None = None
+        self._keeper: TokenKeeper | None = None
         self._looked = False
 
-    async def token(self) -> Token | None:
-        """The token for the next request; None to go without. No checkpoint if one is at hand.
+    async def token(self) -> OAuthToken | None:
+        """Return the token for the next request; None for no token. No checkpoint if a valid token is in memory.
 
-        A token that can't be refreshed goes as it is: the server's answer says what follows.
+        A token that can't be refreshed is used as it is: the server's answer decides what happens next.
         """
         if not self._looked:
-            await self._look()
+            await self._reload()
         return None if self._keeper is None else await self._of(self._keeper, None)
 
-    async def another(self, refused: Token | None) -> Token | None:
-        """A token that the server has not refused; None if only a person can get one."""
-        await self._look()
-        return None if self._keeper is None else await self._of(self._keeper, refused)
+    async def another(self, refused: OAuthToken | None) -> OAuthToken | None:
+        """Return a token that the server has not refused; None if only a user can get one."""
+        # Another process may have signed in since the last request.
+        await self._reload()
+        token = None if self._keeper is None else await self._of(self._keeper, refused)
+        return token or await self._by_itself(refused, ())
 
-    async def wider(self, refused: Token | None, scopes: tuple[str, ...]) -> Token | None:
-        """A token that may do more, since a person has signed in meanwhile; None if none has.
+    async def wider(self, refused: OAuthToken | None, scopes: tuple[str, ...]) -> OAuthToken | None:
+        """Return a token with more scopes from a sign-in meanwhile; None without such a sign-in.
 
         Args:
-            scopes: what the server wants; noted for the next sign-in.
+            scopes: scopes that the server requires; stored for the next sign-in.
         """
-        await self._look()
+        await self._reload()
         login, keeper = self._login, self._keeper
         if login is None or keeper is None:
-            return None
+            return await self._by_itself(refused, scopes)
         kept = await trio.to_thread.run_sync(self.store.token, login)
         if kept is not None and (refused is None or kept.mark != refused.mark):
             return await self._of(keeper, refused)
+        # `want` reads and then writes the file, and another process may sign in at the same time.
         async with self.store.tokens.locked():
             await trio.to_thread.run_sync(self.store.want, scopes)
-        return None
+        return await self._by_itself(refused, scopes)
+
+    async def _by_itself(self, refused: OAuthToken | None, scopes: tuple[str, ...]) -> OAuthToken | None:
+        """Return a token from the client's own credentials; None if the entry has none or they fail (see `why`)."""
+        oauth = self._server.sign_in
+        if oauth is None or not oauth.by_itself:
+            return None
+        from .sign_in import sign_in
+
+        began = trio.current_time()
+        async with self.turn:
+            if self.signed_in_at <= began:  # no other task has signed in during the wait for the lock
+                try:
+                    await sign_in(self._server, self.store, self.environ, _no_person, scopes=scopes)
+                except CallboardError as error:
+                    self.why = str(error)
+                    return None
+                self.admitted()
+            await self._reload()
+            return None if self._keeper is None else await self._of(self._keeper, refused)
 
     def admitted(self) -> None:
-        """A person has just signed in."""
+        """Record a successful sign-in."""
         self.signed_in_at = trio.current_time()
         self.declined = self._looked = False
 
-    async def _look(self) -> None:
-        """Read anew who has signed in."""
+    async def _reload(self) -> None:
+        """Read the stored sign-in again."""
         self._looked = True
         login = await trio.to_thread.run_sync(self.store.read)
         if login is None:
@@ -111,12 +137,13 @@ class Access:
         elif self._login is None or login.server != self._login.server:
             from .http import GuardedAuthHttp
 
+            # A new sign-in can have another authorization server, so the token keeper is replaced with it.
             endpoint = TokenEndpoint(login.server, GuardedAuthHttp(self.environ, private=login.private))
             who = f"MCP server '{self.name}'"
             self._keeper = self._keepers.keeper(endpoint, self.store.tokens, who=who, remedy=remedy(self.name))
         self._login = login
 
-    async def _of(self, keeper: Keeper, refused: Token | None) -> Token | None:
+    async def _of(self, keeper: TokenKeeper, refused: OAuthToken | None) -> OAuthToken | None:
         try:
             token = await (keeper.token() if refused is None else keeper.other_than(refused))
         except (SignInNeeded, OAuthRefused) as error:
@@ -128,26 +155,30 @@ class Access:
 
 @final
 class Accesses:
-    """Of a process, one for each server.
+    """Token access of a process, one object per server.
 
     Args:
-        root: the actors of the tokens live below it.
-        environ: says where tokens lie.
+        root: the actors of the tokens run below it.
+        environ: determines the directory of the tokens.
     """
 
     def __init__(self, root: Root, environ: Mapping[str, str]) -> None:
         self._environ = environ
         self._keepers = Keepers(root)
-        self._known: dict[Path, Access] = {}
+        self._known: dict[Path, ServerAccess] = {}
 
-    def of(self, server: Server) -> Access | None:
-        """For a server whose values are put in; None for one that has no use for tokens."""
+    def of(self, server: Server) -> ServerAccess | None:
+        """Return the access for a server with resolved values; None for a server that uses no tokens."""
         if server.sign_in is None:
             return None
-        store = Store(folder(self._environ), server)
-        return self._known.setdefault(store.path, Access(server.name, store, self._keepers, self._environ))
+        store = LoginStore(folder(self._environ), server)
+        return self._known.setdefault(store.path, ServerAccess(server, store, self._keepers, self._environ))
+
+
+async def _no_person(_request: Authorization, _redirect: Redirect) -> str:
+    raise AssertionError("the grant needs no person")
 
 
 def folder(environ: Mapping[str, str]) -> Path:
-    """Where tokens lie."""
+    """Return the directory of the tokens."""
     return state_dir(environ) / "oauth" / "mcp"

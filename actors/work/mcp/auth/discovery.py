@@ -1,13 +1,15 @@
-"""Finds out who gives out tokens for an MCP server, and where.
+"""Discovery of the authorization server of an MCP server.
 
-The server's challenge names its document, or the document lies at a well-known address; that names authorization
-servers, whose documents lie at well-known addresses too. Servers of the first revision with a login (2025-03-26) have
-no document of their own and are their own authorization server.
+The server's challenge names its document, or the document is at a well-known address. That document names authorization
+servers, whose documents are at well-known addresses too. Servers of the first revision with a login (2025-03-26) have
+no document of their own and are their own authorization server. Their metadata may name an issuer below a path of the
+same origin. Without metadata the endpoints are `/authorize`, `/token` and `/register` of the origin, as that revision
+defines. That applies only if every well-known address answers 404, and only until registration fails.
 
-All of these addresses are a stranger's words. They are got within bounds (`WITHIN`, the size that `AuthHttp` allows),
-a redirect is followed only within its origin, and private addresses only for servers that are private themselves (see
-`http`), or where the user has named them. A page where a document should be (many sites answer everything with their
-start page) counts as none.
+All of these addresses are untrusted input. Requests are limited in time (`WITHIN`) and size (`AuthHttp`). Redirects are
+followed only within their origin. Private addresses are allowed only for servers that are private themselves (see
+`http`), or where the user names them. A page instead of a document (many sites answer every request with their start
+page) counts as no document.
 """
 
 from __future__ import annotations
@@ -20,62 +22,64 @@ import trio
 
 from .....protocol.decoding import convert
 from .....protocol.errors import CallboardError
-from ....io.oauth.http import Answer
+from ....io.oauth.http import OAuthResponse
 from . import metadata
 from .metadata import AuthorizationServer, ProtectedResource, Unusable
 
 WITHIN = 30.0
-"""Seconds for all of it."""
+"""Seconds for the whole discovery."""
 
 REDIRECTS = 3
 ISSUERS = 4
-"""Authorization servers that are tried; the first whose document can be used counts."""
+"""Authorization servers that are tried; the first with a usable document is taken."""
 
 T = TypeVar("T")
 
 
-class Http(Protocol):
-    """What gets a document."""
+class DocumentGetter(Protocol):
+    """Downloader of JSON documents."""
 
-    async def get(self, url: str, what: str) -> Answer:
-        """Ask for a JSON object. Raises `CallboardError` if there is no answer."""
+    async def get(self, url: str, what: str) -> OAuthResponse:
+        """Request a JSON object. Raises `CallboardError` without an answer."""
         ...
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """How to log in to a server.
+class DiscoveredLogin(msgspec.Struct, frozen=True, kw_only=True):
+    """Result of discovery.
 
     Attributes:
-        resource: what the token will be for, as its own document writes it.
-        document: None for a server without one.
-        server: who gives out the token.
+        resource: resource of the token, spelled as in the server's document.
+        document: the server's document; None for a server without one.
+        server: the authorization server.
+        assumed: reason why the endpoints are the unpublished defaults of 2025-03-26; empty if they were published.
     """
 
     resource: str
     document: ProtectedResource | None
     server: AuthorizationServer
+    assumed: str = ""
 
 
 async def discover(
     url: str,
-    http: Http,
+    http: DocumentGetter,
     *,
     advertised: str = "",
     configured: str = "",
     assume_pkce: bool = False,
     browser: bool = True,
-    trusted: Http | None = None,
-) -> Found:
-    """How to log in to the server at `url`.
+    trusted: DocumentGetter | None = None,
+) -> DiscoveredLogin:
+    """Discover the authorization server for the MCP server at `url`.
 
     Args:
-        advertised: where its document lies, as its challenge says it.
-        configured: where the document of the authorization server lies, as the user says it.
+        advertised: address of its document, from its challenge.
+        configured: address of the authorization server's document, from the user's entry.
         assume_pkce, browser: see `metadata.checked_endpoints`.
-        trusted: gets the document that the user names, in place of `http`.
+        trusted: getter for the document that the user names, used in place of `http`.
 
     Raises:
-        Unusable: there is no way, or none that is safe.
+        Unusable: there is no authorization server, or no safe one.
     """
     metadata.safe_address(url, "its `url`")
     with trio.move_on_after(WITHIN):
@@ -83,25 +87,35 @@ async def discover(
         document = await search.resource(url, advertised)
         resource = metadata.canonical(url) if document is None else document.resource
         if configured:
+            # The user vouches for this address, so it may be private.
             server = await search.named(configured, trusted or http)
+        elif document is not None and document.authorization_servers:
+            server = await search.first(document.authorization_servers)
         else:
-            issuers = document.authorization_servers if document is not None else None
-            server = await search.first(issuers or (metadata.origin(url),))
-        return Found(resource=resource, document=document, server=server)
+            server = await search.own(metadata.origin(url), undocumented=document is None and search.all_absent)
+        return DiscoveredLogin(resource=resource, document=document, server=server, assumed=search.assumed)
     raise Unusable(f"how to log in could not be found out within {WITHIN:g} s")
 
 
 class _Search:
-    """Attributes: `seen`: what was looked at in vain, and why."""
+    """State of one discovery.
 
-    def __init__(self, http: Http, *, assume_pkce: bool, browser: bool) -> None:
+    Attributes:
+        seen: unsuccessful addresses, with the reasons.
+        absent: number of addresses that answered 404.
+        assumed: see `DiscoveredLogin`.
+    """
+
+    def __init__(self, http: DocumentGetter, *, assume_pkce: bool, browser: bool) -> None:
         self._http = http
         self._assume_pkce = assume_pkce
         self._browser = browser
         self.seen: list[str] = []
+        self.absent = 0
+        self.assumed = ""
 
     async def resource(self, url: str, advertised: str) -> ProtectedResource | None:
-        """The server's own document; None if it has none."""
+        """Return the server's own document; None if it has none."""
         if advertised:
             metadata.safe_address(advertised, "the address of its protected resource metadata")
         wrong: Unusable | None = None
@@ -111,7 +125,7 @@ class _Search:
                 continue
             try:
                 return metadata.checked_resource(document, url)
-            except Unusable as error:  # the one at the root may be about another server of that host
+            except Unusable as error:  # the document at the root may describe another server of that host
                 if address == advertised:
                     raise
                 wrong = wrong or error
@@ -119,9 +133,15 @@ class _Search:
             raise wrong
         return None
 
+    @property
+    def all_absent(self) -> bool:
+        """True if every unsuccessful address has answered 404."""
+        return 0 < len(self.seen) == self.absent
+
     async def first(self, issuers: tuple[str, ...]) -> AuthorizationServer:
-        """The document of the first of these that can be used."""
+        """Return the first usable document of these issuers."""
         wrong: Unusable | None = None
+        # The list is untrusted: without a limit a server could cause any number of requests.
         for issuer in issuers[:ISSUERS]:
             try:
                 return await self._issuer(issuer)
@@ -130,8 +150,24 @@ class _Search:
         assert wrong is not None, "there is at least one issuer"
         raise wrong
 
-    async def named(self, address: str, http: Http) -> AuthorizationServer:
-        """The document at an address that the user has named: whose it is, it may say itself."""
+    async def own(self, origin: str, *, undocumented: bool) -> AuthorizationServer:
+        """Return the server's own origin as authorization server, with the defaults of 2025-03-26 if `undocumented`."""
+        try:
+            return await self._issuer(origin, below=undocumented)
+        except Unusable as error:
+            if not undocumented or not self.all_absent:
+                raise
+            self.assumed = str(error)
+        return AuthorizationServer(
+            issuer=origin,
+            authorization_endpoint=f"{origin}/authorize",
+            token_endpoint=f"{origin}/token",
+            registration_endpoint=f"{origin}/register",
+            token_endpoint_auth_methods_supported=("none", "client_secret_post", "client_secret_basic"),
+        )
+
+    async def named(self, address: str, http: DocumentGetter) -> AuthorizationServer:
+        """Return the document at an address that the user names; it may declare any issuer."""
         metadata.safe_address(address, "`authServerMetadataUrl`")
         server = await self._document(address, AuthorizationServer, http)
         if server is None:
@@ -140,18 +176,21 @@ class _Search:
             )
         return metadata.checked_endpoints(server, assume_pkce=self._assume_pkce, browser=self._browser)
 
-    async def _issuer(self, issuer: str) -> AuthorizationServer:
+    async def _issuer(self, issuer: str, *, below: bool = False) -> AuthorizationServer:
+        """Return the issuer's document; with `below` also one whose issuer is a path of this origin."""
         metadata.safe_address(issuer, "its authorization server")
+        # `all_absent` and the error concern the addresses of this issuer only.
         self.seen.clear()
+        self.absent = 0
         for address in metadata.issuer_addresses(issuer):
             server = await self._document(address, AuthorizationServer)
             if server is not None:
-                metadata.checked_issuer(server, issuer)
+                metadata.checked_issuer(server, issuer, below=below)
                 return metadata.checked_endpoints(server, assume_pkce=self._assume_pkce, browser=self._browser)
         raise Unusable(f"{issuer} publishes no metadata of an authorization server: {'; '.join(self.seen)}")
 
-    async def _document(self, address: str, kind: type[T], http: Http | None = None) -> T | None:
-        """What is at an address, if that is a document of this kind."""
+    async def _document(self, address: str, kind: type[T], http: DocumentGetter | None = None) -> T | None:
+        """Return the document of this kind at an address; None if there is none."""
         what, http = "the metadata of its login", http or self._http
         try:
             answer = await http.get(address, what)
@@ -164,6 +203,7 @@ class _Search:
             self.seen.append(f"{address}: {error}")
             return None
         if answer.status != 200 or answer.fields is None:
+            self.absent += answer.status == 404
             self.seen.append(f"{address}: {f'HTTP {answer.status}' if answer.status != 200 else 'no JSON'}")
             return None
         try:
@@ -173,8 +213,8 @@ class _Search:
             return None
 
 
-def _redirected(address: str, answer: Answer) -> str | None:
-    """Where an answer leads, if that is on the same origin."""
+def _redirected(address: str, answer: OAuthResponse) -> str | None:
+    """Return the redirect target of an answer if it is on the same origin."""
     location = answer.headers.get("location", "")
     if answer.status not in (301, 302, 303, 307, 308) or not location:
         return None

@@ -1,8 +1,8 @@
-"""Requests to addresses that servers have named: as `AuthHttp`, and nowhere where strangers may not send us.
+"""HTTP client for addresses that servers have named, protected against requests to private networks.
 
-A server of the internet must not have us knock at this machine or a private network, so what counts is where a
-connection leads (see `io.http.guarded`). A server that is private itself may name its neighbours: then the answer that
-wanted a login has come from a private address, which no name that is looked up anew can pretend.
+A public server must not make this process connect to this machine or to a private network. The address of the
+connection decides, not the name (see `io.http.guarded`). A private server may name its neighbours. A server counts as
+private if the answer that demanded a login came from a private address. A later DNS answer can't forge that.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .....protocol.errors import ConfigError
-from ....io.http.connections import Connections, Route
+from ....io.http.connections import ConnectionRoute, Connections
 from ....io.http.guarded import CantFetch, GuardedTransport, is_private
 from ....io.http.transport import KEEP_ALIVE, MAX_IDLE, TrioTransport
 from ....io.http.wires import PlainWire, Wire, peer
-from ....io.oauth.http import Answer, AuthHttp
+from ....io.oauth.http import AuthHttp, OAuthResponse
 
 
 class ProbeTransport(TrioTransport):
-    """Goes anywhere, and remembers where that was.
+    """Transport without restrictions that records the address of the peer.
 
     Args:
         environ: for proxies and certificates.
 
     Attributes:
-        private: whether the last connection leads to a private address, and not to a proxy that goes on.
+        private: True if the last connection leads directly to a private address, not to a proxy.
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -41,8 +41,9 @@ class _Seen(Connections):
         super().__init__(environ, "", None, keep_alive=KEEP_ALIVE, max_idle=MAX_IDLE)
         self.peer = ""
 
-    async def _wire(self, route: Route) -> Wire:
+    async def _wire(self, route: ConnectionRoute) -> Wire:
         wire = await super()._wire(route)
+        # The peer is the proxy then, whose address says nothing about the server's.
         if route.proxy:
             self.peer = ""
         return wire
@@ -54,11 +55,11 @@ class _Seen(Connections):
 
 
 class GuardedAuthHttp(AuthHttp):
-    """See the module.
+    """HTTP client for OAuth that refuses private addresses.
 
     Args:
         environ: for proxies and certificates.
-        private: whether the server is private itself.
+        private: True if the server is private itself; then private addresses are allowed.
     """
 
     def __init__(self, environ: Mapping[str, str], *, private: bool) -> None:
@@ -68,7 +69,7 @@ class GuardedAuthHttp(AuthHttp):
     def _transport(self) -> GuardedTransport:
         return GuardedTransport(self._environ, allow_private=self._private)
 
-    async def _send(self, method: str, url: str, what: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+    async def _send(self, method: str, url: str, what: str, body: bytes, headers: Mapping[str, str]) -> OAuthResponse:
         try:
             return await super()._send(method, url, what, body, headers)
         except CantFetch as error:

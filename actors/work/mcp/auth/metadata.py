@@ -1,14 +1,15 @@
-"""What servers publish of how to log in: documents, where they lie, and what has to be true of them. Pure.
+"""OAuth metadata documents: their addresses and the checks that they must pass. Pure functions.
 
-A protected resource (the MCP server) names its authorization servers (RFC 9728); an authorization server its endpoints
-(RFC 8414, or OpenID Connect Discovery). Both are a stranger's documents: nothing in them counts before it is checked:
+A protected resource (the MCP server) names its authorization servers (RFC 9728). An authorization server names its
+endpoints (RFC 8414, or OpenID Connect Discovery). Both documents are untrusted; nothing in them is used before these
+checks:
 
-- the resource is the server that was asked for, or a path above it on the same origin: a document that names another
-  one would have us get a token for that, and hand it over here. What it says is sent as it is written, since
-  authorization servers compare letters;
-- the issuer is the one whose well-known address the document came from. One terminating slash may differ: both
-  spellings lead to that same address, and many documents have one where the other has none;
-- every endpoint is https, or this machine's; browsers open what is checked here, so nothing else gets that far;
+- The resource is the requested server, or a path above it on the same origin. A document that names another resource
+  would make this client get a token for that and send it here. The value is sent exactly as written, since
+  authorization servers compare it byte by byte.
+- The issuer is the one whose well-known address the document came from. One trailing slash may differ: both spellings
+  lead to the same address, and many documents differ in it.
+- Every endpoint is https, or on this machine. Browsers open only addresses that pass this check.
 - PKCE with S256 is advertised.
 
 Source: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
@@ -28,7 +29,7 @@ OAUTH = "/.well-known/oauth-authorization-server"
 OPENID = "/.well-known/openid-configuration"
 
 OFFLINE = "offline_access"
-"""The scope by which OpenID Connect gives out refresh tokens."""
+"""Scope with which OpenID Connect issues refresh tokens."""
 
 LONGEST_URL = 4096
 _ADDRESS = re.compile(r"[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]+")
@@ -36,7 +37,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class Unusable(Exception):
-    """What a server publishes can't be used. The text says what, and is fit for people."""
+    """Metadata that can't be used. The text is for users."""
 
 
 class ProtectedResource(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,11 +65,11 @@ class AuthorizationServer(msgspec.Struct, frozen=True, kw_only=True):
     client_id_metadata_document_supported: bool | None = None
 
 
-# --- where they lie -----------------------------------------------------------------------------------------
+# --- addresses --------------------------------------------------------------------------------------
 
 
 def resource_addresses(url: str, advertised: str = "") -> list[str]:
-    """Where the document about a server may lie, the likeliest first; `advertised` is what its challenge says."""
+    """Return the possible addresses of a server's document, the likeliest first; `advertised` is from its challenge."""
     parts = urlsplit(url)
     base, path = f"{parts.scheme}://{parts.netloc}", parts.path
     paths = [path, path.rstrip("/"), ""] if path.strip("/") else [""]
@@ -76,7 +77,7 @@ def resource_addresses(url: str, advertised: str = "") -> list[str]:
 
 
 def issuer_addresses(issuer: str) -> list[str]:
-    """Where the document of an authorization server may lie, in the order of the specification."""
+    """Return the possible addresses of an authorization server's document, in the specification's order."""
     parts = urlsplit(issuer)
     base, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
     if not path:
@@ -84,11 +85,11 @@ def issuer_addresses(issuer: str) -> list[str]:
     return [f"{base}{OAUTH}{path}", f"{base}{OPENID}{path}", f"{base}{path}{OPENID}"]
 
 
-# --- what has to be true ------------------------------------------------------------------------------------
+# --- checks -----------------------------------------------------------------------------------------
 
 
 def canonical(url: str) -> str:
-    """The address of a server as a resource (RFC 8707): small letters, no fragment, no slash where there is no path."""
+    """Return a server's address as a resource (RFC 8707): lower case, no fragment, no slash without a path."""
     parts = urlsplit(url)
     path = "" if parts.path == "/" else parts.path
     query = f"?{parts.query}" if parts.query else ""
@@ -96,7 +97,7 @@ def canonical(url: str) -> str:
 
 
 def origin(url: str) -> str:
-    """Scheme, host and port of an address, in small letters; the port only where it is not the usual one."""
+    """Return scheme, host and port of an address in lower case; the port only if it is not the default."""
     parts = urlsplit(url)
     scheme, host, port = parts.scheme.lower(), (parts.hostname or "").rstrip("."), parts.port
     named = f"[{host}]" if ":" in host else host
@@ -104,20 +105,21 @@ def origin(url: str) -> str:
 
 
 def covers(resource: str, url: str) -> bool:
-    """Whether a resource is the server at `url`, or a path above it. May raise `ValueError` for what is no URL."""
+    """Return True if a resource is the server at `url`, or a path above it. May raise `ValueError` for invalid URLs."""
     claimed, ours = urlsplit(resource), urlsplit(url)
     if claimed.fragment or claimed.username is not None or origin(resource) != origin(url):
         return False
     if claimed.query and claimed.query != ours.query:
         return False
+    # With the slashes, `/mcp` does not cover `/mcp-other`.
     return f"{ours.path.rstrip('/')}/".startswith(f"{claimed.path.rstrip('/')}/")
 
 
 def checked_resource(document: ProtectedResource, url: str) -> ProtectedResource:
-    """The document, if it is about the server at `url`.
+    """Return the document if it is about the server at `url`.
 
     Raises:
-        Unusable: it is about another.
+        Unusable: it is about another server.
     """
     try:
         ours = covers(document.resource, url)
@@ -131,26 +133,33 @@ def checked_resource(document: ProtectedResource, url: str) -> ProtectedResource
     return document
 
 
-def checked_issuer(document: AuthorizationServer, issuer: str) -> AuthorizationServer:
-    """The document, if it is that issuer's.
+def checked_issuer(document: AuthorizationServer, issuer: str, *, below: bool = False) -> AuthorizationServer:
+    """Return the document if it belongs to that issuer.
+
+    Args:
+        below: accept a path below `issuer`, which is an origin and so controls everything published there.
 
     Raises:
-        Unusable: it is another's.
+        Unusable: it belongs to another issuer.
     """
-    if document.issuer != issuer and document.issuer.removesuffix("/") != issuer.removesuffix("/"):
+    try:
+        same = below and covers(issuer, document.issuer)
+    except ValueError:
+        same = False
+    if not same and document.issuer.removesuffix("/") != issuer.removesuffix("/"):
         raise Unusable(f"the metadata of the authorization server {issuer} says that it is {quoted(document.issuer)}")
     return document
 
 
 def checked_endpoints(document: AuthorizationServer, *, assume_pkce: bool, browser: bool = True) -> AuthorizationServer:
-    """The document, if a login by it is safe.
+    """Return the document if a login with it is safe.
 
     Args:
-        assume_pkce: the user knows that it does PKCE.
-        browser: a person will log in at its page.
+        assume_pkce: the user asserts that the server supports PKCE.
+        browser: the login uses the server's page in a browser.
 
     Raises:
-        Unusable: an endpoint is missing, or not to be used; or there is no PKCE.
+        Unusable: an endpoint is missing or unsafe, or PKCE is not supported.
     """
     who = f"the authorization server {document.issuer}"
     safe_address(document.issuer, f"the issuer of {who}")
@@ -161,6 +170,7 @@ def checked_endpoints(document: AuthorizationServer, *, assume_pkce: bool, brows
             safe_address(address, f"`{name}` of {who}")
         elif name in needed:
             raise Unusable(f"{who} publishes no `{name}`")
+    # Without PKCE another program on this machine could redeem an intercepted code.
     methods = document.code_challenge_methods_supported
     if browser and methods is None and not assume_pkce:
         raise Unusable(
@@ -173,10 +183,10 @@ def checked_endpoints(document: AuthorizationServer, *, assume_pkce: bool, brows
 
 
 def safe_address(address: str, what: str) -> str:
-    """The address, if credentials may go there: https, or http on this machine.
+    """Return the address if credentials may be sent to it: https, or http on this machine.
 
     Raises:
-        Unusable: it is something else.
+        Unusable: it is any other address.
     """
     try:
         parts = urlsplit(address)
@@ -185,6 +195,7 @@ def safe_address(address: str, what: str) -> str:
         parts, host = urlsplit(""), None
     if not host or len(address) > LONGEST_URL or not _ADDRESS.fullmatch(address):
         raise Unusable(f"{what} is no address on the web: {quoted(address)}")
+    # `https://bank.example@evil.example/` shows one host and leads to another.
     if parts.username is not None or parts.fragment:
         raise Unusable(f"{what} has a name or a fragment in it: {quoted(address)}")
     if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(host)):
@@ -193,7 +204,7 @@ def safe_address(address: str, what: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine, by its name alone."""
+    """Return True if a host is this machine, judged by the name alone."""
     if host.lower().rstrip(".") == "localhost":
         return True
     try:
@@ -206,12 +217,12 @@ def is_loopback(host: str) -> bool:
 
 
 def words(scope: str | None) -> tuple[str, ...]:
-    """The scopes in a text, each once."""
+    """Return the distinct scopes in a text."""
     return tuple(dict.fromkeys((scope or "").split()))
 
 
 def union(*scopes: Iterable[str]) -> tuple[str, ...]:
-    """All of them, each once, the earlier first."""
+    """Return all scopes without duplicates, in order."""
     return tuple(dict.fromkeys(scope for each in scopes for scope in each))
 
 
@@ -222,10 +233,10 @@ def scopes_for(
     resource: ProtectedResource | None,
     server: AuthorizationServer,
 ) -> tuple[str, ...]:
-    """The scopes of a first login: what the user says, else what the challenge wants, else what the resource has.
+    """Return the scopes of a first login: the user's, else the challenge's, else the resource's.
 
-    None at all leaves the choice to the authorization server. To be given a refresh token, `offline_access` goes with
-    the others where it is known.
+    Without any scopes the authorization server chooses. `offline_access` is added to the others where the server
+    supports it, to get a refresh token.
     """
     if configured is not None:
         return configured
@@ -234,5 +245,5 @@ def scopes_for(
 
 
 def quoted(text: str) -> str:
-    """What a stranger wrote, for messages."""
+    """Return untrusted text quoted and shortened for messages."""
     return repr(text if len(text) <= 200 else f"{text[:197]}...")

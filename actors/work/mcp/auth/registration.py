@@ -1,12 +1,12 @@
-"""As whom we ask for tokens: a client that the user has registered, a document that describes us, or one made now.
+"""OAuth client for an MCP server: registered by the user, described by a document, or registered dynamically.
 
-In this order, as the specification has it:
+In the order of the specification:
 
-1. `clientId` of the entry (with `clientSecret`, where there is one);
+1. `clientId` of the entry (with `clientSecret`, if there is one);
 2. `clientMetadataUrl` of the entry, if the authorization server fetches such documents;
-3. dynamic registration (RFC 7591), if it has an endpoint for that.
+3. dynamic registration (RFC 7591), if the server has an endpoint for it.
 
-What was registered belongs to its authorization server and to the redirect address that was registered with it.
+A registration is valid for its authorization server and for the redirect address that it was made with.
 """
 
 from __future__ import annotations
@@ -16,40 +16,42 @@ from typing import Any, Literal, Protocol, TypeAlias
 import msgspec
 
 from .....protocol.decoding import convert
-from ....io.oauth.http import Answer
+from ....io.oauth.http import OAuthResponse
 from .metadata import AuthorizationServer, Unusable, quoted
 
 Json: TypeAlias = Any
-Method: TypeAlias = Literal["none", "client_secret_post", "client_secret_basic"]
+Method: TypeAlias = Literal["none", "client_secret_post", "client_secret_basic", "private_key_jwt"]
 
 METHODS: tuple[Method, ...] = ("none", "client_secret_post", "client_secret_basic")
 NAME = "Callboard"
 GRANTS = ("authorization_code", "refresh_token")
 
 
-class Http(Protocol):
-    """What posts a registration."""
+class RegistrationPoster(Protocol):
+    """Sender of registration requests."""
 
-    async def post_json(self, url: str, value: Json, what: str) -> Answer:
-        """Send a JSON object. Raises `CallboardError` if there is no answer."""
+    async def post_json(self, url: str, value: Json, what: str) -> OAuthResponse:
+        """Send a JSON object. Raises `CallboardError` without an answer."""
         ...
 
 
-class Client(msgspec.Struct, frozen=True, kw_only=True):
-    """As whom we ask.
+class OAuthClient(msgspec.Struct, frozen=True, kw_only=True):
+    """OAuth client identity.
 
     Attributes:
         secret: empty for a public client.
-        method: how it shows that it is that client.
+        private_key: PEM key that signs a JWT in place of a secret.
+        method: method of client authentication.
     """
 
     id: str
     secret: str = ""
+    private_key: str = ""
     method: Method = "none"
 
     def __repr__(self) -> str:
-        """Without the secret."""
-        return f"Client({self.id!r})"
+        """Return a text without the secret."""
+        return f"OAuthClient({self.id!r})"
 
 
 class _Registered(msgspec.Struct, frozen=True):
@@ -59,26 +61,35 @@ class _Registered(msgspec.Struct, frozen=True):
 
 
 def known_client(
-    server: AuthorizationServer, *, client_id: str = "", client_secret: str = "", document: str = ""
-) -> Client | None:
-    """The client that needs no registration now; None if there is none.
+    server: AuthorizationServer,
+    *,
+    client_id: str = "",
+    client_secret: str = "",
+    private_key: str = "",
+    document: str = "",
+) -> OAuthClient | None:
+    """Return the client if no registration is needed now; None otherwise.
 
     Args:
-        client_id, client_secret: what the user has registered.
-        document: where a document that describes us lies.
+        client_id, client_secret, private_key: registered by the user.
+        document: address of a document that describes the client.
     """
+    if client_id and private_key:
+        return OAuthClient(id=client_id, private_key=private_key, method="private_key_jwt")
     if client_id:
-        return Client(id=client_id, secret=client_secret, method=_method(server, client_secret))
+        return OAuthClient(id=client_id, secret=client_secret, method=_method(server, client_secret))
     if document and server.client_id_metadata_document_supported:
-        return Client(id=document)
+        return OAuthClient(id=document)
     return None
 
 
-async def registered(server: AuthorizationServer, http: Http, redirect_uri: str, scopes: tuple[str, ...]) -> Client:
-    """A client that is registered now.
+async def registered(
+    server: AuthorizationServer, http: RegistrationPoster, redirect_uri: str, scopes: tuple[str, ...]
+) -> OAuthClient:
+    """Register a client dynamically.
 
     Raises:
-        Unusable: it can't be, or not as one that we can be.
+        Unusable: the server refuses, or registers a client that this program can't act as.
         UpstreamError: there was no answer.
     """
     if server.registration_endpoint is None:
@@ -88,6 +99,7 @@ async def registered(server: AuthorizationServer, http: Http, redirect_uri: str,
         )
     asked: dict[str, Json] = {
         "client_name": NAME,
+        # Native clients may use a loopback redirect with any port (RFC 8252).
         "application_type": "native",
         "redirect_uris": [redirect_uri],
         "grant_types": list(GRANTS),
@@ -113,9 +125,10 @@ async def registered(server: AuthorizationServer, http: Http, redirect_uri: str,
     return _usable(server, made)
 
 
-def _usable(server: AuthorizationServer, made: _Registered) -> Client:
-    """What the server has made of our wish, which it may change."""
+def _usable(server: AuthorizationServer, made: _Registered) -> OAuthClient:
+    """Return the client as registered: the server may change the request."""
     secret = made.client_secret or ""
+    # RFC 7591 allows the server to replace requested values, even with ones that this client can't use.
     given = made.token_endpoint_auth_method or _method(server, secret)
     method = next((known for known in METHODS if known == given), None)
     if method is None or (method != "none" and not secret):
@@ -125,11 +138,11 @@ def _usable(server: AuthorizationServer, made: _Registered) -> Client:
         )
     if not made.client_id:
         raise Unusable(f"the authorization server {server.issuer} registered us under an empty name")
-    return Client(id=made.client_id, secret="" if method == "none" else secret, method=method)
+    return OAuthClient(id=made.client_id, secret="" if method == "none" else secret, method=method)
 
 
 def _preferred(server: AuthorizationServer) -> Method:
-    """How we would show who we are: without a secret, which no program on a person's machine can keep."""
+    """Return the requested authentication method; without a secret if possible, which a local program can't protect."""
     offered = server.token_endpoint_auth_methods_supported
     if offered is None or "none" in offered:
         return "none"
@@ -139,5 +152,6 @@ def _preferred(server: AuthorizationServer) -> Method:
 def _method(server: AuthorizationServer, secret: str) -> Method:
     if not secret:
         return "none"
+    # The default of RFC 8414.
     offered = server.token_endpoint_auth_methods_supported or ("client_secret_basic",)
     return "client_secret_post" if "client_secret_post" in offered else "client_secret_basic"

@@ -1,13 +1,16 @@
-"""A person signs in to an MCP server: from its address to a token on disk.
+"""Sign-in to an MCP server: from its address to a token on disk.
 
     server's challenge -> its metadata -> its authorization server's metadata      discovery
-    -> as whom we ask                                                              registration
-    -> the browser -> a code -> a token                                            io.oauth
-    -> the disk                                                                    store
+    -> OAuth client                                                                registration
+    -> browser -> code -> token                                                    io.oauth
+    -> files                                                                       store
 
-Each time all of it is found out anew, and a client registered anew: an authorization server that has moved, or has lost
-what was registered, is what most sign-ins that can't succeed come from. The scopes are those of the entry, else those
-that the server wants; and always those that were granted before, and those that it has refused something for since.
+With `"grantType": "client_credentials"` no user is needed: the client's secret, or a JWT signed with its private key
+(RFC 7523), replaces browser and code. `ServerAccess` then calls this itself.
+
+Each sign-in repeats discovery and registration. Most sign-ins that can't succeed fail because the authorization server
+has moved or has lost the registration. The scopes come from the entry, otherwise from the server's challenge. In
+addition come the scopes granted before, and the scopes for which a request was refused since.
 """
 
 from __future__ import annotations
@@ -23,33 +26,33 @@ import trio
 from .....protocol.errors import ConfigError, McpLost, OAuthRefused, UpstreamError, UsageError
 from .....protocol.jsonrpc import encode_request
 from .....protocol.mcp.config import OAuth, Server
-from .....protocol.mcp.model import HANDSHAKE
+from .....protocol.mcp.model import HANDSHAKE, META_CAPABILITIES, META_CLIENT, META_VERSION, MODERN
 from .....protocol.version import VERSION
 from ....io.http.challenges import challenge_of
 from ....io.oauth.authorization import Authorization, authorization
 from ....io.oauth.endpoint import TokenEndpoint
 from ....io.oauth.loopback import Redirect, listening
 from ....io.oauth.server import LOOPBACK, AuthServer
-from ....io.oauth.token import Token
-from .discovery import Found, discover
+from ....io.oauth.token import OAuthToken
+from .discovery import DiscoveredLogin, discover
 from .http import GuardedAuthHttp, ProbeTransport
 from .metadata import OFFLINE, Unusable, safe_address, scopes_for, union, words
-from .registration import Client, known_client, registered
-from .store import Login, Store
+from .registration import OAuthClient, known_client, registered
+from .store import LoginStore, StoredLogin
 
 PROBE_WITHIN = 20.0
 """Seconds for the server's first answer."""
 
 Person: TypeAlias = Callable[[Authorization, Redirect], Awaitable[str]]
-"""Has a person open `Authorization.url`, and gives back the code: what `Redirect.answer` hears, or what was pasted."""
+"""Opens `Authorization.url` for the user and returns the code, from `Redirect.answer` or pasted by the user."""
 
 
-class Wanted(msgspec.Struct, frozen=True):
-    """What a server has said when it refused a request.
+class RefusedRequest(msgspec.Struct, frozen=True):
+    """Challenge of a server that refused a request.
 
     Attributes:
-        advertised: where its metadata lies; empty if it did not say.
-        private: whether that came from a private address.
+        advertised: address of its metadata; empty if it names none.
+        private: True if the answer came from a private address.
     """
 
     advertised: str = ""
@@ -58,19 +61,20 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 async def sign_in(
-    server: Server, store: Store, environ: Mapping[str, str], person: Person, *, scopes: tuple[str, ...] = ()
-) -> Token:
-    """Have a person sign in.
+    server: Server, store: LoginStore, environ: Mapping[str, str], person: Person, *, scopes: tuple[str, ...] = ()
+) -> OAuthToken:
+    """Sign in to a server and store the token.
 
     Args:
-        server: its entry, with all values put in.
-        scopes: to ask for beside those that are asked for anyway.
+        server: its entry, with resolved values.
+        person: asks the user; not called with the grant `client_credentials`.
+        scopes: additional scopes to request.
 
     Raises:
-        UsageError: the entry says that there is nothing to sign in to.
-        ConfigError: there is no way to sign in, or none that is safe.
-        OAuthRefused: the person, or the authorization server, said no.
-        NobodyToAsk: the person did not do it in time.
+        UsageError: the entry has nothing to sign in to.
+        ConfigError: there is no way to sign in, or no safe one.
+        OAuthRefused: the user or the authorization server refused.
+        NobodyToAsk: the user did not sign in in time.
         McpLost, UpstreamError: the server, or the authorization server, can't be reached.
     """
     oauth = _settings(server)
@@ -78,6 +82,7 @@ async def sign_in(
         safe_address(server.url, "its `url`")
         wanted = await probe(server, environ)
         old = await trio.to_thread.run_sync(store.read)
+        # The user vouches for an authorization server that the entry names.
         private = wanted.private or bool(oauth.auth_server_metadata_url)
         http = GuardedAuthHttp(environ, private=private)
         found = await discover(
@@ -87,45 +92,57 @@ async def sign_in(
             advertised=wanted.advertised,
             configured=oauth.auth_server_metadata_url,
             assume_pkce=oauth.assume_pkce,
+            browser=not oauth.by_itself,
         )
         asked = scopes_for(
             configured=oauth.scopes, challenged=wanted.scopes, resource=found.document, server=found.server
         )
+        # The new token replaces the old one, so it needs the old scopes too.
         if old is not None and old.server.issuer == found.server.issuer:
             asked = union(asked, old.server.scopes, old.wanted)
         asked = union(asked, scopes)
-        async with listening(_redirect_uri(oauth)) as redirect:
-            client = known_client(
-                found.server,
-                client_id=oauth.client_id,
-                client_secret=oauth.client_secret,
-                document=oauth.client_metadata_url,
-            ) or await registered(found.server, http, redirect.uri, asked)
-            at = _server(found, client, redirect.uri, asked)
-            request = authorization(at, redirect.uri)
-            code = await person(request, redirect)
-        token = await TokenEndpoint(at, http).exchange(request, code)
+        client = known_client(
+            found.server,
+            client_id=oauth.client_id,
+            client_secret=oauth.client_secret,
+            private_key=oauth.private_key,
+            document="" if oauth.by_itself else oauth.client_metadata_url,
+        )
+        if oauth.by_itself:
+            if client is None:
+                raise Unusable('"grantType": "client_credentials" needs a `clientId` beside it')
+            at = _server(found, client, LOOPBACK, asked)
+            token = await TokenEndpoint(at, http).client_credentials()
+            at = msgspec.structs.replace(at, private_key="")  # the key is stored only in the user's own file
+        else:
+            async with listening(_redirect_uri(oauth)) as redirect:
+                client = client or await _registered(found, http, redirect.uri, asked)
+                at = _server(found, client, redirect.uri, asked)
+                request = authorization(at, redirect.uri)
+                code = await person(request, redirect)
+            token = await TokenEndpoint(at, http).exchange(request, code)
     except Unusable as error:
         raise ConfigError(f"MCP server '{server.name}' can't be signed in to: {error}") from error
     except OAuthRefused as error:
         raise OAuthRefused(f"MCP server '{server.name}': {error}", error=error.error) from error
+    # Under the lock, so that a refresh in another process does not overwrite the new token.
     async with store.tokens.locked():
-        await trio.to_thread.run_sync(_keep, store, Login(url=store.url, server=at, private=private), token)
+        await trio.to_thread.run_sync(_keep, store, StoredLogin(url=store.url, server=at, private=private), token)
     return token
 
 
-async def sign_out(store: Store, environ: Mapping[str, str]) -> tuple[bool, str]:
-    """Forget the token, and tell who gave it out.
+async def sign_out(store: LoginStore, environ: Mapping[str, str]) -> tuple[bool, str]:
+    """Remove the stored token and revoke it.
 
     Returns:
-        Whether there was one; and why it could not be revoked, empty if it was.
+        True if there was a token; and the reason why it could not be revoked, empty on success.
 
     Raises:
-        ConfigError: it can't be forgotten.
+        ConfigError: the files can't be removed.
     """
     login, token = None, None
     async with store.tokens.locked():
-        with suppress(ConfigError):  # a file that can't be read can be forgotten all the same
+        with suppress(ConfigError):  # an unreadable file can still be removed
             login = await trio.to_thread.run_sync(store.read)
             token = None if login is None else await trio.to_thread.run_sync(store.token, login)
         there = await trio.to_thread.run_sync(store.remove)
@@ -138,46 +155,69 @@ async def sign_out(store: Store, environ: Mapping[str, str]) -> tuple[bool, str]
     return there, ""
 
 
-async def probe(server: Server, environ: Mapping[str, str]) -> Wanted:
-    """What the server wants of those who have no token.
+async def probe(server: Server, environ: Mapping[str, str]) -> RefusedRequest:
+    """Return the challenge that the server sends for a request without a token.
+
+    `initialize` is sent first. A server of 2026-07-28 alone may answer it with 400 and no challenge, so without a
+    challenge `server/discover` follows.
 
     Raises:
-        McpLost: it can't be reached.
+        McpLost: the server can't be reached.
     """
     transport = ProbeTransport(environ)
-    url = httpx.URL(server.url)
     introduction = {
         "protocolVersion": HANDSHAKE[0],
         "capabilities": {},
         "clientInfo": {"name": "callboard", "version": VERSION},
     }
-    streams = server.type == "sse"  # its address is that of a stream, and takes no messages
-    body = b"" if streams else encode_request(1, "initialize", introduction)
-    headers = {
-        "host": url.netloc.decode("ascii"),
-        "user-agent": "callboard",
-        "accept": "text/event-stream" if streams else "application/json, text/event-stream",
-        "content-type": "application/json",
-        **server.headers,
-        "content-length": str(len(body)),
-    }
-    timeouts = dict.fromkeys(("connect", "read", "write"), PROBE_WITHIN)
+    meta = {META_VERSION: MODERN, META_CAPABILITIES: {}, META_CLIENT: introduction["clientInfo"]}
+    modern = {"mcp-protocol-version": MODERN, "mcp-method": "server/discover"}
+    tries = [
+        ("POST", encode_request(1, "initialize", introduction), {}),
+        ("POST", encode_request(2, "server/discover", {"_meta": meta}), modern),
+    ]
+    if server.type == "sse":  # an address of a stream, which accepts no messages
+        tries = [("GET", b"", {"accept": "text/event-stream"})]
     try:
-        head = list(httpx.Headers(headers).raw)
-        response = await transport.send("GET" if streams else "POST", url, head, body, timeouts, once=True)
-        said = response.headers.get("www-authenticate", "")
-        return msgspec.structs.replace(read_challenge(said), private=transport.private)
+        wanted = RefusedRequest()
+        for method, body, headers in tries:
+            said = await _answer_to(transport, server, method, body, headers)
+            wanted = msgspec.structs.replace(read_challenge(said), private=transport.private)
+            if challenge_of(said, "bearer") is not None:
+                break
+        return wanted
     except httpx.HTTPError as error:
         raise McpLost(f"MCP server '{server.name}': {str(error) or type(error).__name__}") from error
     finally:
         transport.connections.close()
 
 
-def read_challenge(header: str) -> Wanted:
-    """What a `WWW-Authenticate` says to us."""
+async def _answer_to(
+    transport: ProbeTransport, server: Server, method: str, body: bytes, more: Mapping[str, str]
+) -> str:
+    """Send a request without a token and return the `WWW-Authenticate` of its answer."""
+    url = httpx.URL(server.url)
+    headers = {
+        "host": url.netloc.decode("ascii"),
+        "user-agent": "callboard",
+        "accept": "application/json, text/event-stream",
+        "content-type": "application/json",
+        **more,
+        **server.headers,
+        "content-length": str(len(body)),
+    }
+    timeouts = dict.fromkeys(("connect", "read", "write"), PROBE_WITHIN)
+    response = await transport.send(method, url, list(httpx.Headers(headers).raw), body, timeouts, once=True)
+    await response.aclose()
+    said: str = response.headers.get("www-authenticate", "")
+    return said
+
+
+def read_challenge(header: str) -> RefusedRequest:
+    """Parse a `WWW-Authenticate` header."""
     challenge = challenge_of(header, "bearer")
     said = {} if challenge is None else challenge.parameters
-    return Wanted(said.get("resource_metadata", ""), words(said.get("scope")))
+    return RefusedRequest(said.get("resource_metadata", ""), words(said.get("scope")))
 
 
 def _settings(server: Server) -> OAuth:
@@ -193,21 +233,32 @@ def _settings(server: Server) -> OAuth:
     raise UsageError(f"MCP server '{server.name}' is not signed in to: {why} ({server.where})")
 
 
+async def _registered(
+    found: DiscoveredLogin, http: GuardedAuthHttp, redirect_uri: str, scopes: tuple[str, ...]
+) -> OAuthClient:
+    try:
+        return await registered(found.server, http, redirect_uri, scopes)
+    except Unusable:
+        if found.assumed:  # the endpoints were assumed: the reason for that explains more than the failed registration
+            raise Unusable(found.assumed) from None
+        raise
+
+
 def _redirect_uri(oauth: OAuth) -> str:
     if oauth.redirect_uri:
         return oauth.redirect_uri
     return LOOPBACK if oauth.callback_port is None else f"http://localhost:{oauth.callback_port}/callback"
 
 
-def _server(found: Found, client: Client, redirect_uri: str, scopes: tuple[str, ...]) -> AuthServer:
+def _server(found: DiscoveredLogin, client: OAuthClient, redirect_uri: str, scopes: tuple[str, ...]) -> AuthServer:
     server = found.server
     assert server.token_endpoint is not None, "it is checked"
-    assert server.authorization_endpoint is not None, "it is checked"
     return AuthServer(
         client_id=client.id,
         client_secret=client.secret,
+        private_key=client.private_key,
         basic=client.method == "client_secret_basic",
-        authorization_url=server.authorization_endpoint,
+        authorization_url=server.authorization_endpoint or "",
         token_url=server.token_endpoint,
         revocation_url=server.revocation_endpoint or "",
         redirect_uri=redirect_uri,
@@ -215,11 +266,11 @@ def _server(found: Found, client: Client, redirect_uri: str, scopes: tuple[str, 
         issuer=server.issuer,
         names_issuer=bool(server.authorization_response_iss_parameter_supported),
         resource=found.resource,
-        more={"prompt": "consent"} if OFFLINE in scopes else {},  # as OpenID Connect wants it
+        more={"prompt": "consent"} if OFFLINE in scopes else {},  # OpenID Connect requires it
     )
 
 
-def _keep(store: Store, login: Login, token: Token) -> None:
-    """The token last: what reads it finds the sign-in that it belongs to."""
+def _keep(store: LoginStore, login: StoredLogin, token: OAuthToken) -> None:
+    """Write the sign-in before the token, so that a reader of the token always finds its sign-in."""
     store.write(login)
     store.tokens.write(token, login.server)

@@ -1,11 +1,11 @@
-"""What a sign-in leaves behind: a token (`TokenFile`), and beside it whose that is.
+"""Files of a sign-in: the token (`TokenFile`), and a file that describes its origin.
 
     oauth/mcp/https-mcp-example-com-mcp-4f1d….json          the token
-    oauth/mcp/https-mcp-example-com-mcp-4f1d….json.login    the server it is for, and where it comes from
+    oauth/mcp/https-mcp-example-com-mcp-4f1d….json.login    its server and authorization server
 
-Both are named by the address of the server, and by the `account` of its entry. So a server that moves, or a name in
-mcp.json that gets another address, has no token there. A run needs no discovery: what it refreshes a token with was
-checked when a person signed in, and is not taken from a server since.
+Both names derive from the server's address and the `account` of its entry. So a server that moves, or a name in
+mcp.json that gets another address, has no token there. A run needs no discovery: the data for refreshing a token was
+checked at sign-in and is not taken from a server afterwards.
 """
 
 from __future__ import annotations
@@ -21,23 +21,24 @@ from .....protocol.json_values import UNREADABLE
 from .....protocol.mcp.config import OAuth, Server
 from ....io.directories import private_directory
 from ....io.oauth.server import AuthServer
-from ....io.oauth.token import Token
+from ....io.oauth.token import OAuthToken
 from ....io.oauth.token_file import TokenFile
 from ....io.whole_file import write_whole
 from .metadata import canonical, union
 
 MOST = 64 * 1024
-"""Bytes of a file."""
+"""Bytes of a file at most."""
 
 
-class Login(msgspec.Struct, frozen=True, kw_only=True):
-    """A sign-in.
+class StoredLogin(msgspec.Struct, frozen=True, kw_only=True):
+    """Stored sign-in.
 
     Attributes:
-        url: of the server, in its canonical form.
-        server: who gave out the token, and as whom we asked; its `resource` is what the token is for.
-        private: whether the authorization server may be at a private address: the server is, or the user has named it.
-        wanted: scopes that the server has asked for since; the next sign-in asks for them, too.
+        url: canonical address of the server.
+        server: authorization server and OAuth client; its `resource` is the resource of the token.
+        private: True if the authorization server may have a private address: the MCP server has one, or the user names
+            it.
+        wanted: scopes that the server has required since; the next sign-in requests them too.
     """
 
     url: str
@@ -47,32 +48,33 @@ class Login(msgspec.Struct, frozen=True, kw_only=True):
     version: int = 1
 
     def __repr__(self) -> str:
-        """Without secrets."""
-        return f"Login({self.url!r})"
+        """Return a text without secrets."""
+        return f"StoredLogin({self.url!r})"
 
 
-class Store:
-    """Of one server.
+class LoginStore:
+    """Sign-in files of one server.
 
     Args:
-        folder: of all servers.
+        folder: directory of all servers.
 
-    Its methods block. Those that change something belong under the lock of `tokens`.
+    Its methods block. Call `write`, `want` and `remove` under the lock of `tokens`.
     """
 
     def __init__(self, folder: Path, server: Server) -> None:
         account = server.oauth.account if isinstance(server.oauth, OAuth) else ""
-        self.url = canonical(server.url)
-        self.tokens = TokenFile(folder, f"{self.url} {account}".strip())
-        self.path = self.tokens.path.with_name(f"{self.tokens.path.name}.login")
+        self.url: str = canonical(server.url)
+        self.tokens: TokenFile = TokenFile(folder, f"{self.url} {account}".strip())
+        self.path: Path = self.tokens.path.with_name(f"{self.tokens.path.name}.login")
 
-    def read(self) -> Login | None:
-        """The sign-in; None if there is none, or it is of no use any more.
+    def read(self) -> StoredLogin | None:
+        """Return the sign-in; None if there is none, or it is no longer valid.
 
         Raises:
             ConfigError: the file can't be read.
         """
         try:
+            # O_NOFOLLOW and O_NONBLOCK: another user may have put a link or a FIFO in a shared directory.
             handle = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
             with os.fdopen(handle, "rb") as file:
                 if os.fstat(handle).st_uid != os.geteuid():
@@ -83,18 +85,18 @@ class Store:
         except OSError as error:
             raise ConfigError(f"{self.path} can't be read: {error.strerror or error}") from error
         except UNREADABLE:
-            return None  # a sign-in writes it anew
+            return None  # the next sign-in overwrites it
         return login if login.version == 1 and login.url == self.url else None
 
-    def token(self, login: Login) -> Token | None:
-        """The token of this sign-in. Raises as `read`."""
+    def token(self, login: StoredLogin) -> OAuthToken | None:
+        """Return the token of this sign-in. Raises as `read`."""
         return self.tokens.read(login.server)
 
-    def write(self, login: Login) -> None:
-        """Have the file hold this sign-in; its token goes to `tokens`.
+    def write(self, login: StoredLogin) -> None:
+        """Write this sign-in; its token is written through `tokens`.
 
         Raises:
-            ConfigError: it could not be written.
+            ConfigError: the file can't be written.
         """
         try:
             private_directory(self.path.parent)
@@ -103,13 +105,13 @@ class Store:
             raise ConfigError(f"the sign-in can't be kept in {self.path}: {error.strerror or error}") from error
 
     def want(self, scopes: tuple[str, ...]) -> None:
-        """Note that the server wants these. Raises as `write`."""
+        """Store scopes that the server requires. Raises as `write`."""
         login = self.read()
         if login is not None and not set(scopes) <= {*login.wanted, *login.server.scopes}:
             self.write(msgspec.structs.replace(login, wanted=union(login.wanted, scopes)))
 
     def remove(self) -> bool:
-        """Forget it; whether there was one.
+        """Remove the sign-in and return True if there was one.
 
         Raises:
             ConfigError: a file can't be removed.
@@ -121,4 +123,4 @@ class Store:
         return self.tokens.remove()
 
 
-_decode = json_decoder(Login).decode
+_decode = json_decoder(StoredLogin).decode

@@ -1,1 +1,1 @@
-"""The MCP client, for both eras of the protocol and every link."""
+"""MCP client for both eras of the protocol and every link."""

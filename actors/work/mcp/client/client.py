@@ -1,12 +1,13 @@
-"""The MCP client: requests to a server, in either era of the protocol, over any link.
+"""MCP client: requests to a server, in either era of the protocol, over any link.
 
-    result = await client.call_tool("add", {"a": 1, "b": 2}, Caller(me=me))
+    result = await client.call_tool("add", {"a": 1, "b": 2}, CallOrigin(me=me))
 
-Any number of tasks call at the same time; up to `MAX_PENDING` of their requests are under way, the others wait in line.
-A cancelled call is gone: the server learns it, its questions end, a late answer is dropped. In the modern era
-every request carries what we are and can, and a result may be a question back (`input_required`): then the same request
-is made again with the answers, and with the server's own note to itself just as it was; or a handle to a task, which is
-followed to its end (`tasks`). Callers see none of that.
+Any number of tasks call concurrently. Up to `MAX_PENDING` of their requests are active; the others queue. A cancelled
+call leaves nothing behind: the server is notified, the call's questions end, and a late answer is dropped.
+
+In the modern era every request carries the client's identity and capabilities. A result may be a question
+(`input_required`): the client then repeats the request with the answers and with the server's unchanged state. Or a
+result is the handle of a task, which is polled until it ends (`tasks`). Callers see only the final result.
 """
 
 from __future__ import annotations
@@ -21,56 +22,75 @@ import trio
 
 from .....protocol.decoding import decode_json, json_decoder
 from .....protocol.errors import McpError, McpLost, McpUnsent
+from .....protocol.json_values import decode_mended
 from .....protocol.jsonrpc import METHOD_NOT_FOUND, UNREADABLE, Notification, Request, encode_failure
 from .....protocol.mcp import model
 from .....protocol.mcp.config import Server
 from .....supervisors import Actor
 from ..links import texts
-from ..links.link import Caller, Host, Json, Link, Outgoing
-from ..links.mirrored import Paths, header_paths, param_headers
-from .handshake import Abilities, Agreed, Handshake
+from ..links.link import CallOrigin, Json, Link, OutgoingCall, ServerRequestHandler
+from ..links.mirrored import Paths, header_fault, header_paths, param_headers
+from .handshake import Agreed, Handshake, OfferedCapabilities
 from .listening import ACKNOWLEDGED, CHANGES, Listening
-from .questions import Asked, Questions, pages
-from .tasks import EXTENSION, KIND, Following
+from .questions import ServerQuestion, ServerQuestions, pages
+from .tasks import EXTENSION, KIND, TaskFollower
 
 MAX_PENDING = 1024
-"""Requests under way on one connection."""
+"""Active requests on one connection at most."""
 
 MAX_PAGES, MAX_LISTED = 1000, 10_000
-"""Of one list: pages that are asked for, and entries on all of them."""
+"""Limits of one list: pages that are requested, and entries on all of them."""
 
 MAX_ROUNDS = 10
-"""Times that a server may ask back before it answers."""
+"""Questions in a row that a server may return before its result."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 0.25
-"""Seconds before a request is made again of which the server only says that it is not ready yet."""
+"""Seconds before a request is repeated when the server returns only its state and no questions."""
 
 T = TypeVar("T")
 
 
 class _Result(msgspec.Struct, frozen=True, rename="camel"):
-    """What tells a result that asks back."""
+    """Fields of a result that asks for input."""
 
-    input_requests: dict[str, Asked] = {}
+    input_requests: dict[str, ServerQuestion] = {}
     request_state: str | None = None
 
 
 _OBJECT = json_decoder(dict[str, Json])
+MOST_WORDS = 4000
+"""Characters of a result's text that are searched for refusals of the sandbox."""
+
+_NULL = msgspec.Raw(b"null")
 _BACK = json_decoder(_Result)
+
+
+def _with_hint(result: dict[str, Json], hint: Callable[[str], str]) -> dict[str, Json]:
+    """Return the result with a line about a refusal of the sandbox, if its text reports one. Long texts are data."""
+    content = result.get("content")
+    if not isinstance(content, list):
+        return result
+    for block in content:
+        text = block.get("text") if isinstance(block, dict) else None
+        if isinstance(text, str) and len(text) <= MOST_WORDS and (line := hint(text)):
+            return {**result, "content": [*content, {"type": "text", "text": line}]}
+    return result
 
 
 @final
 class McpClient:
-    """A connection to one server; made by `connect`, which see for the arguments.
+    """Connection to one server; created by `connect`, which describes the arguments.
 
     Attributes:
-        link: how messages get there.
-        server: who the server says it is. version: the revision it speaks; modern: of which era that is.
-        capabilities: what it says it can. instructions: how it says it is to be used.
-        pid: of its process, if it is one of ours.
-        pending: requests under way.
-        dropped: notifications about requests that are over.
-        on_exchange: told a request's method and how many seconds it took, whatever came of it.
+        link: transport of the messages.
+        server: name and version that the server reports.
+        capabilities: capabilities that the server declares.
+        instructions: instructions of the server for its use.
+        pid: pid of its process, for a stdio server.
+        hint: returns the note for a text that the sandbox caused, "" for none; None for a server without a sandbox.
+        pending: number of active requests.
+        dropped: number of notifications about finished requests.
+        on_exchange: called with the method and the duration in seconds of each request, successful or not.
     """
 
     link: Link
@@ -79,20 +99,22 @@ class McpClient:
         self,
         me: Actor,
         server: Server,
-        abilities: Abilities,
+        abilities: OfferedCapabilities,
         *,
-        host: Host | None,
+        host: ServerRequestHandler | None,
         on_change: Callable[[str], None] | None,
         on_log: Callable[[model.LogMessage], None] | None,
         version: str,
     ) -> None:
-        self.server = model.Implementation()
+        self.server: model.Implementation = model.Implementation()
         self.capabilities: dict[str, Json] = {}
         self.instructions: str | None = None
         self.pid: int | None = None
-        self.dropped = 0
+        self.hint: Callable[[str], str] | None = None
+        self.dropped: int = 0
         self.on_exchange: Callable[[str, float], None] | None = None
         self._name = server.name
+        self._over_http = bool(server.url)
         self._me = me
         self._timeout = server.timeout_seconds
         self._introduction = {
@@ -105,33 +127,34 @@ class McpClient:
             model.META_CLIENT: self._introduction["clientInfo"],
         }
         self._on_log = on_log
-        self._calls: dict[int, Caller] = {}
+        self._calls: dict[int, CallOrigin] = {}
         self._mirrored: dict[str, Paths] = {}
-        self._questions = Questions(server.name, me, abilities, host)
+        self._questions = ServerQuestions(server.name, me, abilities, host)
         self._listening = Listening(self, me, on_change)
         self._ids = count(1)
-        self.pending = 0
+        self.pending: int = 0
         self._line = trio.lowlevel.ParkingLot()
 
-    # --- what it is -------------------------------------------------------------------------------------------
+    # --- state ------------------------------------------------------------------------------------------
 
     @property
     def version(self) -> str:
-        """The revision that both speak; "" before the handshake."""
+        """Protocol revision of the connection; "" before the handshake."""
         return self.link.version
 
     @property
     def modern(self) -> bool:
-        """Whether that is one without a handshake."""
+        """True if that revision has no handshake."""
         return self.link.modern
 
     async def shake_hands(self, remembered: str) -> None:
-        """Agree on a revision; `connect` has this done.
+        """Agree on a revision; called by `connect`.
 
         Raises:
             McpError, McpLost: as `Handshake.shake`.
         """
         self._agree(await Handshake(self._name, self._ask_first, self._introduction).shake(remembered))
+        # A list that is read before the subscription is acknowledged may become outdated without a notification.
         if self.modern:
             self._listening.begin()
             await self._listening.settled()
@@ -141,7 +164,7 @@ class McpClient:
     async def _ask_first(self, method: str, params: Mapping[str, Json]) -> msgspec.Raw:
         if method == "server/discover":
             params = {"_meta": self._meta}
-        return await self.link.request(Outgoing(id=next(self._ids), method=method, params=params))
+        return await self.link.request(OutgoingCall(id=next(self._ids), method=method, params=params))
 
     def _agree(self, agreed: Agreed) -> None:
         self.link.version = agreed.version
@@ -153,78 +176,92 @@ class McpClient:
     # --- calls ------------------------------------------------------------------------------------------------
 
     async def call_tool(
-        self, name: str, arguments: Mapping[str, Json], caller: Caller | None = None
+        self, name: str, arguments: Mapping[str, Json], caller: CallOrigin | None = None
     ) -> dict[str, Json]:
-        """The raw `CallToolResult`; one with `isError` is a result, too. Raises as `request`."""
+        """Return the raw `CallToolResult`, also one with `isError`. Raises as `request`."""
         paths = self._mirrored.get(name)
         headers = param_headers(paths, arguments) if paths else {}
-        return await self.request("tools/call", {"name": name, "arguments": arguments}, caller, headers)
+        result = await self.request("tools/call", {"name": name, "arguments": arguments}, caller, headers)
+        return result if self.hint is None else _with_hint(result, self.hint)
 
-    async def tools(self) -> list[model.Tool]:
-        """All its tools. [] where it says it has none. One that can't be understood is left out, and logged."""
-        tools = await self._listed("tools/list", "tools", model.Tool)
+    async def tools(self) -> list[model.McpTool]:
+        """Return all tools of the server; [] if it declares none. Unreadable tools are left out and logged.
+
+        Over HTTP the same happens to a tool with invalid `x-mcp-header` annotations, as the specification requires.
+        """
+        tools = await self._listed("tools/list", "tools", model.McpTool)
+        if self.modern and self._over_http:
+            faults = {tool.name: fault for tool in tools if (fault := header_fault(tool.input_schema))}
+            for name, fault in faults.items():
+                self.log("warning", f"the tool {name!r:.200} is left out: {fault}")
+            tools = [tool for tool in tools if tool.name not in faults]
         if self.modern:
             self._mirrored = {tool.name: paths for tool in tools if (paths := header_paths(tool.input_schema))}
         return tools
 
     async def resources(self) -> list[model.Resource]:
-        """All its resources, as `tools`."""
+        """Return all resources, as `tools` does."""
         return await self._listed("resources/list", "resources", model.Resource)
 
-    async def prompts(self) -> list[model.Prompt]:
-        """All its prompts, as `tools`."""
-        return await self._listed("prompts/list", "prompts", model.Prompt)
+    async def prompts(self) -> list[model.McpPrompt]:
+        """Return all prompts, as `tools` does."""
+        return await self._listed("prompts/list", "prompts", model.McpPrompt)
 
     async def subscribe(self, uri: str) -> None:
-        """Have `on_change(uri)` called when this resource changes."""
+        """Subscribe to a resource: `on_change(uri)` is called when it changes."""
         if self.modern:
             self._listening.add(uri)
         else:
             await self.request("resources/subscribe", {"uri": uri})
 
     async def ping(self) -> None:
-        """Return when the server has answered something; raise if it refuses or is lost."""
+        """Return when the server has answered a request; raise if it refuses or is lost."""
         await self.request("server/discover" if self.modern else "ping", {})
 
     async def set_level(self, level: str) -> None:
-        """Have the server log from this level on, `debug` to `emergency`."""
+        """Set the log level of the server, `debug` to `emergency`."""
         if self.modern:
             self._meta = {**self._meta, model.META_LOG_LEVEL: level}
         else:
             await self.request("logging/setLevel", {"level": level})
 
     async def _listed(self, method: str, kind: str, type: type[T]) -> list[T]:
-        """All entries, page by page, within bounds: a list that does not end is not read for ever."""
+        """Return all entries, page by page, within limits: a server may send pages without an end."""
         if method.partition("/")[0] not in self.capabilities:
             return []
         what = f"MCP server '{self._name}' lists"
-        entries: list[T] = []
-        cursor: str | None = None
+        entries: dict[str, T] = {}
+        cursor: str | float | None = None
+        cursors: set[str | float] = set()
         for _ in range(MAX_PAGES):
             try:
                 raw = await self._request(method, {} if cursor is None else {"cursor": cursor}, None)
                 found = decode_json(raw, dict[str, msgspec.Raw])
-                listed = decode_json(found[kind], list[msgspec.Raw]) if kind in found else []
-                following = decode_json(found.get("nextCursor", msgspec.Raw(b"null")), str | None)
+                listed = decode_json(found.get(kind, _NULL), list[msgspec.Raw] | None) or []
+                following = decode_json(found.get("nextCursor", _NULL), str | int | float | None)
             except UNREADABLE as error:
                 raise McpError(f"{what} its {kind} in a way that can't be read: {error}") from error
             except McpError as error:
                 if error.rpc_code == METHOD_NOT_FOUND and kind != "tools":
-                    return []  # not all servers that say they have some know the method
+                    return []  # some servers declare resources or prompts and do not implement the method
                 raise
             if len(entries) + len(listed) > MAX_LISTED:
                 raise McpError(f"{what} more than {MAX_LISTED:,} {kind}; that many are not read")
             for each in listed:
                 try:
-                    entries.append(_entry(each, type))
+                    entry = _entry(each, type)
+                    entries.setdefault(getattr(entry, "uri", "") or getattr(entry, "name", ""), entry)
                 except UNREADABLE as error:
                     odd = f"one of its {kind} is left out: {error}; it begins: {bytes(each)[:80]!r}"
                     self.log("warning", odd)
-            if not following:
-                return entries
-            if following == cursor:
-                break
-            cursor = following
+            if following in (None, ""):
+                return list(entries.values())
+            if following in cursors:
+                self.log(
+                    "warning", f"the list of its {kind} leads back to a page that was read; {len(entries):,} are used"
+                )
+                return list(entries.values())
+            cursors.add(cursor := following)
         raise McpError(f"{what} its {kind} on pages without an end; stopped after {len(entries):,}")
 
     # --- requests ---------------------------------------------------------------------------------------------
@@ -233,17 +270,17 @@ class McpClient:
         self,
         method: str,
         params: Mapping[str, Json],
-        caller: Caller | None = None,
+        caller: CallOrigin | None = None,
         headers: Mapping[str, str] = MappingProxyType({}),
     ) -> dict[str, Json]:
-        """A request of any method and its raw result, with as many rounds of questions as that takes.
+        """Send a request of any method and return its raw result, after any number of questions up to `MAX_ROUNDS`.
 
         Args:
-            headers: for HTTP, beside those that every request has.
+            headers: additional HTTP headers.
 
         Raises:
-            McpError: the server refused it, or its answer can't be used.
-            McpLost: the connection broke. What was asked for may have been done.
+            McpError: the server refused it, or its answer is invalid.
+            McpLost: the connection broke. The request may have been executed.
         """
         more: dict[str, Json] = {}
         pause = FIRST_PAUSE
@@ -251,7 +288,7 @@ class McpClient:
             try:
                 raw = await self._permitted(method, {**params, **more}, caller, headers)
             except McpUnsent as error:
-                if number:  # it had begun, and what it did before it asked back is done
+                if number:  # the first rounds were executed, so the request as a whole must not be repeated
                     raise McpLost(str(error)) from error
                 raise
             result = self._read(method, raw, _OBJECT)
@@ -259,7 +296,7 @@ class McpClient:
             if kind == model.COMPLETE:
                 return result
             if kind == KIND and method == "tools/call" and self.modern:
-                following = Following(self._name, self.request, self._questions, self._me, self._timeout)
+                following = TaskFollower(self._name, self.request, self._questions, self._me, self._timeout)
                 return await following.result(result, caller)
             if kind != model.INPUT_REQUIRED:
                 raise McpError(f"MCP server '{self._name}' answered {method} with the unknown resultType {kind!r:.80}")
@@ -274,9 +311,9 @@ class McpClient:
         raise McpError(f"MCP server '{self._name}' asked back more than {MAX_ROUNDS} times before it answered {method}")
 
     async def _permitted(
-        self, method: str, params: Mapping[str, Json], caller: Caller | None, headers: Mapping[str, str]
+        self, method: str, params: Mapping[str, Json], caller: CallOrigin | None, headers: Mapping[str, str]
     ) -> msgspec.Raw:
-        """A request, made once more if it was refused until a person opens some pages, and one did."""
+        """Send a request, and repeat it once if it required that the user opens some pages and the user did."""
         try:
             return await self._request(method, params, caller, headers)
         except McpError as refusal:
@@ -284,24 +321,24 @@ class McpClient:
                 raise
         return await self._request(method, params, caller, headers)
 
-    async def _opened(self, wanted: Mapping[str, Asked], caller: Caller | None) -> bool:
+    async def _opened(self, wanted: Mapping[str, ServerQuestion], caller: CallOrigin | None) -> bool:
         try:
             answers = await self._questions.answers(wanted, caller)
         except McpError:
-            return False  # the refusal tells more
+            return False  # the refusal explains more
         return bool(answers) and all(answer.get("action") == "accept" for answer in answers.values())
 
     async def _request(
         self,
         method: str,
         params: Mapping[str, Json],
-        caller: Caller | None,
+        caller: CallOrigin | None,
         headers: Mapping[str, str] = MappingProxyType({}),
     ) -> msgspec.Raw:
         if self.pending < MAX_PENDING:
             self.pending += 1
         else:
-            await self._line.park()  # the call that ends leaves us its place
+            await self._line.park()  # the call that ends passes its slot on without decrementing `pending`
         id = next(self._ids)
         began = trio.current_time()
         try:
@@ -313,7 +350,7 @@ class McpClient:
             if caller is not None and caller.key is not None:
                 meta = {**meta, model.CALL_KEY: caller.key}
             sent = {**params, "_meta": meta} if meta else params
-            outgoing = Outgoing(id=id, method=method, params=sent, caller=caller, headers=headers)
+            outgoing = OutgoingCall(id=id, method=method, params=sent, caller=caller, headers=headers)
             return await self.link.request(outgoing)
         finally:
             if caller is not None:
@@ -321,44 +358,46 @@ class McpClient:
                 self._questions.call_over(id)
             if self.on_exchange is not None:
                 self.on_exchange(method, trio.current_time() - began)
+            # A waiting call takes over the slot, so that a new call can't overtake the queue.
             if self._line:
                 self._line.unpark()
             else:
                 self.pending -= 1
 
     async def listen(self, wanted: Mapping[str, Json]) -> None:
-        """Keep a subscription of the modern era open until the server ends it. Takes no place in the line."""
+        """Keep a subscription of the modern era open until the server ends it. Needs no slot of `pending`."""
         params = {"notifications": wanted, "_meta": self._meta}
-        await self.link.request(Outgoing(id=next(self._ids), method="subscriptions/listen", params=params))
+        await self.link.request(OutgoingCall(id=next(self._ids), method="subscriptions/listen", params=params))
 
     def _read(self, method: str, raw: msgspec.Raw, decoder: msgspec.json.Decoder[T]) -> T:
         try:
-            return decoder.decode(raw)
+            return decode_mended(decoder.decode, raw)
         except UNREADABLE as error:
             raise texts.unreadable(self._name, method, error) from error
 
-    # --- what the server says by itself (`Receiver`) ----------------------------------------------------------
+    # --- messages from the server (`Receiver`) ----------------------------------------------------------
 
-    def on_request(self, request: Request, about: Outgoing | None) -> None:
+    def on_request(self, request: Request, about: OutgoingCall | None) -> None:
         if self.modern:
             text = f"'{request.method}' is asked by `{model.INPUT_REQUIRED}` in this revision"
             self.link.respond(encode_failure(request.id, METHOD_NOT_FOUND, text), about)
             return
         call = about.id if about is not None and about.id in self._calls else None
+        # In the old era stdio requests do not name a call. With a single active call, that call is the only candidate.
         if call is None and len(self._calls) == 1:
             call = next(iter(self._calls))
         caller = self._whose_run() if call is None else self._calls[call]
         self._questions.take(request, call, caller, lambda message: self.link.respond(message, about))
 
-    def _whose_run(self) -> Caller | None:
-        """Who may answer for any of the calls under way: the oldest, if all are of one run."""
+    def _whose_run(self) -> CallOrigin | None:
+        """Return an origin for a request of any active call; None if the calls belong to several runs."""
         callers = iter(self._calls.values())
         oldest = next(callers, None)
         if oldest is None or any(caller.me.stream is not oldest.me.stream for caller in callers):
             return None
-        return Caller(me=self._questions.owner, host=oldest.host)
+        return CallOrigin(me=self._questions.owner, host=oldest.host)
 
-    def on_notification(self, notification: Notification, about: Outgoing | None) -> None:  # noqa: ARG002 - of the interface
+    def on_notification(self, notification: Notification, about: OutgoingCall | None) -> None:  # noqa: ARG002 - of the interface
         method, params = notification.method, notification.params
         try:
             if method == "notifications/progress":
@@ -386,22 +425,20 @@ class McpClient:
             caller.on_progress(progress)
 
     def log(self, level: str, text: str) -> None:
-        """Something about the server that it did not log itself."""
+        """Log a message of the client itself about the server."""
         if self._on_log is not None:
             self._on_log(model.LogMessage(level=level, logger="callboard", data=text))
 
 
 def _entry(raw: msgspec.Raw, type: type[T]) -> T:
-    """An entry of a list. If it can't be read, it is read without its nulls and without schemas that are no object."""
+    """Return an entry of a list. An invalid one is read again without nulls and without invalid schemas."""
     try:
         return decode_json(raw, type)
     except UNREADABLE:
-        found = decode_json(raw, dict[str, Json])
+        found = decode_mended(_OBJECT.decode, raw)
         kept = {
             key: value
             for key, value in found.items()
             if value is not None and (isinstance(value, dict) or not key.endswith("Schema"))
         }
-        if len(kept) == len(found):
-            raise
         return decode_json(msgspec.json.encode(kept), type)

@@ -1,11 +1,11 @@
-"""Reaching a server: the link for its type, the handshake, and the end of both.
+"""Connecting to a server: the link for its type, the handshake, and the end of both.
 
-    async with connect(me, server, environ=os.environ, abilities=Abilities()) as client:
+    async with connect(me, server, environ=os.environ, abilities=OfferedCapabilities()) as client:
         print(await client.tools())
 
-The link has an actor of its own below `me`, so that a first try may fail (a process that dies of a question it does not
-know, an address that speaks an older HTTP) without `me` failing. Once there is a client, the end of the link is the end
-of `me`, which owns it.
+The link has an actor of its own below `me`, so that a first attempt may fail without `me` failing: a process that exits
+on an unknown request, or an address that supports only an older HTTP transport. Once there is a client, the end of the
+link ends `me`, which owns it.
 """
 
 from __future__ import annotations
@@ -22,26 +22,27 @@ from .....protocol.mcp.model import HANDSHAKE, LogMessage
 from .....protocol.version import VERSION
 from .....supervisors import Actor, Ref
 from .....supervisors.process import ProcessStop
-from ..auth.access import Access
+from ..auth.access import ServerAccess
 from ..links import texts
-from ..links.link import Host, Link
+from ..links.link import Link, ServerRequestHandler
 from ..links.stdio import StdioLink, open_stdio
 from .client import McpClient
-from .handshake import Abilities
+from .downloads import LOOKS_EVERY, MOST, is_downloading, is_runner
+from .handshake import OfferedCapabilities
 
 if TYPE_CHECKING:
-    from ...sandbox.place import Place
+    from ...sandbox.place import SandboxPlace
 
-__all__ = ["Abilities", "connect"]
+__all__ = ["OfferedCapabilities", "connect"]
 
 STOP_WITHIN = ProcessStop().within + 1.0
 """Seconds for a link to end, its process included."""
 
 JUNK_TOLD = 20
-"""Lines on stdout that are no messages, as far as they are logged."""
+"""Lines on stdout without a message that are logged at most."""
 
 NO_ENDPOINT = (400, 404, 405)
-"""What HTTP servers of 2024-11-05 answer to a POST where they expect a GET."""
+"""Status codes with which HTTP servers of 2024-11-05 answer a POST where they expect a GET."""
 
 Opener = Callable[["Actor"], AbstractAsyncContextManager[Link]]
 
@@ -52,41 +53,51 @@ async def connect(
     server: Server,
     *,
     environ: Mapping[str, str],
-    abilities: Abilities,
-    host: Host | None = None,
+    abilities: OfferedCapabilities,
+    host: ServerRequestHandler | None = None,
     on_change: Callable[[str], None] | None = None,
     on_log: Callable[[LogMessage], None] | None = None,
     remembered: str = "",
-    access: Access | None = None,
-    place: Place | None = None,
+    access: ServerAccess | None = None,
+    place: SandboxPlace | None = None,
 ) -> AsyncIterator[McpClient]:
-    """A client of the server, started and agreed with within its `start_timeout_seconds`.
+    """Yield a client of the server, started and initialized within its `start_timeout_seconds`.
 
-    `me` owns the connection: it ends when the block ends, or when `me` does; and if the connection is lost, `me`
-    crashes with `McpLost`.
+    `me` owns the connection, which ends when the block ends or when `me` does. If the connection is lost, `me` crashes
+    with `McpLost`.
 
     Args:
-        server: its entry, with all values put in.
-        environ: ours.
-        abilities: what we declare that the server may ask.
-        host: answers what the server asks outside of calls that have a host of their own.
-        on_change: gets `tools`, `resources`, `prompts` or a resource's URI; it must neither wait nor raise.
-        on_log: gets what the server logs, as `on_change`.
-        remembered: the revision it spoke the last time; "" for unknown.
-        access: the tokens for it, where it may want them.
-        place: how its process is held, if it is one of ours; None for not at all.
+        server: its entry, with resolved values.
+        environ: environment of Callboard.
+        abilities: capabilities that the client declares.
+        host: answers requests of the server outside of calls with a host of their own.
+        on_change: receives `tools`, `resources`, `prompts` or a resource's URI; must neither wait nor raise.
+        on_log: receives log messages of the server; must neither wait nor raise.
+        remembered: the revision of the last connection; "" if unknown.
+        access: its tokens, if it may require them.
+        place: sandbox rules of its process; None for no sandbox.
 
     Raises:
-        McpLost: it could not be started or reached; the text ends with what it wrote to stderr at last.
-        McpError: there is no revision that both know, or it refuses the handshake.
+        McpLost: the server could not be started or reached; the text ends with its last stderr output.
+        McpError: there is no common revision, or the server refuses the handshake.
     """
     client = McpClient(me, server, abilities, host=host, on_change=on_change, on_log=on_log, version=VERSION)
     attempt = _Attempt(me, server, environ, client, access, place)
     try:
+        await attempt.install()
         with trio.move_on_after(server.start_timeout_seconds) as limit:
-            await attempt.make(remembered)
+            fetches = attempt.may_download
+            helper = me.spawn(attempt.give_time, limit, name="download", link=False) if fetches else None
+            try:
+                await attempt.make(remembered)
+            finally:
+                if helper is not None:
+                    helper.cancel()
         if limit.cancelled_caught:
-            what = f"was not ready within {server.start_timeout_seconds:g} s (`start_timeout_seconds`)"
+            what = f"was not ready within {server.start_timeout_seconds:g} s"
+            if attempt.downloads:
+                what += f", and {attempt.downloads:.0f} s in which '{server.command}' was still downloading it"
+            what += f" (`start_timeout_seconds` of its entry, {server.where})"
             raise texts.lost(server.name, what + attempt.junk, attempt.words)
         watch = me.spawn(attempt.watch, name="watch")
         try:
@@ -104,8 +115,8 @@ class _Attempt:
         server: Server,
         environ: Mapping[str, str],
         client: McpClient,
-        access: Access | None,
-        place: Place | None,
+        access: ServerAccess | None,
+        place: SandboxPlace | None,
     ) -> None:
         self._me = me
         self._server = server
@@ -113,15 +124,33 @@ class _Attempt:
         self._client = client
         self._access = access
         self._place = place
+        self._shows: tuple[str, ...] = ()
+        self.downloads = 0.0
         self._junk = 0
         self._first_junk = ""
         self._ref: Ref[Never, None] | None = None
 
     @property
     def words(self) -> str:
-        """What the server's process has written to stderr."""
+        """Standard error output of the server's process."""
         link = getattr(self._client, "link", None)
         return link.process.stderr_tail if isinstance(link, StdioLink) else ""
+
+    @property
+    def may_download(self) -> bool:
+        """True if a package runner starts it, which may have to download it."""
+        return self._server.type == "stdio" and is_runner(self._server.command)
+
+    async def install(self) -> None:
+        """Install its package in advance, if a runner would have to download it into the sandbox."""
+        if self._place is None or not self.may_download:
+            return
+        from .packages import installed
+
+        def log(text: str) -> None:
+            self._client.log("warning", text)
+
+        self._server, self._shows = await installed(self._me, self._server, self._environ, self._place, log)
 
     async def make(self, remembered: str) -> None:
         if self._server.type == "stdio":
@@ -136,13 +165,30 @@ class _Attempt:
         except McpLost:
             if remembered in HANDSHAKE:
                 raise
-            # Some servers of the old era don't survive a first request other than `initialize`.
+            # Some servers of the old era exit on a first request other than `initialize`.
             await self._open(self._open_stdio)
             await self._client.shake_hands(HANDSHAKE[0])
         link = self._client.link
         assert isinstance(link, StdioLink)
+        # From here on the server may have state to save, so it gets the regular time to stop.
         link.process.stop_as(ProcessStop())
         self._client.pid = link.process.pid
+        self._client.hint = link.hint
+
+    async def give_time(self, _: Actor, limit: trio.CancelScope) -> None:
+        """Extend the limit by the time in which the server is still being downloaded, and log that once."""
+        while self.downloads < MOST:
+            await trio.sleep(LOOKS_EVERY)
+            link = getattr(self._client, "link", None)
+            if not isinstance(link, StdioLink) or not await is_downloading(link.process):
+                continue
+            if not self.downloads:
+                command, most = self._server.command, f"{MOST:g} s"
+                self._client.log(
+                    "warning", f"'{command}' is downloading it; that may take {most} beside its start timeout"
+                )
+            self.downloads += LOOKS_EVERY
+            limit.deadline += LOOKS_EVERY
 
     async def _http(self, remembered: str) -> None:
         from .....protocol.errors import HttpRefused
@@ -155,6 +201,7 @@ class _Attempt:
             try:
                 return await client.shake_hands(remembered)
             except HttpRefused as refused:
+                # An address that refuses the POST may be an SSE endpoint of 2024-11-05.
                 if refused.status not in NO_ENDPOINT:
                     raise
                 first = refused
@@ -164,14 +211,22 @@ class _Attempt:
             await self._open(lambda own: open_sse(own, server, client, environ, access))
             await client.shake_hands(HANDSHAKE[0])
         except CallboardError as error:
+            # The first error concerns the configured transport and explains more than that of the fallback.
             raise first or error from None
 
     def _open_stdio(self, own: Actor) -> AbstractAsyncContextManager[Link]:
         return open_stdio(
-            own, self._server, self._client, environ=self._environ, on_junk=self._on_junk, place=self._place
+            own,
+            self._server,
+            self._client,
+            environ=self._environ,
+            on_junk=self._on_junk,
+            place=self._place,
+            shows=self._shows,
         )
 
     async def _open(self, opener: Opener) -> None:
+        # The link of a failed attempt must end before another one starts.
         await self.end()
         try:
             self._ref = await self._me.start(self._live, opener, name="link", link=False, stop_within=STOP_WITHIN)
@@ -186,7 +241,7 @@ class _Attempt:
             await trio.sleep_forever()
 
     async def watch(self, _: Actor) -> None:
-        """Linked to the owner: it learns in this way that the connection is lost."""
+        """Wait for the end of the link and fail with it. The actor is linked to the owner, which fails with it."""
         assert self._ref is not None
         end = await self._ref.wait()
         if end.error is not None:
@@ -200,7 +255,7 @@ class _Attempt:
 
     @property
     def junk(self) -> str:
-        """What the server's process has written to stdout instead of messages."""
+        """Note on the process's output outside of messages; "" without any."""
         return f"; it wrote to stdout, where only messages belong: {self._first_junk!r}" if self._junk else ""
 
     def _on_junk(self, line: bytes) -> None:

@@ -1,9 +1,13 @@
-"""Which revision a server speaks, and what it can do: found out once, before anything else is said.
+"""Handshake: detection of a server's protocol revision and capabilities, before any other request.
 
-`server/discover` goes first, as a modern server answers it without any handshake. A server that refuses it is of
-before 2026-07-28 and gets `initialize`. Silence says less: the server may be one that ignores what it does not know, or
-one that takes long to start. So after a while `initialize` is sent as well, and whichever is granted first counts; both
-lie in the server's input in the order they were sent, so a server that knows `discover` answers that one.
+`server/discover` is sent first, since a modern server answers it without a handshake. A server that refuses it is older
+than 2026-07-28 and gets `initialize`. Silence is ambiguous: the server may ignore unknown requests, or may be slow to
+start. So after `DISCOVER_WITHIN` seconds `initialize` is sent as well, and the first success counts. Both are in the
+server's input in the order of sending, so a server that knows `discover` answers that one first.
+
+A 401 or 403 to `server/discover` does not reveal the revision, so `initialize` is still tried: some servers accept it
+without a token. If that is refused as well, the 401 is raised, because it explains how to sign in. A server without
+`initialize` would only complain about a missing header.
 
 A server that spoke an older revision the last time is not probed again.
 """
@@ -17,7 +21,7 @@ import msgspec
 import trio
 
 from .....protocol.decoding import convert, decode_json
-from .....protocol.errors import McpError, McpLost
+from .....protocol.errors import McpError, McpLost, McpUnauthorized
 from .....protocol.jsonrpc import UNREADABLE
 from .....protocol.mcp import model
 from ..links.link import Json
@@ -29,12 +33,13 @@ Ask = Callable[[str, Mapping[str, Json]], Awaitable[msgspec.Raw]]
 T = TypeVar("T")
 
 
-class Abilities(msgspec.Struct, frozen=True, kw_only=True):
-    """What we tell servers that they may ask of us.
+class OfferedCapabilities(msgspec.Struct, frozen=True, kw_only=True):
+    """Capabilities that the client declares to servers.
 
     Attributes:
-        elicitation: questions to people. sampling: answers of a model.
-        roots: `file://` URIs for them to work in.
+        elicitation: questions to the user.
+        sampling: requests to a model.
+        roots: `file://` URIs that servers may work in.
     """
 
     elicitation: bool = True
@@ -42,7 +47,7 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True):
     roots: tuple[str, ...] = ()
 
     def declared(self) -> dict[str, Json]:
-        """As the wire says it."""
+        """Return the capabilities in their wire form."""
         able: dict[str, Json] = {}
         if self.elicitation:
             able["elicitation"] = {"form": {}, "url": {}}
@@ -54,7 +59,7 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Agreed(msgspec.Struct, frozen=True):
-    """What a server says of itself, in either era."""
+    """Result of the handshake in either era."""
 
     version: str
     server: model.Implementation = model.Implementation()
@@ -63,17 +68,16 @@ class Agreed(msgspec.Struct, frozen=True):
 
 
 class _NoCommon(McpError):
-    """There is no revision that both know."""
+    """No common protocol revision."""
 
 
 class Handshake:
-    """With one server.
+    """Handshake with one server.
 
     Args:
-        name: the server's, for errors.
-        ask: sends a request of the client's and gives its result; the client adds what the modern era wants to
-            `server/discover`.
-        introduction: the parameters of `initialize` but for the version.
+        name: name of the server, for errors.
+        ask: sends a request of the client and returns its result; adds the modern era's metadata to `server/discover`.
+        introduction: parameters of `initialize` except the version.
     """
 
     def __init__(self, name: str, ask: Ask, introduction: Mapping[str, Json]) -> None:
@@ -83,10 +87,10 @@ class Handshake:
         self._offer = model.HANDSHAKE[0]
 
     async def shake(self, remembered: str) -> Agreed:
-        """Find out, beginning with the revision that the server spoke the last time ("" for unknown).
+        """Agree on a revision, starting with the one of the last connection ("" if unknown).
 
         Raises:
-            McpError: there is no revision that both know.
+            McpError: there is no common revision.
             McpLost: the server was lost meanwhile.
         """
         if remembered in model.HANDSHAKE:
@@ -95,7 +99,7 @@ class Handshake:
             except McpLost:
                 raise
             except McpError:
-                pass  # it has become another server since
+                pass  # another server has replaced it
         return await self._probe()
 
     async def _probe(self) -> Agreed:
@@ -121,23 +125,31 @@ class Handshake:
             nursery.start_soon(discover, nursery.cancel_scope)
             with trio.move_on_after(DISCOVER_WITHIN):
                 await silence.wait()
+            # After these two errors `initialize` would fail as well.
             if not isinstance(refusals.get("discover"), McpLost | _NoCommon):
                 await attempt("initialize", self._initialize, nursery.cancel_scope)
-                with trio.move_on_after(DISCOVER_WITHIN):  # refused: only a server that answers both at once has more
+                # After a refusal only a server that answers both concurrently can still succeed.
+                with trio.move_on_after(DISCOVER_WITHIN):
                     await silence.wait()
                 nursery.cancel_scope.cancel()
         if agreed is not None:
             return agreed
-        final = [error for error in refusals.values() if isinstance(error, McpLost | _NoCommon)]
+        # A lost server explains more than any refusal, and after it a refusal for missing credentials.
+        final: list[McpError] = [error for error in refusals.values() if isinstance(error, McpLost | _NoCommon)]
+        final += [error for error in reversed(refusals.values()) if isinstance(error, McpUnauthorized)]
         raise final[0] if final else refusals["initialize"]
 
     async def _discover(self) -> Agreed:
         try:
             raw = await self._ask("server/discover", {})
         except McpError as error:
-            if error.rpc_code == model.UNSUPPORTED_VERSION:
-                self._choose(_supported(error.data))
-            raise
+            if error.rpc_code != model.UNSUPPORTED_VERSION:
+                raise
+            supported = _supported(error.data)
+            if model.MODERN not in supported:
+                self._choose(supported)
+                raise
+            raw = await self._ask("server/discover", {})  # refused a revision that it lists itself: try once more
         found = self._read(raw, model.Discovered)
         if model.MODERN not in found.supported_versions:
             self._choose(found.supported_versions)
@@ -170,7 +182,7 @@ class Handshake:
 
 
 def _introduced(meta: Mapping[str, Json]) -> model.Implementation:
-    """Who the server says it is. It need not say so; what can't be understood is as good as nothing."""
+    """Return the server's own description. It is optional, and an invalid one counts as missing."""
     try:
         return convert(meta.get(model.META_SERVER, {}), model.Implementation)
     except msgspec.ValidationError:

@@ -1,1 +1,1 @@
-"""How messages reach a server and come back: over the pipes of a process, or over HTTP in its two ways."""
+"""Transports of messages: the pipes of a process, and two kinds of HTTP."""

@@ -1,21 +1,19 @@
-"""A link over Streamable HTTP, in both eras.
+"""Link over Streamable HTTP, in both eras.
 
-Every request is a POST of its own, made in the task that asks; its answer is JSON, or a stream of events in which the
-server may say other things first. So there is no connection that could break for all at once, and a cancelled
-request closes its response: that is how a server of the modern era learns of it. Servers of earlier revisions get
-`notifications/cancelled`.
+Every request is a POST of its own, sent in the requesting task. Its answer is JSON, or an event stream in which the
+server may send other messages first. So no single connection carries all requests. A cancelled request closes its
+response, which notifies a server of the modern era. Servers of earlier revisions get `notifications/cancelled`.
 
 Earlier revisions may have more:
 
-- a *session*: its id comes with the answer to `initialize`, goes with every request from then on, and is deleted at the
-  end. When the server has forgotten it, the link is lost (`McpUnsent`: what was asked for has not been begun);
-- a stream of what the server wants to say outside of answers. It is listened to, if the server has one, before anything
-  is said that the server might have to say something about: what it has no stream for, it drops;
-- streams that can be taken up again: one that breaks after an event with an id is asked for what comes behind it.
+- A *session*: its id comes with the answer to `initialize`, is sent with every later request, and is deleted at the
+  end. When the server no longer knows it, the link is lost (`McpUnsent`: the request has not been executed).
+- A stream for the server's own messages. If the server has one, the client opens it before it sends anything that could
+  cause such messages: without a stream the server drops them.
+- Streams that can be resumed: after a break the client requests the events after the last one with an id.
 
-What goes out without a waiting task (notifications, answers to the server, goodbyes to responses) is done by
-children of the link's own actor, and so is the listening. That actor crashes when the link is lost, and its owner with
-it.
+Messages without a waiting task (notifications, answers to the server, rests of responses) and the server's own stream
+are handled by children of the link's actor. That actor crashes when the link is lost, and its owner with it.
 """
 
 from __future__ import annotations
@@ -29,30 +27,30 @@ import msgspec
 import trio
 
 from .....protocol.errors import McpError, McpLost, McpUnsent, ShuttingDown
-from .....protocol.jsonrpc import Failure, Message, Notification, Request, Result, encode_request, number
+from .....protocol.jsonrpc import ErrorResponse, Message, Notification, Request, Result, encode_request, number
 from .....protocol.mcp.config import Server
 from .....supervisors import Actor, Backoff
 from ....io.http.sse import SseParser
-from ..auth.access import Access
-from .link import Outgoing, Receiver
+from ..auth.access import ServerAccess
+from .link import OutgoingCall, Receiver
 from .mirrored import header_value
 from .texts import described, refused
-from .web import EVENTS, INITIALIZED, JSON, Web, WebLink, content_type, version_in
+from .web import EVENTS, INITIALIZED, JSON, HttpServerAccess, WebLink, content_type, version_in
 
 DELETE_WITHIN = 1.0
 
 LINGER = 1.0
-"""Seconds for a stream to end after its answer, so that its connection can be used again."""
+"""Seconds for a stream to end after its answer, so that its connection can be reused."""
 
 HEARD_WITHIN = 2.0
-"""Seconds for a server to say whether it has a stream for what belongs to no request."""
+"""Seconds for a server to answer whether it has a stream for its own messages."""
 
 RETRY = 1.0
-"""Seconds before a stream is taken up again, where the server names none."""
+"""Seconds before a stream is resumed if the server names no interval."""
 
 MIN_RETRY, MAX_RETRY = 0.1, 60.0
 TRIES = 5
-"""Times in a row that a stream is asked for in vain."""
+"""Failed requests in a row for a stream at most."""
 
 _NAMED = {
     "tools/call": "name",
@@ -64,18 +62,18 @@ _NAMED = {
 
 @asynccontextmanager
 async def open_http(
-    me: Actor, server: Server, receiver: Receiver, environ: Mapping[str, str], access: Access | None = None
+    me: Actor, server: Server, receiver: Receiver, environ: Mapping[str, str], access: ServerAccess | None = None
 ) -> AsyncIterator[HttpLink]:
-    """A link to a server. Nothing is sent yet, so a server that is not there shows with the first request.
+    """Yield a link to a server. Nothing is sent yet, so an unreachable server is only noticed at the first request.
 
     Args:
         environ: for proxies and certificates, see `TrioTransport`.
-        access: the tokens for it.
+        access: tokens for the server.
 
     Raises:
-        ConfigError: the server's address or its headers can't be used.
+        ConfigError: the server's address or a header is invalid.
     """
-    link = HttpLink(Web(server, environ, access), receiver)
+    link = HttpLink(HttpServerAccess(server, environ, access), receiver)
     ref = await me.start(link.live, name="http")
     try:
         yield link
@@ -86,29 +84,29 @@ async def open_http(
             await ref.wait()
 
 
-class Reading:
-    """Hands on the messages of a response until its answer is among them.
+class ResponseReading:
+    """Reader of a response: passes its messages on until the answer arrives.
 
     Attributes:
-        about: the request that it answers; None for a stream that answers none.
-        events: how many there were.
-        answer: once it has come.
+        about: the request that it answers; None for a stream of the server's own messages.
+        events: number of events so far.
+        answer: the answer, once it has arrived.
     """
 
-    def __init__(self, web: Web, receiver: Receiver, about: Outgoing | None) -> None:
+    def __init__(self, web: HttpServerAccess, receiver: Receiver, about: OutgoingCall | None) -> None:
         self.about = about
         self.what = "listening" if about is None else described(about)
         self.events = 0
         self.parser = SseParser(web.server.max_message_bytes)
         self._web = web
         self._receiver = receiver
-        self.answer: Result | Failure | None = None
+        self.answer: Result | ErrorResponse | None = None
 
     def result(self) -> msgspec.Raw:
-        """The answer.
+        """Return the result of the answer.
 
         Raises:
-            McpError: it is a refusal, or there is none.
+            McpError: the answer is a refusal, or is missing.
         """
         if isinstance(self.answer, Result):
             return self.answer.result
@@ -118,12 +116,12 @@ class Reading:
         raise refused(self._web.server.name, self.about, self.answer.error)
 
     def begin_again(self) -> None:
-        """The next bytes are of another response that goes on where this one broke."""
+        """Prepare for the bytes of a response that resumes a broken one."""
         old, self.parser = self.parser, SseParser(self._web.server.max_message_bytes)
         self.parser.last_id, self.parser.retry = old.last_id, old.retry
 
     def take(self, data: bytes) -> bool:
-        """The next bytes of an event stream. Whether the answer was among them."""
+        """Process the next bytes of an event stream. Return True if they complete the answer."""
         for event in self.parser.feed(data):
             self.events += 1
             if event.kind == "message" and event.data:
@@ -133,7 +131,7 @@ class Reading:
         return False
 
     def take_messages(self, data: bytes) -> None:
-        """A message, or several."""
+        """Process a body with one message or several."""
         for message in self._web.messages(data, self.what):
             self._take(message)
 
@@ -147,16 +145,16 @@ class Reading:
 
 
 class HttpLink(WebLink):
-    """See the module, and `link.Link`."""
+    """Link over Streamable HTTP; see the module and `link.Link`."""
 
-    def __init__(self, web: Web, receiver: Receiver) -> None:
+    def __init__(self, web: HttpServerAccess, receiver: Receiver) -> None:
         super().__init__(web, receiver)
         self._session = ""
         self._gone = trio.Event()
         self._listens = trio.Event()
 
     async def live(self, own: Actor) -> NoReturn:
-        """The body of the link's own actor."""
+        """Body of the link's own actor: wait until the link is lost, then crash."""
         self.own = own
         own.started()
         await self._gone.wait()
@@ -164,9 +162,9 @@ class HttpLink(WebLink):
         raise self.lost
 
     async def close(self) -> None:
-        """Tell the server that the session is over, if there is one, and close everything."""
+        """End the session on the server, if there is one, and close all connections."""
         if self._session and self.lost is None:
-            with trio.move_on_after(DELETE_WITHIN), suppress(McpError):  # it would find out by itself
+            with trio.move_on_after(DELETE_WITHIN), suppress(McpError):  # the server also ends unused sessions itself
                 response = await self._web.send("DELETE", "the end of the session", headers=self._headers(""))
                 await response.aclose()
         if self.lost is None:
@@ -180,13 +178,14 @@ class HttpLink(WebLink):
 
     # --- requests
 
-    async def _ask(self, outgoing: Outgoing) -> msgspec.Raw:
+    async def _ask(self, outgoing: OutgoingCall) -> msgspec.Raw:
         method, what = outgoing.method, described(outgoing)
         response = await self._web.send(
             "POST",
             what,
             headers={**self._headers(method, outgoing), **outgoing.headers},
             body=encode_request(outgoing.id, method, outgoing.params),
+            # A repeated call of a tool could execute twice.
             once=method == "tools/call",
         )
         if response.status_code >= 300:
@@ -197,15 +196,15 @@ class HttpLink(WebLink):
         if kind not in (JSON, EVENTS):
             await response.aclose()
             raise self._web.unexpected(response, what)
-        reading = Reading(self._web, self._receiver, outgoing)
+        reading = ResponseReading(self._web, self._receiver, outgoing)
         if kind == EVENTS:
             await self._until_answered(response, reading)
         else:
             reading.take_messages(await self._web.whole(response, what))
         return reading.result()
 
-    async def _until_answered(self, response: httpx.Response, reading: Reading) -> None:
-        """Read a stream, and what it is continued by, until the answer has come."""
+    async def _until_answered(self, response: httpx.Response, reading: ResponseReading) -> None:
+        """Read a stream, and the responses that resume it, until the answer arrives."""
         while True:
             try:
                 if await self._web.read(response, reading.take, reading.what):
@@ -218,8 +217,9 @@ class HttpLink(WebLink):
                     await response.aclose()
             response = await self._taken_up(reading, lost)
 
-    async def _taken_up(self, reading: Reading, lost: McpLost) -> httpx.Response:
-        """A stream of what comes behind the last event of one that broke."""
+    async def _taken_up(self, reading: ResponseReading, lost: McpLost) -> httpx.Response:
+        """Return a stream with the events after the last one of a broken stream."""
+        # The modern era has no resumption: there the end of a response cancels its request.
         if reading.about is None or version_in(reading.about):
             raise lost
         for _ in range(TRIES):
@@ -237,7 +237,7 @@ class HttpLink(WebLink):
             raise McpLost(f"{lost}; taking up its answer again failed as well: {refused}")
         raise lost
 
-    async def _listen_on(self, reading: Reading) -> httpx.Response:
+    async def _listen_on(self, reading: ResponseReading) -> httpx.Response:
         headers = {**self._headers(""), "accept": EVENTS}
         if reading.parser.last_id:
             headers["last-event-id"] = reading.parser.last_id
@@ -246,13 +246,13 @@ class HttpLink(WebLink):
         return response
 
     def _linger(self, response: httpx.Response) -> None:
-        """Have a stream read to its end, which is due now."""
-        with suppress(ShuttingDown):  # the transport closes it then
+        """Read a stream to its end in the background: the end is expected now."""
+        with suppress(ShuttingDown):  # the transport then closes it
             self.own.spawn(self._read_out, response, name="linger", link=False)
 
     async def _read_out(self, _own: Actor, response: httpx.Response) -> None:
         try:
-            with trio.move_on_after(LINGER), suppress(McpError):  # what matters has come
+            with trio.move_on_after(LINGER), suppress(McpError):  # the answer has already arrived
                 await self._web.read(response, lambda _piece: False, "nothing")
         finally:
             await response.aclose()
@@ -263,7 +263,7 @@ class HttpLink(WebLink):
             self._lose(error)
         return error
 
-    def _headers(self, method: str, outgoing: Outgoing | None = None) -> dict[str, str]:
+    def _headers(self, method: str, outgoing: OutgoingCall | None = None) -> dict[str, str]:
         headers = {"accept": f"{JSON}, {EVENTS}"}
         version = version_in(outgoing) if outgoing is not None else self.version if self.modern else ""
         if version:
@@ -278,7 +278,7 @@ class HttpLink(WebLink):
                 headers["mcp-session-id"] = self._session
         return headers
 
-    # --- what no task waits for
+    # --- messages without a waiting task
 
     async def _post(self, method: str, body: bytes) -> None:
         self._check()
@@ -293,8 +293,8 @@ class HttpLink(WebLink):
         await self._read_out(self.own, response)
 
     async def _listen(self, _own: Actor) -> None:
-        """Hear what the server says outside of answers, if it has a stream for that."""
-        reading = Reading(self._web, self._receiver, None)
+        """Receive the server's own messages, if it has a stream for them."""
+        reading = ResponseReading(self._web, self._receiver, None)
         in_vain = 0
         while True:
             events = reading.events
@@ -313,12 +313,15 @@ class HttpLink(WebLink):
             await trio.sleep(Backoff(first=_pause(reading), most=MAX_RETRY, jitter=0.0).seconds(in_vain + 1))
 
 
-def _pause(reading: Reading) -> float:
+def _pause(reading: ResponseReading) -> float:
     retry = reading.parser.retry
     return RETRY if retry is None else min(max(retry, MIN_RETRY), MAX_RETRY)
 
 
-def _answers(message: Result | Failure, request: Outgoing) -> bool:
-    """Some servers refuse what they could not read under an id of their own; a response holds no other's answer."""
+def _answers(message: Result | ErrorResponse, request: OutgoingCall) -> bool:
+    """Return True if a message answers this request.
+
+    Some servers refuse an unreadable request with an id of their own. A response holds no answer to another request.
+    """
     id = number(message.id)
-    return id == request.id or (isinstance(message, Failure) and id is None)
+    return id == request.id or (isinstance(message, ErrorResponse) and id is None)

@@ -1,8 +1,7 @@
-"""What a server writes to its stdout, cut into lines, however long they are and wherever the pieces end.
+"""Line splitter for a server's stdout, with bounded memory.
 
-A line longer than the limit is never held: its end is looked for while it is read and thrown away, and only its
-beginning and its last bytes are kept, since the id of the request that it answers stands in one of them. That is not
-done for ever: see `Lines.endless`.
+A line longer than the limit is never held. It is discarded as it arrives, except its beginning and its last bytes: one
+of them contains the id of the request that it answers. Discarding has a limit too; see `LineSplitter.endless`.
 """
 
 from __future__ import annotations
@@ -14,26 +13,26 @@ HEAD = 256
 TAIL = 128
 
 JUNK = 1024 * 1024
-"""Bytes that are no messages, in a row, after which their writer is taken for no MCP server."""
+"""Bytes without a message, in a row, after which the process counts as no MCP server."""
 
 ENDLESS = 8
 LONGEST = 64 * 1024 * 1024
-"""Times the limit, or these bytes if that is more, that a line may be long which is thrown away. It has no end if it
-goes on after that."""
+"""Length limit of a discarded line: the larger of this multiple of the limit and these bytes. A longer line counts as
+endless."""
 
 _VERSION = rb'(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?'
-_ANSWER = rb'"(?:result|error)"\s*:'  # a request of the server's has an id as well, which may be one of ours
+_ANSWER = rb'"(?:result|error)"\s*:'  # excludes requests of the server, which have ids too, possibly the same numbers
 _ID_FIRST = re.compile(rb"\s*\{\s*" + _VERSION + rb'"id"\s*:\s*(\d+)\s*,\s*' + _VERSION + _ANSWER)
 _ANSWER_FIRST = re.compile(rb"\s*\{\s*" + _VERSION + _ANSWER)
 _ID_LAST = re.compile(rb'"id"\s*:\s*(\d+)\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
 
 
-class TooLong:
-    """Stands for a line that was too long.
+class LineTooLong:
+    """Placeholder for a line that was too long.
 
     Attributes:
         size: its bytes, without the newline.
-        id: of the request that it answers, if that can be told.
+        id: id of the request that it answers, if it can be found.
     """
 
     __slots__ = ("id", "size")
@@ -44,28 +43,29 @@ class TooLong:
 
 
 def id_in(head: bytes, tail: bytes) -> int | None:
-    """The id of the request that a line answers, from its beginning and its end; None if it isn't seen there."""
+    """Return the id of the request that a line answers, from its beginning and its end; None if neither has it."""
     found = _ID_FIRST.match(head) or (_ANSWER_FIRST.match(head) and _ID_LAST.search(tail))
     return int(found[1]) if found else None
 
 
 @final
-class Lines:
-    """Feed it what was read; it gives back the lines that are whole, without their newlines."""
+class LineSplitter:
+    """Splitter that accepts pieces of output and returns complete lines."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._pieces: list[bytes] = []  # of the line that is not whole yet
+        self._pieces: list[bytes] = []  # of the incomplete line
         self._size = 0
         self._head = b""
         self._tail = b""
 
-    def feed(self, data: bytes) -> list[bytes | TooLong]:
-        """The lines that end in `data`, in order."""
+    def feed(self, data: bytes) -> list[bytes | LineTooLong]:
+        """Return the lines that end in `data`, in order."""
+        # The common case: a read of exactly one line is returned without a copy, its newline included.
         if not self._size and data.count(b"\n") == 1 and data[-1:] == b"\n":
-            return [data] if len(data) <= self._limit else [TooLong(len(data) - 1, data[:HEAD], data[-TAIL:])]
+            return [data] if len(data) <= self._limit else [LineTooLong(len(data) - 1, data[:HEAD], data[-TAIL:])]
         *ends, rest = data.split(b"\n")
-        lines: list[bytes | TooLong] = []
+        lines: list[bytes | LineTooLong] = []
         for end in ends:
             self._add(end)
             lines.append(self._line())
@@ -74,14 +74,14 @@ class Lines:
 
     @property
     def endless(self) -> bool:
-        """Whether the line under way has no end: it is far too long, or long and does not even begin as a message."""
+        """True if the current line counts as endless: far too long, or long without a message's beginning."""
         if self._size <= JUNK:
             return False
         return self._size > max(ENDLESS * self._limit, LONGEST) or self.beginning.lstrip()[:1] not in (b"{", b"[")
 
     @property
     def beginning(self) -> bytes:
-        """Of the line that is under way."""
+        """First bytes of the current line."""
         return self._head or b"".join(self._pieces[:1])[:HEAD]
 
     def _add(self, piece: bytes) -> None:
@@ -91,6 +91,7 @@ class Lines:
         if self._size <= self._limit:
             self._pieces.append(piece)
             return
+        # This piece makes the line exceed the limit: from now on only its ends are retained.
         if self._pieces or not self._head:
             self._pieces.append(piece)
             whole = b"".join(self._pieces)
@@ -99,9 +100,9 @@ class Lines:
         else:
             self._tail = (self._tail + piece)[-TAIL:]
 
-    def _line(self) -> bytes | TooLong:
+    def _line(self) -> bytes | LineTooLong:
         whole = self._size <= self._limit
-        line = b"".join(self._pieces) if whole else TooLong(self._size, self._head, self._tail)
+        line = b"".join(self._pieces) if whole else LineTooLong(self._size, self._head, self._tail)
         self._pieces.clear()
         self._size = 0
         self._head = self._tail = b""

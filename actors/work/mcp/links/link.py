@@ -1,11 +1,11 @@
-"""The interface between the protocol (`client`) and its transports (`stdio`, `http`, `sse`).
+"""Interface between the protocol (`client`) and its transports (`stdio`, `http`, `sse`).
 
-A `Link` belongs to one connection and is opened by one actor, its owner, which closes it by ending. Other tasks
-call `request` from where they are; any number of requests may be under way at once. A `request` that is
-cancelled leaves nothing behind: the link tells the server, in the way its transport has for that, and drops a
-late answer. When the connection is lost, every request under way fails at once with `McpLost`.
+A `Link` belongs to one connection. One actor, its owner, opens it and closes it by ending. Other tasks call `request`
+directly, any number of them concurrently. A cancelled `request` leaves nothing behind: the link notifies the server in
+the way of its transport, and drops a late answer. When the connection is lost, every active request fails at once with
+`McpLost`.
 
-What the server sends by itself goes to a `Receiver`, in whichever task reads it; receivers never wait.
+Unsolicited messages of the server go to a `Receiver`, in whichever task reads them; receivers never wait.
 """
 
 from __future__ import annotations
@@ -24,90 +24,90 @@ from .....supervisors import Actor
 Json: TypeAlias = Any
 
 
-class Host(Protocol):
-    """Answers what a server asks in the middle of a call. `me` is the actor on whose behalf the answer is given."""
+class ServerRequestHandler(Protocol):
+    """Answers requests that a server sends in the middle of a call. `me` is the actor on whose behalf it answers."""
 
     async def elicit(self, me: Actor, server: str, params: Mapping[str, Json]) -> dict[str, Json]:
-        """An `ElicitResult`: `{"action": "accept", "content": {...}}`, `{"action": "decline"}` or `"cancel"`."""
+        """Return an `ElicitResult`: `{"action": "accept", "content": {...}}`, `{"action": "decline"}` or `"cancel"`."""
         ...
 
     async def sample(self, me: Actor, server: str, params: Mapping[str, Json]) -> dict[str, Json]:
-        """A `CreateMessageResult`. Raises `McpError` where it may not, or failed."""
+        """Return a `CreateMessageResult`. Raises `McpError` if sampling is not allowed, or failed."""
         ...
 
 
-class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """Who makes a call.
+class CallOrigin(msgspec.Struct, frozen=True, kw_only=True):
+    """Origin of a call.
 
     Attributes:
         me: the call's actor.
-        host: answers the server's questions about this call; None and they are refused.
-        on_progress: told each progress notification.
-        key: of the call, in a durable run: the server may do its work once for each.
-        works: entered while the server works on a task of its own, whose time is not that of the call.
+        host: answers the server's questions about this call; None refuses them.
+        on_progress: called with each progress notification.
+        key: key of the call in a durable run: the server may execute its work once per key.
+        works: entered while the server works on a task, whose time does not count as the call's.
     """
 
     me: Actor
-    host: Host | None = None
+    host: ServerRequestHandler | None = None
     key: str | None = None
     on_progress: Callable[[Progress], None] | None = None
     works: Callable[[], AbstractContextManager[None]] | None = None
 
 
-class Outgoing(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """A request of ours.
+class OutgoingCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """Request of the client.
 
     Attributes:
         id: unique on its connection.
-        method, params: what is sent; `params` is ready for the wire, `_meta` included.
-        caller: who waits for the answer; None for the client itself.
-        headers: for HTTP, beside those that every request has.
+        method, params: content of the request; `params` is complete, `_meta` included.
+        caller: origin of the request; None for the client itself.
+        headers: additional HTTP headers.
     """
 
     id: int
     method: str
     params: Mapping[str, Json]
-    caller: Caller | None = None
+    caller: CallOrigin | None = None
     headers: Mapping[str, str] = {}
 
 
 class Receiver(Protocol):
-    """Takes what a server sends by itself. `about` is the request it belongs to, where the transport can tell."""
+    """Receiver of a server's unsolicited messages. `about` is their request, where the transport knows it."""
 
-    def on_request(self, request: Request, about: Outgoing | None) -> None:
-        """The server wants to know something; answer with `Link.respond`."""
+    def on_request(self, request: Request, about: OutgoingCall | None) -> None:
+        """Handle a request of the server; answer with `Link.respond`."""
         ...
 
-    def on_notification(self, notification: Notification, about: Outgoing | None) -> None:
-        """The server says something."""
+    def on_notification(self, notification: Notification, about: OutgoingCall | None) -> None:
+        """Handle a notification of the server."""
         ...
 
 
 class Link(Protocol):
-    """See the module."""
+    """Transport of one connection; see the module."""
 
     modern: bool
-    """Whether the server speaks the revision without a handshake; set by the client once it knows."""
+    """True if the server speaks the revision without a handshake; set by the client."""
 
     version: str
-    """The revision agreed on; "" until it is known. Set by the client."""
+    """Agreed revision; "" before the handshake. Set by the client."""
 
     lost: McpError | None
-    """Why nothing can be sent any more; None while it can."""
+    """Reason why nothing can be sent any more; None while the link works."""
 
-    async def request(self, outgoing: Outgoing) -> msgspec.Raw:
-        """Send it and wait for its result.
+    async def request(self, outgoing: OutgoingCall) -> msgspec.Raw:
+        """Send a request and wait for its result.
 
         Raises:
             McpError: the server refused; `code`, `data` are the wire's.
-            McpLost: the connection broke, or had broken before; the text ends with the server's last words.
+            McpLost: the connection broke, or had broken before; the text ends with the server's last stderr output.
         """
         ...
 
     def notify(self, method: str, params: Mapping[str, Json]) -> None:
-        """Send a notification as soon as possible. Never waits; what can't be sent any more is dropped."""
+        """Send a notification as soon as possible. Never waits; it is dropped if the link is lost."""
         ...
 
-    def respond(self, message: bytes, about: Outgoing | None = None) -> None:
-        """Answer a request of the server's (see `jsonrpc.encode_result`, `encode_failure`). Never waits."""
+    def respond(self, message: bytes, about: OutgoingCall | None = None) -> None:
+        """Answer a request of the server (see `jsonrpc.encode_result`, `encode_failure`). Never waits."""
         ...

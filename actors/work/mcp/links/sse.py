@@ -1,7 +1,8 @@
-"""A link over HTTP with server-sent events: the transport of 2024-11-05, which some servers still have alone.
+"""Link over HTTP with server-sent events: the transport of 2024-11-05, which some servers still use exclusively.
 
-A GET opens a stream that lasts as long as the connection. Its first event, `endpoint`, says where messages are to be
-POSTed; everything that the server has to say comes on the stream, answers too. When the stream ends, all is lost.
+A GET opens a stream that lasts as long as the connection. Its first event, `endpoint`, names the address to which
+messages are POSTed. All messages of the server arrive on the stream, answers included. When the stream ends, the
+connection is lost.
 """
 
 from __future__ import annotations
@@ -15,33 +16,33 @@ import msgspec
 import trio
 
 from .....protocol.errors import ActorFailed, McpError, McpLost
-from .....protocol.jsonrpc import Failure, Message, Notification, Request, Result, encode_request, number
+from .....protocol.jsonrpc import ErrorResponse, Message, Notification, Request, Result, encode_request, number
 from .....protocol.mcp.config import Server
 from .....supervisors import Actor
 from ....io.http.sse import SseEvent, SseParser
-from ..auth.access import Access
-from .link import Outgoing, Receiver
+from ..auth.access import ServerAccess
+from .link import OutgoingCall, Receiver
 from .texts import described, refused
-from .web import BAD_URL, EVENTS, WITHIN, Web, WebLink, content_type, within_origin
+from .web import BAD_URL, EVENTS, WITHIN, HttpServerAccess, WebLink, content_type, within_origin
 
 _LISTENING = "the event stream"
 
 
 @asynccontextmanager
 async def open_sse(
-    me: Actor, server: Server, receiver: Receiver, environ: Mapping[str, str], access: Access | None = None
+    me: Actor, server: Server, receiver: Receiver, environ: Mapping[str, str], access: ServerAccess | None = None
 ) -> AsyncIterator[SseLink]:
-    """A link to a server that has said where it takes messages.
+    """Yield a link to a server that has named its endpoint.
 
     Args:
         environ: for proxies and certificates, see `TrioTransport`.
-        access: the tokens for it.
+        access: tokens for the server.
 
     Raises:
-        ConfigError: the server's address or its headers can't be used.
+        ConfigError: the server's address or a header is invalid.
         McpError, McpLost: there is no such stream.
     """
-    link = SseLink(Web(server, environ, access), receiver)
+    link = SseLink(HttpServerAccess(server, environ, access), receiver)
     try:
         ref = await me.start(link.live, name="sse")
     except ActorFailed as failed:
@@ -62,17 +63,17 @@ class _Waiting:
 
     def __init__(self) -> None:
         self.come = trio.Event()
-        self.answer: Result | Failure | None = None
+        self.answer: Result | ErrorResponse | None = None
 
 
 class SseLink(WebLink):
-    """See the module, and `link.Link`.
+    """Link over HTTP with server-sent events; see the module and `link.Link`.
 
     Attributes:
-        stray: answers without a request.
+        stray: number of answers without a request.
     """
 
-    def __init__(self, web: Web, receiver: Receiver) -> None:
+    def __init__(self, web: HttpServerAccess, receiver: Receiver) -> None:
         super().__init__(web, receiver)
         self.stray = 0
         self._parser = SseParser(web.server.max_message_bytes)
@@ -80,7 +81,7 @@ class SseLink(WebLink):
         self._waiting: dict[int, _Waiting] = {}
 
     async def live(self, own: Actor) -> NoReturn:
-        """The body of the link's own actor: reads the stream, and crashes with it."""
+        """Body of the link's own actor: read the stream, and crash when it ends."""
         self.own = own
         try:
             response = await self._web.send("GET", _LISTENING, headers={"accept": EVENTS})
@@ -98,7 +99,7 @@ class SseLink(WebLink):
             raise
 
     def close(self) -> None:
-        """Close everything."""
+        """Close the stream; active requests fail."""
         self._lose(McpLost(f"the connection to {self._web.who} was closed"))
 
     def _lose(self, error: McpError) -> None:
@@ -106,7 +107,7 @@ class SseLink(WebLink):
         for waiting in self._waiting.values():
             waiting.come.set()
 
-    # --- what comes
+    # --- receiving
 
     def _take(self, data: bytes) -> bool:
         for event in self._parser.feed(data):
@@ -119,7 +120,7 @@ class SseLink(WebLink):
         return False
 
     def _allowed(self, event: SseEvent) -> httpx.URL:
-        """Where messages go; never to another origin, since the headers go there too."""
+        """Return the endpoint; it must have the same origin, since the configured headers are sent to it."""
         try:
             url = self._web.url.join(event.data.strip())
             ours = within_origin(self._web.url, url)
@@ -143,12 +144,14 @@ class SseLink(WebLink):
         else:
             self.stray += 1
 
-    # --- what goes
+    # --- sending
 
-    async def _ask(self, outgoing: Outgoing) -> msgspec.Raw:
+    async def _ask(self, outgoing: OutgoingCall) -> msgspec.Raw:
+        # Registered before the POST: the answer may arrive on the stream before the POST returns.
         waiting = self._waiting[outgoing.id] = _Waiting()
         try:
             message = encode_request(outgoing.id, outgoing.method, outgoing.params)
+            # Only the POST is limited: the answer may take as long as the call.
             with trio.move_on_after(WITHIN) as scope:
                 await self._post(outgoing.method, message, outgoing)
             if scope.cancelled_caught:
@@ -162,7 +165,7 @@ class SseLink(WebLink):
             raise McpLost(str(self.lost))
         raise refused(self._web.server.name, outgoing, waiting.answer.error)
 
-    async def _post(self, method: str, body: bytes, outgoing: Outgoing | None = None) -> None:
+    async def _post(self, method: str, body: bytes, outgoing: OutgoingCall | None = None) -> None:
         what = method or "an answer of ours" if outgoing is None else described(outgoing)
         headers = {"accept": "*/*", **({} if outgoing is None else outgoing.headers)}
         if self.version:

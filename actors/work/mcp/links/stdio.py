@@ -1,21 +1,20 @@
-"""A server as a process of ours that reads requests from its stdin and writes answers to its stdout, a line each.
+"""Link to a server that is a child process: requests on its stdin and answers on its stdout, one per line.
 
-**Who does what.** The owner starts the process; a child of the owner reads. A request is written by the task that
-makes it, straight into the pipe, and that task sleeps until the reader wakes it with the answer: between the two
-no other task runs. Only when the pipe is full does the rest go to an outbox of bounded size, which a second child
-empties. So a server that does not read holds up only its own callers.
+**Tasks.** The owner starts the process; a child of the owner reads. The requesting task writes its request straight
+into the pipe and sleeps until the reader wakes it with the answer. No other task runs in between. Only when the pipe is
+full does the rest go to an outbox of bounded size, which a second child empties. So a server that does not read delays
+only its own callers.
 
-**What servers write that they should not.** Lines that are no messages (banners, prints) are skipped and counted, as
-long as there are not too many between two messages. A line that is too long costs the request that it answers, one that
-does not end costs the connection. If the output ends, all requests fail with how the process ended and what it wrote
-to stderr at last, and the reader crashes with that, and the owner with the reader, and what is left of the process
-ends with its owner. A request of which the server has not read the last byte was not begun, and may be made again:
-`McpUnsent`.
+**Invalid output.** Lines without a message (banners, prints) are skipped and counted, up to a limit between two
+messages. A line that is too long fails the request that it answers; a line that does not end loses the connection. If
+the output ends, all requests fail with the process's end and its last stderr output. The reader crashes with that
+error, and the owner with the reader; the rest of the process ends with its owner. A request whose last byte the server
+has not read was not executed, and may be repeated: `McpUnsent`.
 
-**Why this is no `io.peer`.** A round trip takes 28 µs of CPU here and 44 µs through a peer with its outbox; 14 and
-21 µs where 1,000 calls are under way at once (2026-11-23, a server that answers at once, best of 5). The peer's writer
-and its events are two more switches of tasks for each call; and it does not know which requests the server has read,
-which decides what may be made again.
+**Why not `io.peer`.** A round trip takes 28 µs of CPU here and 44 µs through a peer with its outbox; 14 and 21 µs with
+1,000 concurrent calls (2026-11-23, a server that answers at once, best of 5). The peer's writer and its events cost two
+more task switches per call. The peer also does not know which requests the server has read, and that decides which ones
+may be repeated.
 """
 
 from __future__ import annotations
@@ -38,38 +37,42 @@ from .....supervisors import Actor
 from .....supervisors.process import Process, ProcessStop, start_process
 from ....io.imports import imported
 from . import texts
-from .lines import HEAD, JUNK, TAIL, Lines, TooLong, id_in
-from .link import Json, Outgoing, Receiver
+from .lines import HEAD, JUNK, TAIL, LineSplitter, LineTooLong, id_in
+from .link import Json, OutgoingCall, Receiver
 
 if TYPE_CHECKING:
-    from ...sandbox.place import Place
+    from ...sandbox.place import SandboxPlace
 
 OUTBOX = 16 * 1024 * 1024
-"""Bytes that wait for a server to read them."""
+"""Bytes queued for a server that does not read."""
 
 TURN = 16
-"""Pieces of output taken in a row before others get to run."""
+"""Pieces of output processed in a row before other tasks run."""
 
 DIES_WITHIN = 2.0
-"""Seconds to wait, after the end of a process' output, for the end of the process.
+"""Seconds to wait, after the end of a process's output, for the end of the process.
 
 Until the process is dead, neither its exit status nor the number of unread bytes in its stdin is known: a request that
-the server never read would count as begun, and would not be made again. A process that exits closes its output a moment
-before it is dead; on a busy machine that moment was longer than 0.05 s, the value before. Only a server that closes its
-output and lives on costs its callers the whole time.
+the server never read would count as executed, and would not be repeated. A process that exits closes its output a
+moment before it is dead; on a busy machine that moment was longer than 0.05 s, the value before. Only a server that
+closes its output and stays alive costs its callers the whole time.
 """
 
 UNCANCELLABLE = ("initialize", "server/discover")
-"""The first must not be cancelled, says the specification; those who don't know the second would not know what is."""
+"""Methods that are not cancelled: the specification forbids it for the first. A server that does not know the second
+does not know its cancellation either."""
+
+BEGINNING = b'{"jsonrpc"'
+"""Usual beginning of a message."""
 
 DEAF_FOR = 2.0
-"""Seconds that a server whose input is closed goes on without ending, which would tell more, before it is given up."""
+"""Seconds between the closing of a server's input and the loss of the link: its exit would explain more."""
 
 HASTE = ProcessStop(eof=0.1, term=0.1)
-"""How patiently a server is ended that nothing was agreed with: it has nothing to lose, and a person may wait."""
+"""Short stop for a server without a completed handshake: it has no state to save, and the user may be waiting."""
 
 REPORTS_WITHIN = 10.0
-"""Seconds for what a dead process left to be swept."""
+"""Seconds for the cleanup of a dead process."""
 
 
 @asynccontextmanager
@@ -80,17 +83,19 @@ async def open_stdio(
     *,
     environ: Mapping[str, str],
     on_junk: Callable[[bytes], None],
-    place: Place | None = None,
+    place: SandboxPlace | None = None,
+    shows: tuple[str, ...] = (),
 ) -> AsyncIterator[StdioLink]:
-    """Start the server's process, which ends with `me`, and all it leaves behind.
+    """Start the server's process, which ends with `me`, together with its descendants.
 
     Args:
-        environ: ours, of which the server gets what its entry says.
-        on_junk: told each line that is no message.
-        place: how its process is held; None for not at all.
+        environ: environment of Callboard, of which the server gets the part that its entry names.
+        on_junk: called with each line without a message.
+        place: sandbox rules of its process; None for no sandbox.
+        shows: directories that it must see, such as that of its package.
 
     Raises:
-        McpLost: it could not be started; the text says why.
+        McpLost: it could not be started; the text has the reason.
     """
     try:
         held = None
@@ -98,7 +103,7 @@ async def open_stdio(
             await imported(".actors.work.sandbox.holding")
             from ...sandbox.holding import hold_server
 
-            held = await hold_server(me, place, server.name, server.env, environ)
+            held = await hold_server(me, place, server.name, server.env, environ, shows=shows)
         process = await start_process(
             me,
             (_at_home(server.command), *server.args),
@@ -111,7 +116,7 @@ async def open_stdio(
     except ProcessError as error:
         raise McpUnsent(f"MCP server '{server.name}' could not be started: {error}") from error
     process.stop_as(HASTE)
-    link = StdioLink(server, process, receiver, on_junk)
+    link = StdioLink(server, process, receiver, on_junk, no_hint if held is None else held.hint)
     me.spawn(link.read, name="reader")
     me.spawn(link.write, name="writer")
     try:
@@ -122,11 +127,11 @@ async def open_stdio(
 
 @final
 class _Waiting:
-    """A task that waits for the answer to its request, which ends at the byte `upto` of all that the server is sent."""
+    """Task that waits for an answer; its request ends at byte `upto` of everything sent to the server."""
 
     __slots__ = ("link", "outgoing", "since", "task", "upto")
 
-    def __init__(self, link: StdioLink, outgoing: Outgoing, upto: int) -> None:
+    def __init__(self, link: StdioLink, outgoing: OutgoingCall, upto: int) -> None:
         self.link = link
         self.outgoing = outgoing
         self.upto = upto
@@ -134,7 +139,7 @@ class _Waiting:
         self.task = trio.lowlevel.current_task()
 
     def give_up(self, _: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
-        """It was cancelled: tell the server, and drop what it answers all the same."""
+        """Handle the task's cancellation: notify the server and drop a late answer."""
         link = self.link
         del link.waiting[self.outgoing.id]
         if self.outgoing.method not in UNCANCELLABLE:
@@ -144,18 +149,28 @@ class _Waiting:
 
 @final
 class StdioLink:
-    """See `Link`, and the module.
+    """Link to a server's process; see the module and `Link`.
 
     Attributes:
-        process: the server's.
-        waiting: the requests under way.
-        stray: answers without a request. junk: lines that were no messages.
+        process: the server's process.
+        hint: returns the note for a text that the sandbox caused, "" for none.
+        waiting: active requests.
+        stray: number of answers without a request.
+        junk: number of lines without a message.
     """
 
-    def __init__(self, server: Server, process: Process, receiver: Receiver, on_junk: Callable[[bytes], None]) -> None:
+    def __init__(
+        self,
+        server: Server,
+        process: Process,
+        receiver: Receiver,
+        on_junk: Callable[[bytes], None],
+        hint: Callable[[str], str],
+    ) -> None:
         self.modern = False
         self.version = ""
         self.process = process
+        self.hint = hint
         self.waiting: dict[int, _Waiting] = {}
         self.stray = 0
         self.junk = 0
@@ -172,10 +187,11 @@ class StdioLink:
         assert process.stdin is not None
         self._stdin = process.stdin
 
-    # --- what callers do --------------------------------------------------------------------------------------
+    # --- interface for callers --------------------------------------------------------------------------
 
-    async def request(self, outgoing: Outgoing) -> msgspec.Raw:
+    async def request(self, outgoing: OutgoingCall) -> msgspec.Raw:
         self._send(jsonrpc.encode_request(outgoing.id, outgoing.method, outgoing.params))
+        # No checkpoint between the write and the registration: the reader can't run before the request is registered.
         waiting = self.waiting[outgoing.id] = _Waiting(self, outgoing, self._written + self._queued)
         answer: msgspec.Raw = await trio.lowlevel.wait_task_rescheduled(waiting.give_up)
         return answer
@@ -183,12 +199,12 @@ class StdioLink:
     def notify(self, method: str, params: Mapping[str, Json]) -> None:
         self.respond(jsonrpc.encode_notification(method, params))
 
-    def respond(self, message: bytes, about: Outgoing | None = None) -> None:  # noqa: ARG002 - for other transports
+    def respond(self, message: bytes, about: OutgoingCall | None = None) -> None:  # noqa: ARG002 - for other transports
         with contextlib.suppress(McpError):
             self._send(message)
 
     def close(self) -> None:
-        """The owner is done with it: requests under way fail and say so."""
+        """Fail active requests, since the owner is finished with the server."""
         self._lose("is being stopped", "")
 
     # --- sending ----------------------------------------------------------------------------------------------
@@ -203,8 +219,9 @@ class StdioLink:
                 f"{len(data):,} more would be beyond the limit of {OUTBOX:,}"
             )
         sent = 0
+        # Only into an empty queue: a direct write must not overtake queued bytes.
         if not self._queued:
-            with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):  # as the writer will see
+            with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):  # the writer notices it too
                 sent = self._stdin.send_nowait(data)
                 self._written += sent
         if sent < len(data):
@@ -213,7 +230,7 @@ class StdioLink:
             self._more.set()
 
     async def write(self, _: Actor) -> None:
-        """The writer's life: empty the outbox, until the server stops reading."""
+        """Body of the writer: empty the outbox until the server closes its input."""
         with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
             while True:
                 await self._more.wait()
@@ -236,8 +253,8 @@ class StdioLink:
     # --- receiving --------------------------------------------------------------------------------------------
 
     async def read(self, _: Actor) -> None:
-        """The reader's life: take what the server writes, until it ends."""
-        lines = Lines(self._server.max_message_bytes)
+        """Body of the reader: process the server's output until it ends."""
+        lines = LineSplitter(self._server.max_message_bytes)
         stdout = self.process.stdout
         assert stdout is not None
         turn = TURN
@@ -247,17 +264,19 @@ class StdioLink:
             if lines.endless:
                 what = "writes a line without an end to its stdout, where each message ends with a newline"
                 self._lose(f"{what} ({_quoted(lines.beginning)})", self.process.stderr_tail)
+            # `receive_soon` returns without a checkpoint while there is output, so a talkative server would starve
+            # other tasks.
             turn -= 1
             if not turn:
                 turn = TURN
                 await trio.lowlevel.checkpoint()
         if self.lost is None:
-            await self._tell_end()
+            await self._report_end()
         assert self.lost is not None
         raise self.lost
 
-    def _take(self, line: bytes | TooLong) -> None:
-        if isinstance(line, TooLong):
+    def _take(self, line: bytes | LineTooLong) -> None:
+        if isinstance(line, LineTooLong):
             self._too_long(line)
             return
         try:
@@ -270,16 +289,17 @@ class StdioLink:
 
     def _deliver(self, message: jsonrpc.Message) -> None:
         if isinstance(message, jsonrpc.Result):
-            self._settle(message.id, outcome.Value(message.result))
+            self._wait_for_end(message.id, outcome.Value(message.result))
         elif isinstance(message, jsonrpc.Notification):
             self._receiver.on_notification(message, None)
         elif isinstance(message, jsonrpc.Request):
             self._receiver.on_request(message, None)
         elif (waiting := self._pop(message.id)) is not None:
-            error = texts.refused(self._server.name, waiting.outgoing, message.error)
+            hint = self.hint(message.error.message)
+            error = texts.refused(self._server.name, waiting.outgoing, message.error, hint)
             trio.lowlevel.reschedule(waiting.task, outcome.Error(error))
 
-    def _settle(self, id: jsonrpc.Id, result: outcome.Outcome[msgspec.Raw]) -> None:
+    def _wait_for_end(self, id: jsonrpc.Id, result: outcome.Outcome[msgspec.Raw]) -> None:
         if (waiting := self._pop(id)) is not None:
             trio.lowlevel.reschedule(waiting.task, result)
 
@@ -291,10 +311,15 @@ class StdioLink:
         return waiting
 
     def _take_odd(self, line: bytes, why: ValueError) -> None:
-        """A batch, an empty line, an answer that can't be read, or no message at all."""
+        """Process a line other than a single message: a batch, an empty line, an unreadable answer, or other text."""
         start = line[:64].lstrip()[:1]
         if not start:
             return
+        # A byte order mark, or text printed without a newline, may precede a message on its line.
+        if (at := 3 if line.startswith(b"\xef\xbb\xbf") else line.find(BEGINNING, 0, HEAD)) > 0:
+            with contextlib.suppress(ValueError):
+                self._deliver(jsonrpc.decode(line[at:]))
+                return
         if start == b"[":
             with contextlib.suppress(ValueError):
                 for message in jsonrpc.decode_all(line):
@@ -303,15 +328,16 @@ class StdioLink:
         if (id := id_in(line[:HEAD], line[-TAIL:])) in self.waiting:
             assert id is not None
             error = texts.unreadable(self._server.name, texts.described(self.waiting[id].outgoing), why)
-            self._settle(id, outcome.Error(error))
+            self._wait_for_end(id, outcome.Error(error))
             return
         self.junk += 1
         self._junk_in_row += len(line)
         self._on_junk(line)
+        # Such a program is no MCP server; it would only fill the log.
         if self._junk_in_row > JUNK:
             self._lose(f"writes something else than messages to its stdout ({_quoted(line)})", self.process.stderr_tail)
 
-    def _too_long(self, line: TooLong) -> None:
+    def _too_long(self, line: LineTooLong) -> None:
         limit = self._server.max_message_bytes
         size = f"a message of {line.size:,} bytes; at most {limit:,} are taken (`max_message_bytes`)"
         if line.id is None:
@@ -320,10 +346,10 @@ class StdioLink:
             what = f"MCP server '{self._server.name}' answered {texts.described(waiting.outgoing)} with {size}"
             trio.lowlevel.reschedule(waiting.task, outcome.Error(McpError(what)))
 
-    # --- its end ----------------------------------------------------------------------------------------------
+    # --- end --------------------------------------------------------------------------------------------
 
-    async def _tell_end(self) -> None:
-        """Its output has ended: find out how it ended itself, if it did."""
+    async def _report_end(self) -> None:
+        """Determine how the process ended after its output did, and lose the link."""
         process = self.process
         with trio.move_on_after(DIES_WITHIN):
             await process.exited()
@@ -343,18 +369,24 @@ class StdioLink:
     def _lose(self, what: str, words: str) -> None:
         if self.lost is not None:
             return
-        name = self._server.name
-        self.lost = texts.lost(name, what, words)
+        name, hint = self._server.name, self.hint(words)
+        self.lost = texts.lost(name, what, words, hint=hint)
         waiting, self.waiting = self.waiting, {}
+        # All bytes up to `read` have left the pipe; a request that ends behind them was not received in full.
         read, now = self._written - self._unread, trio.current_time()
         calls = sum(each.upto <= read and each.outgoing.method == "tools/call" for each in waiting.values())
         for each in waiting.values():
             error = (
-                texts.lost(name, what, words, each.outgoing, since=now - each.since, others=calls - 1)
+                texts.lost(name, what, words, each.outgoing, since=now - each.since, others=calls - 1, hint=hint)
                 if each.upto <= read
-                else texts.unsent(name, what, words, each.outgoing)
+                else texts.unsent(name, what, words, each.outgoing, hint)
             )
             trio.lowlevel.reschedule(each.task, outcome.Error(error))
+
+
+def no_hint(_: str) -> str:
+    """Return no note, for a server without a sandbox."""
+    return ""
 
 
 def _quoted(line: bytes) -> str:
@@ -362,5 +394,5 @@ def _quoted(line: bytes) -> str:
 
 
 def _at_home(path: str) -> str:
-    """`~/bin/x` as a shell would have it, since no shell sees it."""
+    """Return the path with `~/` expanded, since no shell does it."""
     return str(Path(path).expanduser()) if path.startswith("~/") else path

@@ -1,7 +1,7 @@
-"""Texts of errors about requests, their refusals and the end of a connection; and what a server's HTTP status means.
+"""Texts of errors: refused requests, lost connections, and HTTP statuses.
 
-An error of JSON-RPC may come under any status and stays what it is. Other refusals are about HTTP itself: missing
-credentials, the wrong address, a session that the server no longer knows.
+A JSON-RPC error may come under any status and is reported as such. Other refusals concern HTTP itself: missing
+credentials, a wrong address, a session that the server no longer knows.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ import re
 from typing import TYPE_CHECKING
 
 from .....protocol.errors import HttpRefused, McpError, McpLost, McpSignInNeeded, McpUnauthorized, McpUnsent
-from .....protocol.jsonrpc import INVALID_REQUEST, METHOD_NOT_FOUND, ErrorData, Failure, decode
+from .....protocol.jsonrpc import INVALID_REQUEST, METHOD_NOT_FOUND, ErrorData, ErrorResponse, decode
 from .....protocol.mcp.config import Server
+from ....io.handed_out import hidden_head, hidden_tail
 from ....io.http.challenges import challenge_of
 from ....io.http.refusal import message_in
 from ..auth.access import remedy
 from ..auth.metadata import words
-from .link import Outgoing
+from .link import OutgoingCall
 
 if TYPE_CHECKING:
     import httpx
@@ -24,57 +25,66 @@ if TYPE_CHECKING:
 _SERVER_ERROR = -32000
 
 WORDS = 500
-"""Characters of a server's last lines that an error quotes."""
+"""Characters of a server's last stderr output that an error quotes."""
 
 LINES = 5
 RECENT = 40
-"""Lines among which the one is looked for that says what went wrong; many programs write where it did below that."""
+"""Last lines that are searched for the cause; many programs print their stack below it."""
 
 _SAYS_WHY = re.compile(r"\b(error|exception|fatal|panic|cannot|can't|failed|denied|no such)\b", re.IGNORECASE)
 
 NAMED = 200
-"""Characters of a name or a URI, which a model may have made up."""
+"""Characters of a name or a URI, which may be a model's invention."""
 
 
-def described(outgoing: Outgoing) -> str:
-    """`tools/call 'echo'`: the request, with the name of what it is about."""
+def described(outgoing: OutgoingCall) -> str:
+    """Return the request with the name of its subject: `tools/call 'echo'`."""
     about = outgoing.params.get("name") or outgoing.params.get("uri")
     return f"{outgoing.method} {about[:NAMED]!r}" if isinstance(about, str) else outgoing.method
 
 
-def refused(server: str, outgoing: Outgoing, error: ErrorData) -> McpError:
-    """The server's own refusal of a request."""
+def refused(server: str, outgoing: OutgoingCall, error: ErrorData, hint: str = "") -> McpError:
+    """Return the error for a server's own refusal of a request."""
     message = error.message.strip() or "no reason given"
     text = f"MCP server '{server}' refused {described(outgoing)}: {message[:2000]} (code {error.code})"
-    return McpError(text, rpc_code=error.code, data=error.data)
+    return McpError(f"{text}{_behind(hint)}", rpc_code=error.code, data=error.data)
 
 
 def lost(
     server: str,
     what: str,
     words: str = "",
-    outgoing: Outgoing | None = None,
+    outgoing: OutgoingCall | None = None,
     *,
     since: float | None = None,
     others: int = 0,
+    hint: str = "",
 ) -> McpLost:
-    """The connection's end; `what` as in "ended with status 3", `words` what the server wrote to stderr at last.
+    """Return the error for a lost connection.
 
     Args:
+        what: the event, as in "ended with status 3".
+        words: the server's last stderr output.
         since: seconds since `outgoing` was sent.
-        others: calls of tools that were under way beside it, any of which may be to blame.
+        others: number of other active calls of tools, any of which may be the cause.
+        hint: note on the sandbox, "" for none.
     """
     during = f" during {described(outgoing)}" if outgoing is not None else ""
-    sent = "" if since is None else f" (sent {since:.1f} s before{_beside(others)})"
-    return McpLost(f"MCP server '{server}' {what}{during}{sent}{_quoted(words)}")
+    sent = "" if since is None else f" (sent {since:.1f} s before{_other_count(others)})"
+    return McpLost(f"MCP server '{server}' {what}{during}{sent}{_quoted(words)}{_behind(hint)}")
 
 
-def unsent(server: str, what: str, words: str, outgoing: Outgoing) -> McpUnsent:
-    """The connection's end for a request that the server had not read by then."""
-    return McpUnsent(f"MCP server '{server}' {what} before it had read {described(outgoing)}{_quoted(words)}")
+def unsent(server: str, what: str, words: str, outgoing: OutgoingCall, hint: str = "") -> McpUnsent:
+    """Return the error for a request that the server had not read when the connection was lost."""
+    text = f"MCP server '{server}' {what} before it had read {described(outgoing)}{_quoted(words)}"
+    return McpUnsent(f"{text}{_behind(hint)}")
 
 
-def _beside(others: int) -> str:
+def _behind(hint: str) -> str:
+    return f" {hint}" if hint else ""
+
+
+def _other_count(others: int) -> str:
     if others < 1:
         return ""
     return f", with {others} other call{'' if others == 1 else 's'} under way"
@@ -83,27 +93,27 @@ def _beside(others: int) -> str:
 def _quoted(words: str) -> str:
     lines = [line.strip() for line in words.splitlines() if line.strip()]
     last, before = lines[-LINES:], lines[-RECENT:-LINES]
-    text = "\n".join(last)[-WORDS:]
+    text = hidden_tail("\n".join(last), WORDS)
     if not any(map(_SAYS_WHY.search, last)) and (why := next(filter(_SAYS_WHY.search, reversed(before)), "")):
-        text = f"{why[:WORDS]}\n...\n{text}"
+        text = f"{hidden_head(why, WORDS)}\n...\n{text}"
     return f"; it wrote to stderr: {text}" if text else ""
 
 
 def unreadable(server: str, method: str, error: Exception) -> McpError:
-    """The server's answer is not what the protocol says it should be."""
+    """Return the error for an answer that does not follow the protocol."""
     return McpError(f"MCP server '{server}' answered {method} with something that is no answer to it: {error}")
 
 
 def refusal(
     server: Server, what: str, response: httpx.Response, body: bytes, *, session: bool, why: str = ""
 ) -> McpError:
-    """The error for an answer whose status is no success.
+    """Return the error for an answer with an error status.
 
     Args:
-        what: the method that was asked for.
-        body: how the answer's body begins.
-        session: whether the request named a session.
-        why: why there is no token for it, if that is known.
+        what: the requested method.
+        body: beginning of the answer's body.
+        session: True if the request named a session.
+        why: reason for the missing token, if it is known.
     """
     status = response.status_code
     failure = _failure(body)
@@ -112,40 +122,43 @@ def refusal(
     if status in (401, 403):
         return _unauthorized(server, text, response, why)
     code = None if failure is None else failure.error.code
+    # Before the general case, since SDKs report an unknown session as a JSON-RPC error.
     if session and _forgotten(status, code, said):
         return McpUnsent(f"{text}; it no longer knows our session, the next call begins a new one")
     if failure is not None:
-        text = f"MCP server '{server.name}' refused {what}: {said[:2000]} (code {code})"
+        text = f"MCP server '{server.name}' refused {what}: {hidden_head(said, 2000)} (code {code})"
         return McpError(text, rpc_code=code, data=failure.error.data)
     if 300 <= status < 400:
-        where = _shown(response.headers.get("location", "nowhere"))
+        where = _address_without_secrets(response.headers.get("location", "nowhere"))
         return HttpRefused(
             f"{text}: it leads to {where}, which is not followed, since the headers of '{server.name}' are not for"
             " another origin; if that is the server, write its address as `url` in mcp.json",
             status,
         )
     if status in (404, 405):
-        return HttpRefused(f"{text}; check its `url` in mcp.json: {_shown(server.url)} is no MCP endpoint", status)
+        return HttpRefused(
+            f"{text}; check its `url` in mcp.json: {_address_without_secrets(server.url)} is no MCP endpoint", status
+        )
     return HttpRefused(text, status)
 
 
 def _forgotten(status: int, code: int | None, said: str) -> bool:
-    """Whether that is how a server speaks of a session it does not know: 404, or 400 as the examples of the SDKs do."""
+    """Return True if a server reports an unknown session: 404, or 400 as in the examples of the SDKs."""
     if status == 404:
         return code != METHOD_NOT_FOUND
     return status == 400 and code in (None, INVALID_REQUEST, _SERVER_ERROR) and "session" in said.lower()
 
 
-def _failure(body: bytes) -> Failure | None:
+def _failure(body: bytes) -> ErrorResponse | None:
     try:
         message = decode(body)
     except ValueError:
         return None
-    return message if isinstance(message, Failure) else None
+    return message if isinstance(message, ErrorResponse) else None
 
 
 def lacking(response: httpx.Response) -> tuple[str, ...] | None:
-    """The scopes for want of which a request was refused; None if it was not for that."""
+    """Return the scopes that a refused request lacks; None if it was refused for another reason."""
     challenge = challenge_of(response.headers.get("www-authenticate", ""), "bearer")
     if challenge is None or challenge.parameters.get("error") != "insufficient_scope":
         return None
@@ -155,6 +168,7 @@ def lacking(response: httpx.Response) -> tuple[str, ...] | None:
 def _unauthorized(server: Server, text: str, response: httpx.Response, why: str) -> McpUnauthorized:
     said = response.headers.get("www-authenticate", "")
     challenge = challenge_of(said, "bearer")
+    # OAuth can't meet a challenge of another scheme, such as Basic.
     if server.sign_in is None or (said and challenge is None):
         return McpUnauthorized(f"{text}; {_credentials(server, response)}", response.status_code)
     scopes = lacking(response)
@@ -162,6 +176,7 @@ def _unauthorized(server: Server, text: str, response: httpx.Response, why: str)
         named = f" ({' '.join(scopes)[:NAMED]})" if scopes else ""
         text = f"{text}; it wants a token with more scopes{named}; sign in again: {remedy(server.name)}"
         return McpSignInNeeded(text, response.status_code, scopes)
+    # Signing in again would yield the same permissions.
     if response.status_code == 403:
         return McpUnauthorized(f"{text}; the account that is signed in, or its token, may not do that", 403)
     known = challenge is not None and "resource_metadata" in challenge.parameters
@@ -178,8 +193,8 @@ def _credentials(server: Server, response: httpx.Response) -> str:
     return f'give it credentials in mcp.json: "{server.name}": {{"headers": {{"Authorization": "{hint}"}}}}'
 
 
-def _shown(url: str) -> str:
-    """An address without what may be secret in it."""
+def _address_without_secrets(url: str) -> str:
+    """Return an address without its possibly secret parts."""
     import httpx
 
     try:

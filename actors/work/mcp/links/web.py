@@ -1,9 +1,8 @@
-"""What `http` and `sse` share: requests to one server, its answers within bounds, every failure named; and `WebLink`.
+"""Shared parts of the links over HTTP: requests to one server, bounded answers, and `WebLink`.
 
-The configured headers, and tokens (`auth.access`), go to the configured origin and nowhere else: a redirect is followed
-while it stays there and keeps the method, such as the one that adds a slash. An answer may take as long as it takes,
-since a call has a time of its own and a server may be silent for all of it; only to connect and to write have bounds
-here.
+The configured headers, and tokens (`auth.access`), are sent to the configured origin only. A redirect is followed if it
+has the same origin and keeps the method, such as one that adds a slash. Answers have no time limit here, since a call
+has its own and a server may be silent for all of it. Only connecting and writing are limited.
 """
 
 from __future__ import annotations
@@ -32,39 +31,39 @@ from .....protocol.mcp.model import META_VERSION
 from .....supervisors import Actor
 from ....io.http.http1 import unpacked, unpacker_of
 from ....io.http.transport import Exchange, TrioTransport
-from ....io.oauth.token import Token
-from ..auth.access import TRIES, Access
-from .link import Json, Outgoing, Receiver
+from ....io.oauth.token import OAuthToken
+from ..auth.access import TRIES, ServerAccess
+from .link import Json, OutgoingCall, Receiver
 from .texts import lacking, refusal
 
 CONNECT_WITHIN = 10.0
 WRITE_WITHIN = 60.0
 
 KEEP_ALIVE = 4.0
-"""Seconds an idle connection is kept: less than the 5 that Node's and Python's servers have, since a request that meets
-the server's closing of it is not repeated if it may have been begun."""
+"""Seconds an idle connection is kept open: less than the 5 of Node's and Python's servers. A request that meets the
+server's closing of a connection is not repeated if it may have been executed."""
 
 REDIRECTS = 5
 
 REFUSAL = 64 * 1024
-"""Bytes that are read of the explanation of a refusal."""
+"""Bytes of a refusal's explanation that are read."""
 
 REFUSAL_WITHIN = 5.0
 
 UNKNOWN = "whether it was done is not known"
-"""What is left of a request whose answer does not come."""
+"""End of the error text for a request without an answer."""
 
 BAD_URL = (httpx.InvalidURL, ValueError)
-"""What a malformed URL raises; of names that begin with `xn--`, only when the host is looked at."""
+"""Exceptions for a malformed URL; for names that begin with `xn--`, raised only on access to the host."""
 
 WITHIN = 30.0
-"""Seconds for a server to take a message."""
+"""Seconds for a server to accept a message."""
 
 AT_ONCE = 16
-"""Messages on their way at the same time."""
+"""Messages sent concurrently."""
 
 WAITING = 4096
-"""Messages that have not been sent yet."""
+"""Messages waiting to be sent at most."""
 
 INITIALIZED = "notifications/initialized"
 
@@ -72,20 +71,20 @@ JSON = "application/json"
 EVENTS = "text/event-stream"
 
 
-class Web:
-    """One server over HTTP.
+class HttpServerAccess:
+    """HTTP access to one server.
 
     Args:
-        access: the tokens for it, where it is one that may want them.
+        access: tokens for the server, if it may require them.
 
     Attributes:
-        who: what errors call it.
+        who: name of the server in errors.
 
     Raises:
-        ConfigError: its address or its headers can't be used.
+        ConfigError: its address or a header is invalid.
     """
 
-    def __init__(self, server: Server, environ: Mapping[str, str], access: Access | None = None) -> None:
+    def __init__(self, server: Server, environ: Mapping[str, str], access: ServerAccess | None = None) -> None:
         self.server = server
         self._access = access
         self.who = f"MCP server '{server.name}'"
@@ -100,7 +99,7 @@ class Web:
             ) from error
 
     def close(self) -> None:
-        """Close all connections, now; reads under way raise `McpLost`."""
+        """Close all connections immediately; active reads raise `McpLost`."""
         self._transport.connections.close()
 
     async def send(
@@ -113,18 +112,18 @@ class Web:
         body: bytes | None = None,
         once: bool = False,
     ) -> httpx.Response:
-        """Send a request and wait for status and headers of its answer. Read it with `read`, or close it.
+        """Send a request and wait for status and headers of its answer. The caller reads it with `read`, or closes it.
 
         Args:
-            what: what it is for, as errors tell it.
-            url: where to, if not to the server's own address.
+            what: purpose of the request, for errors.
+            url: address, if not the server's own.
             body: JSON.
-            once: never to be sent a second time, even if the server closes the connection without an answer.
+            once: never send it a second time, even if the server closes the connection without an answer.
 
         Raises:
             McpUnsent: the server was not reached.
             McpLost: the connection broke.
-            McpError: the request can't be sent, or no token for it can be got now.
+            McpError: the request can't be sent, or there is an error in getting a token for it.
         """
         url = url or self.url
         if self._access is None:
@@ -140,8 +139,8 @@ class Web:
             response = await self._sent(method, what, url, headers, body, once=once, token=token)
         return response
 
-    async def _another(self, response: httpx.Response, refused: Token | None, what: str) -> Token | None:
-        """A token in place of one that the server has just refused; None if it has not, or if there is none."""
+    async def _another(self, response: httpx.Response, refused: OAuthToken | None, what: str) -> OAuthToken | None:
+        """Return another token after a refusal; None if the server did not refuse the token, or there is no other."""
         access = self._access
         assert access is not None
         if response.status_code == 401:
@@ -150,7 +149,7 @@ class Web:
             return await self._token(lambda: access.wider(refused, scopes), what)
         return None
 
-    async def _token(self, get: Callable[[], Awaitable[Token | None]], what: str) -> Token | None:
+    async def _token(self, get: Callable[[], Awaitable[OAuthToken | None]], what: str) -> OAuthToken | None:
         try:
             return await get()
         except CallboardError as error:  # its authorization server is down, or a file is not readable
@@ -165,7 +164,7 @@ class Web:
         body: bytes | None,
         *,
         once: bool,
-        token: Token | None = None,
+        token: OAuthToken | None = None,
     ) -> httpx.Response:
         if token is not None:
             headers = {**headers, "authorization": f"Bearer {token.access_token}"}
@@ -188,7 +187,7 @@ class Web:
         if body is not None:
             more |= {"content-type": JSON, "content-length": str(len(body))}
         sent = self._headers.copy()
-        sent.update(httpx.Headers(more, encoding="utf-8"))  # ids of events and sessions are the server's to choose
+        sent.update(httpx.Headers(more, encoding="utf-8"))  # servers choose the ids of events and sessions freely
         return httpx.Request(
             method,
             url,
@@ -198,15 +197,16 @@ class Web:
         )
 
     async def read(self, response: httpx.Response, take: Callable[[bytes], bool], what: str) -> bool:
-        """Hand on the body as it comes, unpacked, until `take` says that it is enough; False if that never was.
+        """Pass the decompressed body on as it arrives, until `take` returns True; return False if it never does.
 
         Raises:
-            McpLost: the rest of it will not come.
-            McpError: it has an encoding that we did not ask for.
+            McpLost: the connection broke.
+            McpError: it has an encoding that was not requested.
         """
         stream = response.stream
         assert isinstance(stream, Exchange)
         encoding = response.headers.get("content-encoding", "identity")
+        # Some servers compress although `identity` was requested.
         unpacker = unpacker_of(encoding)
         if unpacker is None and encoding.strip().lower() not in ("identity", ""):
             raise McpError(f"{self.who} compresses its answers by {encoding!r}, which was not asked for")
@@ -217,16 +217,16 @@ class Web:
                         return True
         except httpx.HTTPError as error:
             raise self._broken(what, error) from error
-        except UpstreamError as error:  # of the event parser
+        except UpstreamError as error:  # raised by the event parser
             raise self.too_long(what) from error
         return False
 
     async def whole(self, response: httpx.Response, what: str) -> bytes:
-        """The body, whose connection is settled afterwards.
+        """Return the whole body. Its connection is released afterwards.
 
         Raises:
-            McpError: it is longer than a message of this server may be.
-            McpLost: it will not come.
+            McpError: it is longer than the server's message limit.
+            McpLost: the connection broke.
         """
         body = bytearray()
         try:
@@ -237,23 +237,23 @@ class Web:
         return bytes(body)
 
     async def refused(self, response: httpx.Response, what: str, *, session: bool = False) -> McpError:
-        """The error for an answer that is no success; see `texts.refusal`."""
+        """Return the error for an answer with an error status; see `texts.refusal`."""
         body = bytearray()
         try:
             with trio.move_on_after(REFUSAL_WITHIN):
                 await self.read(response, _collector(body, REFUSAL), what)
         except McpError:
-            pass  # the status says enough
+            pass  # the status is sufficient
         finally:
             await response.aclose()
         why = "" if self._access is None else self._access.why
         return refusal(self.server, what, response, bytes(body[:REFUSAL]), session=session, why=why)
 
     def messages(self, data: bytes, what: str) -> list[Message]:
-        """The messages in a body or in the data of an event.
+        """Return the messages in a body or in the data of an event.
 
         Raises:
-            McpError: there is something else.
+            McpError: the data is not a message.
         """
         try:
             return decode_all(data)
@@ -264,7 +264,7 @@ class Web:
             ) from error
 
     def unexpected(self, response: httpx.Response, what: str) -> McpError:
-        """The error for a success of a kind that no MCP server answers with."""
+        """Return the error for a successful answer of a content type that no MCP server sends."""
         kind = content_type(response) or "nothing"
         return HttpRefused(
             f"{self.who} answered {what} with {kind} (HTTP {response.status_code}), which"
@@ -273,7 +273,7 @@ class Web:
         )
 
     def too_long(self, what: str) -> McpError:
-        """The error for a message beyond the bound."""
+        """Return the error for a message beyond the size limit."""
         return McpError(
             f"{self.who} answered {what} with more than {self.server.max_message_bytes} bytes;"
             " `max_message_bytes` of it in mcp.json allows more"
@@ -289,21 +289,21 @@ class Web:
 
 
 class WebLink(ABC):
-    """What the links over HTTP share: how requests end, and how messages go out that need no reply; see `link.Link`.
+    """Shared base of the links over HTTP: end of requests, and sending of messages without a reply; see `link.Link`.
 
-    Those are notifications, and our answers to what the server asks. Each is sent by a child of the link's own actor, a
-    few at a time. What can't be sent is dropped and counted, since no caller could act on it: that the server is gone
-    shows with the next request.
+    Such messages are notifications, and answers to the server's requests. A child of the link's own actor sends each, a
+    few at a time. A failed one is dropped and counted, since no caller could react: the next request notices a dead
+    server.
 
     Attributes:
         own: the link's own actor.
-        dropped: messages that could not be sent.
-        opened: set, but for the time that `notifications/initialized` is on its way, which no request may overtake.
+        dropped: number of messages that could not be sent.
+        opened: cleared while `notifications/initialized` is being sent, which no request may overtake.
     """
 
     own: Actor
 
-    def __init__(self, web: Web, receiver: Receiver) -> None:
+    def __init__(self, web: HttpServerAccess, receiver: Receiver) -> None:
         self.modern = False
         self.version = ""
         self.dropped = 0
@@ -315,12 +315,12 @@ class WebLink(ABC):
         self._places = trio.Semaphore(AT_ONCE)
 
     @abstractmethod
-    async def _ask(self, outgoing: Outgoing) -> msgspec.Raw:
+    async def _ask(self, outgoing: OutgoingCall) -> msgspec.Raw:
         """Send a request and wait for its result."""
 
     @abstractmethod
     async def _post(self, method: str, body: bytes) -> None:
-        """Send one message; raises `McpError` if it can't. `method` is "" for an answer."""
+        """Send one message; raises `McpError` on failure. `method` is "" for an answer."""
 
     def _lose(self, error: McpError) -> None:
         if self.lost is None:
@@ -332,23 +332,23 @@ class WebLink(ABC):
         if self.lost is not None:
             raise McpUnsent(str(self.lost))
 
-    async def request(self, outgoing: Outgoing) -> msgspec.Raw:
+    async def request(self, outgoing: OutgoingCall) -> msgspec.Raw:
         await self.opened.wait()
         self._check()
         try:
             return await self._ask(outgoing)
         except trio.Cancelled:
-            if outgoing.method != "initialize" and not version_in(outgoing):  # else the closed response says it
+            if outgoing.method != "initialize" and not version_in(outgoing):  # otherwise the closed response cancels it
                 self.notify("notifications/cancelled", {"requestId": outgoing.id, "reason": "no longer needed"})
             raise
         except McpLost as error:
-            why = self.lost or error  # rather than what became of our side of it
+            why = self.lost or error  # the cause of the loss explains more than its effect on this request
             raise (McpUnsent(str(why)) if isinstance(error, McpUnsent) else McpLost(f"{why}; {UNKNOWN}")) from error
 
     def notify(self, method: str, params: Mapping[str, Json]) -> None:
         self._soon(method, encode_notification(method, params))
 
-    def respond(self, message: bytes, about: Outgoing | None = None) -> None:  # noqa: ARG002 - other links want it
+    def respond(self, message: bytes, about: OutgoingCall | None = None) -> None:  # noqa: ARG002 - other links need it
         self._soon("", message)
 
     def _soon(self, method: str, body: bytes) -> None:
@@ -356,6 +356,7 @@ class WebLink(ABC):
             with suppress(ShuttingDown):
                 self.own.spawn(self._send, method, body, name="post", link=False)
                 if method == INITIALIZED:
+                    # Later requests wait for this message: a server may refuse what overtakes it.
                     self.opened = trio.Event()
                 return
         self.dropped += 1
@@ -372,19 +373,19 @@ class WebLink(ABC):
                 self.opened.set()
 
 
-def version_in(outgoing: Outgoing) -> str:
-    """The revision that a request of the modern era names in itself; "" in one of an earlier."""
+def version_in(outgoing: OutgoingCall) -> str:
+    """Return the revision that a request of the modern era names in itself; "" for an older request."""
     meta = outgoing.params.get("_meta")
     return str(meta.get(META_VERSION, "")) if isinstance(meta, Mapping) else ""
 
 
 def content_type(response: httpx.Response) -> str:
-    """What an answer says it is, without parameters."""
+    """Return the content type of an answer, without parameters."""
     return str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
 
 
 def within_origin(url: httpx.URL, target: httpx.URL) -> bool:
-    """Whether `target` is where `url` is: the same scheme, host and port, or the same host become https."""
+    """Return True if `target` has the origin of `url`: same scheme, host and port, or the same host with https."""
     if (url.scheme, url.host, url.port) == (target.scheme, target.host, target.port):
         return True
     upgraded = (url.scheme, url.port, target.scheme, target.port) == ("http", None, "https", None)
@@ -392,7 +393,8 @@ def within_origin(url: httpx.URL, target: httpx.URL) -> bool:
 
 
 def _redirection(request: httpx.Request, response: httpx.Response) -> httpx.URL | None:
-    """Where to send the same request again, if the answer says so and it may be."""
+    """Return the address for the same request after an allowed redirect."""
+    # 301 to 303 may change the method of a POST to GET, which would lose its body.
     if request.method == "GET":
         moved = response.status_code in (301, 302, 303, 307, 308)
     else:

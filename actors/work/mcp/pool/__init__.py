@@ -1,1 +1,1 @@
-"""Servers shared by key: when they start, who has them, when they end, and what is known of them meanwhile."""
+"""Pool of servers shared by key: start, leases, idle time, end, and the cache of their tool lists."""

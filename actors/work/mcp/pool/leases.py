@@ -1,10 +1,10 @@
-"""What servers are leased by: their entries with values put in, their keys, and the kernel's pool of those that run.
+"""Leases of servers: resolved entries, keys, and the kernel's pool of running servers.
 
-A key says what makes two servers the same one: everything their process or session is made of, and who shares it. Its
-digest covers transport, command, arguments in order, environment and directory, or URL and headers, all as they
-are after `${NAME}` was put in; and what we declare to the server, since some offer other tools then. Names, time
-limits and lists of tools are ours alone: two entries that differ only in these are one server. Digests name files
-and status lines: what is secret goes in, and does not come out.
+A key decides whether two servers are the same one: by everything that makes up their process or session, and by who
+shares it. Its digest covers transport, command, arguments in order, environment and directory, or URL and headers, all
+after `${NAME}` was resolved. It also covers the capabilities that the client declares, since some servers offer other
+tools then. Names, time limits and tool lists only concern the client: entries that differ only in these share a server.
+Digests appear in file names and status lines. They include secrets, which can't be recovered from them.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ from .opening import Live, Opening
 
 if TYPE_CHECKING:
     from ....io.vault.vault import Vault
-    from ...sandbox.place import Place
-    from ..client.handshake import Abilities
+    from ...sandbox.place import SandboxPlace
+    from ..client.handshake import OfferedCapabilities
 
 IDLE_WHEN_SERVING = 300.0
-"""Seconds an idle server is kept by a process that serves, unless the settings say otherwise; others keep it 0."""
+"""Seconds that a serving process keeps an idle server, unless the settings differ; other processes keep it 0 s."""
 
 ROOM_WITHIN = 300.0
-"""Seconds that a start may wait for room (`max_servers`). Servers that only one agent shares are not taken from it, so
-an agent that has them all and wants another would wait for itself."""
+"""Seconds that a start may wait for `max_servers`. Servers shared by one agent only are not stopped to make room: an
+agent that has all of them and needs another would wait for itself."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Key:
-    """What the pool shares by: a digest, and by whom (`""` for everybody, else a run, an agent, a conversation).
+class PoolKey:
+    """Key of the pool: a digest, and the sharer (`""` for every run, otherwise a run, an agent, a conversation).
 
     Attributes:
         server: how it is started; not compared.
-        place: how its process is held; None for not at all.
+        place: sandbox rules of its process; None for no sandbox.
     """
 
     server: Server = field(compare=False, repr=False)
     digest: str
     by: str = ""
-    place: Place | None = None
+    place: SandboxPlace | None = None
 
     def __str__(self) -> str:
         return self.server.name
@@ -64,20 +64,20 @@ class Key:
 @final
 @dataclass(kw_only=True, eq=False, repr=False)  # it holds secrets
 class Leases:
-    """See the module.
+    """Keys and leases of the servers of a process.
 
     Attributes:
-        owner: the pool lives and ends below it.
-        config: what `mcp.json` says; replaced when it is read again.
-        catalogs: what servers offer, also those that do not run.
-        opening: what the pool opens them with.
-        secrets: what `${NAME}` stands for.
-        vault: what `{{NAME}}` stands for; None for `secrets`.
-        serving: whether idle servers are worth keeping, since the process is here for long.
-        on_first: called when the first server is about to be leased.
-        make_room: called when one has to be returned before another can start; see `Pool`.
-        keys: of the servers whose values are put in, by name.
-        pool_in_use: the pool, if it was made.
+        owner: the pool runs below it.
+        config: content of `mcp.json`; replaced by a reload.
+        catalogs: tools of servers, running or not.
+        opening: opens servers for the pool.
+        secrets: values of `${NAME}`.
+        vault: values of `{{NAME}}`; None for `secrets`.
+        serving: True in a long-lived process, where idle servers are worth keeping.
+        on_first: called before the first server is leased.
+        make_room: called when a server must be returned before another can start; see `Pool`.
+        keys: keys of the servers with resolved values, by name.
+        pool_in_use: the pool, if it exists.
     """
 
     owner: Root
@@ -90,35 +90,35 @@ class Leases:
     serving: bool
     on_first: Callable[[], None]
     make_room: Callable[[], None]
-    keys: dict[str, Key] = field(default_factory=dict, init=False)
-    pool_in_use: Pool[Key, Live] | None = field(default=None, init=False)
+    keys: dict[str, PoolKey] = field(default_factory=dict, init=False)
+    pool_in_use: Pool[PoolKey, Live] | None = field(default=None, init=False)
 
-    def key(self, name: str, by: str = "") -> Key:
-        """What the server of this name is shared by.
+    def key(self, name: str, by: str = "") -> PoolKey:
+        """Return the key of the server with this name.
 
         Raises:
             ConfigError: its entry lacks a value.
-            NotFetched: it needs a secret that takes time to get; see `prepare`.
+            NotFetched: it needs a secret that must be fetched first; see `prepare`.
         """
         key = self.keys.get(name)
         if key is None:
             why = None if self.vault is None else self.vault.why_missing
             server = resolved(self.config.get(name), self.secrets, self.vault, why)
             key = self.keys[name] = self.guest(server)
-        return Key(key.server, key.digest, by) if by else key
+        return PoolKey(key.server, key.digest, by) if by else key
 
     async def prepare(self, name: str) -> None:
-        """Have the secrets that the server of this name needs. Raises like `key`."""
+        """Fetch the secrets that this server's entry needs. Raises like `key`."""
         if self.vault is not None and name not in self.keys:
             await self.vault.ready(partial(self.key, name))
 
-    def guest(self, server: Server) -> Key:
-        """What a server is shared by that only one scope knows; its values are taken as they are."""
-        return Key(server, digest_of(server, self.opening.declared(server)))
+    def guest(self, server: Server) -> PoolKey:
+        """Return the key of a server that only one scope knows; its values are taken literally."""
+        return PoolKey(server, digest_of(server, self.opening.declared(server)))
 
     @property
-    def pool(self) -> Pool[Key, Live]:
-        """The kernel's pool, made at first use."""
+    def pool(self) -> Pool[PoolKey, Live]:
+        """The kernel's pool, created at first use."""
         if self.pool_in_use is None:
             settings, check = self.settings, self.settings.pings
             self.on_first()
@@ -138,8 +138,8 @@ class Leases:
             )
         return self.pool_in_use
 
-    async def acquire(self, lease: Lease[Key, Live], me: Actor) -> Live:
-        """Enter a lease, for `me`.
+    async def acquire(self, lease: Lease[PoolKey, Live], me: Actor) -> Live:
+        """Enter a lease for `me`.
 
         Raises:
             McpError, McpLost: the server could not be started.
@@ -147,6 +147,7 @@ class Leases:
         key = lease.key
         cold = key not in self.pool
         if cold:
+            # Events of the start go to the run that caused it, and `open` runs in the pool's task.
             self.opening.causes.setdefault(key, me)
         try:
             if cold and self.settings.max_servers is not None:
@@ -154,20 +155,20 @@ class Leases:
             return await lease.acquire()
         except (ActorFailed, TooManyRestarts) as failed:
             error = _error_of(failed, key.server.name)
-            if isinstance(error, McpSignInNeeded):  # it is not the server that has failed
+            if isinstance(error, McpSignInNeeded):  # a missing sign-in is not a failure of the server
                 self.opening.record(key.digest).breaker.forgive()
             raise error from failed
         finally:
             if self.opening.causes.get(key) is me:
                 del self.opening.causes[key]
 
-    async def learned(self, key: Key) -> None:
-        """Wait until it is known what the server has, if it runs and says that this has changed."""
+    async def learned(self, key: PoolKey) -> None:
+        """Wait for a running server's new tool list, if the server has announced a change."""
         live = self.opening.live.get(key)
         if live is not None and live.open:
             await live.learned.wait()
 
-    async def _in_time(self, lease: Lease[Key, Live]) -> Live:
+    async def _in_time(self, lease: Lease[PoolKey, Live]) -> Live:
         server = lease.key.server
         within = ROOM_WITHIN + 2 * server.start_timeout_seconds
         with trio.move_on_after(within):
@@ -177,10 +178,10 @@ class Leases:
             f"lets {self.settings.max_servers} run at once, and all of those that run are in use"
         )
 
-    def _idle_seconds(self, key: Key) -> float:
+    def _idle_seconds(self, key: PoolKey) -> float:
         server, usual = key.server, self.settings.idle_timeout_seconds
         if key.by:
-            return 0.0  # it ends with those who share it
+            return 0.0  # it ends with its sharer
         if server.warm:
             return math.inf
         if server.idle_timeout_seconds is not None:
@@ -189,7 +190,7 @@ class Leases:
 
 
 def _error_of(failed: ActorFailed | TooManyRestarts, name: str) -> Exception:
-    """Why a start failed, or is not tried; an error of its own for each actor that waited for it."""
+    """Return the reason of a failed or refused start, as a separate error object for each waiting actor."""
     error: BaseException | None = failed
     while isinstance(error, ActorFailed):
         error = error.__cause__
@@ -197,14 +198,18 @@ def _error_of(failed: ActorFailed | TooManyRestarts, name: str) -> Exception:
         return McpLost(f"MCP server '{name}' {error}")
     if not isinstance(error, CallboardError):
         return McpLost(f"MCP server '{name}' could not be started: {failed}")
+    # One exception raised in several tasks would mix their tracebacks.
     twin = type(error).__new__(type(error), *error.args)
     twin.__dict__.update(error.__dict__)
     return twin
 
 
 def _directory(server: Server) -> str | None:
-    """Where it works. Where the entry doesn't say, ours counts only if that decides what is started: `server.py` is
-    another program in another directory, and what one offers must not be remembered of the other."""
+    """Return the working directory for the key.
+
+    Without `cwd` the current directory counts only if it decides which program is started: `server.py` is another
+    program in another directory, and the tools of one must not be cached for the other.
+    """
     if server.cwd is not None:
         return str(Path(server.cwd).absolute())
     words = (server.command, *server.args) if os.sep in server.command else tuple(server.args)
@@ -214,16 +219,21 @@ def _directory(server: Server) -> str | None:
 
 @lru_cache(maxsize=4096)
 def _names_a_file(directory: str, words: tuple[str, ...]) -> bool:
-    """True if a word is a path below the directory.
+    """Return True if a word is a path below the directory.
 
-    The first answer holds for the life of the process: a file that the server itself makes later must not give it
-    another key.
+    The first answer is valid for the lifetime of the process: a file that the server itself creates later must not
+    change its key.
     """
     return any(word and not os.path.isabs(word) and os.path.exists(os.path.join(directory, word)) for word in words)  # noqa: PTH110, PTH117, PTH118 - words, most are no paths
 
 
-def digest_of(server: Server, declared: Abilities) -> str:
-    """SHA-256 of what the server is made of; `server` is resolved, `declared` what we tell it that we can do."""
+def digest_of(server: Server, declared: OfferedCapabilities) -> str:
+    """Return the SHA-256 of everything that makes up the server.
+
+    Args:
+        server: entry with resolved values.
+        declared: capabilities that the client declares to it.
+    """
     made_of = (
         [server.command, server.args, server.env, _directory(server), server.inherit_env]
         if server.type == "stdio"

@@ -1,7 +1,7 @@
-"""The life of one server, in the task of the actor that owns it: connect, learn, serve, end; and its record.
+"""Lifetime of one server, in the task of the actor that owns it: connect, list tools, serve, end; and its record.
 
-Each step goes to the events of the server's actor and of the run that wanted it, to its `ServerRecord`, and to the
-`Catalogs`.
+Each step is reported to the events of the server's actor and of the run that caused the start, to its `ServerRecord`,
+and to the `Catalogs`.
 """
 
 from __future__ import annotations
@@ -20,41 +20,43 @@ import trio
 from .....protocol import events
 from .....protocol.errors import CallboardError, McpError, McpLost, ShuttingDown
 from .....protocol.mcp.config import PoolSettings, Server
-from .....protocol.mcp.model import Implementation, LogMessage, Tool
+from .....protocol.mcp.model import Implementation, LogMessage, McpTool
 from .....supervisors import Actor, Breaker
-from .....supervisors.tally import Tally
+from .....supervisors.histogram import LatencyHistogram
 from ....io.handed_out import without_secrets
 from ..auth.access import Accesses
 from ..throttle import Throttle
-from .catalog import Catalog, Catalogs
+from .catalog import Catalogs, ServerCatalog
 
 if TYPE_CHECKING:
     from ..client.client import McpClient
-    from ..client.handshake import Abilities
-    from .leases import Key
+    from ..client.handshake import OfferedCapabilities
+    from .leases import PoolKey
 
 LONGEST_NAME = 256
-"""Characters of a tool's name, or of what a server calls itself. A tool with a longer one, or with control characters
-in it, is left out: names stand in lists, in errors and on terminals."""
+"""Characters of a tool's name, or of a server's own name. A tool with a longer one, or with control characters in it,
+is left out: names appear in lists, in errors and on terminals."""
 
 LONGEST_INSTRUCTIONS = 16_000
 
 REFRESH_EVERY = 1.0
-"""Seconds between two looks at the tools of a server that says again and again that they changed."""
+"""Seconds between two requests for the tools of a server that reports changes continuously."""
 
 
 @final
 class ServerRecord:
-    """What is known of a server by its digest, however often it was started.
+    """Statistics of a server by its digest, across all its starts.
 
     Attributes:
-        breaker: when it may be started.
-        calls, errors: how many, of those.
-        last_error: of a call, a start or an end.
+        breaker: decides when it may be started.
+        calls, errors: number of calls, and of failed ones.
+        last_error: error of a call, a start or an end.
     """
 
     def __init__(self, settings: PoolSettings, rand: random.Random) -> None:
-        self.breaker = Breaker(most=settings.max_restarts, period=settings.restart_window_seconds, rand=rand.random)
+        self.breaker: Breaker = Breaker(
+            most=settings.max_restarts, period=settings.restart_window_seconds, rand=rand.random
+        )
         self.calls = 0
         self.errors = 0
         self.last_error = ""
@@ -62,47 +64,52 @@ class ServerRecord:
 
 @final
 class Live:
-    """What the pool leases.
+    """Server that the pool leases.
 
     Attributes:
         me: the actor that owns it.
-        client, catalog: set when it is open.
-        since: when its start began.
-        busy: uses under way; `used` is when the last one was over.
-        may_warn: whether one more of its log messages may become a warning.
-        changed, learning: whether its tools are other ones by now, and whether a task fetches them.
-        learned: set while the catalogue is what the server has, as far as it says.
+        client, catalog: set once it is open.
+        since: time when its start began.
+        busy: number of current uses.
+        used: time when the last use ended.
+        may_warn: limits how many of its log messages become warnings.
+        changed: True if its tools have changed since the last request for them.
+        learning: True while a task requests its tools.
+        learned: set while the catalog is up to date, as far as the server reports.
     """
 
-    client: McpClient
-    catalog: Catalog
+    since: float
+    used: float
 
-    def __init__(self, me: Actor, key: Key, record: ServerRecord) -> None:
+    client: McpClient
+    catalog: ServerCatalog
+
+    def __init__(self, me: Actor, key: PoolKey, record: ServerRecord) -> None:
         self.me = me
         self.key = key
         self.record = record
         self.since = self.used = trio.current_time()
-        self.busy = 0
+        self.busy: int = 0
         self.open = self.changed = self.learning = False
-        self.learned = trio.Event()
-        self.may_warn = Throttle()
+        self.learned: trio.Event = trio.Event()
+        self.may_warn: Throttle = Throttle()
 
     def begin(self) -> None:
-        """Count one more use."""
+        """Count a use that begins."""
         self.busy += 1
 
     def end(self) -> None:
-        """That use is over."""
+        """Count a use that ends."""
         self.busy -= 1
-        self.used = trio.current_time()
+        self.used: float = trio.current_time()
 
     def answered(self) -> None:
-        """A call has its result."""
+        """Record a successful call."""
         self.record.calls += 1
         self.record.breaker.worked()
 
     def failed(self, why: str) -> None:
-        """A call came to nothing."""
+        """Record a failed call."""
         self.record.calls += 1
         self.record.errors += 1
         self.record.last_error = why
@@ -111,35 +118,35 @@ class Live:
 @final
 @dataclass(kw_only=True, eq=False, repr=False)  # it holds secrets
 class Opening:
-    """What the pool opens servers with.
+    """Opens servers for the pool.
 
     Args:
-        accesses: the tokens for those that want any.
-        on_lost: gets each server that died after it was open; it must neither wait nor raise.
+        accesses: tokens for servers that require them.
+        on_lost: receives each server that died after it was open; must neither wait nor raise.
 
     Attributes:
-        live: those that are open, or on their way there.
-        records: what became of each, by digest.
-        causes: who wanted what is starting.
-        operations: how long requests took, by method.
-        tolerated: failed pings that were only told.
+        live: servers that are open or starting.
+        records: statistics of each server, by digest.
+        causes: the actor that caused each current start.
+        operations: durations of requests, by method.
+        tolerated: number of failed pings that were only reported.
     """
 
     environ: Mapping[str, str]
-    abilities: Abilities
+    abilities: OfferedCapabilities
     settings: PoolSettings
     catalogs: Catalogs
     rand: random.Random
     accesses: Accesses
     on_lost: Callable[[Server], None]
-    live: dict[Key, Live] = field(default_factory=dict, init=False)
+    live: dict[PoolKey, Live] = field(default_factory=dict, init=False)
     records: dict[str, ServerRecord] = field(default_factory=dict, init=False)
-    causes: dict[Key, Actor] = field(default_factory=dict, init=False)
-    operations: dict[str, Tally] = field(default_factory=dict, init=False)
+    causes: dict[PoolKey, Actor] = field(default_factory=dict, init=False)
+    operations: dict[str, LatencyHistogram] = field(default_factory=dict, init=False)
     tolerated: int = field(default=0, init=False)
 
-    def declared(self, server: Server) -> Abilities:
-        """The abilities that we declare to this server."""
+    def declared(self, server: Server) -> OfferedCapabilities:
+        """Return the capabilities that the client declares to this server."""
         can = self.abilities
         return msgspec.structs.replace(
             can,
@@ -149,15 +156,15 @@ class Opening:
         )
 
     def record(self, digest: str) -> ServerRecord:
-        """What became of the server so far."""
+        """Return the record of a server, created at first use."""
         record = self.records.get(digest)
         if record is None:
             record = self.records[digest] = ServerRecord(self.settings, self.rand)
         return record
 
     @asynccontextmanager
-    async def open(self, me: Actor, key: Key) -> AsyncIterator[Live]:
-        """One server, from its start to its end, in the task of the actor that owns it."""
+    async def open(self, me: Actor, key: PoolKey) -> AsyncIterator[Live]:
+        """Run one server from its start to its end, in the task of the actor that owns it."""
         from ..client.connect import connect
 
         live = self.live[key]
@@ -175,11 +182,13 @@ class Opening:
                 place=key.place,
             ) as client:
                 live.client = client
-                client.on_exchange = lambda method, took: self.operations.setdefault(method, Tally()).add(took)
+                client.on_exchange = lambda method, took: self.operations.setdefault(method, LatencyHistogram()).add(
+                    took
+                )
                 await self._learn(live)
                 live.open = True
                 live.learned.set()
-                self._tell(
+                self._emit(
                     live,
                     events.McpServerStarted(
                         server=key.server.name,
@@ -198,11 +207,11 @@ class Opening:
                 self._failed(live, str(error))
             raise
 
-    def starts(self, me: Actor, key: Key, wait: float) -> None:
-        """A server is about to be opened by its actor, after that many seconds."""
+    def starts(self, me: Actor, key: PoolKey, wait: float) -> None:
+        """Register a server that its actor is about to open, after `wait` seconds."""
         live = self.live[key] = Live(me, key, self.record(key.digest))
         me.ref.on_end(lambda _: self.live.__delitem__(key))
-        self._tell(live, events.McpServerStarting(server=key.server.name, wait=wait))
+        self._emit(live, events.McpServerStarting(server=key.server.name, wait=wait))
 
     def _ended(self, live: Live) -> None:
         lost = live.client.link.lost
@@ -214,18 +223,19 @@ class Opening:
 
     def _failed(self, live: Live, why: str) -> None:
         live.record.last_error = why
-        self._tell(live, events.McpServerFailed(server=live.key.server.name, error=why))
+        self._emit(live, events.McpServerFailed(server=live.key.server.name, error=why))
 
-    def _tell(self, live: Live, data: events.EventData) -> None:
-        """An event of the server's own actor, and of the run that wanted it started."""
+    def _emit(self, live: Live, data: events.EventData) -> None:
+        """Emit an event to the server's own actor, and to the run that caused its start."""
         live.me.emit(data)
         cause = self.causes.get(live.key)
+        # If the server's actor belongs to the run, the run's stream already has the event.
         if cause is not None and cause.end is None and cause.stream is not live.me.stream:
             cause.emit(data)
 
     async def _learn(self, live: Live) -> None:
         client, server = live.client, live.key.server
-        tools: list[Tool] | None = None
+        tools: list[McpTool] | None = None
         with trio.move_on_after(server.start_timeout_seconds):
             tools = await client.tools()
         if tools is None:
@@ -236,21 +246,22 @@ class Opening:
         named = [tool for tool in tools if 0 < len(tool.name) <= LONGEST_NAME and tool.name.isprintable()]
         if len(named) < len(tools) and not live.open:
             what = f"tools of MCP server '{server.name}' are left out: {len(tools) - len(named)}, for their names"
-            self._tell(live, events.Warned(code="mcp_names", message=what))
-        told = Catalog(
+            self._emit(live, events.Warned(code="mcp_names", message=what))
+        told = ServerCatalog(
             server=_bounded(client.server),
             version=client.version,
             tools=tuple(named),
             instructions=client.instructions and client.instructions[:LONGEST_INSTRUCTIONS],
             fetched=time.time(),
         )
-        live.catalog = without_secrets(told)  # it is kept on disk, and models read it
+        live.catalog = without_secrets(told)  # it is stored on disk, and models read it
         self.catalogs.put(live.key.digest, live.catalog)
 
     def _changed(self, live: Live, what: str) -> None:
         if what != "tools" or not live.open:
             return
         live.changed = True
+        # A turn that begins now waits for the new list instead of using the outdated one.
         if live.learned.is_set():
             live.learned = trio.Event()
         if not live.learning:
@@ -262,7 +273,7 @@ class Opening:
         try:
             while live.changed:
                 live.changed = False
-                with suppress(McpError):  # it keeps the catalogue that it has
+                with suppress(McpError):  # the current catalog remains valid
                     await self._learn(live)
                 if not live.changed:
                     live.learned.set()
@@ -272,7 +283,7 @@ class Opening:
             live.learned.set()
 
     async def healthy(self, live: Live) -> bool:
-        """What the pool asks about idle servers."""
+        """Return True if an idle server answers a ping, or if the settings tolerate that it does not."""
         check = self.settings.pings
         assert check is not None
         with trio.move_on_after(check.timeout_seconds), suppress(McpError):
@@ -297,7 +308,7 @@ def _uri(root: str) -> str:
 
 
 def _warn(live: Live, log: LogMessage) -> None:
-    """What the server logs, if it is worth a warning."""
+    """Emit a server's log message as a warning if its level is high enough."""
     if live.me.stream.heard and log.level not in ("debug", "info", "notice") and live.may_warn():
         text = log.data if isinstance(log.data, str) else msgspec.json.encode(log.data).decode()
         live.me.emit(events.Warned(code="mcp_log", message=f"MCP server '{live.key.server.name}': {text[:500]}"))

@@ -1,17 +1,18 @@
-"""An agent's leases of servers: taken at its first call, kept to its end, always returned.
+"""Leases of one agent: acquired at its first call, kept until it ends, always returned.
 
     with servers.scope(run="run-7f3a01bc", agent=me.path) as scope:
-        result = await scope.call("time", "get_current_time", {"timezone": "Asia/Tokyo"}, Caller(me=me))
+        origin = CallOrigin(me=me)
+        result = await scope.call("time", "get_current_time", {"timezone": "Asia/Tokyo"}, origin)
 
-Each call has a lease of its own. The first of them that is done leaves its lease behind, so that the server is still
-there for the next call, however short idle servers live. Who keeps it depends on the server's `share`:
+Each call has a lease of its own. The scope keeps the lease of the first finished call, so that the server still runs
+for the next call, however short the idle time is. The server's `share` decides which scope keeps it:
 
     pool, per-agent    the agent's scope
-    per-run            the run's, which ends with it
-    never              the conversation's (`Scope.inner`)
+    per-run            the run's scope, which ends with the run
+    never              the conversation's scope (`ServerScope.inner`)
 
-A lease that is only kept blocks nothing: it is returned when its server is reloaded, or when another server needs
-the room. Leaving a scope is no checkpoint and may happen in any task, also while calls are under way.
+A lease that is only kept blocks nothing. It is returned when its server is reloaded, or when another server needs the
+slot. Leaving a scope is no checkpoint and may happen in any task, even during calls.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ from .....protocol.errors import ConfigError, McpError, McpLost, McpUnsent, Usag
 from .....protocol.mcp.config import Server, Share
 from .....supervisors import Actor, Lease
 from ...sandbox.current import sandboxed_server
-from ..links.link import Caller, Json
-from .catalog import Catalog
-from .leases import Key
+from ..links.link import CallOrigin, Json
+from .catalog import ServerCatalog
+from .leases import PoolKey
 
 if TYPE_CHECKING:
-    from ..auth.access import Access
+    from ..auth.access import ServerAccess
     from ..client.client import McpClient
     from .opening import Live
     from .servers import McpServers
@@ -42,18 +43,18 @@ if TYPE_CHECKING:
 NOT_AGAIN = "The call was not made again, since it may have done its work. The next one starts the server anew."
 
 TRIES = 3
-"""Times that a call is made which the server has not begun with."""
+"""Attempts of a call that the server has not begun."""
 
 LEARNED_WITHIN = 2.0
-"""Seconds that a turn waits for the list of a server which says that its tools have changed."""
+"""Seconds that a turn waits for the list of a server that has announced a change of its tools."""
 
 
 @final
-class Scope(AbstractContextManager["Scope"]):
-    """See the module. Made by `McpServers`. `kept` is what it has leased between calls, too."""
+class ServerScope(AbstractContextManager["ServerScope"]):
+    """Leases of one agent, run or conversation; created by `McpServers`. `kept` has the leases kept between calls."""
 
     def __init__(
-        self, servers: McpServers, run: str, agent: str, conversation: str = "", outer: Scope | None = None
+        self, servers: McpServers, run: str, agent: str, conversation: str = "", outer: ServerScope | None = None
     ) -> None:
         self._servers = servers
         self._leases = servers.leases
@@ -61,9 +62,9 @@ class Scope(AbstractContextManager["Scope"]):
         self._agent = agent
         self._outer = outer
         self._conversation = f"{run} {conversation or agent} {next(servers.numbers)}"
-        self._inner: set[Scope] = set()
-        self._guests: dict[str, Key] = {}
-        self.kept: dict[Key, Lease[Key, Live]] = {}
+        self._inner: set[ServerScope] = set()
+        self._guests: dict[str, PoolKey] = {}
+        self.kept: dict[PoolKey, Lease[PoolKey, Live]] = {}
         self._closed = False
 
     def __exit__(
@@ -72,7 +73,7 @@ class Scope(AbstractContextManager["Scope"]):
         self.close()
 
     def close(self) -> None:
-        """Give all back, and what the conversations in it have."""
+        """Release all leases, and close the scopes of its conversations."""
         self._closed = True
         for scope in tuple(self._inner):
             scope.close()
@@ -81,21 +82,22 @@ class Scope(AbstractContextManager["Scope"]):
         self._servers.agents.discard(self)
         self.give_back(None)
 
-    def inner(self, conversation: str) -> Scope:
-        """One conversation of this agent, for servers that are not shared."""
-        scope = Scope(self._servers, self._run, self._agent, conversation, self)
+    def inner(self, conversation: str) -> ServerScope:
+        """Return a scope for one conversation of this agent, for servers that are not shared."""
+        scope = ServerScope(self._servers, self._run, self._agent, conversation, self)
         self._inner.add(scope)
         return scope
 
     def bring(self, server: Server) -> Server:
-        """Have a server that `mcp.json` does not name, for as long as this scope lives, and for those in it.
+        """Add a server that `mcp.json` does not name, for the lifetime of this scope and its inner scopes.
 
-        Its values are taken as they are. It gets another name if the one it has is taken by a different server. The
-        user's sign-ins are not for it: another person may bring it along.
+        Its values are taken literally. It gets another name if a different server already has its name. The user's
+        sign-ins do not apply to it, since another person may have added it.
         """
         server = msgspec.structs.replace(server, oauth=False)
         key = self._leases.guest(server)
         name, number = server.name, 1
+        # Ends at a free name, or at the same server added before.
         while (known := self._guests.get(name)) != key and (known or name in self._leases.config.servers):
             number += 1
             name = f"{server.name}-{number}"
@@ -109,23 +111,24 @@ class Scope(AbstractContextManager["Scope"]):
         server: str,
         tool: str,
         arguments: Mapping[str, Json],
-        caller: Caller,
+        caller: CallOrigin,
         *,
         on_open: Callable[[], None] | None = None,
     ) -> dict[str, Json]:
-        """The tool's raw result. The server is started if need be; how long that and the call may take is the caller's.
+        """Return the tool's raw result. Starts the server if necessary. The caller limits the time of start and call.
 
         Args:
-            on_open: called once, when the server is there and before the call goes out.
+            on_open: called once, when the server is open and before the call is sent.
 
         Raises:
             McpError: the server refused the call.
-            McpLost: it could not be started, or died. A call that was under way is never made a second time.
+            McpLost: it could not be started, or died. A call that may have begun is never repeated.
             ConfigError: its entry lacks a value.
             UsageError: there is no such server.
         """
         why: McpUnsent | None = None
         for _ in range(TRIES):
+            # Each call holds a lease, so that a reload waits for it.
             lease, live = await self._lease(server, caller.me)
             if on_open is not None:
                 on_open()
@@ -135,6 +138,7 @@ class Scope(AbstractContextManager["Scope"]):
                 result = await live.client.call_tool(tool, arguments, caller)
                 live.answered()
                 return result
+            # Not begun, so it is safe to repeat, with a server that the pool starts again.
             except McpUnsent as error:
                 why = error
             except McpLost as lost:
@@ -145,13 +149,14 @@ class Scope(AbstractContextManager["Scope"]):
                 raise
             finally:
                 live.end()
+                # A link may break after the answer; its server must not be leased again.
                 if (end := live.client.link.lost) is not None:
                     lease.report_lost(end)
                 self._keep(lease)
         raise McpLost(f"'{tool}' was not begun, and was tried {TRIES} times: {why}") from why
 
-    async def catalog(self, server: str, me: Actor) -> Catalog:
-        """What the server offers: as it was last told. It is started only if it was never asked before.
+    async def catalog(self, server: str, me: Actor) -> ServerCatalog:
+        """Return the server's catalog from the cache. Starts the server only if it is in no cache.
 
         Raises:
             McpError, McpLost, ConfigError, UsageError: as `call`.
@@ -164,8 +169,8 @@ class Scope(AbstractContextManager["Scope"]):
         guest = self._guest(server)
         return catalog.within(guest.server.tools if guest is not None else self._leases.config.get(server).tools)
 
-    async def learned(self, server: str) -> Catalog | None:
-        """What the server offers by now, without starting it; None if it was never asked, or can't be used any more."""
+    async def learned(self, server: str) -> ServerCatalog | None:
+        """Return the server's current catalog without starting it; None if there is none, or its entry is invalid."""
         try:
             await self._prepare(server)
             key = self._key(server)
@@ -177,7 +182,7 @@ class Scope(AbstractContextManager["Scope"]):
 
     @asynccontextmanager
     async def client(self, server: str, me: Actor) -> AsyncIterator[McpClient]:
-        """The connection, for resources and prompts; it stays as it is inside the block.
+        """Yield the connection, for resources and prompts. The lease lasts for the block.
 
         Raises:
             McpError, McpLost, ConfigError, UsageError: as `call`.
@@ -191,15 +196,15 @@ class Scope(AbstractContextManager["Scope"]):
             self._keep(lease)
 
     async def hold(self, server: str, me: Actor) -> Live:
-        """Have it leased from now on."""
+        """Lease the server and keep the lease."""
         lease, live = await self._lease(server, me)
         self._keep(lease)
         return live
 
-    def way_in(self, server: str) -> tuple[Server, Access] | None:
-        """The server and its tokens, if a person may be asked to sign in; None if none is there, or should be asked.
+    def way_in(self, server: str) -> tuple[Server, ServerAccess] | None:
+        """Return the server and its tokens if the user may be asked to sign in; None otherwise.
 
-        In a process that serves, the people who are asked are its callers, whose accounts are not for others.
+        In a serving process the callers would be asked, whose accounts must not serve others.
         """
         key = self._key(server)
         if self._leases.serving or not self._leases.owner.questions.attended:
@@ -207,34 +212,36 @@ class Scope(AbstractContextManager["Scope"]):
         access = self._servers.accesses.of(key.server)
         return None if access is None else (key.server, access)
 
-    def give_back(self, keys: set[Key] | None) -> None:
-        """Return the leases that are only kept, of these keys or all; also those of the conversations."""
+    def give_back(self, keys: set[PoolKey] | None) -> None:
+        """Release the kept leases with these keys, or all kept leases, in inner scopes too."""
         for scope in self._inner:
             scope.give_back(keys)
         for key in [key for key in self.kept if keys is None or key in keys]:
             self.kept.pop(key).release()
 
     async def _prepare(self, server: str) -> None:
-        """Have the secrets that its entry needs; a guest's values are there."""
+        """Fetch the secrets that its entry needs; a guest's values are already resolved."""
         if server not in self._leases.keys and self._guest(server) is None:
             await self._leases.prepare(server)
 
-    async def _lease(self, server: str, me: Actor) -> tuple[Lease[Key, Live], Live]:
+    async def _lease(self, server: str, me: Actor) -> tuple[Lease[PoolKey, Live], Live]:
         await self._prepare(server)
         key = self._key(server)
         if key.server.share == "per-run":
+            # Creates the run's scope, which keeps the lease afterwards (`_home`).
             self._servers.of_run(self._run)
         lease = self._leases.pool.lease(key)
         return lease, await self._leases.acquire(lease, me)
 
-    def _keep(self, lease: Lease[Key, Live]) -> None:
-        """After a use: the lease stays with whom the server is shared by, if none is there yet."""
+    def _keep(self, lease: Lease[PoolKey, Live]) -> None:
+        """Give the lease of a finished use to the scope that shares the server, unless that has one."""
         home = self._home(lease.key.server.share)
         if home is None or home._closed or lease.stale:  # noqa: SLF001 - the same class
             lease.release()
         else:
             kept = home.kept.setdefault(lease.key, lease)
             if kept is not lease:
+                # The server of a stale lease is ending, so the newer lease replaces it.
                 if kept.stale:
                     home.kept[lease.key] = lease
                     kept.release()
@@ -242,20 +249,20 @@ class Scope(AbstractContextManager["Scope"]):
                     lease.release()
         self._servers.used(lease.key)
 
-    def _key(self, server: str) -> Key:
+    def _key(self, server: str) -> PoolKey:
         guest = self._guest(server)
         share = guest.server.share if guest is not None else self._leases.config.get(server).share
         shared_by = {"per-run": self._run, "per-agent": f"{self._run} {self._agent}", "never": self._conversation}
         by = shared_by.get(share, "")
-        key = self._leases.key(server, by) if guest is None else Key(guest.server, guest.digest, by)
+        key = self._leases.key(server, by) if guest is None else PoolKey(guest.server, guest.digest, by)
         place = sandboxed_server(server, key.server.words if guest is None else ())
         return key if place is None else replace(key, place=place)
 
-    def _guest(self, server: str) -> Key | None:
+    def _guest(self, server: str) -> PoolKey | None:
         key = self._guests.get(server)
         return self._outer._guest(server) if key is None and self._outer else key  # noqa: SLF001 - the same class
 
-    def _home(self, share: Share) -> Scope | None:
+    def _home(self, share: Share) -> ServerScope | None:
         if share == "per-run":
             return self._servers.runs.get(self._run)
         return self if share == "never" or self._outer is None else self._outer

@@ -1,11 +1,11 @@
-"""All MCP servers of a process: shared by key, each owned by one actor, started when first used and never before.
+"""All MCP servers of a process: shared by key, one actor each, started at first use.
 
     servers = McpServers(root, config, environ=os.environ, cache=cache_dir(os.environ), ...)
     with servers.scope(run=run, agent=me.path) as scope:
-        await scope.call("time", "get_current_time", {}, Caller(me=me))
+        await scope.call("time", "get_current_time", {}, CallOrigin(me=me))
 
-The kernel's pool does the sharing and the restarts (see `supervisors.pool`), `leases` says what is shared,
-`scope` who keeps what for how long, and `catalog` what a server offers while it does not run.
+The kernel's pool shares and restarts servers (see `supervisors.pool`). `leases` defines the keys, `scope` decides which
+agent keeps a server for how long, and `catalog` stores the tools of servers that do not run.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from .....protocol.mcp.status import ServerStatus
 from .....protocol.problems import errors_in
 from .....protocol.references import Secrets
 from .....supervisors import Actor, Root
+from .....supervisors.histogram import LatencyHistogram
 from .....supervisors.memory import memory_of
-from .....supervisors.tally import Tally
 from ....io.directories import socket_dir
 from ..auth.access import Accesses
 from ..links.link import Json
-from .catalog import Catalog, Catalogs
-from .leases import Key, Leases
+from .catalog import Catalogs, ServerCatalog
+from .leases import Leases, PoolKey
 from .opening import Live, Opening
-from .scope import Scope
+from .scope import ServerScope
 from .status import Counters, Inquiry, answer_inquiries, status_of
 
 if TYPE_CHECKING:
     from ....io.vault.vault import Vault
-    from ...sandbox.place import Place
-    from ..client.connect import Abilities
+    from ...sandbox.place import SandboxPlace
+    from ..client.connect import OfferedCapabilities
 
-__all__ = ["McpServers", "Scope"]
+__all__ = ["McpServers", "ServerScope"]
 
 WARM_AGAIN = 30.0
 """Seconds before a `warm` server that could not be started is tried again."""
@@ -51,28 +51,28 @@ WARM_AGAIN = 30.0
 
 @final
 class McpServers:
-    """See the module.
+    """MCP servers of a process.
 
     Args:
-        owner: the servers live and end below it.
-        config: what `mcp.json` says.
-        environ: ours; what servers inherit.
-        cache: directory for what may be deleted.
-        secrets: what `${NAME}` stands for.
-        vault: what `{{NAME}}` stands for; None for `secrets`.
+        owner: the servers run below it.
+        config: content of `mcp.json`.
+        environ: environment of Callboard, which servers inherit.
+        cache: directory for files that may be deleted.
+        secrets: values of `${NAME}`.
+        vault: values of `{{NAME}}`; None for `secrets`.
         settings: `mcp_pool` of `config.yaml`.
-        serving: whether we are here for long, so that idle servers are worth keeping.
-        abilities: what we declare to servers, as far as their entries allow it.
-        read_again: reads `mcp.json` anew, for `reload`.
-        rand: the chance in the waiting times before restarts.
-        place_of: how one is held that is started before any run wants it.
+        serving: True in a long-lived process, where idle servers are worth keeping.
+        abilities: capabilities that the client declares, as far as a server's entry allows.
+        read_again: reads `mcp.json` again, for `reload`.
+        rand: source of the jitter of restart delays.
+        place_of: returns the sandbox rules of a server that is started before any run needs it.
 
     Attributes:
-        leases: what servers are leased by.
-        accesses: the tokens for those that want any.
-        agents, runs: all scopes: who keeps which server between calls; whole runs by their ids.
-        numbers: another one each time.
-        operations: how long requests to servers took, by method.
+        leases: keys and leases.
+        accesses: tokens for servers that require them.
+        agents, runs: scopes of agents, and scopes of whole runs by run id.
+        numbers: counter of scopes.
+        operations: durations of requests to servers, by method.
     """
 
     def __init__(
@@ -84,19 +84,19 @@ class McpServers:
         cache: Path,
         secrets: Secrets,
         vault: Vault | None = None,
-        abilities: Abilities,
+        abilities: OfferedCapabilities,
         settings: PoolSettings | None = None,
         serving: bool = False,
         read_again: Callable[[], McpConfig] | None = None,
         rand: random.Random | None = None,
-        place_of: Callable[[Server], Place | None] = lambda _: None,
+        place_of: Callable[[Server], SandboxPlace | None] = lambda _: None,
     ) -> None:
         self._catalogs = Catalogs(cache / "mcp")
         self._owner = owner
         self._sockets = socket_dir(environ, cache)
         self._read_again = read_again
         settings = settings or PoolSettings()
-        self.accesses = Accesses(owner, environ)
+        self.accesses: Accesses = Accesses(owner, environ)
         self._opening = Opening(
             environ=environ,
             abilities=abilities,
@@ -106,7 +106,7 @@ class McpServers:
             accesses=self.accesses,
             on_lost=self._lost,
         )
-        self.leases = Leases(
+        self.leases: Leases = Leases(
             owner=owner,
             config=config,
             catalogs=self._catalogs,
@@ -118,54 +118,54 @@ class McpServers:
             on_first=self._may_be_asked,
             make_room=self._make_room,
         )
-        self.operations = self._opening.operations
-        self.agents: set[Scope] = set()
-        self.runs: dict[str, Scope] = {}
-        self.numbers = count()
+        self.operations: dict[str, LatencyHistogram] = self._opening.operations
+        self.agents: set[ServerScope] = set()
+        self.runs: dict[str, ServerScope] = {}
+        self.numbers: count[int] = count()
         self._warmed: set[str] = set()
         self._place_of = place_of
         self._reloads = 0
 
-    # --- what there is ------------------------------------------------------------------------------------
+    # --- servers and scopes -----------------------------------------------------------------------------
 
     @property
     def config(self) -> McpConfig:
-        """What `mcp.json` says."""
+        """Content of `mcp.json`."""
         return self.leases.config
 
-    def scope(self, *, run: str, agent: str) -> Scope:
-        """What one agent will have leased; to be closed when the agent ends."""
-        scope = Scope(self, run, agent)
+    def scope(self, *, run: str, agent: str) -> ServerScope:
+        """Return a scope for one agent's leases; close it when the agent ends."""
+        scope = ServerScope(self, run, agent)
         self.agents.add(scope)
         return scope
 
-    def of_run(self, run: str) -> Scope:
-        """What the whole run keeps."""
+    def of_run(self, run: str) -> ServerScope:
+        """Return the scope of a whole run."""
         scope = self.runs.get(run)
         if scope is None:
-            scope = self.runs[run] = Scope(self, run, "")
+            scope = self.runs[run] = ServerScope(self, run, "")
         return scope
 
     def end_run(self, run: str) -> None:
-        """The run has ended, and so do the servers that are shared `per-run` by it."""
+        """Close the scope of a finished run, which ends the servers that it shares `per-run`."""
         scope = self.runs.pop(run, None)
         if scope is not None:
             scope.close()
 
-    def used(self, key: Key) -> None:
-        """A use is over: while a start waits for room, no scope keeps what it does not use."""
+    def used(self, key: PoolKey) -> None:
+        """Handle the end of a use: while a start waits for a slot, no scope keeps an unused server."""
         if self.leases.pool.crowded and not key.by:
             self._give_back({key})
 
-    def _give_back(self, keys: set[Key]) -> None:
-        """Have all leases of these keys returned that are only kept."""
+    def _give_back(self, keys: set[PoolKey]) -> None:
+        """Release all kept leases with these keys."""
         for scope in (*self.agents, *self.runs.values()):
             scope.give_back(keys)
 
     async def warm(self) -> None:
-        """Start the servers whose entries say `warm`, all at the same time, and from now on again when one is lost.
+        """Start all servers with `warm` concurrently, and restart each when it is lost.
 
-        Those that fail tell so by events, and are tried again later.
+        Failures are reported by events, and tried again later.
         """
         async with trio.open_nursery() as nursery:
             for name in self.config.names:
@@ -174,15 +174,15 @@ class McpServers:
                     nursery.start_soon(self._warm_up, name)
 
     async def reload(self, name: str | None = None) -> list[str]:
-        """Read `mcp.json` and the secrets again, and start what runs anew: one server, or all. Returns their names.
+        """Read `mcp.json` and the secrets again, restart one running server or all, and return their names.
 
-        Calls under way are waited for. A server that only one run, agent or conversation has comes back when that
-        calls it again.
+        The reload waits for active calls. A server that only one run, agent or conversation shares restarts at its next
+        call.
 
         Raises:
-            UsageError: there is no such server, or its entry can't be used any more.
-            McpError, McpLost, ConfigError: one can't be started again; the text names all.
-            InvalidFile: `mcp.json` can't be read any more. Nothing has changed.
+            UsageError: there is no such server, or its entry is no longer valid.
+            McpError, McpLost, ConfigError: a server can't be started again; the text names all of them.
+            InvalidFile: `mcp.json` is no longer readable. Nothing has changed.
         """
         if self._read_again is not None:
             config = self._read_again()
@@ -196,6 +196,7 @@ class McpServers:
         digests = {key.digest for key in old.values()}
         running = {live.key for live in self._opening.live.values() if live.open and live.key.digest in digests}
         known = {*self.config.names, *self.config.broken}
+        # Only servers shared by the pool restart now, with the same keepers; others restart at their next use.
         again = {
             each: [scope for scope in self.agents if key in scope.kept]
             for each, key in old.items()
@@ -203,7 +204,9 @@ class McpServers:
         }
         for each, key in old.items():
             del self.leases.keys[each]
+            # The new entry may be correct, so earlier failures must not delay its start.
             self._opening.record(key.digest).breaker.forgive()
+        # A lease delays the retirement of its server, so unused ones are released first.
         self._give_back(running)
         for key in running:
             self.leases.pool.retire(key)
@@ -217,15 +220,15 @@ class McpServers:
             raise McpLost("\n".join(map(str, errors)))
         return sorted({key.server.name for key in running})
 
-    # --- how it is ----------------------------------------------------------------------------------------
+    # --- status -----------------------------------------------------------------------------------------
 
     @property
-    def waits(self) -> Tally:
-        """How long those waited who found their server not open."""
-        return Tally() if (pool := self.leases.pool_in_use) is None else pool.waited
+    def waits(self) -> LatencyHistogram:
+        """Waiting times of callers whose server was not open."""
+        return LatencyHistogram() if (pool := self.leases.pool_in_use) is None else pool.waited
 
     def statistics(self) -> Counters:
-        """What the pool did so far."""
+        """Return the pool's counters."""
         if self.leases.pool_in_use is None:
             return Counters()
         pool = self.leases.pool_in_use.statistics
@@ -246,7 +249,7 @@ class McpServers:
         )
 
     def status(self) -> list[ServerStatus]:
-        """Every server that can be used, in the file's order."""
+        """Return the status of every usable server, in the file's order."""
         found: list[ServerStatus] = []
         for name in self.config.names:
             key = self.leases.keys.get(name)
@@ -259,15 +262,15 @@ class McpServers:
             found += [self._status_of(name, key, live) for live in lives or (None,)]
         return found
 
-    def _status_of(self, name: str, key: Key | None, live: Live | None) -> ServerStatus:
+    def _status_of(self, name: str, key: PoolKey | None, live: Live | None) -> ServerStatus:
         if key is None:
             return status_of(self.config.get(name))
         leases = 0 if live is None else self.leases.pool.leases(live.key)
         catalog = self._catalogs.get(key.digest)
         return status_of(self.config.get(name), key.digest, self._opening.record(key.digest), catalog, live, leases)
 
-    def catalog(self, name: str) -> Catalog | None:
-        """What the server of this name was last known to offer.
+    def catalog(self, name: str) -> ServerCatalog | None:
+        """Return the server's catalog from the cache.
 
         Raises:
             UsageError: there is no such server.
@@ -277,7 +280,7 @@ class McpServers:
 
     # --- inside -------------------------------------------------------------------------------------------
 
-    async def _start(self, name: str, keepers: Iterable[Scope], errors: list[CallboardError]) -> None:
+    async def _start(self, name: str, keepers: Iterable[ServerScope], errors: list[CallboardError]) -> None:
         me = self._owner.actor
         try:
             await self.leases.prepare(name)
@@ -287,7 +290,7 @@ class McpServers:
             try:
                 for scope in keepers:
                     await scope.hold(name, me)
-            finally:  # another reload may have taken the entry away meanwhile
+            finally:  # another reload may have removed the entry meanwhile
                 lease.release()
         except CallboardError as error:
             errors.append(error)
@@ -315,7 +318,7 @@ class McpServers:
         self._owner.spawn(answer_inquiries, self._sockets, self._answer, name="mcp-status", link=False)
 
     def _make_room(self) -> None:
-        """Have the server that was used least recently returned, of those that are kept, but not used."""
+        """Release the kept leases of the least recently used server that is not in use."""
         unused = [
             live
             for live in self._opening.live.values()
@@ -328,7 +331,7 @@ class McpServers:
         if request.ask == "reload":
             return {"reloaded": await self.reload(request.server)}
         found = self.status()
-        # There may be many processes to look at: in a thread, so the loop goes on.
+        # In a thread, so that the event loop continues: there may be many processes.
         used = await trio.to_thread.run_sync(memory_of, [each.pid for each in found if each.pid is not None])
         servers = [msgspec.structs.replace(each, rss=used.get(each.pid or 0)) for each in found]
         return {"counters": self.statistics(), "servers": servers}

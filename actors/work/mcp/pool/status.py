@@ -1,12 +1,12 @@
-"""The state of the servers, for `callboard mcp status`.
+"""Status of the servers, for `callboard mcp status`.
 
-A process that has started a server can be asked from another one, through a Unix socket in a directory that only its
-user may enter. One line of JSON goes in, one comes out:
+Other processes of the same user query a process with servers through a Unix socket, in a directory that only its user
+may enter. Request and answer are one line of JSON each:
 
     {"ask":"status"}                        {"pid":4711,"counters":{...},"servers":[...]}
     {"ask":"reload","server":"time"}        {"pid":4711,"reloaded":["time"]} or {"pid":4711,"error":"..."}
 
-The socket exists from the first start of a server to the end. It is in a locked directory of the process
+The socket exists from the first start of a server until the process ends. It is in a locked directory of the process
 (`actors.io.temporary`), which the next command removes if the process was killed.
 """
 
@@ -33,39 +33,39 @@ from ....io.handed_out import hidden
 from ....io.whole_file import replacing
 
 if TYPE_CHECKING:
-    from .catalog import Catalog
+    from .catalog import ServerCatalog
     from .opening import Live, ServerRecord
 
 Json: TypeAlias = Any
 
 MAX_INQUIRY = 4096
-"""Bytes of a request."""
+"""Bytes of a request at most."""
 
 MAX_ANSWER = 4 * 1024 * 1024
 
 ASKERS = 16
-"""How many are heard at the same time; others wait."""
+"""Requests served concurrently; further ones wait."""
 
 ASK_WITHIN = 2.0
-"""Seconds in which a request has to arrive, and an answer has to be taken."""
+"""Seconds for a request to arrive, and for an answer to be read."""
 
 ANSWER_WITHIN = 60.0
-"""Seconds that we wait for an answer: a reload waits for calls under way."""
+"""Seconds to wait for an answer: a reload waits for active calls."""
 
 
 class Counters(msgspec.Struct, kw_only=True):
-    """What the pool did so far.
+    """Counters of the pool.
 
     Attributes:
         spawned: servers started.
         acquire_active_hit, acquire_idle_hit, acquire_miss: leases that found their server in use, found it idle, or
             waited for a start.
-        acquire_seconds: what those waited, all together.
-        idle_evicted, lru_evicted: servers stopped because they were idle for long; or as the least recently used.
+        acquire_seconds: total waiting time of these leases.
+        idle_evicted, lru_evicted: servers stopped after their idle time, or as the least recently used.
         health_ok, health_failed: pings of idle servers.
-        failed_starts, lost: starts that came to nothing, and servers that ended by themselves.
+        failed_starts, lost: failed starts, and servers that ended unexpectedly.
         restarts: starts after either.
-        reloads: how many were asked for.
+        reloads: requested reloads.
     """
 
     spawned: int = 0
@@ -87,11 +87,11 @@ def status_of(
     server: Server,
     digest: str = "",
     record: ServerRecord | None = None,
-    catalog: Catalog | None = None,
+    catalog: ServerCatalog | None = None,
     live: Live | None = None,
     leases: int = 0,
 ) -> ServerStatus:
-    """The line of one server; without a digest it was never leased."""
+    """Return the status of one server; without a digest it was never leased."""
     about: dict[str, Json] = {"name": server.name, "type": server.type, "share": server.share, "state": "cold"}
     now = trio.current_time()
     if record is not None:
@@ -126,19 +126,19 @@ def status_of(
 
 
 class Inquiry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What another process wants."""
+    """Request of another process."""
 
     ask: Literal["status", "reload"]
     server: str | None = None
 
 
-# --- being asked ------------------------------------------------------------------------------------------
+# --- server -----------------------------------------------------------------------------------------
 
 Answerer: TypeAlias = Callable[[Inquiry], Awaitable[dict[str, Json]]]
 
 
 async def answer_inquiries(me: Actor, directory: Path, answer: Answerer) -> None:
-    """Body of the actor that answers for this process. Does nothing where there can be no socket."""
+    """Body of the actor that answers requests of other processes. Returns if no socket can be created."""
     try:
         listener, path = _listening(directory)
     except OSError as error:
@@ -157,10 +157,10 @@ async def answer_inquiries(me: Actor, directory: Path, answer: Answerer) -> None
 
 
 def _listening(directory: Path) -> tuple[trio.socket.SocketType, Path]:
-    path = temporary.reserve(f"mcp-{os.getpid()}", ".sock", bases=[temporary.Base(directory)])
+    path = temporary.reserve(f"mcp-{os.getpid()}", ".sock", bases=[temporary.ProcessDirectoryBase(directory)])
     raw = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        with replacing(path) as part:  # so a refused connection proves that no process listens
+        with replacing(path) as part:  # so that a refused connection proves that no process listens
             with _short(part) as address:
                 raw.bind(address)
             part.chmod(0o600)
@@ -179,7 +179,7 @@ async def _serve(
         await free.acquire()
         try:
             asker, _ = await listener.accept()
-        except OSError:  # too many open files: it passes
+        except OSError:  # too many open files, which is temporary
             free.release()
             await trio.sleep(0.1)
             continue
@@ -195,13 +195,13 @@ async def _hear(asker: trio.SocketStream, answer: Answerer, free: trio.Semaphore
             with trio.fail_after(ASK_WITHIN):
                 await asker.send_all(data + b"\n")
     except (OSError, trio.TooSlowError, trio.BrokenResourceError):
-        pass  # the asker has gone, or asks too slowly
+        pass  # the client has disconnected, or is too slow
     finally:
         free.release()
 
 
 async def _answered(answer: Answerer, line: bytes) -> bytes:
-    """The answer's line; errors become one too, so the socket serves on."""
+    """Return the line of the answer; errors become an answer too, so that the socket keeps serving."""
     try:
         return msgspec.json.encode({"pid": os.getpid(), **await answer(_INQUIRIES.decode(line))})
     except (CallboardError, msgspec.MsgspecError) as error:
@@ -211,7 +211,7 @@ async def _answered(answer: Answerer, line: bytes) -> bytes:
     return msgspec.json.encode({"pid": os.getpid(), "error": why})
 
 
-# --- asking -----------------------------------------------------------------------------------------------
+# --- client -----------------------------------------------------------------------------------------
 
 
 async def ask_all(directory: Path, request: Mapping[str, Json]) -> list[dict[str, Json]]:
@@ -242,7 +242,7 @@ async def _ask(path: Path, request: bytes, answers: list[dict[str, Json]]) -> No
         told = decode_json(line, dict[str, Json]) if line else {"ended": True}
         answers.append({**told, "pid": pid})
     except (ConnectionRefusedError, FileNotFoundError):
-        pass  # it ended just now, or was killed: the next command removes what it has left
+        pass  # it has just ended, or was killed: the next command removes its files
     except trio.TooSlowError:
         answers.append({"pid": pid, "error": f"process {pid} did not answer within {ANSWER_WITHIN:g} s"})
     except (OSError, trio.BrokenResourceError, msgspec.MsgspecError) as error:
@@ -253,7 +253,7 @@ async def _ask(path: Path, request: bytes, answers: list[dict[str, Json]]) -> No
 
 
 async def _line(stream: trio.SocketStream, most: int) -> bytes:
-    """What comes before the newline, or before the end."""
+    """Return the bytes before the newline, or before the end."""
     data = bytearray()
     while b"\n" not in data:
         more = await stream.receive_some()
@@ -267,7 +267,7 @@ async def _line(stream: trio.SocketStream, most: int) -> bytes:
 
 @contextmanager
 def _short(path: Path) -> Iterator[str]:
-    """An address for that path, however long it is: the kernel takes 107 bytes."""
+    """Yield a short address for a path of any length: the kernel accepts 107 bytes."""
     directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{directory}/{path.name}"

@@ -1,1 +1,1 @@
-"""What models see of servers, and what servers may ask people and models in return."""
+"""Tools of servers for models, and requests of servers to the user and to models."""

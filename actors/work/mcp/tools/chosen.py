@@ -1,8 +1,8 @@
-"""Which servers an agent's file, or a node's `tools`, asks for, and how their tools are to be shown.
+"""Selection of servers by an agent's file or a node's `tools`, and of the way in which their tools are shown.
 
-Looked up when the agent is prepared, before anything is started. A server that is in no `mcp.json` is left out, and
-so are its tools; a warning names it (`absent`). What the servers really have shows when the tools are collected
-(`tools`).
+The selection happens when the agent is prepared, before any server starts. A server that is in no `mcp.json` is left
+out with its tools; a warning names it (`absent`). Whether a server has the selected tools is checked when the tools are
+collected (`offer`).
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from .....protocol.problems import errors_in
 from .names import owner_of, remedy
 
 if TYPE_CHECKING:
-    from ..pool.servers import Scope
+    from ..pool.servers import ServerScope
     from .view import Run
 
 
-class Choice(msgspec.Struct, frozen=True, kw_only=True):
-    """One server, as far as it is asked for.
+class ChosenServer(msgspec.Struct, frozen=True, kw_only=True):
+    """Selected server.
 
     Attributes:
-        whole: all that it has; else only `names`.
+        whole: True for all its tools; otherwise only `names`.
         names: single tools, as a node lists them (`time__now`, `mcp_invoke_time`).
-        lists: patterns of tool names; each list must have one that fits.
+        lists: lists of patterns of tool names; a tool must match a pattern of each list.
     """
 
     server: Server
@@ -39,44 +39,45 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     lists: tuple[tuple[str, ...], ...] = ()
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What one conversation asks for.
+class WantedServers(msgspec.Struct, frozen=True, kw_only=True):
+    """Servers that one conversation selects.
 
     Attributes:
-        mode, budget: how tools are shown; tokens up to which `auto` shows each by itself.
+        mode: how tools are shown.
+        budget: tokens up to which `auto` shows each tool individually.
     """
 
-    choices: tuple[Choice, ...]
+    choices: tuple[ChosenServer, ...]
     mode: ToolMode
     budget: int
 
     def others(self, tools: Iterable[str]) -> list[str]:
-        """What of a node's `tools` is not asked for here."""
+        """Return the entries of a node's `tools` that select no server here."""
         here = {name for choice in self.choices for name in choice.names}
         return [name for name in tools if name not in here and not name.startswith(WHOLE)]
 
 
-def wanted_by_agent(agent: Agent, context: Run) -> Wanted | None:
-    """What an LLM agent asks for; None for nothing.
+def wanted_by_agent(agent: Agent, context: Run) -> WantedServers | None:
+    """Return the servers that an LLM agent selects; None for none.
 
     Raises:
         UsageError, ConfigError: see `servers_of`.
     """
     servers = servers_of(agent.name, agent.mcp_servers, context)
-    choices = tuple(Choice(server=server, lists=_lists(server, context, agent.mcp_tools)) for server in servers)
+    choices = tuple(ChosenServer(server=server, lists=_lists(server, context, agent.mcp_tools)) for server in servers)
     return _wanted(choices, context, agent.mcp_tools) if choices else None
 
 
-def with_guests(wanted: Wanted | None, context: Run, scope: Scope) -> Wanted:
-    """What an agent asks for, and all that the servers have which its run brings along."""
-    choices = tuple(Choice(server=scope.bring(server)) for server in context.servers)
+def with_guests(wanted: WantedServers | None, context: Run, scope: ServerScope) -> WantedServers:
+    """Return an agent's servers together with all tools of the servers that its run adds."""
+    choices = tuple(ChosenServer(server=scope.bring(server)) for server in context.servers)
     if wanted is None:
         return _wanted(choices, context)
     return msgspec.structs.replace(wanted, choices=(*wanted.choices, *choices))
 
 
-def wanted_by_nodes(graph: Graph, context: Run) -> dict[str, Wanted]:
-    """What each llm node of a graph asks for, by its id; nodes that list no tool of a server are left out.
+def wanted_by_nodes(graph: Graph, context: Run) -> dict[str, WantedServers]:
+    """Return the servers that each llm node of a graph selects, by node id; nodes without such tools are left out.
 
     Raises:
         UsageError, ConfigError: see `servers_of`.
@@ -90,17 +91,19 @@ def wanted_by_nodes(graph: Graph, context: Run) -> dict[str, Wanted]:
         choices = []
         for server in servers:
             names = tuple(name for name in node.tools if owners[name] == server.name)
-            whole = any(server.name in _meant(name, context) for name in node.tools if name.startswith(WHOLE))
+            whole = any(
+                server.name in _matching_servers(name, context) for name in node.tools if name.startswith(WHOLE)
+            )
             if whole or names:
                 lists = _lists(server, context, graph.mcp_tools, node.mcp_tools)
-                choices.append(Choice(server=server, whole=whole, names=names, lists=lists))
+                choices.append(ChosenServer(server=server, whole=whole, names=names, lists=lists))
         if choices:
             found[node.id] = _wanted(tuple(choices), context, graph.mcp_tools, node.mcp_tools)
     return found
 
 
 def absent(names: Iterable[str], context: Run) -> dict[str, str]:
-    """The servers among these that are not configured, each with what to do about it."""
+    """Return the servers among these that are not configured, each with a suggestion."""
     if context.mcp is None:
         return {}
     pool, aliases = context.mcp(), context.settings.mapping_mcp_servers
@@ -114,11 +117,11 @@ def absent(names: Iterable[str], context: Run) -> dict[str, str]:
 
 
 def without_absent(tools: Iterable[str], servers: Iterable[str], gone: Iterable[str], context: Run) -> list[str]:
-    """What a node lists, without what is of servers that are not there.
+    """Return a node's `tools` without the tools of missing servers.
 
     Args:
         servers: the graph's `mcp_servers`.
-        gone: those of them that are not configured.
+        gone: names among them that are not configured.
     """
     gone = set(gone)
     if not gone:
@@ -128,20 +131,24 @@ def without_absent(tools: Iterable[str], servers: Iterable[str], gone: Iterable[
     return [
         name
         for name in tools
-        if not (gone.issuperset(_meant(name, context)) if name.startswith(WHOLE) else owner_of(name, wanted) in gone)
+        if not (
+            gone.issuperset(_matching_servers(name, context))
+            if name.startswith(WHOLE)
+            else owner_of(name, wanted) in gone
+        )
     ]
 
 
 def servers_of(agent: str, names: Iterable[str], context: Run, listed: Iterable[str] | None = None) -> list[Server]:
-    """The servers that an agent names and that are configured, those that are disabled as well.
+    """Return the configured servers that an agent names, including disabled ones.
 
     Args:
-        listed: what its nodes list; servers of which they list nothing are left out. None for an agent without nodes.
+        listed: tools that its nodes list; servers without any are left out. None for an agent without nodes.
 
     Raises:
         UsageError: its entry can't be used.
         ConfigError: MCP is turned off.
-        InvalidFile: nothing in `mcp.json` can be used.
+        InvalidFile: no entry of `mcp.json` can be used.
     """
     settings = context.settings
     if not settings.mcp_server_support:
@@ -158,31 +165,32 @@ def servers_of(agent: str, names: Iterable[str], context: Run, listed: Iterable[
         told = "\n".join(str(problem) for problem in errors)
         raise InvalidFile(f"{config.file} can't be read:\n{told}", config.problems)
     wanted = spelled_out(names, settings.mapping_mcp_servers, config.names)
+    # Nodes may list tools of some servers only; the others need not start.
     if listed is not None:
-        whole = {server for name in listed if name.startswith(WHOLE) for server in _meant(name, context)}
+        whole = {server for name in listed if name.startswith(WHOLE) for server in _matching_servers(name, context)}
         single = {owner_of(name, wanted) for name in listed}
         wanted = [name for name in wanted if name in whole or name in single]
     there = [name for name in wanted if name in config.servers or name in config.broken]
     return [config.servers[name] if name in config.servers else config.get(name) for name in there]
 
 
-def _meant(name: str, context: Run) -> list[str]:
+def _matching_servers(name: str, context: Run) -> list[str]:
     assert context.mcp is not None
     return spelled_out([name.removeprefix(WHOLE)], context.settings.mapping_mcp_servers, context.mcp().config.names)
 
 
 def _lists(server: Server, context: Run, *files: McpTools) -> tuple[tuple[str, ...], ...]:
-    """What agent and node say about the tools of a server, by its name or by one that stands for it and others."""
+    """Return the patterns that agent and node list for a server, under its name or an alias that includes it."""
     return tuple(
         patterns
         for file in files
         if isinstance(file, Mapping)
         for name, patterns in file.items()
-        if name == server.name or server.name in _meant(name, context)
+        if name == server.name or server.name in _matching_servers(name, context)
     )
 
 
-def _wanted(choices: tuple[Choice, ...], context: Run, *files: McpTools) -> Wanted:
+def _wanted(choices: tuple[ChosenServer, ...], context: Run, *files: McpTools) -> WantedServers:
     modes = [file for file in files if isinstance(file, str)]
     mode: ToolMode = modes[-1] if modes else context.settings.mcp_tools
-    return Wanted(choices=choices, mode=mode, budget=context.settings.mcp_tools_budget)
+    return WantedServers(choices=choices, mode=mode, budget=context.settings.mcp_tools_budget)

@@ -1,25 +1,27 @@
-"""Tools of servers offered one by one, as `<server>__<tool>`, and what a server's answer to a call says for a model.
+"""Tools of servers under their own names, `<server>__<tool>`, and the text of a server's result for a model.
 
-A server's hints on a tool's effects are untrusted input, so they decide only as far as its `trust` goes:
+A server's hints on a tool's effects are untrusted input, so its `trust` limits their influence:
 
-    trust: full    every call goes ahead
-    trust: hints   it goes ahead unless the tool says that it destroys something; then it asks, as our own writers do
+    trust: full    every call is allowed
+    trust: hints   a call is allowed unless the tool declares itself destructive; then it asks, as own writing tools do
     trust: none    every call asks
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 from .....protocol.errors import ToolFailed
 from .....protocol.mcp.config import Server
 from .....protocol.mcp.model import KEYED
-from .....protocol.mcp.model import Tool as ServerTool
+from .....protocol.mcp.model import McpTool as ServerTool
 from .....protocol.repeats import Repeats
 from .....supervisors import Actor
-from ...tools.tool import Arguments, Effect, Json, Tool, ToolSpec, shortened
+from ...tools.tool import Arguments, Effect, Json, Label, Tool, ToolSpec, shortened
+from .media import content_with_images, with_linked
 from .names import offered_name
+from .parameters import fitting, restored
 from .view import View
 
 _LONGEST_DESCRIPTION = 4_000
@@ -27,47 +29,58 @@ _NOTHING = "(the tool returned nothing)"
 
 
 def direct_tool(view: View, tool: ServerTool, name: str = "") -> Tool:
-    """The tool as a model is offered it.
+    """Return the tool in the form that is offered to a model.
 
     Args:
-        name: what it is called, if its usual name is taken.
+        name: name of the tool, if its usual name is taken.
     """
     name = name or offered_name(view.server.name, tool.name)
+    own = _parameters(tool)
+    offered = fitting(own)
 
     async def run(me: Actor, arguments: Arguments) -> Json:
-        result = await view.call(me, tool.name, arguments, name)
+        # The arguments have the offered names, and the server expects its own.
+        given = arguments if offered is own else restored(arguments, own)
+        result = await view.call(me, tool.name, given, name)
+        has_more = holds_more_than_text(result)
+        if has_more:
+            result = await with_linked(me, view, result)
         error = error_of(result)
         if error is not None:
             raise ToolFailed(error)
-        return text_of_result(result)
+        value = text_of_result(result)
+        return content_with_images(value, result) if has_more else value
 
     description = shortened(tool.description or tool.title or "", _LONGEST_DESCRIPTION)
     return Tool(
-        spec=ToolSpec(name=name, description=description, parameters=_parameters(tool)),
+        spec=ToolSpec(name=name, description=description, parameters=offered),
         run=run,
         effect=effect_of(view.server, tool),
         origin="mcp",
         repeats=repeats_of(view.server, tool),
+        # Permissions use this name, whatever name the model sees.
         alias=f"{view.server.name}__{tool.name}",
         remembers=_remembers(view.server, tool),
         definition=_definition(view.server, tool),
-        labels=labels_of(view.server, tool),
-        timeout=None,  # the call has a clock of its own, which stands still while people think
+        labels=labels_of(view.server),
+        server=(view.server.name, *view.server.words),
+        timeout=None,  # the call has its own clock, which pauses while users answer
     )
 
 
 def effect_of(server: Server, tool: ServerTool) -> Effect:
-    """What permissions take the tool for."""
+    """Return the effect of a tool for permissions."""
     if server.trust == "full":
         return "none"
     if server.trust == "none":
         return "execute"
     hints = tool.annotations
+    # Only an explicit hint counts, although the specification's default is True.
     return "write" if hints is not None and hints.destructive_hint is True else "none"
 
 
 def repeats_of(server: Server, tool: ServerTool) -> Repeats | None:
-    """What the server says of a call of the tool that is made twice, as far as its hints are believed."""
+    """Return the guarantee for repeated calls of the tool, as far as the server's hints are trusted."""
     if server.trust == "none":
         return None
     if tool.meta is not None and tool.meta.get(KEYED) is True:
@@ -81,40 +94,36 @@ def repeats_of(server: Server, tool: ServerTool) -> Repeats | None:
 
 
 def _remembers(server: Server, tool: ServerTool) -> str:
-    """The server's name, if its process may be another one after a call: one of ours that does not only read."""
+    """Return the server's name if its process may change state in a call: a local one, with a tool that does not only
+    read."""
     return server.name if server.type == "stdio" and repeats_of(server, tool) != "read" else ""
 
 
-def labels_of(server: Server, tool: ServerTool | None) -> frozenset[Literal["outside", "private", "sends"]]:
-    """What labels are to take a tool for, by what the user says of its server; None for one that stands for all."""
-    found: set[Literal["outside", "private", "sends"]] = set()
-    if "trusted" not in server.labels:
-        found.add("outside")
-    if "private" in server.labels:
-        found.add("private")
-    if tool is not None and "inside" not in server.labels and repeats_of(server, tool) != "read":
-        found.add("sends")
-    return frozenset(found)
+def labels_of(server: Server) -> frozenset[Label]:
+    """Return the labels of a server: the user's setting, and `remote` for a remote one. The server's claims do not
+    count."""
+    return frozenset(server.labels if server.type == "stdio" else (*server.labels, "remote"))
 
 
 def _definition(server: Server, tool: ServerTool) -> str:
-    """How the server is started or reached, and what it says of the tool."""
+    """Return a text that identifies the start of the server and its description of the tool."""
     how = [server.type, server.command, *server.args, server.url, server.cwd or ""]
     how += sorted(f"{name}={value}" for name, value in server.env.items())
     return "\n".join([*how, tool.name, tool.description or ""])
 
 
 def _parameters(tool: ServerTool) -> dict[str, Json]:
-    """Its schema, of type object whatever it says: nothing else can be offered."""
+    """Return the tool's schema with type object: no other type can be offered."""
     properties = tool.input_schema.get("properties")
     return {**tool.input_schema, "type": "object", "properties": properties if isinstance(properties, dict) else {}}
 
 
 def text_of_result(result: Mapping[str, Json]) -> Json:
-    """The texts of a `CallToolResult`; its structured content where it has no text; all of it if it is none."""
+    """Return the texts of a `CallToolResult`; without text its structured content; without either the whole object."""
     if not isinstance(result.get("content"), list) and "structuredContent" not in result:
         return {key: value for key, value in without_bytes(result).items() if key != "isError"} or _NOTHING
     said = [_text_of_block(block) for block in _blocks(result)]
+    # Servers should repeat structured content as text; then the text is sufficient.
     structured = result.get("structuredContent")
     if structured is not None and not any(block.get("type") == "text" for block in _blocks(result)):
         return structured if not said else {"content": said, "structuredContent": structured}
@@ -122,7 +131,7 @@ def text_of_result(result: Mapping[str, Json]) -> Json:
 
 
 def error_of(result: Mapping[str, Json]) -> str | None:
-    """What the tool says went wrong; None if nothing did."""
+    """Return the error text of a result; None if the tool succeeded."""
     if result.get("isError") is not True:
         return None
     text = text_of_result(result)
@@ -130,11 +139,16 @@ def error_of(result: Mapping[str, Json]) -> str | None:
 
 
 def without_bytes(result: Mapping[str, Json]) -> dict[str, Json]:
-    """The `CallToolResult` for `mcp_invoke_*`: without `_meta` and the base64 text of images, sounds and files."""
+    """Return the `CallToolResult` for `mcp_invoke_*`, without `_meta` and base64 data of images, sounds and files."""
     told = {key: value for key, value in result.items() if key not in ("_meta", "resultType")}
     if isinstance(told.get("content"), list):
         told["content"] = [_without_data(block) for block in told["content"]]
     return told
+
+
+def holds_more_than_text(result: Mapping[str, Json]) -> bool:
+    """Return True if a result has content that `media` could read or show."""
+    return any(block.get("type") != "text" for block in _blocks(result))
 
 
 def _blocks(result: Mapping[str, Json]) -> list[Mapping[str, Json]]:
@@ -147,15 +161,15 @@ def _text_of_block(block: Mapping[str, Json]) -> str:
     if kind == "text":
         return str(block.get("text", ""))
     if kind == "resource_link":
-        return f"[resource {_told(block.get('uri'), block.get('name'), block.get('mimeType'))}]"
+        return f"[resource {_unavailable_text(block.get('uri'), block.get('name'), block.get('mimeType'))}]"
     if kind == "resource":
         inner = block.get("resource")
         return _text_of_resource(inner if isinstance(inner, dict) else {})
-    return f"[{kind} {_told(block.get('mimeType'), _size(block.get('data')))}]"
+    return f"[{kind} {_unavailable_text(block.get('mimeType'), _size(block.get('data')))}]"
 
 
 def _text_of_resource(resource: Mapping[str, Json]) -> str:
-    name = f"[resource {_told(resource.get('uri'), resource.get('mimeType'), _size(resource.get('blob')))}]"
+    name = f"[resource {_unavailable_text(resource.get('uri'), resource.get('mimeType'), _size(resource.get('blob')))}]"
     text = resource.get("text")
     return f"{name}\n{text}" if isinstance(text, str) else name
 
@@ -172,9 +186,9 @@ def _without_data(block: Any) -> Any:
 
 
 def _size(data: Json) -> str | None:
-    """How many bytes a base64 text stands for."""
+    """Return the size in bytes of base64 data."""
     return f"{len(data.rstrip('=')) * 3 // 4} bytes" if isinstance(data, str) else None
 
 
-def _told(*parts: Json) -> str:
+def _unavailable_text(*parts: Json) -> str:
     return ", ".join(str(part) for part in parts if part) or "without a name"

@@ -1,8 +1,8 @@
-"""A server asks a person in the middle of a call (`elicitation/create`): a form, or a page to open.
+"""Questions of a server to the user in the middle of a call (`elicitation/create`): a form, or a page to open.
 
-A form becomes questions on behalf of the call, one after another, in the order of its fields; they travel to the root
-like any other (`supervisors.escalation`), and only people may answer: what a server wants to know is theirs to give.
-A person who refuses chooses `decline`; without a person, or an answer in time, the server gets `cancel`.
+The fields of a form become questions on behalf of the call, in their order. They are escalated to the root like any
+other question (`supervisors.escalation`), and only people may answer: the requested data is the user's. A user who
+refuses chooses `decline`. Without a user, or an answer in time, the server gets `cancel`.
 
 Source: https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation
 """
@@ -20,16 +20,16 @@ from .....protocol.kernel.questions import Question, QuestionKind
 from .....supervisors import Actor
 from .....supervisors.escalation import QuestionTimeout
 from ...tools.tool import shortened
-from .fields import Field, Unfit, read_field
+from .fields import FormField, Unfit, read_field
 
 Json = Any
 
 MOST_FIELDS = 50
 TRIES = 5
-"""How often a field is asked again after an answer that does not fit."""
+"""Repetitions of a field's question after an invalid answer."""
 
 UNANSWERED = "mcp_question"
-"""Code of the warning that a server asked and no person was there."""
+"""Code of the warning that a server asked and no user was attached."""
 
 DECLINE = "decline"
 LEAVE_OUT = "leave this out"
@@ -37,18 +37,18 @@ _LONGEST = 4_000
 
 
 class _Ended(Exception):
-    """The form is not filled in; the text is the action that the server gets."""
+    """Incomplete form; the text is the action that the server gets."""
 
 
 class _NobodyThere(_Ended):
-    """No person was there to do it."""
+    """No user was attached to answer."""
 
 
 async def ask(me: Actor, server: str, params: Mapping[str, Json]) -> dict[str, Json]:
-    """The `ElicitResult`.
+    """Return the `ElicitResult`.
 
     Raises:
-        McpError: what the server wants can't be asked.
+        McpError: the server's request is invalid.
     """
     message = shortened(str(params.get("message") or "The server needs to know something."), _LONGEST)
     try:
@@ -72,8 +72,9 @@ async def ask(me: Actor, server: str, params: Mapping[str, Json]) -> dict[str, J
     return {"action": "accept", "content": content}
 
 
-async def _fill(me: Actor, head: str, field: Field) -> Json:
+async def _fill(me: Actor, head: str, field: FormField) -> Json:
     problem: str | None = None
+    # Only choices need an option for leaving out: an empty text already means that.
     optional = field.asked_as == "choice" and not field.required
     for _ in range(TRIES):
         answer = await _one(
@@ -96,6 +97,7 @@ async def _fill(me: Actor, head: str, field: Field) -> Json:
 
 async def _open_page(me: Actor, server: str, message: str, url: str) -> dict[str, Json]:
     host = _host(url)
+    # Control characters could hide the real address on a terminal.
     if not host or any(not char.isprintable() for char in url):
         raise McpError("the page to open has to be an http or https URL", rpc_code=INVALID_PARAMS)
     text = (
@@ -109,7 +111,7 @@ async def _open_page(me: Actor, server: str, message: str, url: str) -> dict[str
 def _host(url: str) -> str | None:
     try:
         parts = urlsplit(url)
-    except ValueError:  # brackets that are no address
+    except ValueError:  # brackets without a valid address
         return None
     return parts.hostname if parts.scheme in ("http", "https") else None
 
@@ -124,10 +126,10 @@ async def _one(
     rule: str | None = None,
     problem: str | None = None,
 ) -> str | list[str]:
-    """An answer.
+    """Ask one question and return the answer.
 
     Raises:
-        _Ended: there is none, or the person declines.
+        _Ended: there is no answer, or the user declines.
     """
     if kind == "text":
         rule = f"{rule}; /decline refuses" if rule else "/decline refuses"
@@ -149,7 +151,7 @@ async def _one(
         raise _NobodyThere("cancel") from None
     except (QuestionTimeout, Saturated, ShuttingDown):
         raise _Ended("cancel") from None
-    if answer.by == "default":  # no person agreed to it
+    if answer.by == "default":  # no user agreed to it
         raise _NobodyThere("cancel")
     value = answer.value
     said = value if isinstance(value, list) else [value]
@@ -160,14 +162,15 @@ async def _one(
 
 def _declines(said: str, options: tuple[str, ...]) -> bool:
     word = said.strip().casefold()
+    # The bare word declines only where it can't be an answer: neither free text nor an option of the field.
     return word == "/decline" or (word == DECLINE and bool(options) and DECLINE not in options)
 
 
-def _fields(server: str, schema: Json) -> list[Field]:
-    """The fields of a form.
+def _fields(server: str, schema: Json) -> list[FormField]:
+    """Return the fields of a form.
 
     Raises:
-        McpError: it is none.
+        McpError: the schema is not a form.
     """
     properties = schema.get("properties", {}) if isinstance(schema, dict) else None
     if not isinstance(properties, dict) or len(properties) > MOST_FIELDS:

@@ -1,7 +1,7 @@
-"""The fields of a form that a server wants filled in: each becomes one question, and its answer a value.
+"""Fields of a form that a server requests: each becomes one question, and its answer a value.
 
-MCP's forms are flat: texts, numbers, yes or no, one of several, some of several. An answer comes as people write, so
-`12` is a number and `ja` is no yes; what does not fit is asked again, with the reason.
+MCP's forms are flat: texts, numbers, yes or no, one of several, some of several. Answers are free text, so `12` is
+parsed as a number and `ja` is not a yes. An invalid answer is asked again, with the reason.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_OPTIONS = 500
 _LONGEST = 2_000
 _LONGEST_OPTION = 200
 _MOST_DIGITS = 300
-"""Of a whole number; any number of so many digits is one that a float can tell, too."""
+"""Digits of a whole number at most; a float can represent the magnitude of any such number."""
 
 _FORMATS = {
     "email": "an e-mail address",
@@ -37,19 +37,19 @@ _FORMATS = {
 
 
 class Unfit(Exception):
-    """An answer is not what the field takes; the text says what it takes."""
+    """Invalid answer to a field; the text has the valid form."""
 
 
-class Field(msgspec.Struct, frozen=True, kw_only=True):
-    """One field.
+class FormField(msgspec.Struct, frozen=True, kw_only=True):
+    """Field of a form.
 
     Attributes:
         name: its key in the form.
-        label: what a person reads.
-        kind: what it takes.
+        label: text for the user.
+        kind: kind of its value.
         schema: its JSON Schema.
-        options: what can be chosen, as it is shown, and the value that stands for it.
-        required: whether the form is incomplete without.
+        options: options as shown, with their values.
+        required: True if the form is incomplete without it.
     """
 
     name: str
@@ -61,25 +61,25 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def asked_as(self) -> QuestionKind:
-        """The kind of the question."""
+        """Kind of the question."""
         if self.kind == "some of":
             return "checkbox"
         return "choice" if self.kind in ("one of", "yes or no") else "text"
 
     @property
     def default(self) -> str | None:
-        """What an empty answer means, as it is shown."""
+        """Meaning of an empty answer, in the form that is shown."""
         value = self.schema.get("default")
         if value is None or isinstance(value, list):
             return None
         if isinstance(value, bool):
             return "yes" if value else "no"
         shown = next((shown for shown, meant in self.options.items() if meant == value), str(value))
-        return shown if len(shown) <= _LONGEST else None  # too long to show what an empty answer would mean
+        return shown if len(shown) <= _LONGEST else None  # too long to show
 
     @property
     def rule(self) -> str:
-        """What a valid answer is."""
+        """Description of a valid answer."""
         form = _FORMATS.get(str(self.schema.get("format")))
         parts = [form] if form else ["a number"] if self.kind == "number" else []
         parts += ["a whole number"] if self.kind == "integer" else []
@@ -91,10 +91,10 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
         return ", ".join(parts)
 
     def value(self, given: str | list[str]) -> Json:
-        """What an answer means; None for a field that is left out.
+        """Return the value of an answer; None for a field that is left out.
 
         Raises:
-            Unfit: it means nothing here.
+            Unfit: the answer is invalid.
         """
         if self.kind == "some of":
             parts = given if isinstance(given, list) else [part.strip() for part in given.split(",")]
@@ -121,6 +121,7 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
         if self.kind == "one of":
             return self._option(text)
         if self.kind in ("number", "integer"):
+            # int() takes quadratic time for long texts, so the text is cut first.
             try:
                 number = int(text[: _MOST_DIGITS + 1]) if self.kind == "integer" else float(text)
             except ValueError:
@@ -153,8 +154,8 @@ _BOUNDS = {
 _UNITS = {"minLength": " characters", "maxLength": " characters", "minItems": " chosen", "maxItems": " chosen"}
 
 
-def read_field(name: str, schema: Mapping[str, Json], *, required: bool) -> Field | None:
-    """A field of a form's schema; None if it is of a kind that forms don't have."""
+def read_field(name: str, schema: Mapping[str, Json], *, required: bool) -> FormField | None:
+    """Return a field of a form's schema; None for a type that forms do not have."""
     options = _options(schema.get("items") if schema.get("type") == "array" else schema)
     kind: Kind
     match schema.get("type"):
@@ -172,7 +173,7 @@ def read_field(name: str, schema: Mapping[str, Json], *, required: bool) -> Fiel
             return None
     title, description = str(schema.get("title") or name), str(schema.get("description") or "")
     label = shortened(f"{title}: {description}" if description else title, _LONGEST)
-    return Field(name=name, label=label, kind=kind, schema=schema, options=options, required=required)
+    return FormField(name=name, label=label, kind=kind, schema=schema, options=options, required=required)
 
 
 def _options(schema: Json) -> dict[str, str]:
@@ -190,6 +191,7 @@ def _options(schema: Json) -> dict[str, str]:
     options: dict[str, str] = {}
     for title, value in pairs[:MOST_OPTIONS]:
         shown = shortened(str(title or value), _LONGEST_OPTION)
+        # Two options may have the same title; the second is shown with its value.
         options[shown if shown not in options else f"{shown} ({shortened(str(value), _LONGEST_OPTION)})"] = str(value)
     return options
 
@@ -202,7 +204,7 @@ def _has_format(text: str, form: str) -> bool:
     try:
         match form:
             case "date":
-                return date.fromisoformat(text).isoformat() == text  # which knows `20260131` and weeks as well
+                return date.fromisoformat(text).isoformat() == text  # `fromisoformat` also accepts `20260131` and weeks
             case "date-time":
                 return "T" in text.upper() and bool(datetime.fromisoformat(text))
             case "uri":

@@ -1,13 +1,12 @@
-"""A server behind three tools, however many it has: `mcp_search_<server>`, `mcp_describe_<server>` and
+"""Three tools for a server with any number of tools: `mcp_search_<server>`, `mcp_describe_<server>` and
 `mcp_invoke_<server>`.
 
-Names, arguments and results are Loki's. The server is asked for its tools when the first of the three is called, not
-before. What `mcp_invoke_*` may do is decided as if the tool it names were called by itself (`direct`).
+Names, arguments and results are Loki's. The server is asked for its tools at the first call of one of the three. Calls
+through `mcp_invoke_*` need the same permissions as direct calls of the named tool (`direct`).
 
-Tools are found by words: BM25 over what a server says of each of them. A tool's document is its name, title and
-description, and `server:<name>`. Words are taken apart as programmers put them together (`readFile`, `read_file`), and
-compared without case and without the `s` of a plural. Tools that share no word with the query are not found; a query
-without any word finds all, in the server's order.
+The search ranks tools by BM25. A tool's document is its name, title and description, and `server:<name>`. Words are
+split at case changes and underscores (`readFile`, `read_file`), and compared without case and without a plural `s`.
+Tools that share no word with the query are not found. A query without any word finds all, in the server's order.
 
 Source: Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond" (2009).
 """
@@ -23,17 +22,18 @@ from typing import Literal
 import msgspec
 
 from .....protocol.errors import ToolFailed
-from .....protocol.mcp.model import Tool as ServerTool
+from .....protocol.mcp.model import McpTool as ServerTool
 from .....protocol.problems import did_you_mean
 from .....protocol.repeats import Repeats
 from .....supervisors import Actor
 from ...tools.tool import Arguments, Json, Run, Tool, ToolSpec, shortened
 from .direct import direct_tool, labels_of, without_bytes
+from .media import content_with_images, with_linked
 from .names import marked, meta_name, offered_name, other_name
 from .view import UNREACHABLE, View
 
 FOUND, MOST_FOUND = 8, 20
-"""How many tools a search returns if it does not say, and at most."""
+"""Tools that a search returns by default, and at most."""
 
 _FAILED = {"search": "MCP search failed", "describe": "MCP describe failed", "invoke": "MCP tool invocation failed"}
 _LONGEST_DESCRIPTION = 1_000
@@ -42,7 +42,7 @@ _K1, _B = 1.5, 0.75
 _WORD = re.compile(r"[^\W_]+")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SEARCHED, _ALL = 10_000, 2_000_000
-"""Characters of a description, or of a query, that are looked at; and of all descriptions together."""
+"""Characters of a description, or of a query, that are searched; and of all descriptions together."""
 
 _TOOL = {"type": "string", "description": "Name of the tool, as the search tells it."}
 _GIVEN = {"anyOf": [{"type": "object"}, {"type": "string"}], "default": {}, "description": "As described."}
@@ -53,10 +53,10 @@ _SEARCH = {
 
 
 def meta_tools(view: View, taken: Container[str] = ()) -> list[Tool]:
-    """The three tools of a server, in the order of `names.VERBS`.
+    """Return the three tools of a server, in the order of `names.VERBS`.
 
     Args:
-        taken: names that others have; of two servers whose names look alike (`a.b`, `a_b`) the second is marked.
+        taken: names of other tools; of two servers with equal legal names (`a.b`, `a_b`) the second one's are marked.
     """
     name = view.server.name
     about = f": {view.server.description.strip()}" if view.server.description.strip() else ""
@@ -100,7 +100,8 @@ def meta_tools(view: View, taken: Container[str] = ()) -> list[Tool]:
             alias=other_name(verb, name),
             origin="mcp",
             repeats=repeats,
-            labels=labels_of(view.server, None),
+            labels=labels_of(view.server) | {"inside"},  # the search runs in this process
+            server=(view.server.name,),
         )
 
     invoke = one("invoke", run_invoke, f"Call a tool of the MCP server '{name}'.", tool=_TOOL, arguments=_GIVEN)
@@ -112,12 +113,13 @@ def meta_tools(view: View, taken: Container[str] = ()) -> list[Tool]:
 
 
 def _invoked(view: View, tool: ServerTool) -> Tool:
-    """The tool as `mcp_invoke_*` calls it: the same for permissions, but its answer stays as it came."""
+    """Return the tool as called by `mcp_invoke_*`: with equal permissions, but with its result unchanged."""
     direct = direct_tool(view, tool)
 
     async def run(me: Actor, arguments: Arguments) -> Json:
         try:
-            return without_bytes(await view.call(me, tool.name, arguments, direct.name))
+            result = await with_linked(me, view, await view.call(me, tool.name, arguments, direct.name))
+            return content_with_images(without_bytes(result), result)
         except ToolFailed as error:
             raise ToolFailed(f"{_FAILED['invoke']}: {error}") from error
 
@@ -156,10 +158,11 @@ def _object(value: Json) -> Arguments:
 
 
 def search(query: str, server: str, tools: Sequence[ServerTool], most: int) -> list[ServerTool]:
-    """The tools that fit best, the best first, `most` of them at most."""
+    """Return the best matching tools, the best first, at most `most` of them."""
     wanted = set(words(query))
     if not wanted:
         return list(tools[:most])
+    # The search runs in the event loop, so its total work is limited.
     longest = min(_SEARCHED, _ALL // max(1, len(tools)))
     texts = (f"server:{server} {tool.name} {tool.title or ''} {tool.description or ''}" for tool in tools)
     documents = [Counter(words(text[:longest])) for text in texts]
@@ -169,7 +172,7 @@ def search(query: str, server: str, tools: Sequence[ServerTool], most: int) -> l
 
 
 def words(text: str) -> list[str]:
-    """The words of a text, as they are compared."""
+    """Return the normalized words of a text."""
     parts = _WORD.findall(_HUMP.sub(" ", text[:_SEARCHED]))
     return [_singular(part.casefold()) for part in parts]
 

@@ -1,14 +1,14 @@
-"""The tools of servers that one conversation is offered, and what it leases while it lasts.
+"""Tools of servers for one conversation, and the leases that it holds.
 
-    meta      three tools per server (`meta`); nothing is started before the first call
-    direct    every tool by itself (`direct`)
-    auto      direct, while the declarations of all of them stay within a budget of tokens; beyond that the servers
-              with the most to say go to meta, until the rest fits
+    meta      three tools per server (`meta`); no server starts before the first call
+    direct    every tool individually (`direct`)
+    auto      direct, while all declarations fit a budget of tokens; beyond it the servers with the longest
+              declarations use meta, until the rest fits
 
-For direct tools the servers' lists are needed: from the cache, else from the servers, all asked at the same time. A
-server that can't be asked costs its own tools only: a warning says so, and the agent works without.
+Direct tools need the servers' lists: from the cache, otherwise from the servers, all requested concurrently. A server
+that can't be reached loses only its own tools: a warning reports it, and the agent works without them.
 
-Servers may change their tools while the conversation lasts: `Offering.renewed` is asked before each turn.
+Servers may change their tools during the conversation: `Offering.renewed` checks that before each turn.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ import trio
 from .....protocol.errors import ActorError, CallboardError, ConfigError, GraphMistake, ToolFailed
 from .....protocol.events import Warned
 from .....protocol.mcp.config import ToolMode
-from .....protocol.mcp.model import Tool as ServerTool
+from .....protocol.mcp.model import McpTool as ServerTool
 from .....protocol.permissions import Permissions as Rules
 from .....protocol.problems import did_you_mean
 from .....supervisors import Actor
 from ...tools.tool import Arguments, Json, Tool, ToolSpec, shortened
-from .chosen import Choice, Wanted
+from .chosen import ChosenServer, WantedServers
 from .direct import direct_tool
 from .meta import meta_tools
 from .names import VERBS, legal, marked, meta_name, offered_name, other_name
-from .view import Run, Talk, View
+from .view import Run, ServersView, View
 
 _CHARACTERS = 4
-"""Of JSON, to a token; near enough for a budget."""
+"""Characters of JSON per token; precise enough for a budget."""
 
 _LONGEST_REASON = 500
-"""Characters of the reason for which a server can't be asked, in a system prompt."""
+"""Characters of the reason for an unavailable server in a system prompt."""
 
 
 class Offered(msgspec.Struct, frozen=True, kw_only=True):
-    """What a conversation may call.
+    """Tools that a conversation may call.
 
     Attributes:
-        tools: what the model is offered.
-        unlisted: what it may call besides, by name.
-        absent: why a server can't be asked, by its name.
+        tools: tools in the request to the model.
+        unlisted: further tools that it may call, by name.
+        absent: reasons why servers are unavailable, by name.
     """
 
     tools: tuple[Tool, ...] = ()
@@ -55,33 +55,37 @@ class Offered(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def said(self) -> list[str]:
-        """What the model is told of the servers that can't be asked, for its system prompt."""
+        """Lines about unavailable servers for the model's system prompt."""
         return [f"The tools of MCP server '{name}' are not available: {why}" for name, why in self.absent.items()]
 
 
 @contextlib.contextmanager
-def servers_at_work(me: Actor, context: Run, *, own: Rules, model: str, timeout: float | None = None) -> Iterator[Talk]:
-    """What the agent whose actor is `me` has of servers; given back at the end of the block, whatever ends it.
+def servers_at_work(
+    me: Actor, context: Run, *, own: Rules, model: str, timeout: float | None = None
+) -> Iterator[ServersView]:
+    """Yield the servers of the agent whose actor is `me`. Their leases are returned at the end of the block.
 
     Args:
         own: `permissions` of its file.
-        model: what it talks to by default.
-        timeout: seconds of a call in place of the servers' own.
+        model: its default model.
+        timeout: seconds for a call, in place of the servers' own limits.
     """
     assert context.mcp is not None
     with context.mcp().scope(run=me.stream.run, agent=me.path) as scope:
-        yield Talk(scope=scope, context=context, own=own, model=model, timeout=timeout)
+        yield ServersView(scope=scope, context=context, own=own, model=model, timeout=timeout)
 
 
 class Offering:
-    """What one conversation is offered, from turn to turn.
+    """Tools of one conversation, updated from turn to turn.
 
     Args:
-        taken: names that other tools have.
+        taken: names of other tools.
         node: id of the node they are for.
     """
 
-    def __init__(self, talk: Talk, wanted: Wanted, *, taken: Container[str] = (), node: str | None = None) -> None:
+    def __init__(
+        self, talk: ServersView, wanted: WantedServers, *, taken: Container[str] = (), node: str | None = None
+    ) -> None:
         self._talk = talk
         self._wanted = wanted
         self._taken = taken
@@ -92,16 +96,16 @@ class Offering:
         self._asked = [view for choice, view in views if _has_to_be_asked(choice, wanted.mode)]
 
     async def first(self, me: Actor) -> Offered:
-        """The tools to begin with.
+        """Return the tools at the start.
 
         Raises:
             GraphMistake: the node lists a tool that its server does not have.
         """
         offered, self._known = await self._collected(me, again=False)
-        return offered  # with lists not of now: what has changed since then is for the next turn to see
+        return offered  # with possibly outdated lists: the next turn notices changes
 
     async def renewed(self, me: Actor) -> Offered | None:
-        """The tools from now on; None if they are those that there were."""
+        """Return the tools after a change; None without a change."""
         known = await self._lists(me)
         if known == self._known:
             return None
@@ -109,7 +113,7 @@ class Offering:
         return (await self._collected(me, again=True))[0]
 
     async def _lists(self, me: Actor) -> dict[str, tuple[ServerTool, ...]]:
-        """What each server has whose list matters, as far as it was ever asked."""
+        """Return the known tools of each server whose list is used."""
         found: dict[str, tuple[ServerTool, ...]] = {}
 
         async def look(view: View) -> None:
@@ -124,10 +128,11 @@ class Offering:
         return found
 
     async def _collected(self, me: Actor, *, again: bool) -> tuple[Offered, dict[str, tuple[ServerTool, ...]]]:
-        """The tools, and what each server has that was asked for its own.
+        """Return the tools, and the lists of the servers that were asked.
 
         Args:
-            again: they were collected before. What the node lists, and its server has no more, refuses to be called.
+            again: True after the first time. Then a listed tool that its server no longer has is replaced with one that
+                fails.
         """
         known = await _tools_of_all(me, self._asked, self._node)
         behind = _behind_three(self._wanted, known)
@@ -135,6 +140,7 @@ class Offering:
         for choice in self._wanted.choices:
             name = choice.server.name
             view, tools = self._views[name], known.get(name, [])
+            # Also for direct tools: a node may list them by name, and an unavailable server refuses them.
             three = meta_tools(view, collected)
             own = {meta_name(verb, name): tool for verb, tool in zip(VERBS, three, strict=True)}
             others = {other_name(verb, name): tool for verb, tool in zip(VERBS, three, strict=True)}
@@ -165,7 +171,7 @@ class Offering:
 
 
 class _Collected:
-    """Tools by name; of two of one name the second gets another."""
+    """Tools by name; of two with the same name the second is renamed."""
 
     def __init__(self, taken: Container[str]) -> None:
         self.tools: dict[str, Tool] = {}
@@ -191,11 +197,11 @@ class _Collected:
         self.add([direct_tool(view, tool, name)])
 
     def refuse(self, names: Iterable[str], why: Exception) -> None:
-        """Names whose server can't be asked: not offered, and calls of them say why."""
+        """Add names of an unavailable server: they are not offered, and calls of them fail with the reason."""
         self.unlisted.update((name, _refusing(name, why)) for name in names)
 
     def refuse_all(self, server: str, why: Exception) -> None:
-        """All tools of a server that can't be asked, whatever their names are."""
+        """Add all tools of an unavailable server, whatever their names."""
         self.absent[server] = shortened(str(why), _LONGEST_REASON)
         self.refuse([f"{legal(f'{server}__')}*"], why)
 
@@ -203,7 +209,7 @@ class _Collected:
 async def _tools_of_all(
     me: Actor, views: Iterable[View], node: str | None
 ) -> dict[str, list[ServerTool] | CallboardError]:
-    """What each server has, or why it can't be asked; one warning says the latter."""
+    """Return each server's tools, or the reason why it is unavailable, which is reported by one warning."""
     found: dict[str, list[ServerTool] | CallboardError] = {}
 
     async def look(view: View) -> None:
@@ -214,7 +220,7 @@ async def _tools_of_all(
             found[name] = await view.tools(me)
         except CallboardError as error:
             found[name] = error
-            if name not in view.talk.told and not isinstance(error, ActorError):  # told once to each agent
+            if name not in view.talk.told and not isinstance(error, ActorError):  # once per agent
                 view.talk.told.add(name)
                 me.emit(Warned(code="mcp_server", message=f"no tools of MCP server '{name}': {error}", node=node))
 
@@ -222,18 +228,19 @@ async def _tools_of_all(
         for view in views:
             nursery.start_soon(look, view)
     for error in found.values():
-        if isinstance(error, ActorError):  # it is not the server: we are being stopped
+        if isinstance(error, ActorError):  # this process is stopping; the server has not failed
             raise error
     return found
 
 
-def _behind_three(wanted: Wanted, known: Mapping[str, list[ServerTool] | CallboardError]) -> set[str]:
-    """The servers whose tools are shown as `meta`."""
+def _behind_three(wanted: WantedServers, known: Mapping[str, list[ServerTool] | CallboardError]) -> set[str]:
+    """Return the servers whose tools are shown as `meta`."""
     if wanted.mode != "auto":
         return {choice.server.name for choice in wanted.choices} if wanted.mode == "meta" else set()
     sizes = {name: _tokens(tools) for name, tools in known.items() if isinstance(tools, list)}
     whole = [choice.server.name for choice in wanted.choices if choice.whole and choice.server.name in sizes]
     behind: set[str] = set()
+    # The largest first, so that few servers lose their direct tools.
     for name in sorted(whole, key=lambda name: -sizes[name]):
         if sum(size for other, size in sizes.items() if other not in behind) <= wanted.budget:
             break
@@ -242,14 +249,14 @@ def _behind_three(wanted: Wanted, known: Mapping[str, list[ServerTool] | Callboa
 
 
 def _tokens(tools: Iterable[ServerTool]) -> int:
-    """What the declarations of these tools take of a model's window, about."""
+    """Estimate the tokens that the declarations of these tools take."""
     return (
         sum(len(msgspec.json.encode((tool.name, tool.description, tool.input_schema))) for tool in tools) // _CHARACTERS
     )
 
 
-def _has_to_be_asked(choice: Choice, mode: ToolMode) -> bool:
-    """Whether the tools can't be offered without the server's list of them."""
+def _has_to_be_asked(choice: ChosenServer, mode: ToolMode) -> bool:
+    """Return True if the tools can't be offered without the server's list."""
     name = choice.server.name
     if choice.server.disabled or (choice.whole and mode != "meta"):
         return True

@@ -1,11 +1,12 @@
-"""A server asks our model in the middle of a call (`sampling/createMessage`), if its `sampling` lets it.
+"""Requests of a server to the run's model in the middle of a call (`sampling/createMessage`), if its `sampling` allows
+it.
 
-    off   never (the default; it is not even told that it could)
-    ask   a person is asked each time, as for a tool called `<server>__sampling`
+    off   never (the default; the capability is not declared)
+    ask   the user is asked each time, as for a tool called `<server>__sampling`
     on    always
 
-The request goes out like any other of the run, within its limits and on its account. The model is the run's: what the
-server would prefer is not looked at. A server gets no tools of ours, and may bring none.
+The request is sent like any other of the run, within its limits and on its account. The model is the run's; the
+server's preferences are ignored. A server gets no tools of the run, and may add none.
 
 Source: https://modelcontextprotocol.io/specification/2025-11-25/client/sampling
 """
@@ -26,19 +27,19 @@ from ...tools.tool import Arguments, Json, Tool, ToolSpec
 from .names import offered_name
 
 if TYPE_CHECKING:
-    from .view import Talk
+    from .view import ServersView
 
 REFUSED = -1
-"""The specification's code for a person who does not want it."""
+"""The specification's error code for a user who refuses."""
 
 _STOPPED = {"end": "endTurn", "length": "maxTokens", "tools": "toolUse", "refused": "refusal"}
 
 
-async def sample(me: Actor, talk: Talk, server: Server, params: Mapping[str, Json]) -> dict[str, Json]:
-    """The `CreateMessageResult`.
+async def sample(me: Actor, talk: ServersView, server: Server, params: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the `CreateMessageResult`.
 
     Raises:
-        McpError: it may not, what it says can't be asked, or the model can't be had.
+        McpError: sampling is not allowed, the request is invalid, or the model fails.
     """
     if server.sampling == "off":
         raise McpError(f"sampling is off for server '{server.name}' (mcp.json)", rpc_code=METHOD_NOT_FOUND)
@@ -67,6 +68,7 @@ async def _never(me: Actor, arguments: Arguments) -> Json:  # noqa: ARG001 - not
 
 
 def _request(model: str, params: Mapping[str, Json]) -> ChatRequest:
+    # The server did not get the sub-capability for tools, so it must not use them.
     if params.get("tools"):
         raise _misfit("sampling with tools is not offered here")
     messages = params.get("messages")

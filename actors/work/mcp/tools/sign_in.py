@@ -1,8 +1,8 @@
-"""A run meets a server that wants a person to sign in: the person at the terminal is asked, and the call made again.
+"""Sign-in during a run: the user at the terminal is asked, and the refused request is repeated.
 
-Only where the process is the person's own: a server's callers must not give it accounts of theirs, so in `callboard
-serve` and the like the error names the command instead. However many agents wait, one question is put; a person who
-says no is not asked again by this process. No browser is opened: the person opens the page.
+Only a process of the user's own asks. A server's callers must not lend it their accounts, so in `callboard serve` and
+similar processes the error names the command. However many agents wait, one question is asked. After a refusal this
+process does not ask again. No browser is opened: the user opens the page.
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ if TYPE_CHECKING:
     from .....protocol.mcp.config import Server
     from ....io.oauth.authorization import Authorization
     from ....io.oauth.loopback import Redirect
-    from ..auth.access import Access
+    from ..auth.access import ServerAccess
 
 FAILED = "mcp_sign_in"
-"""Code of the warning that a person could not sign in."""
+"""Code of the warning that a sign-in failed."""
 
 
-async def signed_in(me: Actor, server: Server, access: Access, needed: McpSignInNeeded, began: float) -> bool:
-    """Have a person sign in; whether one has, so that what was refused is worth another try.
+async def signed_in(me: Actor, server: Server, access: ServerAccess, needed: McpSignInNeeded, began: float) -> bool:
+    """Ask the user to sign in; return True if the refused request is worth repeating.
 
     Args:
         me: asks.
-        server: its entry, with all values put in.
-        began: when what was refused was begun, by trio's clock.
+        server: its entry, with resolved values.
+        began: start of the refused request, by trio's clock.
     """
     async with access.turn:
+        # Another agent's question was answered while this one waited for the lock.
         if access.signed_in_at > began:
             return True
         if access.declined:

@@ -1,7 +1,7 @@
-"""What one conversation (an LLM agent's, an llm node's) has of its servers, its calls, and what they need of a run.
+"""Servers as one conversation (of an LLM agent or an llm node) uses them: their tools, calls, and the run's services.
 
-A call has its server's time, which stands still while the server waits for a person or a model. Progress becomes
-events of the call's actor, and what the server asks meanwhile is answered on that actor's behalf.
+A call has its server's time limit, which pauses while the server waits for the user or a model. Progress notifications
+become events of the call's actor. Questions of the server are answered on that actor's behalf.
 """
 
 from __future__ import annotations
@@ -21,49 +21,49 @@ from .....protocol.errors import ConfigError, McpError, McpSignInNeeded, ToolFai
 from .....protocol.events import ToolProgress, Warned
 from .....protocol.jsonrpc import METHOD_NOT_FOUND
 from .....protocol.mcp.config import Server
-from .....protocol.mcp.model import Progress, Tool
+from .....protocol.mcp.model import McpTool, Progress
 from .....protocol.permissions import Permissions as Rules
 from .....protocol.problems import did_you_mean
 from .....protocol.settings import Settings
 from .....supervisors import Actor
 from ...call_clock import Clock
 from ...journal.of_run import SERVER_TOOLS
-from ...journal.scope import here
+from ...journal.scope import scope_of
 from ...journal.unknown import key_of
-from ...playback.playback import Effect, done
+from ...playback.playback import OutsideEffect, done
 from ...tools.tool import Arguments, Json, shortened
-from ..links.link import Caller
+from ..links.link import CallOrigin
 from ..throttle import Throttle
 from .names import offered_name
 from .sampling import sample
 
 if TYPE_CHECKING:
     from ...tools.permissions import Permissions
-    from ..pool.servers import McpServers, Scope
+    from ..pool.servers import McpServers, ServerScope
 
 UNREACHABLE = (McpError, ConfigError, UsageError)
-"""Why a server can't be asked: it, its entry, or that it has none any more."""
+"""Errors of an unavailable server: in itself, in its entry, or because it is no longer configured."""
 
 T = TypeVar("T")
 
 _LONGEST_MESSAGE = 500
 
 SIGN_INS = 2
-"""Times that a person is asked to sign in for one call: a server may want more scopes, and again more."""
+"""Sign-ins for one call at most: a server may require more scopes, and then more again."""
 
 MOST_SAMPLES = 100
-"""Times that a server may ask our model during one call, whose time stands still meanwhile."""
+"""Requests of a server to the model during one call at most; the call's clock pauses meanwhile."""
 
 
 class Run(Protocol):
-    """What the tools of servers need of a run; see `RunContext`.
+    """Services of a run for the tools of servers; see `RunContext`.
 
     Attributes:
-        mcp: makes the servers of `mcp.json` when it is first called; None in a run that has none.
-        settings: what `config.yaml` says.
-        servers: those that the run brings along.
-        model: the one that the user asked for; "" for none.
-        permissions: which calls may go ahead.
+        mcp: creates the servers of `mcp.json` at its first call; None in a run without any.
+        settings: content of `config.yaml`.
+        servers: servers that the run adds.
+        model: model that the user requested; "" for none.
+        permissions: decides which calls are allowed.
     """
 
     mcp: Callable[[], McpServers] | None
@@ -73,22 +73,22 @@ class Run(Protocol):
     permissions: Permissions
 
     async def chat(self, me: Actor, request: ChatRequest) -> ChatReply:
-        """Ask it, within the run's limits and on its account."""
+        """Send a request to a model, within the run's limits and on its account."""
 
 
-class Talk(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """An agent, or one conversation of it, as far as servers are concerned.
+class ServersView(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """Servers of an agent, or of one of its conversations.
 
     Attributes:
-        scope: what it has leased.
+        scope: its leases.
         context: the run.
         own: `permissions` of the agent's file.
-        model: answers the servers that may ask a model; "" for the default.
-        timeout: seconds of a call in place of the servers' own; None for those.
-        told: what the user was warned of already.
+        model: model for servers that may use one; "" for the default.
+        timeout: seconds for a call in place of the servers' own limits; None for these.
+        told: subjects of which the user was already warned.
     """
 
-    scope: Scope
+    scope: ServerScope
     context: Run
     own: Rules = {}
     model: str = ""
@@ -96,62 +96,64 @@ class Talk(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     told: set[str] = msgspec.field(default_factory=set)
 
     @contextmanager
-    def conversation(self, me: Actor) -> Iterator[Talk]:
-        """One conversation of the agent that has this; what only that one leases is given back at its end."""
+    def conversation(self, me: Actor) -> Iterator[ServersView]:
+        """Yield a view for one conversation of this agent; its own leases are returned at its end."""
         with self.scope.inner(me.path) as scope:
             yield msgspec.structs.replace(self, scope=scope)
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """One server, as a conversation may use it.
+    """Server as a conversation may use it.
 
     Attributes:
-        lists: patterns of tool names; each of the lists must have one that fits (agent's and node's `mcp_tools`).
+        lists: lists of patterns of tool names; a tool must match each list (agent's and node's `mcp_tools`).
     """
 
-    talk: Talk
+    talk: ServersView
     server: Server
     lists: tuple[tuple[str, ...], ...] = ()
 
     def admits(self, tool: str) -> bool:
-        """Whether a tool may be seen and called."""
+        """Return True if a tool may be seen and called."""
         return self.server.tools.admits(tool) and all(
             any(self._fits(tool, pattern) for pattern in patterns) for patterns in self.lists
         )
 
     def _fits(self, tool: str, pattern: str) -> bool:
-        """Whether a pattern means a tool, whose name it may give as the server does or as models know it."""
+        """Return True if a pattern matches a tool by the server's name for it or by the model's."""
         return fnmatchcase(tool, pattern) or fnmatchcase(offered_name(self.server.name, tool), pattern)
 
-    async def tools(self, me: Actor) -> list[Tool]:
-        """The tools there are; the server is only started if it was never asked before.
+    async def tools(self, me: Actor) -> list[McpTool]:
+        """Return the available tools; the server starts only if it is in no cache.
 
         Raises:
-            McpError, ConfigError, UsageError: it can't be asked.
+            McpError, ConfigError, UsageError: the server is unavailable.
         """
-        found = await done(me, Effect("server tools", self.server.name), list[Tool], partial(self._listed, me))
-        self._tell_strangers(me, [tool.name for tool in found])
+        found = await done(
+            me, OutsideEffect("server tools", self.server.name), list[McpTool], partial(self._listed, me)
+        )
+        self._warn_of_unknown_tools(me, [tool.name for tool in found])
         return [tool for tool in found if self.admits(tool.name)]
 
-    async def _listed(self, me: Actor) -> list[Tool]:
+    async def _listed(self, me: Actor) -> list[McpTool]:
         catalog = await self.admitted(me, lambda: self.talk.scope.catalog(self.server.name, me))
-        tools, scope = list(catalog.tools), here(me)
+        tools, scope = list(catalog.tools), scope_of(me)
         if scope is not None:
             scope.run.note_once(f"{SERVER_TOOLS}{self.server.name}", tools)
         return tools
 
-    async def learned(self, me: Actor) -> list[Tool] | None:
-        """The tools there are by now, without starting the server; None if it was never asked."""
+    async def learned(self, me: Actor) -> list[McpTool] | None:
+        """Return the current tools without starting the server; None if they are unknown."""
 
         async def look() -> _Learned:
             catalog = await self.talk.scope.learned(self.server.name)
             return _Learned(None if catalog is None else list(catalog.tools))
 
-        found = await done(me, Effect("server tools now", self.server.name), _Learned, look)
+        found = await done(me, OutsideEffect("server tools now", self.server.name), _Learned, look)
         return None if found.tools is None else [tool for tool in found.tools if self.admits(tool.name)]
 
-    def _tell_strangers(self, me: Actor, there: list[str]) -> None:
-        """Warn, once, of what `mcp_tools` lists and the server does not have."""
+    def _warn_of_unknown_tools(self, me: Actor, there: list[str]) -> None:
+        """Warn once of each pattern in `mcp_tools` that matches no tool of the server."""
         name, told = self.server.name, self.talk.told
         for pattern in {pattern for patterns in self.lists for pattern in patterns}:
             key = f"{name}: {pattern}"
@@ -162,13 +164,13 @@ class View(msgspec.Struct, frozen=True, kw_only=True, eq=False):
                 me.emit(Warned(code="unknown_tool", message=text))
 
     async def call(self, me: Actor, tool: str, arguments: Arguments, shown: str) -> dict[str, Json]:
-        """The server's raw answer.
+        """Call a tool and return the server's raw result.
 
         Args:
-            shown: what the tool is called in events.
+            shown: name of the tool in events.
 
         Raises:
-            ToolFailed: there is none.
+            ToolFailed: the call failed, or took too long.
         """
         server = self.server
         if not self.admits(tool):
@@ -182,8 +184,9 @@ class View(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             message = None if progress.message is None else shortened(progress.message, _LONGEST_MESSAGE)
             me.emit(ToolProgress(tool=shown, progress=progress.progress, total=progress.total, message=message))
 
-        within = here(me)
-        caller = Caller(
+        within = scope_of(me)
+        caller = CallOrigin(
+            # Without a listener no progress token is sent, which spares the server the notifications.
             me=me,
             host=CallHost(self.talk, server, clock),
             on_progress=on_progress if me.stream.heard else None,
@@ -191,7 +194,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             works=clock.stopped,
         )
         try:
-            with clock.scope:  # whose time begins when the server is there: its start has a limit of its own
+            with clock.scope:  # starts when the server is open: its start has a limit of its own
                 scope = self.talk.scope
                 return await self.admitted(
                     me, lambda: scope.call(server.name, tool, arguments, caller, on_open=clock.start), clock
@@ -201,7 +204,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         raise ToolFailed(f"Tool call '{shown}' did not end within {clock.seconds:g} s and was ended")
 
     async def admitted(self, me: Actor, attempt: Callable[[], Awaitable[T]], clock: Clock | None = None) -> T:
-        """What the attempt gives, for which a person may have to sign in; `clock` stands still meanwhile."""
+        """Return the result of `attempt`, repeated after sign-ins of the user; `clock` pauses meanwhile."""
         for _ in range(SIGN_INS):
             began = trio.current_time()
             try:
@@ -212,6 +215,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True, eq=False):
                     raise
                 from .sign_in import signed_in
 
+                # A clock that has not started has nothing to stop.
                 runs = clock is not None and clock.scope.deadline < math.inf
                 with clock.stopped() if clock is not None and runs else nullcontext():
                     if not await signed_in(me, *way, needed, began):
@@ -220,13 +224,13 @@ class View(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class _Learned(msgspec.Struct, frozen=True):
-    tools: list[Tool] | None
+    tools: list[McpTool] | None
 
 
 class CallHost:
-    """Answers what a server asks during one call, one question at a time; the call's clock stands still."""
+    """Answers a server's questions during one call, one at a time; the call's clock pauses meanwhile."""
 
-    def __init__(self, talk: Talk, server: Server, clock: Clock) -> None:
+    def __init__(self, talk: ServersView, server: Server, clock: Clock) -> None:
         self._talk = talk
         self._server = server
         self._clock = clock
@@ -245,7 +249,7 @@ class CallHost:
     async def sample(
         self,
         me: Actor,
-        server: str,  # noqa: ARG002 - its entry is known
+        server: str,  # noqa: ARG002 - the entry is known
         params: Mapping[str, Json],
     ) -> dict[str, Json]:
         self._samples += 1

@@ -1,1 +1,1 @@
-"""Models on Amazon Bedrock: their formats, and the signatures that AWS wants."""
+"""Amazon Bedrock: codec, prompt caching, credentials and request signing."""

@@ -1,15 +1,15 @@
-"""Models on Amazon Bedrock, all in one format.
+"""Codec of Amazon Bedrock's Converse API, one format for all models.
 
     POST {api_base}/model/{modelId}/converse
     POST {api_base}/model/{modelId}/converse-stream      an answer of binary messages, see `event_stream`
 
-Turns have to alternate and the user begins, so neighbours of one role become one message. A conversation in which tools
-were called has to declare tools, also where none may be called now. There is no word for `none`: tools stay
-declared if the conversation has calls, and the choice is the model's. A response schema is asked for as a tool that
-must be called, as with Anthropic's own interface, and left to the prompt where there are other tools or Claude thinks.
+Roles must alternate and the user must begin, so adjacent turns of one role become one message. A conversation with tool
+calls must declare tools, even if none may be called now. The format has no tool choice `none`: tools remain declared if
+the conversation has calls, and the model chooses. A response schema becomes a tool that must be called, the same as
+with Anthropic's API. With other tools, or while Claude reasons, only the prompt contains the schema.
 
-Each model has its own words for how much it thinks (`additionalModelRequestFields`): known are the words of Claude,
-Nova and OpenAI's open models. What was thought goes back as `reasoningContent`, signed or redacted.
+Each model has its own fields for the reasoning effort (`additionalModelRequestFields`). Supported are Claude, Nova and
+OpenAI's open models. Reasoning is sent back as `reasoningContent`, signed or redacted.
 
 Source: the service model of botocore, `bedrock-runtime/2023-09-30/service-2.json`.
 """
@@ -27,12 +27,12 @@ import msgspec
 from .....protocol import chat
 from .....protocol.errors import ModelError, UpstreamError
 from .....protocol.settings.model import Cache
-from .. import codec
+from .. import call_ids, codec
 from ..anthropic import offer, unwrapped
-from ..reasoning import claude, effort, families, woven
+from ..reasoning import claude, effort, families, stored_reasoning
 from ..tool_schemas import declared
 from .cache import mark
-from .event_stream import EventStreamParser, Message
+from .event_stream import EventStreamMessage, EventStreamParser
 from .wire import Delta, Reasoning, ReasoningBlock, decode_answer, decode_event, decode_failure, usage_of
 
 if TYPE_CHECKING:
@@ -44,19 +44,19 @@ if TYPE_CHECKING:
 Json = Any
 
 FORM = "bedrock"
-"""Name of the format in which thinking is kept: the content of `reasoningContent` blocks."""
+"""Format name of stored reasoning: the content of `reasoningContent` blocks."""
 
 _THOUGHTS = {"reasoningText", "redactedContent"}
 
 ROOM = 4096
-"""Tokens of a reply, beside what thinking may take, where the request has no bound and Claude thinks."""
+"""Token limit of a reply, in addition to its reasoning, if the request has none and Claude reasons."""
 
 
 class BedrockCodec:
-    """Translates for Bedrock.
+    """Codec for Bedrock.
 
     Args:
-        signer: signs every request; None where a bearer token, a key of Bedrock's own, is enough.
+        signer: signs every request; None if a bearer token (a Bedrock API key) is used.
     """
 
     streams_tools = True
@@ -66,14 +66,15 @@ class BedrockCodec:
         self._cache = cache
 
     def headers(self, key: str) -> dict[str, str]:
-        """A bearer token; what is signed has none."""
+        """Return the bearer token header; empty for signed requests."""
         return codec.bearer(key) if self._signer is None else {}
 
     def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> codec.Outgoing:
-        """The request as a conversation."""
+        """Return the request in the Converse format. Raises ModelError for a reasoning effort that is not supported."""
         tools, choice, thinks, unwrap = offer(request, model)
+        # `offer` assumes Claude's rules for unknown names; other models have their own fields, see `_more_fields`.
         if families.claude(model) is None:
-            thinks = claude.Plan()
+            thinks = claude.ThinkingPlan()
         options = codec.given(
             maxTokens=request.max_tokens or (ROOM + thinks.room if thinks.thinking and thinks.on else None),
             temperature=request.temperature if thinks.samples else None,
@@ -81,13 +82,14 @@ class BedrockCodec:
             stopSequences=request.stop or None,
         )
         body = codec.given(
-            messages=_messages(request.messages, request.model),
+            messages=_messages(call_ids.fitting(request.messages), request.model),
             system=[{"text": request.system}] if request.system.strip() else None,
             inferenceConfig=options or None,
             toolConfig=_tools(tools, choice, request.messages),
             additionalModelRequestFields=_more_fields(request, model, thinks) or None,
         )
         mark(body, self._cache, request, model)
+        # ARNs of inference profiles contain slashes and colons, which must not become parts of the path.
         path = f"/model/{quote(model, safe='')}/{'converse-stream' if stream else 'converse'}"
         return codec.Outgoing(
             path,
@@ -99,16 +101,16 @@ class BedrockCodec:
 
 
 def signed(signer: Signer | RoleSigner, url: httpx.URL, body: bytes) -> Mapping[str, str]:
-    """The signature of a request."""
+    """Return the signature headers of a POST request."""
     fields = (("host", url.netloc.decode("ascii")), ("content-type", "application/json"))
     return signer.headers("POST", url.raw_path.decode("ascii"), fields, body)
 
 
 class BedrockReader(codec.StreamReader):
-    """Reads the messages of one streamed reply: its end is `messageStop`, its figures come after that.
+    """Reader of one streamed reply, which ends with `messageStop`. The token counts follow after that.
 
     Args:
-        unwrap: the tool that stands for a schema is the text.
+        unwrap: True if the arguments of the schema tool are the text of the reply.
     """
 
     form = FORM
@@ -121,7 +123,7 @@ class BedrockReader(codec.StreamReader):
         self._said = False
 
     def feed(self, data: bytes) -> Iterator[chat.Delta]:
-        """The pieces that `data` completes. Raises ModelError or UpstreamError if the stream reports one."""
+        """Yield the deltas that `data` completes. Raises ModelError or UpstreamError if the stream reports an error."""
         for message in self._messages.feed(data):
             for delta in self._message(message):
                 self._said = True
@@ -130,14 +132,18 @@ class BedrockReader(codec.StreamReader):
                 else:
                     yield delta
 
+    def rest(self) -> Iterator[chat.Delta]:
+        """Yield nothing: each message states its length, so an incomplete one was cut off."""
+        return iter(())
+
     def finish(self) -> chat.ChatReply:
-        """The whole reply, once `messageStop` has come."""
+        """Return the reply. Raises UpstreamError before `messageStop`."""
         self._thought_ends()
         self.builder.part_thinking()
         reply = super().finish()
         return unwrapped(reply) if self._unwrap else reply
 
-    def _message(self, message: Message) -> Iterator[chat.Delta]:
+    def _message(self, message: EventStreamMessage) -> Iterator[chat.Delta]:
         headers = message.headers
         if headers.get(":message-type", "event") != "event":
             self._fail(headers, message.payload)
@@ -165,6 +171,7 @@ class BedrockReader(codec.StreamReader):
         if more.redacted_content:
             self.builder.thought({"redactedContent": more.redacted_content})
             return
+        # The block is added to the reply at its start, to hold its position, and filled with text at its end.
         if self._thinking is None or self._thinking[0] != index:
             self._thought_ends()
             block: dict[str, Json] = {"reasoningText": {"text": ""}}
@@ -183,9 +190,12 @@ class BedrockReader(codec.StreamReader):
             self._thinking = None
 
     def _fail(self, headers: Mapping[str, str], payload: bytes) -> None:
-        """Raise the error that the stream reports. A request too many is one as long as nothing was said."""
+        """Raise the error of an exception message.
+
+        Throttling after streamed text has no status 429, so the limiter does not repeat the try.
+        """
         kind = headers.get(":exception-type") or headers.get(":error-code") or "error"
-        text = headers.get(":error-message") or _said_by(payload) or "no explanation"
+        text = headers.get(":error-message") or _error_of(payload) or "no explanation"
         if kind in ("validationException", "accessDeniedException"):
             raise ModelError(f"{text} ({kind})")
         raise UpstreamError(
@@ -196,8 +206,8 @@ class BedrockReader(codec.StreamReader):
 # --- out --------------------------------------------------------------------------------------------------
 
 
-def _more_fields(request: chat.ChatRequest, model: str, thinks: claude.Plan) -> dict[str, Json]:
-    """The fields in a model's own words for how much it thinks. Raises ModelError if they are not known."""
+def _more_fields(request: chat.ChatRequest, model: str, thinks: claude.ThinkingPlan) -> dict[str, Json]:
+    """Return the model's own fields for the reasoning effort. Raises ModelError for an unknown model with an effort."""
     own = request.extra.get("additionalModelRequestFields")
     fields: dict[str, Json] = dict(own) if isinstance(own, dict) else {}
     level = effort.level(request)
@@ -235,12 +245,13 @@ def _blocks(turn: chat.Turn, model: str) -> Iterator[Json]:
         case chat.UserTurn():
             yield from _parts(turn.content)
         case chat.AssistantTurn():
-            for piece in woven.sent(turn, model, FORM):
+            for piece in stored_reasoning.sent(turn, model, FORM):
                 if isinstance(piece, str):
                     yield {"text": piece}
                 elif isinstance(piece, chat.ToolCall):
                     given_to = {"malformed": piece.malformed} if piece.malformed else piece.arguments
                     yield {"toolUse": {"toolUseId": piece.id, "name": piece.name, "input": given_to}}
+                # Stored blocks may come from an edited session file: other keys would make the API refuse the request.
                 elif not piece[0].keys() - _THOUGHTS:
                     yield {"reasoningContent": piece[0]}
             if not turn.text.strip() and not turn.tool_calls:
@@ -251,7 +262,7 @@ def _blocks(turn: chat.Turn, model: str) -> Iterator[Json]:
 
 
 def _parts(content: chat.Content) -> list[Json]:
-    """The parts as blocks, none of them empty; a document wants a text beside it."""
+    """Return the parts as blocks without empty texts. The API requires a text block together with a document."""
     blocks = [_part(part) for part in chat.parts_of(content) if not codec.is_blank(part)]
     if not any("text" in block for block in blocks) and (not blocks or any("document" in block for block in blocks)):
         blocks.append({"text": codec.NOTHING})
@@ -265,6 +276,7 @@ def _part(part: chat.TextPart | chat.ImagePart | chat.FilePart) -> Json:
         case chat.ImagePart():
             return {"image": _image(part)}
         case chat.FilePart(media_type="application/pdf"):
+            # The API refuses any other characters in the name of a document.
             name = re.sub(r"[^A-Za-z0-9 ()\[\]-]+", "-", part.name) or "document"
             return {"document": {"format": "pdf", "name": name, "source": {"bytes": codec.base64_of(part)}}}
         case chat.FilePart():
@@ -282,10 +294,11 @@ def _image(part: chat.ImagePart) -> Json:
 
 
 def _tools(tools: Sequence[chat.Tool], choice: str, turns: Sequence[chat.Turn]) -> Json:
-    """The declared tools and which of them have to be called; None where there are none."""
+    """Return the declared tools and the tool choice; None if no tools need to be declared."""
     called = {call.name for turn in turns if isinstance(turn, chat.AssistantTurn) for call in turn.tool_calls}
     if choice == "none" and not called:
         return None
+    # Without tools in the request, the tools of past calls are declared by name: see the module docstring.
     specs = [_spec(tool) for tool in tools] or [_spec(chat.Tool(name=name)) for name in sorted(called)]
     if not specs:
         return None
@@ -332,7 +345,7 @@ def _thought(builder: codec.ReplyBuilder, block: ReasoningBlock) -> None:
         builder.thought({"redactedContent": block.redacted_content})
 
 
-def _said_by(payload: bytes) -> str:
+def _error_of(payload: bytes) -> str:
     try:
         return codec.read(decode_failure, payload).message
     except ModelError:

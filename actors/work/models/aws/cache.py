@@ -1,10 +1,10 @@
-"""What Bedrock keeps of a prompt: everything before a `cachePoint` block, of which a request may have four.
+"""Prompt caching on Bedrock, which caches everything before a `cachePoint` block; a request may have four.
 
-They stand where Anthropic's own marks do (see `anthropic`): at the end of what never changes, at that of the
-conversation, and where it ended in the request before. Models that know no such block refuse the request, so `auto`
-marks only for those that are known to take it: Claude from 3.7 on and 3.5 Haiku, and Amazon's Nova but for speech. `5m`
-and `1h` do so for any model, since an inference profile may be called anything. An hour is for Claude from 4.5 on; Nova
-takes no mark among the tools.
+The positions are the same as for Anthropic (see `anthropic`): the end of the constant part, of the conversation, and of
+the previous request. Models without caching refuse the request, so `auto` marks only requests to models that are known
+to support it: Claude from 3.7 on, 3.5 Haiku, and Amazon's Nova except the speech models. `5m` and `1h` mark requests
+to any model, since the name of an inference profile says nothing about it. Only Claude from 4.5 on supports an hour.
+Nova accepts no cache point among the tools.
 https://docs.aws.amazon.com/bedrock/latest/userguide/prompt-caching.html
 """
 
@@ -24,7 +24,7 @@ _NOVA = re.compile(r"amazon\.nova-(?:2-)?(?:micro|lite|pro|premier)")
 
 
 def mark(body: dict[str, Json], cache: Cache, request: chat.ChatRequest, model: str) -> None:
-    """Put cache points into a request, if it is worth it."""
+    """Add cache points to the body of a request, if the settings and the model allow it."""
     nova = _NOVA.search(model) is not None
     claude = families.claude(model)
     known = nova or (claude is not None and (claude.version >= (3, 7) or "3-5-haiku" in model))

@@ -1,8 +1,9 @@
-"""AWS's event streams: messages with headers, in binary, each with two checksums.
+"""Parser of AWS event streams: binary messages with headers and two checksums each.
 
     total length (4), length of the headers (4), CRC of these (4), headers, payload, CRC of all before (4)
 
-A header is the length of its name (1), the name, a type (1) and a value. Big-endian throughout; CRC-32 as in zlib.
+A header is the length of its name (1), the name, a type (1) and a value. All numbers are big-endian; the CRC is zlib's
+CRC-32.
 Source: the Smithy specification of `application/vnd.amazon.eventstream`.
 """
 
@@ -17,35 +18,36 @@ import msgspec
 from .....protocol.errors import UpstreamError
 
 MOST = 24 * 1024 * 1024
-"""Bytes of a message; AWS's own bound of a payload."""
+"""Maximum size of a message in bytes, which is AWS's own limit of a payload."""
 
 _PRELUDE = struct.Struct("!III")
 _CRC = struct.Struct("!I")
 _LENGTH = struct.Struct("!H")
 _SIZES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
-"""Bytes of a header's value by its type: true, false, integers, a time, a UUID. Types 6 and 7 bring their length."""
+"""Sizes of header values in bytes by type: true, false, integers, a time, a UUID. Types 6 and 7 state their length."""
 
 _TEXT = 7
 
 
-class Message(msgspec.Struct, frozen=True):
-    """One message. `headers` has those that are texts."""
+class EventStreamMessage(msgspec.Struct, frozen=True):
+    """Message of a stream. `headers` contains only the headers with text values."""
 
     headers: dict[str, str]
     payload: bytes
 
 
 class EventStreamParser:
-    """Cuts a stream into messages: feed it bytes as they come."""
+    """Incremental parser of a stream: call `feed` with bytes as they arrive."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
 
-    def feed(self, data: bytes) -> Iterator[Message]:
-        """The messages that `data` completes. Raises UpstreamError if bytes were changed on their way."""
+    def feed(self, data: bytes) -> Iterator[EventStreamMessage]:
+        """Yield the messages that `data` completes. Raises UpstreamError if the stream is damaged."""
         self._rest += data
         while len(self._rest) >= _PRELUDE.size:
             total, headers, checksum = _PRELUDE.unpack_from(self._rest)
+            # Checked first: a damaged length would make the parser wait for bytes that never arrive.
             if crc32(self._rest[:8]) != checksum:
                 raise UpstreamError("the stream is damaged: the checksum of a message's lengths does not fit")
             if total > MOST or total < _PRELUDE.size + headers + _CRC.size:
@@ -57,7 +59,7 @@ class EventStreamParser:
             if crc32(message[:-4]) != _CRC.unpack(message[-4:])[0]:
                 raise UpstreamError("the stream is damaged: the checksum of a message does not fit")
             begin = _PRELUDE.size + headers
-            yield Message(_headers(message[_PRELUDE.size : begin]), message[begin:-4])
+            yield EventStreamMessage(_headers(message[_PRELUDE.size : begin]), message[begin:-4])
 
 
 def _headers(data: bytes) -> dict[str, str]:

@@ -1,8 +1,8 @@
-"""Whose requests to AWS are.
+"""AWS credential lookup.
 
-Credentials are looked for as AWS's own tools do: what the client of `config.yaml` says, the environment, then a profile
-of `~/.aws/credentials` and `~/.aws/config`, which may say how keys are to be asked for (see `profiles`). The roles of
-containers and machines are last, see `roles`.
+The order is that of AWS's own tools: the client in `config.yaml`, the environment, then a profile of
+`~/.aws/credentials` and `~/.aws/config`. A profile may describe how to obtain temporary keys (see `profiles`). The
+roles of containers and machines are last (see `roles`).
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from pathlib import Path
 
 from .....protocol.errors import ConfigError, CredentialsError
 from .....protocol.settings import ClientSettings
-from .signing import Keys
+from .signing import AwsKeys
 
 
 def bedrock_at(region: str) -> str:
-    """Where Bedrock is reached in a region; empty without one."""
+    """Return the base URL of Bedrock in a region; empty without a region."""
     domain = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
     return f"https://bedrock-runtime.{region}.{domain}" if region else ""
 
 
 def region_of(client: ClientSettings, environ: Mapping[str, str]) -> str:
-    """The region: of the client, of the environment, or of its profile; empty if it is said nowhere."""
+    """Return the region of the client, the environment or the profile; empty if none of them names one."""
     told = client.region or environ.get(_variable(client, "region"))
     told = told or environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION")
     return told or _profile(client, environ).get("region", "")
 
 
-def keys_of(client: ClientSettings, environ: Mapping[str, str]) -> Keys:
-    """The keys of a client.
+def keys_of(client: ClientSettings, environ: Mapping[str, str]) -> AwsKeys:
+    """Return the static keys of a client.
 
     Raises:
-        CredentialsError: there are none; the text says where they were looked for.
-        ConfigError: a file of AWS's can't be read.
+        CredentialsError: there are none; the text says where to put them.
+        ConfigError: an AWS file is unreadable, or the client's profile does not exist.
     """
     keys = named_keys(client, environ) or static_keys(_profile(client, environ))
     if keys is not None:
@@ -48,26 +48,33 @@ def keys_of(client: ClientSettings, environ: Mapping[str, str]) -> Keys:
     )
 
 
-def named_keys(client: ClientSettings, environ: Mapping[str, str]) -> Keys | None:
-    """The keys that the client has, or the environment. Raises CredentialsError if the client has half of them."""
-    own = Keys(client.access_key_id, client.secret_access_key, client.session_token)
+def named_keys(client: ClientSettings, environ: Mapping[str, str]) -> AwsKeys | None:
+    """Return the keys of the client or the environment. Raises CredentialsError if the client has only one of the two.
+
+    `AWS_*` variables are ignored if the client names a profile.
+    """
+    own = AwsKeys(client.access_key_id, client.secret_access_key, client.session_token)
     if bool(own.access_key_id) != bool(own.secret_access_key):
         missing = "secret_access_key" if own.access_key_id else "access_key_id"
         raise CredentialsError(f"client '{client.name}' has no `{missing}`: it needs both keys, or neither")
     found = [own if own.access_key_id else None, static_keys(environ, lambda key: _variable(client, key))]
-    if not client.profile:  # else it was chosen, and wins over what happens to be set
+    if not client.profile:  # an explicit profile takes precedence over variables that happen to be set
         found.append(static_keys(environ, lambda key: f"AWS_{key}".upper()))
     return next((keys for keys in found if keys is not None), None)
 
 
-def static_keys(source: Mapping[str, str], called: Callable[[str], str] = "aws_{}".format) -> Keys | None:
-    """The keys that stand somewhere; None unless both are there."""
-    keys = Keys(*(source.get(called(key), "") for key in ("access_key_id", "secret_access_key", "session_token")))
+def static_keys(source: Mapping[str, str], called: Callable[[str], str] = "aws_{}".format) -> AwsKeys | None:
+    """Return the keys in a mapping; None unless it has both.
+
+    Args:
+        called: returns the key of the mapping for a name such as `access_key_id`.
+    """
+    keys = AwsKeys(*(source.get(called(key), "") for key in ("access_key_id", "secret_access_key", "session_token")))
     return keys if keys.access_key_id and keys.secret_access_key else None
 
 
 def profile_of(client: ClientSettings, environ: Mapping[str, str]) -> str:
-    """The name of the profile that a client goes by."""
+    """Return the name of a client's profile."""
     return client.profile or environ.get("AWS_PROFILE") or "default"
 
 
@@ -89,20 +96,25 @@ def _profile(client: ClientSettings, environ: Mapping[str, str]) -> Mapping[str,
 
 
 def profile_named(name: str, environ: Mapping[str, str]) -> Mapping[str, str]:
-    """What both files say of a profile, nothing if there is none; `credentials` wins. Raises ConfigError."""
-    return _said({"config": name if name == "default" else f"profile {name}", "credentials": name}, environ)
+    """Return the merged entries of a profile; empty if it does not exist. `credentials` takes precedence over `config`.
+
+    Raises:
+        ConfigError: a file is unreadable.
+    """
+    return _profile_sections({"config": name if name == "default" else f"profile {name}", "credentials": name}, environ)
 
 
 def session_named(name: str, environ: Mapping[str, str]) -> Mapping[str, str]:
-    """What `config` says of a session of SSO, nothing if there is none. Raises ConfigError."""
-    return _said({"config": f"sso-session {name}"}, environ)
+    """Return the entries of an SSO session in `config`; empty if it does not exist. Raises ConfigError."""
+    return _profile_sections({"config": f"sso-session {name}"}, environ)
 
 
-def _said(sections: Mapping[str, str], environ: Mapping[str, str]) -> Mapping[str, str]:
-    """By file, what its section says."""
+def _profile_sections(sections: Mapping[str, str], environ: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the merged entries of one section per file; later files take precedence."""
     told: dict[str, str] = {}
     for what, section in sections.items():
         file = _file(environ, what)
+        # Sections of AWS's files inherit nothing: a `[DEFAULT]` must not add its keys to all profiles.
         parser = ConfigParser(interpolation=None, default_section="\0", strict=False)
         try:
             parser.read_string(file.read_text("utf-8"), str(file))

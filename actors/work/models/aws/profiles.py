@@ -1,18 +1,18 @@
-"""Profiles whose keys have to be asked for: those of a role, of a person's sign-in (`sso`), and what a program prints.
+"""AWS profiles with temporary keys: an assumed role, an SSO sign-in, or the output of a program.
 
     [profile work]
     role_arn = arn:aws:iam::123456789012:role/agents
-    source_profile = default                 whose keys ask; or `credential_source`, see below
-    external_id = ...                        and `role_session_name`, `duration_seconds`; all may be left out
+    source_profile = default                 profile that signs the request; or `credential_source`, see below
+    external_id = ...                        and `role_session_name`, `duration_seconds`; all are optional
 
     [profile tool]
     credential_process = /usr/bin/my-tool --account 7
 
-A role is assumed by a signed request to STS, with the keys of another profile, which may be such a one itself, or of
-the environment, the container or the machine (`credential_source`: Environment, EcsContainer, Ec2InstanceMetadata). A
-program is started without a shell, as a supervised process, and has `WITHIN` seconds. As in AWS's own tools a role goes
-before a sign-in, that before keys in the profile, and those before a program. A code of an MFA device can't be asked
-for here.
+A request to STS assumes a role. It is signed with the keys of another profile, which may also be temporary, or of
+the environment, the container or the machine (`credential_source`: Environment, EcsContainer,
+Ec2InstanceMetadata). A program runs without a shell, as a supervised process, for at most `WITHIN` seconds. As in AWS's
+own tools, the precedence is: role, SSO sign-in, keys in the profile, program. MFA codes are not supported, since the
+runtime cannot ask for one.
 
 Sources: AWS, "Using IAM roles in the CLI"; "Sourcing credentials with an external process"; STS API, `AssumeRole`.
 """
@@ -30,10 +30,12 @@ import msgspec
 from .....protocol.decoding import json_decoder
 from .....protocol.errors import ConfigError, CredentialsError
 from .....protocol.json_values import UNREADABLE
+from ....io.handed_out import hidden_tail
+from ....io.imports import PROCESSES, imported
 from ..renewed import Renewed
 from .keys import profile_named, static_keys
-from .roles import EARLY, Role
-from .signing import Keys
+from .roles import EARLY, AssumedRole
+from .signing import AwsKeys
 from .sso import is_sso, sso_keys
 from .sts import sts
 
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from .....supervisors import Actor, Root
 
 WITHIN = 60.0
-"""Seconds that a program has: it may ask a person."""
+"""Time limit of a program in seconds. Long, since it may ask the user."""
 
 _NEVER = float("inf")
 
@@ -58,7 +60,7 @@ _decode = json_decoder(_Printed).decode
 
 
 def is_asked_for(profile: Mapping[str, str]) -> bool:
-    """Whether the keys of a profile are not simply there."""
+    """Return True if the keys of a profile are temporary, so they need a request or a program."""
     has_keys = static_keys(profile) is not None
     return (
         bool(profile.get("role_arn")) or is_sso(profile) or (not has_keys and bool(profile.get("credential_process")))
@@ -66,14 +68,14 @@ def is_asked_for(profile: Mapping[str, str]) -> bool:
 
 
 class ProfileRole:
-    """The keys of such a profile.
+    """Temporary keys of a profile.
 
     Args:
-        name: of the profile.
-        environ: says where the files are; for proxies and certificates.
-        region: whose STS is asked, unless the profile says so.
-        root: programs are started under it; None where there are none.
-        clock: seconds since the epoch.
+        name: name of the profile.
+        environ: environment with the paths of AWS's files, proxies and certificates.
+        region: region of the STS request, unless the profile names one.
+        root: actor tree under which programs run; without it, a program raises ConfigError.
+        clock: returns seconds since the epoch.
     """
 
     def __init__(
@@ -91,23 +93,28 @@ class ProfileRole:
         self._clock = clock
         self._renewed = Renewed(lambda: self._of(name, ()), early=EARLY, clock=clock)
         self.renew = self._renewed.renew
-        """See to it that there are keys. Raises what `Renewed.renew` does."""
+        """Refreshes the keys if they are old. Raises the same errors as `Renewed.renew`."""
 
     @property
     def named(self) -> str:
-        """What says that there is such a role."""
+        """Description of the source of the keys, for messages."""
         return f"profile '{self._name}' of AWS"
 
-    def keys(self) -> Keys:
-        """Those that `renew` has seen to."""
+    def keys(self) -> AwsKeys:
+        """Return the current keys. Raises CredentialsError before the first `renew`."""
         if self._renewed.current is None:
             raise CredentialsError(f"profile '{self._name}' of AWS has no keys yet")
         return self._renewed.current
 
-    async def _of(self, name: str, before: tuple[str, ...]) -> tuple[Keys, float]:
-        """The keys of a profile, and when they end. `before`: those whose roles are assumed with them."""
+    async def _of(self, name: str, before: tuple[str, ...]) -> tuple[AwsKeys, float]:
+        """Return the keys of a profile and their expiry.
+
+        Args:
+            before: profiles whose roles are assumed with these keys, to detect a cycle of `source_profile`.
+        """
         profile = profile_named(name, self._environ)
         own = static_keys(profile)
+        # AWS allows a profile to be its own source: then its static keys assume its role.
         if profile.get("role_arn") and name not in before:
             return await self._assumed(name, profile, await self._source(name, profile, before))
         if is_sso(profile):
@@ -124,7 +131,7 @@ class ProfileRole:
 
     # --- roles
 
-    async def _source(self, name: str, profile: Mapping[str, str], before: tuple[str, ...]) -> Keys:
+    async def _source(self, name: str, profile: Mapping[str, str], before: tuple[str, ...]) -> AwsKeys:
         if profile.get("mfa_serial"):
             raise ConfigError(
                 f"profile '{name}' of AWS wants a code of an MFA device (`mfa_serial`), which can't be asked for here: "
@@ -139,12 +146,14 @@ class ProfileRole:
                     raise CredentialsError(f"profile '{name}' of AWS takes the keys of the environment: there are none")
                 return keys
             case "EcsContainer" | "Ec2InstanceMetadata":
-                role = Role(self._environ, f"profile '{name}' of AWS takes the role of this machine", self._clock)
+                role = AssumedRole(
+                    self._environ, f"profile '{name}' of AWS takes the role of this machine", self._clock
+                )
                 await role.renew()
                 return role.keys()
         raise ConfigError(f"profile '{name}' of AWS has `role_arn`, and no `source_profile` or `credential_source`")
 
-    async def _assumed(self, name: str, profile: Mapping[str, str], keys: Keys) -> tuple[Keys, float]:
+    async def _assumed(self, name: str, profile: Mapping[str, str], keys: AwsKeys) -> tuple[AwsKeys, float]:
         asked = {
             "Action": "AssumeRole",
             "RoleArn": profile["role_arn"],
@@ -158,7 +167,7 @@ class ProfileRole:
 
     # --- programs
 
-    async def _printed(self, name: str, command: str) -> tuple[Keys, float]:
+    async def _printed(self, name: str, command: str) -> tuple[AwsKeys, float]:
         what = f"`credential_process` of profile '{name}' of AWS"
         if self._root is None:
             raise ConfigError(f"{what} can't be started here")
@@ -166,6 +175,7 @@ class ProfileRole:
             argv = shlex.split(command)
         except ValueError as error:
             raise ConfigError(f"{what} can't be read: {error}") from error
+        # The program runs as an actor under the root, so that it ends with this task or with the process.
         ref = self._root.spawn(self._run, argv, name="credential-process", link=False)
         try:
             end = await ref.wait()
@@ -181,13 +191,15 @@ class ProfileRole:
             raise CredentialsError(f"{what} prints version {keys.version}, not 1")
         ends = _NEVER
         if keys.expiration is not None:
+            # A time without a zone is UTC.
             zone = keys.expiration.tzinfo or UTC
             ends = keys.expiration.replace(tzinfo=zone).timestamp()
             if ends <= self._clock():
                 raise CredentialsError(f"{what} prints keys that have expired")
-        return Keys(keys.access_key_id, keys.secret_access_key, keys.session_token), ends
+        return AwsKeys(keys.access_key_id, keys.secret_access_key, keys.session_token), ends
 
     async def _run(self, me: Actor, argv: list[str]) -> bytes:
+        await imported(PROCESSES)
         from .....supervisors.process import run_process
 
         said: list[str] = []
@@ -195,6 +207,7 @@ class ProfileRole:
             me, argv, name="program", env=dict(self._environ), timeout=WITHIN, on_stderr=said.append
         )
         if done.status != 0:
-            why = " ".join(said)[-300:].strip()
+            # Programs may print secrets to stderr, so the text is redacted.
+            why = hidden_tail(" ".join(said), 300).strip()
             raise CredentialsError(f"it ended with status {done.status}{': ' if why else ''}{why}")
         return done.stdout

@@ -1,11 +1,11 @@
-"""The role of the container or the machine that we run on, as keys for AWS.
+"""AWS keys of the role of this container or machine.
 
     AWS_CONTAINER_CREDENTIALS_RELATIVE_URI     ECS: GET http://169.254.170.2{uri}
-    AWS_CONTAINER_CREDENTIALS_FULL_URI         EKS and others: GET that, with the AWS_CONTAINER_AUTHORIZATION_TOKEN,
-                                               or that of the file AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE
-    neither                                    EC2: three requests to http://169.254.169.254, of version 2 (IMDSv2)
+    AWS_CONTAINER_CREDENTIALS_FULL_URI         EKS and others: GET this URL, with AWS_CONTAINER_AUTHORIZATION_TOKEN
+                                               or the contents of AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE
+    neither                                    EC2: three requests to http://169.254.169.254, version 2 (IMDSv2)
 
-Such keys are temporary, and renewed five minutes before they expire; see `renewed`.
+The keys are temporary, and are refreshed five minutes before they expire; see `renewed`.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from .....protocol.errors import ConfigError, CredentialsError, UpstreamError
 from .....protocol.json_values import UNREADABLE
 from ....io.imports import imported
 from ..renewed import Renewed
-from .signing import Keys
+from .signing import AwsKeys
 
 EARLY = 300.0
-"""Seconds before their end after which keys are renewed."""
+"""Seconds before their expiry at which keys are refreshed."""
 
 TIMEOUT = 2.0
-"""Seconds for one request: these services are on the same machine."""
+"""Timeout of a request in seconds. Short, since these services are on the same machine."""
 
 _ECS = "http://169.254.170.2"
 _EC2 = "http://169.254.169.254"
 _MAY_BE_PLAIN = frozenset({"169.254.170.2", "169.254.170.23", "fd00:ec2::23", "localhost"})
-"""Hosts, beside loopback, that may be asked without TLS; the same as in AWS's own tools."""
+"""Hosts in addition to loopback that may be used without TLS; the same as in AWS's own tools."""
 
 
 class _Granted(msgspec.Struct, rename="pascal"):
@@ -48,13 +48,13 @@ class _Granted(msgspec.Struct, rename="pascal"):
 _decode = json_decoder(_Granted).decode
 
 
-class Role:
-    """Keys that are asked for when they are needed.
+class AssumedRole:
+    """Temporary keys of this container or machine, fetched when they are needed.
 
     Args:
-        environ: says where.
-        where_else: told in the error if there is no role: where keys were looked for before.
-        clock: seconds since the epoch.
+        environ: environment with the address of the container's service.
+        where_else: text of the error if there is no role, about the sources that were tried before.
+        clock: returns seconds since the epoch.
     """
 
     def __init__(self, environ: Mapping[str, str], where_else: str, clock: Callable[[], float] = time.time) -> None:
@@ -62,23 +62,26 @@ class Role:
         self._where_else = where_else
         self._renewed = Renewed(self._ask, early=EARLY, clock=clock)
         self.renew = self._renewed.renew
-        """See to it that there are keys. Raises what `Renewed.renew` does; ConfigError and CredentialsError where there
-        is no role, or it may not be asked for where the environment says."""
+        """Refreshes the keys if they are old. Raises the same errors as `Renewed.renew`.
+
+        CredentialsError means that there is no role, ConfigError that the environment names an address that is not
+        allowed.
+        """
 
     @property
     def named(self) -> str:
-        """What says that there is such a role; "" where that is not known."""
+        """Description of the source of the keys; "" for a machine, whose role is unknown before a request."""
         return "the role of this container" if self._container else ""
 
-    def keys(self) -> Keys:
-        """Those that `renew` has seen to."""
+    def keys(self) -> AwsKeys:
+        """Return the current keys. Raises CredentialsError before the first `renew`."""
         if self._renewed.current is None:
             raise CredentialsError(self._where_else)
         return self._renewed.current
 
-    async def _ask(self) -> tuple[Keys, float]:
+    async def _ask(self) -> tuple[AwsKeys, float]:
         granted = await (self._of_container() if self._container else self._of_instance())
-        keys = Keys(granted.access_key_id, granted.secret_access_key, granted.token)
+        keys = AwsKeys(granted.access_key_id, granted.secret_access_key, granted.token)
         return keys, granted.expiration.timestamp()
 
     @property
@@ -105,6 +108,7 @@ class Role:
     async def _of_instance(self) -> _Granted:
         base = (self._environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or _EC2).rstrip("/")
         try:
+            # IMDSv2 only: many machines disable version 1, and its plain GET can be abused through request forgery.
             ttl = {"x-aws-ec2-metadata-token-ttl-seconds": "21600"}
             token = (await self._answer("PUT", f"{base}/latest/api/token", ttl)).decode("latin-1").strip()
             headers = {"x-aws-ec2-metadata-token": token}
@@ -113,13 +117,14 @@ class Role:
             return _granted(await self._answer("GET", f"{roles}{name}", headers))
         except (CredentialsError, UpstreamError) as error:
             if self._renewed.current is not None or (isinstance(error, UpstreamError) and error.status):
-                raise  # a server is there
+                raise  # a metadata server exists, so the error is its own and not a missing role
             raise CredentialsError(f"{self._where_else}; nor is there a role of this machine ({error})") from error
 
     async def _answer(self, method: str, url: str, headers: Mapping[str, str]) -> bytes:
         await imported(".actors.io.http.brief")
         from ....io.http.brief import brief
 
+        # proxy="-": a proxy cannot reach link-local addresses, and must not see the keys.
         answer = await brief(method, url, headers, environ=self._environ, timeout=TIMEOUT, proxy="-")
         if answer.status != 200:
             text = f"{urlsplit(url).hostname} gave no keys: {answer.said} (HTTP {answer.status})"

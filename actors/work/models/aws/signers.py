@@ -1,4 +1,4 @@
-"""Who signs the requests of a client: keys that are there, or those that are asked for before each request."""
+"""Selection of a client's AWS signer: static keys, or temporary keys that are refreshed before requests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .....protocol.errors import ConfigError, CredentialsError
 from .....protocol.settings import ClientSettings
 from .keys import keys_of, named_keys, profile_named, profile_of, region_of
 from .profiles import ProfileRole, is_asked_for
-from .roles import Role
+from .roles import AssumedRole
 from .signing import Signer
 from .web_identity import WebIdentity, has_web_identity
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from .....supervisors import Root
 
 
-Lender = Role | ProfileRole | WebIdentity
-"""Has keys for a while. `renew` sees to it that they are good."""
+Lender = AssumedRole | ProfileRole | WebIdentity
+"""Source of temporary keys. `renew` refreshes them."""
 
 
 class RoleSigner:
-    """Signs with the keys that a role has lent by then."""
+    """Signer with the current temporary keys of a role. Call `role.renew` before each request."""
 
     def __init__(self, role: Lender, region: str, service: str) -> None:
         self.role = role
@@ -30,22 +30,24 @@ class RoleSigner:
         self.service = service
 
     def headers(self, method: str, path: str, fields: Iterable[tuple[str, str]], body: bytes) -> dict[str, str]:
-        """See `Signer.headers`."""
+        """Return the signature headers, with the parameters of `Signer.headers`."""
         return Signer(self.role.keys(), self.region, self.service).headers(method, path, fields, body)
 
 
 def signer_of(
     client: ClientSettings, service: str, environ: Mapping[str, str], file: str, root: Root | None
 ) -> Signer | RoleSigner:
-    """Signs for a client: with keys, if it has any, else with those of its profile, or of a role.
+    """Return the signer of a client. Its own keys precede the keys of its profile, and these precede a role.
+
+    This sends no request, so a missing role of the machine is detected only by the first request.
 
     Args:
-        file: where the client stands, for the errors.
-        root: programs of profiles are started under it.
+        file: path of the settings, for errors.
+        root: actor tree under which programs of profiles run.
 
     Raises:
-        ConfigError: its region is said nowhere, or a file of AWS's can't be read.
-        CredentialsError: it names keys or a profile and these are not whole, or there can be no role.
+        ConfigError: there is no region, or an AWS file is unreadable.
+        CredentialsError: the keys or the profile of the client are incomplete, or no role is possible.
     """
     region = region_of(client, environ)
     if not region:
@@ -59,8 +61,9 @@ def signer_of(
     try:
         return Signer(keys_of(client, environ), region, service)
     except CredentialsError as error:
+        # AWS_EC2_METADATA_DISABLED excludes the machine's role, but not that of a container.
         no_role = environ.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true"
         no_role &= not any(name.startswith("AWS_CONTAINER_CREDENTIALS_") for name in environ)
         if client.access_key_id or client.secret_access_key or client.profile or no_role:
             raise
-        return RoleSigner(Role(environ, str(error)), region, service)
+        return RoleSigner(AssumedRole(environ, str(error)), region, service)

@@ -1,8 +1,8 @@
-"""Signatures of version 4, which AWS wants of every request.
+"""AWS Signature Version 4.
 
-Signing is done here, not by botocore: that is a package of 14 MB with a client, a session and data of 400 services
-around a signer of one page, and it reads its files and asks for roles with blocking calls. What is below is that page.
-It gives the signatures of AWS's published test suite (aws-c-auth, `aws-sig-v4-test-suite`); see the tests.
+This replaces botocore: a package of 14 MB with a client, a session and data of 400 services around a signer of one
+page. It also reads its files and requests roles with blocking calls. This module is only the signer. It produces the
+signatures of AWS's published test suite (aws-c-auth, `aws-sig-v4-test-suite`); see the tests.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ _ALGORITHM = "AWS4-HMAC-SHA256"
 _UNRESERVED = "-_.~"
 
 
-class Keys(msgspec.Struct, frozen=True):
-    """A pair of keys, and the token of a session where they are temporary."""
+class AwsKeys(msgspec.Struct, frozen=True):
+    """Access keys, with a session token if they are temporary. `repr` shows only the key id."""
 
     access_key_id: str
     secret_access_key: str
     session_token: str = ""
 
     def __post_init__(self) -> None:
-        """Raises CredentialsError if they could not be sent: something else stands where they should."""
+        """Raise CredentialsError if a key has characters that are invalid in a header."""
         if not all(part.isascii() and part.isprintable() for part in msgspec.structs.astuple(self)):
             raise CredentialsError("the keys of AWS hold characters that no key has")
 
     def __repr__(self) -> str:
-        return f"Keys({self.access_key_id})"
+        return f"AwsKeys({self.access_key_id})"
 
 
 class Signer(msgspec.Struct, frozen=True):
-    """Signs requests to one service in one region."""
+    """Signer of requests to one service in one region."""
 
-    keys: Keys
+    keys: AwsKeys
     region: str
     service: str
 
@@ -56,13 +56,13 @@ class Signer(msgspec.Struct, frozen=True):
         query: Iterable[tuple[str, str]] = (),
         now: datetime | None = None,
     ) -> dict[str, str]:
-        """What a request carries beside `fields`: date, session and signature.
+        """Return the headers to add to `fields`: date, session token and signature.
 
         Args:
-            path: as it is sent; whatever is escaped in it is escaped once more, as all services but S3 want it.
-            fields: the headers to be signed, `host` among them.
+            path: path as it is sent. Escapes in it are escaped once more, as all services except S3 require.
+            fields: headers to sign, including `host`.
             query: names and values, not escaped.
-            now: the time, in UTC.
+            now: time in UTC, by default the current time.
         """
         stamp = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%SZ")
         added = {"x-amz-date": stamp}
@@ -70,6 +70,7 @@ class Signer(msgspec.Struct, frozen=True):
             added["x-amz-security-token"] = self.keys.session_token
         collected: dict[str, list[str]] = {}
         for name, value in (*fields, *added.items()):
+            # The canonical form joins repeated headers by commas and reduces runs of white space to one space.
             collected.setdefault(name.lower(), []).append(" ".join(value.split()))
         names = sorted(collected)
         signed = ";".join(names)
@@ -77,6 +78,7 @@ class Signer(msgspec.Struct, frozen=True):
         canonical = "\n".join(
             (
                 method,
+                # `path` is escaped already, so this escapes its `%` once more.
                 quote(_normal(path), safe="/" + _UNRESERVED),
                 "&".join(f"{name}={value}" for name, value in pairs),
                 *(f"{name}:{','.join(collected[name])}" for name in names),
@@ -88,6 +90,7 @@ class Signer(msgspec.Struct, frozen=True):
         scope = f"{stamp[:8]}/{self.region}/{self.service}/aws4_request"
         text = "\n".join((_ALGORITHM, stamp, scope, hashlib.sha256(canonical.encode()).hexdigest()))
         key = f"AWS4{self.keys.secret_access_key}".encode()
+        # The derived key is valid for one day, region and service only, so the secret itself never signs a request.
         for part in (stamp[:8], self.region, self.service, "aws4_request"):
             key = hmac.digest(key, part.encode(), "sha256")
         signature = hmac.digest(key, text.encode(), "sha256").hex()
@@ -97,6 +100,6 @@ class Signer(msgspec.Struct, frozen=True):
 
 
 def _normal(path: str) -> str:
-    """The path without `.`, `..` and empty segments; a slash at its end stays."""
+    """Return the path without `.`, `..` and empty segments. A trailing slash is retained."""
     normal = posixpath.normpath(re.sub("/+", "/", f"/{path}"))
     return f"{normal}/" if normal != "/" and path.endswith(("/", "/.", "/..")) else normal

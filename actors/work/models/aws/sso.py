@@ -1,4 +1,4 @@
-"""Keys of a person who has signed in to AWS's IAM Identity Center (SSO) by `aws sso login`.
+"""AWS keys of a user that signed in to IAM Identity Center (SSO) with `aws sso login`.
 
     [profile work]
     sso_session = my-company
@@ -9,14 +9,14 @@
     sso_region = eu-central-1
     sso_start_url = https://my-company.awsapps.com/start
 
-A profile may also have `sso_start_url` and `sso_region` itself, as older ones do. AWS's own tools keep the token of the
-sign-in in ~/.aws/sso/cache, in a file that is named by the SHA-1 of the session, else of the start URL:
+Older profiles contain `sso_start_url` and `sso_region` themselves. AWS's own tools store the token of the sign-in in
+~/.aws/sso/cache, in a file named by the SHA-1 of the session, else of the start URL:
 
-    GET  https://portal.sso.{region}.amazonaws.com/federation/credentials     the token for keys of a role
-    POST https://oidc.{region}.amazonaws.com/token                            a newer token, where the session renews it
+    GET  https://portal.sso.{region}.amazonaws.com/federation/credentials     keys of a role, for the token
+    POST https://oidc.{region}.amazonaws.com/token                            a new token, if the session supports it
 
-A newer token goes into the file, as it does with AWS's tools, which use it then. Other addresses are those of
-AWS_ENDPOINT_URL_SSO and AWS_ENDPOINT_URL_SSO_OIDC. No browser is opened here: a person signs in with AWS's tools.
+A new token is written to the same file, so that AWS's tools use it, too. AWS_ENDPOINT_URL_SSO and
+AWS_ENDPOINT_URL_SSO_OIDC replace the addresses. This module opens no browser: the user signs in with AWS's tools.
 
 Sources: AWS, "Configuring IAM Identity Center authentication"; SSO portal API, `GetRoleCredentials`; SSO OIDC API,
 `CreateToken`; botocore, `tokens.SSOTokenProvider`.
@@ -41,16 +41,16 @@ from .....protocol.json_values import UNREADABLE
 from ....io.imports import imported
 from ....io.whole_file import write_whole
 from .keys import session_named
-from .signing import Keys
+from .signing import AwsKeys
 
 TIMEOUT = 20.0
-"""Seconds for a connection, and for an answer."""
+"""Timeout of a request in seconds."""
 
 WITHIN = 20.0
-"""Seconds for a renewal of the sign-in, which is not broken off: the end of a process may have to wait for it."""
+"""Time limit in seconds of a token refresh. It is shielded from cancellation, so a shutdown may wait this long."""
 
 EARLY = 300.0
-"""Seconds before its end after which a token is renewed, if it can be."""
+"""Seconds before its expiry at which a token is refreshed, if the session supports it."""
 
 _REGION = re.compile(r"[a-z0-9-]+")
 _NEEDED = ("sso_account_id", "sso_role_name", "sso_region", "sso_start_url")
@@ -87,21 +87,23 @@ _renewed = json_decoder(_Renewed).decode
 
 
 def is_sso(profile: Mapping[str, str]) -> bool:
-    """Whether the keys of a profile are those of a person who signs in."""
+    """Return True if the keys of a profile come from an SSO sign-in."""
     return bool(profile.get("sso_account_id") and (profile.get("sso_session") or profile.get("sso_start_url")))
 
 
-async def sso_keys(name: str, profile: Mapping[str, str], environ: Mapping[str, str], now: float) -> tuple[Keys, float]:
-    """The keys of such a profile, and when they end, in seconds since the epoch.
+async def sso_keys(
+    name: str, profile: Mapping[str, str], environ: Mapping[str, str], now: float
+) -> tuple[AwsKeys, float]:
+    """Return the keys of an SSO profile and their expiry, in seconds since the epoch.
 
     Args:
-        name: of the profile, for the errors.
-        now: the time.
+        name: name of the profile, for errors.
+        now: current time, in seconds since the epoch.
 
     Raises:
-        ConfigError: the profile is not whole.
-        CredentialsError: a person has to sign in, or may not have this role.
-        UpstreamError: there was no answer that says so.
+        ConfigError: the profile is incomplete.
+        CredentialsError: the user has to sign in, or is not allowed to use this role.
+        UpstreamError: AWS is unreachable or failed.
     """
     session = profile.get("sso_session", "")
     told = {**profile, **(session_named(session, environ) if session else {})}
@@ -122,37 +124,39 @@ async def sso_keys(name: str, profile: Mapping[str, str], environ: Mapping[str, 
         keys = _granted(body).role_credentials
     except UNREADABLE as error:
         raise CredentialsError(f"profile '{name}' of AWS: SSO gave no keys: {error}") from error
-    return Keys(keys.access_key_id, keys.secret_access_key, keys.session_token), keys.expiration / 1000
+    return AwsKeys(keys.access_key_id, keys.secret_access_key, keys.session_token), keys.expiration / 1000
 
 
 class _SignIn:
-    """A person's sign-in, as AWS's tools keep it."""
+    """SSO sign-in in the token cache of AWS's tools."""
 
     def __init__(self, profile: str, region: str, key: str, environ: Mapping[str, str]) -> None:
         self._profile = profile
         self._region = region
         self._environ = environ
         home = Path(environ.get("HOME") or Path.home())
+        # SHA-1 because AWS's tools name their cache files this way.
         name = hashlib.sha1(key.encode(), usedforsecurity=False).hexdigest()
         self._file = home / ".aws" / "sso" / "cache" / f"{name}.json"
 
     def needed(self, why: str) -> CredentialsError:
-        """The error that has a person sign in."""
+        """Return the error that asks the user to sign in."""
         return CredentialsError(
             f"profile '{self._profile}' of AWS: {why}; sign in: aws sso login --profile {self._profile}"
         )
 
     def address(self, service: str, host: str) -> str:
-        """The base URL of a service."""
+        """Return the base URL of a service."""
         domain = "amazonaws.com.cn" if self._region.startswith("cn-") else "amazonaws.com"
         named = self._environ.get(f"AWS_ENDPOINT_URL_{service}") or f"https://{host}.{self._region}.{domain}"
         return named.rstrip("/")
 
     async def token(self, now: float) -> str:
-        """One that is good, newer than that in the file if that ends soon.
+        """Return a valid token: that of the file, or a new one if it expires soon.
 
         Raises:
-            CredentialsError: there is none.
+            CredentialsError: there is no valid token; the text asks the user to sign in.
+            UpstreamError: the token has expired and the refresh failed.
         """
         try:
             body = await trio.Path(self._file).read_bytes()
@@ -166,10 +170,13 @@ class _SignIn:
             return kept.access_token
         if kept.refresh_token and kept.client_id:
             try:
-                with trio.move_on_after(WITHIN) as scope:  # the old one may be used up: this goes on
+                with trio.move_on_after(WITHIN) as scope:
+                    # AWS accepts a refresh token once. A cancellation between its answer and the write to the file
+                    # would lose the new one, and the user would have to sign in again.
                     scope.shield = True
                     return await self._renew(kept, msgspec.json.decode(body), now)
                 raise UpstreamError(f"profile '{self._profile}' of AWS: the sign-in was not renewed in {WITHIN:g} s")
+            # A failed refresh is no error while the old token is valid.
             except (CredentialsError, UpstreamError):
                 if now >= ends:
                     raise
@@ -194,6 +201,7 @@ class _SignIn:
         except UNREADABLE as error:
             raise self.needed(f"the sign-in can't be renewed ({error})") from error
         ends = datetime.fromtimestamp(now + newer.expires_in, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        # Update the decoded file instead of writing a new one: AWS's tools store further keys in it.
         whole |= {"accessToken": newer.access_token, "expiresAt": ends}
         whole |= {"refreshToken": newer.refresh_token} if newer.refresh_token else {}
         data = msgspec.json.encode(whole)
@@ -204,7 +212,11 @@ class _SignIn:
         return newer.access_token
 
     async def asked(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes, str]:
-        """Status and body of an answer, and what it says, for errors. Raises UpstreamError if it may pass."""
+        """Send a request; return status and body of the answer, and a text for errors.
+
+        Raises:
+            UpstreamError: the status is 429, or 500 and above, or the connection failed.
+        """
         await imported(".actors.io.http.brief")
         from ....io.http.brief import brief
 
@@ -216,6 +228,6 @@ class _SignIn:
 
 
 def _moment(text: str) -> float:
-    """`2026-11-23T10:00:00Z`, or with `UTC` at its end, as older tools write it."""
+    """Return the seconds of a time such as `2026-11-23T10:00:00Z`; older tools write `UTC` instead of `Z`."""
     moment = datetime.fromisoformat(re.sub(r"UTC$", "+00:00", text))
     return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()

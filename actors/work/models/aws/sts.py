@@ -1,8 +1,8 @@
-"""AWS's Security Token Service: keys of a role, for a while.
+"""Client of AWS's Security Token Service (STS), which issues temporary keys of a role.
 
-    POST https://sts.{region}.amazonaws.com/      a form; signed with keys of one's own, or with a token in the form
+    POST https://sts.{region}.amazonaws.com/      a form; signed with other keys, or with a token in the form
 
-Another address is that of AWS_ENDPOINT_URL_STS, as in AWS's own tools. The answer is XML, of which four texts count.
+AWS_ENDPOINT_URL_STS replaces the address, as in AWS's own tools. The answer is XML, of which four texts are used.
 """
 
 from __future__ import annotations
@@ -15,31 +15,33 @@ from urllib.parse import urlencode, urlsplit
 
 from .....protocol.errors import CredentialsError, UpstreamError
 from ....io.imports import imported
-from .signing import Keys, Signer
+from .signing import AwsKeys, Signer
 
 TIMEOUT = 20.0
-"""Seconds for the connection to STS, and for its answer."""
+"""Timeout of a request to STS in seconds."""
 
 _FORM = "application/x-www-form-urlencoded; charset=utf-8"
 _WANTED = ("AccessKeyId", "SecretAccessKey", "SessionToken", "Expiration")
 
 
 async def sts(
-    asked: Mapping[str, str], *, who: str, region: str, environ: Mapping[str, str], keys: Keys | None
-) -> tuple[Keys, float]:
-    """The keys that a request is answered with, and when they end, in seconds since the epoch.
+    asked: Mapping[str, str], *, who: str, region: str, environ: Mapping[str, str], keys: AwsKeys | None
+) -> tuple[AwsKeys, float]:
+    """Send a request to STS; return the issued keys and their expiry, in seconds since the epoch.
 
     Args:
-        who: for the errors.
-        keys: sign it; None if it needs no signature.
+        asked: parameters of the request.
+        who: source of the request, for errors.
+        keys: keys that sign the request; None if it needs no signature.
 
     Raises:
-        CredentialsError: it is refused.
-        UpstreamError: there was no answer that says so.
+        CredentialsError: STS refuses the request.
+        UpstreamError: STS is unreachable, failed or is throttling.
     """
     await imported(".actors.io.http.brief")
     from ....io.http.brief import brief
 
+    # Regional endpoints, not the global sts.amazonaws.com: their session tokens are valid in all regions.
     domain = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
     url = (environ.get("AWS_ENDPOINT_URL_STS") or f"https://sts.{region}.{domain}").rstrip("/") + "/"
     body = urlencode({**asked, "Version": "2011-06-15"}).encode()
@@ -51,6 +53,7 @@ async def sts(
     text = answer.body.decode("utf-8", errors="replace")
     if answer.status != 200:
         words = f"{who}: {_tagged(text, 'Message') or answer.said} (HTTP {answer.status})"
+        # Both codes arrive with status 400, although another try may succeed.
         if answer.status >= 500 or _tagged(text, "Code") in ("Throttling", "IDPCommunicationError"):
             raise UpstreamError(words, status=answer.status)
         raise CredentialsError(f"{words}; the role is {asked['RoleArn']}")
@@ -61,10 +64,10 @@ async def sts(
         ends = 0.0
     if not all(found) or not ends:
         raise CredentialsError(f"{who}: STS gave no keys: {answer.said}")
-    return Keys(*found[:3]), ends
+    return AwsKeys(*found[:3]), ends
 
 
 def _tagged(text: str, tag: str) -> str:
-    """What stands between the tags of an answer, which has each of ours once."""
+    """Return the text of an XML element, which occurs at most once in an answer."""
     found = re.search(rf"<{tag}>([^<]*)</{tag}>", text)
     return html.unescape(found[1]).strip() if found else ""

@@ -1,7 +1,7 @@
-"""The role of a service account of Kubernetes, as EKS gives it to its pods.
+"""AWS keys of a Kubernetes service account (EKS web identity).
 
-AWS_WEB_IDENTITY_TOKEN_FILE       a token that Kubernetes writes, and renews, so it is read each time
-AWS_ROLE_ARN                      the role that STS gives for it; AWS_ROLE_SESSION_NAME may name the session
+AWS_WEB_IDENTITY_TOKEN_FILE       token file that Kubernetes refreshes, so it is read again for each request
+AWS_ROLE_ARN                      role to assume with the token; AWS_ROLE_SESSION_NAME may name the session
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import trio
 from .....protocol.errors import ConfigError, CredentialsError
 from ..renewed import Renewed
 from .roles import EARLY
-from .signing import Keys
+from .signing import AwsKeys
 from .sts import sts
 
 _FILE = "AWS_WEB_IDENTITY_TOKEN_FILE"
@@ -22,17 +22,17 @@ _ROLE = "AWS_ROLE_ARN"
 
 
 def has_web_identity(environ: Mapping[str, str]) -> bool:
-    """Whether the environment names such a role."""
+    """Return True if the environment names a token file and a role."""
     return bool(environ.get(_FILE) and environ.get(_ROLE))
 
 
 class WebIdentity:
-    """Its keys.
+    """Temporary keys of the service account.
 
     Args:
-        environ: names file and role; for proxies and certificates.
-        region: whose STS is asked.
-        clock: seconds since the epoch.
+        environ: environment with token file, role, proxies and certificates.
+        region: region of the STS request.
+        clock: returns seconds since the epoch.
     """
 
     def __init__(self, environ: Mapping[str, str], region: str, clock: Callable[[], float] = time.time) -> None:
@@ -41,20 +41,20 @@ class WebIdentity:
         self._clock = clock
         self._renewed = Renewed(self._ask, early=EARLY, clock=clock)
         self.renew = self._renewed.renew
-        """See to it that there are keys. Raises what `Renewed.renew` does."""
+        """Refreshes the keys if they are old. Raises the same errors as `Renewed.renew`."""
 
     @property
     def named(self) -> str:
-        """What says that there is such a role."""
+        """Description of the source of the keys, for messages."""
         return _FILE
 
-    def keys(self) -> Keys:
-        """Those that `renew` has seen to."""
+    def keys(self) -> AwsKeys:
+        """Return the current keys. Raises CredentialsError before the first `renew`."""
         if self._renewed.current is None:
             raise CredentialsError(f"{_ROLE} has no keys yet")
         return self._renewed.current
 
-    async def _ask(self) -> tuple[Keys, float]:
+    async def _ask(self) -> tuple[AwsKeys, float]:
         try:
             token = (await trio.Path(self._environ[_FILE]).read_text("utf-8")).strip()
         except (OSError, UnicodeDecodeError) as error:

@@ -1,4 +1,4 @@
-"""What Converse answers, as structs."""
+"""Structs of Bedrock's Converse answers and stream events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Json = Any
 
 
 class _Camel(msgspec.Struct, rename="camel"):
-    """Named as Bedrock does."""
+    """Base of structs with Bedrock's camel-case names."""
 
 
 class Use(_Camel):
@@ -28,48 +28,50 @@ class Reasoning(_Camel):
     redacted_content: str = ""
 
 
+# Complete answers nest the text of reasoning in `reasoningText`; stream deltas have it at the top level.
 class ReasoningBlock(_Camel):
     reasoning_text: Reasoning | None = None
     redacted_content: str = ""
 
 
-class Block(_Camel):
+class BedrockBlock(_Camel):
     text: str = ""
     tool_use: Use | None = None
     reasoning_content: ReasoningBlock | None = None
 
 
-class Message(_Camel):
-    content: list[Block] = []
+class BedrockMessage(_Camel):
+    content: list[BedrockBlock] = []
 
 
-class Output(_Camel):
-    message: Message | None = None
+class BedrockOutput(_Camel):
+    message: BedrockMessage | None = None
 
 
-class Written(_Camel):
+class BedrockCacheWrite(_Camel):
     ttl: str = ""
     input_tokens: int | None = None
 
 
-class Usage(_Camel):
+class BedrockUsage(_Camel):
     input_tokens: int | None = None
     output_tokens: int | None = None
     cache_read_input_tokens: int | None = None
     cache_write_input_tokens: int | None = None
-    cache_details: list[Written] | None = None
+    cache_details: list[BedrockCacheWrite] | None = None
 
 
-class Answer(_Camel):
-    output: Output | None = None
+class BedrockReply(_Camel):
+    output: BedrockOutput | None = None
     stop_reason: str = ""
-    usage: Usage | None = None
+    usage: BedrockUsage | None = None
 
 
-class Start(_Camel):
+class BedrockBlockStart(_Camel):
     tool_use: Use | None = None
 
 
+# A stream sends the arguments as pieces of JSON text, a complete answer as an object (`Use.input`).
 class Arguments(_Camel):
     input: str = ""
 
@@ -80,27 +82,27 @@ class Delta(_Camel):
     reasoning_content: Reasoning | None = None
 
 
-class Event(_Camel):
-    """Any event of a stream."""
+class BedrockEvent(_Camel):
+    """Stream event of any kind; each kind has some of the fields."""
 
     content_block_index: int = 0
-    start: Start | None = None
+    start: BedrockBlockStart | None = None
     delta: Delta | None = None
     stop_reason: str = ""
-    usage: Usage | None = None
+    usage: BedrockUsage | None = None
 
 
-class Failure(msgspec.Struct):
+class BedrockFailure(msgspec.Struct):
     message: str = ""
 
 
-decode_answer = json_decoder(Answer).decode
-decode_event = json_decoder(Event).decode
-decode_failure = json_decoder(Failure).decode
+decode_answer = json_decoder(BedrockReply).decode
+decode_event = json_decoder(BedrockEvent).decode
+decode_failure = json_decoder(BedrockFailure).decode
 
 
-def usage_of(usage: Usage | None) -> chat.TokenUsage:
-    """Cached tokens are counted apart from `inputTokens` here; ours are part of them."""
+def usage_of(usage: BedrockUsage | None) -> chat.TokenUsage:
+    """Convert token counts: `inputTokens` excludes cached tokens, `TokenUsage.input_tokens` includes them."""
     if usage is None:
         return chat.TokenUsage()
     details = usage.cache_details or ()

@@ -1,21 +1,23 @@
-"""What models cost: a table of published prices, and what a reply comes to by it.
+"""Model prices: a table of published prices, and the cost of a reply.
 
-A price is found by where the model is reached (`api_base`), by the type of its client, or by the client's name, and
-then by the model's name; see `find`. What `config.yaml` says of a model goes before the table: `input_price` replaces
-all that the table knows of its input, `output_price` all of its output, `cached_input_price` and `cache_write_price`
-one rate each. A model without a rate for input and for output is unpriced. That is never 0: its cost is None, and
-a run with a cap in money refuses it.
+The provider is found by the address of the client (`api_base`), by its type, or by its name. Its list contains the
+price by the model's name; see `find`. Prices in `config.yaml` take precedence over the table. `input_price` replaces
+all input rates of the table, `output_price` all output rates, `cached_input_price` and `cache_write_price` one rate
+each. A model without a rate for input or output is unpriced. Its cost is None, never 0, and a run with a limit in money
+refuses it.
 
-`table.json` is made of the data of genai-prices (https://github.com/pydantic/genai-prices, MIT, see LICENSE here) by
-`make prices FROM=<their prices/new_data/v2/data_slim.json> COMMIT=... DAY=...`, and has no more than what is read here.
-`callboard models update` puts a newer one into the data directory; of the two the newer counts. The table is read when
-the first price is asked for.
+`make prices FROM=<their prices/new_data/v2/data_slim.json> COMMIT=... DAY=...` creates `table.json` from the data of
+genai-prices (https://github.com/pydantic/genai-prices, MIT, see LICENSE in this directory). It contains only the fields
+that this package reads. `callboard models update` writes a newer table to the data directory; the newer of the two is
+used. The table is loaded with the first price lookup.
 
-    rates     the rates of a model at a time, and the sum for a reply
-    table     which provider and which model is meant
-    source    genai-prices' file, checked and made into a table
-    kept      the two files, and the one that counts
-    price     the rates of one model, found when they are wanted
-    find      the rates of a model of ours
-    update    fetches a newer table
+    rates         rates of a model at a time, and the cost of a reply
+    table         providers and models, and the match of names
+    source        genai-prices' file, validated and converted to a table
+    models_yaml   Loki's `models.yaml`, merged into the table
+    price_files   the two table files, and the choice between them
+    price         price of one model, looked up on first use
+    find          lookup of a configured model in the table
+    update        download of a newer table
+    vendor        creation of `table.json`
 """

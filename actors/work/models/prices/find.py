@@ -1,9 +1,9 @@
-"""Finds what a model of ours costs.
+"""Price lookup of configured models.
 
-Who sells it is asked in this order: whose address its `api_base` is, whose protocol its client speaks (a gateway that
-stands before OpenAI passes OpenAI's prices on), whose name its client has. A client of type `openai-compatible` speaks
-no seller's own protocol, so it is found by its address or its name alone. What runs on this machine is free: local
-weights, and models of an Ollama here, except for those it has run elsewhere (`…-cloud`).
+The seller of a model is found in this order: by the address of its client (`api_base`), by the client's type, by the
+client's name. The type decides for a gateway in front of OpenAI, which charges OpenAI's prices. The type
+`openai-compatible` belongs to no seller, so only address or name decide. Models on this machine are free: local
+weights, and models of a local Ollama except for cloud models (`…-cloud`).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import msgspec
 
 from .....protocol.settings import ClientSettings, ModelSettings
 from ..vertex.makers import maker_of
-from .kept import Kept
+from .price_files import PriceTables
 from .rates import FREE, Rates, Tariff
-from .table import Entry, Provider, Table
+from .table import PriceEntry, PriceTable, Provider
 
 SELLERS = {
     "openai": "openai",
@@ -29,7 +29,7 @@ SELLERS = {
     "azure-openai": "azure",
     "bedrock": "aws",
 }
-"""Whose models clients of a type have, by the table's ids."""
+"""Seller ids of the table by client type."""
 
 _HERE = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0"})  # noqa: S104 - compared with, not bound to
 
@@ -42,60 +42,65 @@ OWN = {
     "cached": "cached_input_price",
     "cache_write": "cache_write_price",
 }
-"""Rates, and the keys of a model in `config.yaml` that give them."""
+"""Keys of a model in `config.yaml` by the rate that they set."""
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a model's prices.
+class FoundPrice(msgspec.Struct, frozen=True, kw_only=True):
+    """Result of a price lookup.
 
     Attributes:
-        tariff: None if it is unpriced.
-        seller: in whose list it stands; "" if in none.
-        entry: what stands there.
+        tariff: prices of the model; None if it is unpriced.
+        seller: id of the seller whose list contains the model; "" if there is none.
+        entry: entry of the model in that list.
     """
 
     tariff: Tariff | None
     seller: str = ""
-    entry: Entry | None = None
+    entry: PriceEntry | None = None
 
 
 class Finder:
-    """Finds the prices of models; reads the table for the first that wants it.
+    """Price lookup in the table, which is loaded on first use.
 
     Args:
-        environ: the environment; it says where the data directory is.
-        file: the settings, for the origins of prices.
+        environ: environment with the data directory.
+        file: path of the settings, for the origins of prices.
     """
 
     def __init__(self, environ: Mapping[str, str], file: str = "config.yaml") -> None:
         self._environ = environ
         self._file = file
-        self._kept: Kept | None = None
+        self._kept: PriceTables | None = None
 
     @property
     def is_read(self) -> bool:
-        """Whether the table was read already."""
+        """True if the table is loaded."""
         return self._kept is not None
 
     @property
-    def kept(self) -> Kept:
-        """The table, and where it is from."""
+    def kept(self) -> PriceTables:
+        """Price table with its origin. The first access blocks."""
         if self._kept is None:
-            self._kept = Kept(self._environ)
+            self._kept = PriceTables(self._environ)
         return self._kept
 
-    def find(self, client: ClientSettings, model: ModelSettings, api_base: str) -> Found:
-        """What a model of a client costs.
+    def read(self) -> None:
+        """Load the table unless it is loaded. This blocks."""
+        _ = self.kept
+
+    def needs_table(self, client: ClientSettings, model: ModelSettings, api_base: str) -> bool:
+        """Return True unless the model runs on this machine or the settings give all of its prices."""
+        return not is_local(client, model, api_base) and not _own(model).keys() >= OWN.keys()
+
+    def find(self, client: ClientSettings, model: ModelSettings, api_base: str) -> FoundPrice:
+        """Return the prices of a client's model. This blocks if the table has to be loaded.
 
         Args:
-            api_base: where the client is reached.
+            api_base: base URL of the client.
         """
-        if is_here(client, model, api_base):
-            own = _own(model)
-            return Found(tariff=self._tariff(model, own, None, "") if own else FREE)
         own = _own(model)
-        if own.keys() >= OWN.keys():  # nothing is left for the table to say
-            return Found(tariff=self._tariff(model, own, None, ""))
+        if not self.needs_table(client, model, api_base):
+            return FoundPrice(tariff=self._tariff(model, own, None, "") if own else FREE)
         table = self.kept.table
         provider = _seller(table, client, api_base)
         name = model.real_name or model.name
@@ -103,17 +108,19 @@ class Finder:
             name = maker[1]
         found = table.find(provider, name) if provider is not None else None
         seller, entry = found or ("", None)
-        return Found(tariff=self._tariff(model, own, entry, seller), seller=seller, entry=entry)
+        return FoundPrice(tariff=self._tariff(model, own, entry, seller), seller=seller, entry=entry)
 
     def known(self, client: ClientSettings, api_base: str) -> Iterator[str]:
-        """The models of a client that the table has a price for which suits a chat, by the names of the table."""
+        """Yield the names of a client's models in the table, as far as they have a price for output."""
         provider = _seller(self.kept.table, client, api_base)
         for entry in provider.models if provider is not None else ():
             if entry.rates[-1].output is not None:
                 yield entry.id
 
-    def _tariff(self, model: ModelSettings, own: dict[str, float], entry: Entry | None, seller: str) -> Tariff | None:
-        """The rates of the table, and those of `config.yaml` in their place."""
+    def _tariff(
+        self, model: ModelSettings, own: dict[str, float], entry: PriceEntry | None, seller: str
+    ) -> Tariff | None:
+        """Merge the rates of `config.yaml` into the table's; return None if a needed rate is missing."""
         listed = entry.rates if entry is not None else (Rates(),)
         changes: dict[str, object] = {}
         if "input" in own:
@@ -121,8 +128,9 @@ class Finder:
         if "output" in own:
             changes |= dict.fromkeys(_OF_OUTPUT)
         if "cache_write" in own:
-            changes["cache_write_1h"] = None
+            changes["cache_write_1h"] = None  # falls back to `cache_write`, see `Rates.parts`
         rates = tuple(msgspec.structs.replace(each, **changes | own) for each in listed)
+        # Embedding models and rerankers have no output tokens.
         wanted = ("input",) if model.type != "chat" else ("input", "output")
         if any(getattr(each, name) is None for each in rates for name in wanted):
             return None
@@ -144,16 +152,17 @@ def _own(model: ModelSettings) -> dict[str, float]:
     return {name: price for name, price in given.items() if price is not None}
 
 
-def _seller(table: Table, client: ClientSettings, api_base: str) -> Provider | None:
+def _seller(table: PriceTable, client: ClientSettings, api_base: str) -> Provider | None:
     return (
         table.provider_at(api_base)
         or table.provider_called(SELLERS.get(client.type, ""))
+        # Clients of definition files are named `name@host`, see `ModelCatalog.adopt`.
         or table.provider_called(client.name.partition("@")[0])
     )
 
 
-def is_here(client: ClientSettings, model: ModelSettings, api_base: str) -> bool:
-    """Whether a model runs on this machine."""
+def is_local(client: ClientSettings, model: ModelSettings, api_base: str) -> bool:
+    """Return True if a model runs on this machine."""
     if client.type == "local":
         return True
     if client.type != "ollama" or (model.real_name or model.name).endswith(("-cloud", ":cloud")):

@@ -1,4 +1,4 @@
-"""Loki's `models.yaml`, and aichat's: its models and prices, laid over the table that comes with Callboard.
+"""Import of Loki's and aichat's `models.yaml`: its models and prices, merged into Callboard's own table.
 
     - provider: openai                 # `platform` in older files
       models:
@@ -7,9 +7,9 @@
           input_price: 2.5             # USD per million tokens
           output_price: 10
 
-Such a file knows neither cached tokens nor tiers. Where the table has the same prices for a model it keeps what else it
-knows; where they differ, or where it has no such model, the file holds. Left out are models without a price, and those
-that are another one with a patch (`real_name`): by its name in the file no provider knows it.
+The file has neither rates for cached tokens nor tiers. If the table has the same prices for a model, its entry is
+retained with these rates. If the prices differ, or the model is not in the table, the file takes precedence. Models
+without a price are skipped, and so are patched variants of another model (`real_name`): no provider knows their names.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from .....protocol.tree import Mapping, Node, Sequence, describe
 from .....protocol.yaml_tree import parse
 from .find import SELLERS
 from .rates import USD, Rate, Rates, Tiered
-from .table import Entry, Match, Provider, Table
+from .table import Match, PriceEntry, PriceTable, Provider
 
 LARGEST = 2 * 1024 * 1024
-"""Bytes of such a file; Loki's has 60 KB."""
+"""Maximum size of the file in bytes; Loki's has 60 KB."""
 
 EXPECTED = "expected is a list of `provider:` with `models:`, each with a `name`"
 
 _NOWHERE = "(?!)"
-"""Fits no address: a provider that is found by its name alone."""
+"""Pattern that matches no address, for a provider that is found only by its name."""
 
 
 class _Model(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,34 +50,35 @@ class _Provider(msgspec.Struct, frozen=True, kw_only=True):
     platform: str = ""
 
 
-def is_meant(data: bytes) -> bool:
-    """Whether a file is no JSON."""
+def is_yaml(data: bytes) -> bool:
+    """Return True if the contents of a file are not JSON."""
     return data.lstrip()[:1] not in (b"{", b"[")
 
 
-def laid_over(table: Table, data: bytes, *, where: str, today: date) -> Table:
-    """The table with what such a file says.
+def laid_over(table: PriceTable, data: bytes, *, where: str, today: date) -> PriceTable:
+    """Return the table with the models of a file merged in.
 
     Args:
-        where: the file's path or URL.
-        today: when it was fetched.
+        where: path or URL of the file.
+        today: day of the download.
 
     Raises:
-        ConfigError: it is no such file; the text says where it is wrong.
+        ConfigError: the file is invalid or has no prices; the text names the line.
     """
     listed: dict[str, dict[str, _Model]] = {}
     for name, model in _models(data, where):
         if model.input_price is not None and model.real_name in ("", model.name):
+            # The first entry of a name counts if the file lists it twice.
             listed.setdefault(_seller(table, name), {}).setdefault(model.name, model)
     if not listed:
         raise ConfigError(f"{where} has no prices; {EXPECTED}")
     known = [_with(provider, listed.pop(provider.id, {})) for provider in table.providers]
     new = [_with(_unknown(id), models) for id, models in listed.items()]
-    return Table(source=where, made=today, providers=(*known, *new))
+    return PriceTable(source=where, made=today, providers=(*known, *new))
 
 
 def _models(data: bytes, where: str) -> Iterator[tuple[str, _Model]]:
-    """The models of the file, each with the name of its provider."""
+    """Yield the models of the file, each with the name of its provider."""
     if len(data) > LARGEST:
         raise ConfigError(f"{where} is no file of models: it has more than {LARGEST >> 20} MB")
     try:
@@ -114,8 +115,8 @@ def _wrong(where: str, node: Node, what: str) -> ConfigError:
     return ConfigError(f"{where} is no file of models: line {node.line}: {what}; {EXPECTED}")
 
 
-def _seller(table: Table, name: str) -> str:
-    """The id of a provider in the table, by what the file calls it."""
+def _seller(table: PriceTable, name: str) -> str:
+    """Return the table's id of a provider in the file."""
     wanted = SELLERS.get(name.strip().lower(), name)
     provider = table.provider_called(wanted)
     return wanted.strip().lower() if provider is None else provider.id
@@ -126,26 +127,28 @@ def _unknown(id: str) -> Provider:
 
 
 def _with(provider: Provider, models: dict[str, _Model]) -> Provider:
-    """The provider with these models before its own, as far as they say something new."""
+    """Return the provider with new or changed models before its own: the first match of a name counts."""
     new = [entry for model in models.values() if (entry := _entry(provider, model)) is not None]
     if not new:
         return provider
+    # New entries come first, since the first match of a name counts.
     raw = msgspec.Raw(msgspec.json.encode([*new, *provider.models]))
     return Provider(id=provider.id, api=provider.api, names=provider.names, falls_back=provider.falls_back, raw=raw)
 
 
-def _entry(provider: Provider, model: _Model) -> Entry | None:
+def _entry(provider: Provider, model: _Model) -> PriceEntry | None:
     name = model.name.strip()
     known = provider.named(name.lower())
     if known is not None and _same(known.rates[-1], model):
         return None
+    # 0 or less means that the window is unknown.
     window = model.max_input_tokens if (model.max_input_tokens or 0) > 0 else None
     rates = Rates(input=model.input_price, output=model.output_price)
-    return Entry(id=name, match=Match(equals=name.lower()), window=window, rates=(rates,))
+    return PriceEntry(id=name, match=Match(equals=name.lower()), window=window, rates=(rates,))
 
 
 def _same(rates: Rates, model: _Model) -> bool:
-    """Whether the table has these prices already."""
+    """Return True if the table has the same prices."""
     output = model.output_price is None or _base(rates.output) == model.output_price
     return output and _base(rates.input) == model.input_price
 

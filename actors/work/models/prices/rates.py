@@ -1,9 +1,8 @@
-"""What the tokens of a reply cost.
+"""Token rates and the cost of a reply.
 
-A provider counts all that it has read as input, and what of it came out of its cache, or went there, as parts of that;
-so with output and what of it was reasoning. Each part has its own rate, else that of the whole. Where rates
-depend on the size of a request, all of its tokens cost what the highest tier below its input says, as all providers
-have it.
+`TokenUsage.input_tokens` includes the tokens that were read from or written to the provider's cache;
+`output_tokens` includes reasoning. Each of these parts has its own rate, else the rate of the whole. With tiered rates,
+the highest tier below the size of the input applies to all tokens of the request, as with all providers.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ USD = Annotated[float, Meta(ge=0)]
 
 
 class Tier(msgspec.Struct, frozen=True, array_like=True):
-    """What a million tokens cost in requests of more than `above` tokens of input."""
+    """Price per million tokens of requests with more than `above` input tokens."""
 
     above: Annotated[int, Meta(ge=0)]
     price: USD
 
 
 class Tiered(msgspec.Struct, frozen=True, array_like=True):
-    """A rate that depends on the size of the request; the tiers by size."""
+    """Rate that depends on the size of the request, with its tiers in ascending order."""
 
     base: USD
     tiers: tuple[Tier, ...]
@@ -39,14 +38,16 @@ Rate = USD | Tiered
 
 
 class Rates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """All rates of a model.
+    """Rates of a model for one period.
 
     Attributes:
-        cached: of input that the provider's cache had; cache_write, cache_write_1h: of what it keeps, for an hour.
-        reasoning: of output that is not shown as the answer.
-        request: USD for a request, whatever its size.
-        since: the first day on which these count.
-        hours: from when to when they count, every day, in UTC.
+        cached: rate of input that was read from the provider's cache.
+        cache_write: rate of input that was written to the cache.
+        cache_write_1h: rate of input that was written to the cache for an hour.
+        reasoning: rate of reasoning tokens in the output.
+        request: USD per request, in addition to its tokens.
+        since: first day on which these rates apply; None for always.
+        hours: start and end of the time of day at which they apply, in UTC; None for the whole day.
     """
 
     input: Rate | None = None
@@ -60,13 +61,14 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     hours: tuple[time, time] | None = None
 
     def count_at(self, now: datetime) -> bool:
-        """Whether they count then."""
+        """Return True if these rates apply at `now` (UTC)."""
         if self.since is not None and now.date() < self.since:
             return False
         return self.hours is None or self.hours[0] <= now.timetz() < self.hours[1]
 
     def parts(self, usage: TokenUsage) -> Iterator[tuple[str, int, float]]:
-        """What a reply is made of: name, tokens, USD per million of these. Wants rates for input and output."""
+        """Yield the parts of a reply: name, tokens, USD per million. The rates for input and output must be set."""
+        # Counts of faulty servers may exceed the whole; each part is limited so that no share becomes negative.
         size = usage.input_tokens
         written = min(usage.cache_write_tokens, size)
         hour = min(usage.cache_write_1h_tokens, written)
@@ -86,7 +88,7 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
                 yield name, tokens, _of_size(whole if rate is None else rate, size)
 
     def cost(self, usage: TokenUsage) -> float:
-        """What a reply costs, in USD."""
+        """Return the cost of a reply in USD."""
         return sum((tokens * price for _, tokens, price in self.parts(usage)), 0.0) / 1e6 + self.request
 
 
@@ -97,27 +99,27 @@ def _of_size(rate: Rate | None, size: int) -> float:
 
 
 class Tariff(msgspec.Struct, frozen=True, kw_only=True):
-    """The prices of one model.
+    """Prices of one model.
 
     Attributes:
-        rates: the last of those that count at a time is meant; the first, if none does.
-        origins: by the names of rates, where each is from.
+        rates: rates by period. The last that applies at a time is used, or the first if none applies.
+        origins: origin of each rate, by its name.
     """
 
     rates: tuple[Rates, ...]
     origins: dict[str, str] = {}
 
     def now(self, moment: datetime | None = None) -> Rates:
-        """The rates that count at a moment, by default this one."""
+        """Return the rates that apply at `moment`, by default the current time."""
         if len(self.rates) == 1:
             return self.rates[0]
         moment = moment or datetime.now(UTC)
         return next((rates for rates in reversed(self.rates) if rates.count_at(moment)), self.rates[0])
 
     def cost(self, usage: TokenUsage, moment: datetime | None = None) -> float:
-        """What a reply costs, in USD."""
+        """Return the cost of a reply in USD, at `moment` or the current time."""
         return self.now(moment).cost(usage)
 
 
 FREE = Tariff(rates=(Rates(input=0.0, output=0.0),), origins={"input": "it runs here", "output": "it runs here"})
-"""Of models on this machine."""
+"""Tariff of models on this machine."""

@@ -1,8 +1,8 @@
-"""Makes a table of the file that genai-prices publishes, checked as a whole before any of it is used.
+"""Conversion of genai-prices' file to a price table. The whole file is validated before any of it is used.
 
-Taken is what our own counts can be multiplied by: text tokens in and out, cached ones, written ones, reasoning, and
-requests. Prices for pictures, sound, video and searches are left out, since providers' tokens of these are part of
-the input that we are told.
+The table contains the prices for which `TokenUsage` has counts: text tokens in and out, cached, written and reasoning
+tokens, and requests. Prices of images, sound, video and searches are omitted, since providers include their tokens in
+the input count.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from msgspec import Meta
 from .....protocol.decoding import json_decoder
 from .....protocol.errors import ConfigError
 from .rates import USD, Rate, Rates, Tier, Tiered
-from .table import Entry, Match, Provider, Table, compiled
+from .table import Match, PriceEntry, PriceTable, Provider, compiled
 
 URL = "https://raw.githubusercontent.com/pydantic/genai-prices/main/prices/new_data/v2/data_slim.json"
-"""Where genai-prices publishes its prices."""
+"""URL of genai-prices' published prices."""
 
 LARGEST = 16 * 1024 * 1024
-"""Bytes of a file of prices; theirs has a quarter of a megabyte."""
+"""Maximum size of a price file in bytes; genai-prices' has a quarter of a megabyte."""
 
 EXPECTED = "expected is genai-prices' `data_slim.json` (or `data.json`), or a table that `callboard` has made"
 
@@ -34,7 +34,7 @@ _RATES = {
     "cache_write_1h_mtok": "cache_write_1h",
     "output_reasoning_mtok": "reasoning",
 }
-"""Their names of rates, and ours."""
+"""Names of rates in `Rates`, by genai-prices' names."""
 
 
 class _Tier(msgspec.Struct):
@@ -74,18 +74,18 @@ class _Provider(msgspec.Struct):
 
 
 _decode_theirs = json_decoder(list[_Provider]).decode
-_decode_ours = json_decoder(Table).decode
+_decode_ours = json_decoder(PriceTable).decode
 
 
-def read(data: bytes, *, where: str, today: date) -> Table:
-    """The table that a file of prices comes to.
+def read(data: bytes, *, where: str, today: date) -> PriceTable:
+    """Decode a price file: genai-prices' own, or a table of Callboard.
 
     Args:
-        where: the file's path or URL, for errors, and as the table's source.
-        today: when it was fetched.
+        where: path or URL of the file, for errors, and as the table's source.
+        today: day of the download.
 
     Raises:
-        ConfigError: it is no file of prices; the text says where it is wrong.
+        ConfigError: the file is not a price file; the text says where it is wrong.
     """
     if len(data) > LARGEST:
         raise ConfigError(f"{where} is no file of prices: it has more than {LARGEST >> 20} MB")
@@ -97,7 +97,7 @@ def read(data: bytes, *, where: str, today: date) -> Table:
             table = _table(_decode_theirs(data), where, today)
             count = sum(len(provider.models) for provider in table.providers)
         for provider in table.providers:
-            compiled(provider.api)
+            compiled(provider.api)  # and the models were decoded above: `Provider.models` must not fail later
     except (msgspec.DecodeError, ValueError) as error:  # ValidationError is one, UnicodeDecodeError the other
         raise ConfigError(f"{where} is no file of prices: {error}; {EXPECTED}") from error
     if not count:
@@ -105,13 +105,13 @@ def read(data: bytes, *, where: str, today: date) -> Table:
     return table
 
 
-def encoded(table: Table) -> bytes:
-    """The table as it is kept."""
+def encoded(table: PriceTable) -> bytes:
+    """Return the contents of a table file."""
     return msgspec.json.encode(table) + b"\n"
 
 
-def _table(providers: list[_Provider], where: str, today: date) -> Table:
-    return Table(
+def _table(providers: list[_Provider], where: str, today: date) -> PriceTable:
+    return PriceTable(
         source=where,
         made=today,
         providers=tuple(
@@ -127,10 +127,10 @@ def _table(providers: list[_Provider], where: str, today: date) -> Table:
     )
 
 
-def _entry(model: _Model) -> Entry:
+def _entry(model: _Model) -> PriceEntry:
     dated = model.prices if isinstance(model.prices, list) else [_Conditional(model.prices)]
     rates = tuple(_rates(each) for each in dated)
-    return Entry(id=model.id, match=model.match, window=model.context_window, rates=rates)
+    return PriceEntry(id=model.id, match=model.match, window=model.context_window, rates=rates)
 
 
 def _rates(conditional: _Conditional) -> Rates:

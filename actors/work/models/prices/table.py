@@ -1,7 +1,7 @@
-"""The table of prices as it is kept: providers, and of each the models with their rates.
+"""Price table: providers, and the models of each with their rates.
 
-Names are matched as genai-prices has it: in lower case, the first model that fits; a provider that sells models of
-others falls back on theirs.
+Names are matched by genai-prices' rules: in lower case, and the first matching model counts. A provider that sells
+models of others falls back to their lists.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .rates import Rates
 
 
 class Match(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Which names are meant: exactly one of the fields is given."""
+    """Condition for names. Exactly one of the fields is set."""
 
     equals: str | None = None
     starts_with: str | None = None
@@ -29,7 +29,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     all: tuple[Match, ...] = msgspec.field(name="and", default=())
 
     def __post_init__(self) -> None:
-        """Raise ValueError for what could not be matched with."""
+        """Raise ValueError unless exactly one field is set and a regular expression is valid."""
         given = [name for name in self.__struct_fields__ if getattr(self, name) not in (None, ())]
         if len(given) != 1:
             raise ValueError(f"a match has one of {', '.join(self.__struct_encode_fields__)}, not {len(given)} of them")
@@ -37,7 +37,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
             compiled(self.regex)
 
     def fits(self, name: str) -> bool:
-        """Whether a name, in lower case, is meant."""
+        """Return True if a name, in lower case, matches."""
         if self.equals is not None:
             return name == self.equals.lower()
         if self.starts_with is not None:
@@ -52,19 +52,21 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
 
 
 def compiled(pattern: str) -> re.Pattern[str]:
-    """The pattern; ValueError if it is none."""
+    """Return the compiled pattern. Raises ValueError if it is invalid."""
     try:
         return re.compile(pattern)
     except re.error as error:
         raise ValueError(f"'{pattern}' is no regular expression: {error}") from None
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One model.
+class PriceEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Model in the price table.
 
     Attributes:
-        window: tokens that it takes in, if that is known.
-        rates: see `Tariff`.
+        id: name of the model in the table.
+        match: condition for the names that users and providers give it.
+        window: context window in tokens, if known.
+        rates: rates by period, see `Tariff`.
     """
 
     id: str
@@ -73,14 +75,15 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     rates: tuple[Rates, ...]
 
 
+# dict=True: `cached_property` stores the decoded models in `__dict__`.
 class Provider(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, dict=True):
-    """Who sells models.
+    """Seller of models.
 
     Attributes:
-        api: regular expression that their base URLs begin with.
-        names: what they are called elsewhere.
-        falls_back: whose models they sell as well, by id.
-        raw: the models; read when one of them is asked for.
+        api: regular expression for the start of its base URLs.
+        names: condition for its other names.
+        falls_back: ids of the providers whose models it also sells.
+        raw: its models as JSON, decoded on first use.
     """
 
     id: str
@@ -90,39 +93,40 @@ class Provider(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_
     raw: msgspec.Raw = msgspec.field(name="models")
 
     @cached_property
-    def models(self) -> tuple[Entry, ...]:
-        """All of their models. Raises msgspec.ValidationError."""
+    def models(self) -> tuple[PriceEntry, ...]:
+        """Models of the provider. The first access decodes them and may raise msgspec.ValidationError."""
         return _decode_entries(self.raw)
 
-    def named(self, name: str) -> Entry | None:
-        """The model of that name, in lower case."""
+    def named(self, name: str) -> PriceEntry | None:
+        """Return the model with a name in lower case, or None."""
         return next((entry for entry in self.models if entry.match.fits(name)), None)
 
 
-_decode_entries = json_decoder(tuple[Entry, ...]).decode
+_decode_entries = json_decoder(tuple[PriceEntry, ...]).decode
 
 
-class Table(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """All prices that are known; `source` says whose they are, `made` of which day."""
+class PriceTable(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Price table. `source` is the origin of its prices, `made` their date."""
 
     source: str
     made: date
     providers: tuple[Provider, ...]
 
     def provider_at(self, url: str) -> Provider | None:
-        """Who is reached there."""
+        """Return the provider with a base URL, or None."""
         return next((each for each in self.providers if re.match(each.api, url)), None)
 
     def provider_called(self, name: str) -> Provider | None:
-        """Who has that name."""
+        """Return the provider with an id or another name, or None. Ids take precedence."""
         name = name.strip().lower()
+        # Ids first: another provider's match for names may be broad enough to include this id.
         for each in self.providers:
             if each.id == name:
                 return each
         return next((each for each in self.providers if each.names is not None and each.names.fits(name)), None)
 
-    def find(self, provider: Provider, model: str) -> tuple[str, Entry] | None:
-        """The model that a provider calls so, and the id of the one in whose list it stands."""
+    def find(self, provider: Provider, model: str) -> tuple[str, PriceEntry] | None:
+        """Return a provider's model, with the id of the provider whose list contains it; None if there is none."""
         name = model.lower()
         for each in self._sellers(provider):
             entry = each.named(name)

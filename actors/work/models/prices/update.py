@@ -1,4 +1,4 @@
-"""Fetches a newer table of prices, and keeps it if it is one."""
+"""Download and installation of a newer price table."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ import trio
 from .....protocol.errors import ConfigError, UpstreamError
 from ....io.http.transport import TrioTransport
 from . import models_yaml
-from .kept import keep, vendored
+from .price_files import keep, vendored
 from .source import LARGEST, URL, read
-from .table import Table
+from .table import PriceTable
 
 TIMEOUT = 60.0
-"""Seconds in which a file of prices has to be here."""
+"""Time limit of a download in seconds."""
 
 
 class Updated(msgspec.Struct, frozen=True, kw_only=True):
-    """What an update came to: the table, and the file that it is kept in."""
+    """Result of an update: the table, and the file that contains it."""
 
-    table: Table
+    table: PriceTable
     file: Path
 
 
 async def update(source: str, environ: Mapping[str, str], *, today: date) -> Updated:
-    """Read a file of prices, check all of it, and have it be the table of the last update.
+    """Read a price file, validate it, and install it as the updated table. Files are read and written in a thread.
 
     Args:
-        source: a path or an http(s) URL, of genai-prices' file or of Loki's `models.yaml`; "" for where genai-prices
-            publishes its own.
+        source: path or http(s) URL of genai-prices' file or Loki's `models.yaml`; "" for genai-prices' own URL.
+        today: day of the update.
 
     Raises:
-        ConfigError: it can't be read, or is no file of prices; what was kept stays.
-        UpstreamError: it can't be fetched.
+        ConfigError: the file is unreadable or not a price file; the old table is unchanged.
+        UpstreamError: the download failed.
     """
     source = source or URL
     if source.startswith(("http://", "https://")):
@@ -48,8 +48,8 @@ async def update(source: str, environ: Mapping[str, str], *, today: date) -> Upd
     return Updated(table=table, file=await trio.to_thread.run_sync(keep, table, environ))
 
 
-def _read(data: bytes, source: str, today: date) -> Table:
-    if not models_yaml.is_meant(data):
+def _read(data: bytes, source: str, today: date) -> PriceTable:
+    if not models_yaml.is_yaml(data):
         return msgspec.structs.replace(read(data, where=source, today=today), source=source, made=today)
     return models_yaml.laid_over(vendored(), data, where=source, today=today)
 
@@ -84,8 +84,8 @@ async def _body(url: str, environ: Mapping[str, str]) -> bytes:
         if response.status_code != 200:
             raise UpstreamError(f"{url} can't be fetched: HTTP {response.status_code}", status=response.status_code)
         body = bytearray()
-        async for piece in response.aiter_raw():  # as it comes: a small reply must not unpack to a huge one
+        async for piece in response.aiter_raw():  # raw: a small compressed answer must not decompress to a huge one
             body += piece
             if len(body) > LARGEST:
-                break  # `read` says so
+                break  # `read` raises the error
         return bytes(body)

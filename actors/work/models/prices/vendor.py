@@ -1,4 +1,4 @@
-"""Makes `table.json` of genai-prices' file: `python -m callboard.actors.work.models.prices.vendor FILE SOURCE DATE`."""
+"""Creation of `table.json`: `python -m callboard.actors.work.models.prices.vendor FILE SOURCE DATE`."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from .source import encoded, read
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Write the table that comes with Callboard.
+    """Write the table of the package.
 
     Args:
-        arguments: their file, what to call it, and of which day it is.
+        arguments: genai-prices' file, the name of the source, and the date of its prices.
     """
     file, source, day = arguments
     table = read(Path(file).read_bytes(), where=file, today=date.fromisoformat(day))
     table = msgspec.structs.replace(table, source=source)
-    lines = encoded(table).replace(b'{"id":', b'\n{"id":')  # a model a line, so that an update can be read
+    lines = encoded(table).replace(b'{"id":', b'\n{"id":')  # one line per model, for readable diffs of updates
     Path(__file__).with_name("table.json").write_bytes(lines)
 
 

@@ -1,6 +1,10 @@
-"""How much models think before they answer, and what is kept of it.
+"""Reasoning options of requests, and stored reasoning of replies.
 
-`effort` has the levels and budgets that requests are made with, `families` what models of a name can, `claude` the
-rules of Claude on every platform that has it, `woven` how thinking is kept in a conversation, `tags` parts it from an
-answer that it stands before. Nothing here knows a codec.
+- `effort`: levels and token budgets of requests.
+- `families`: capabilities of models by name.
+- `claude`: rules of Claude on every platform.
+- `stored_reasoning`: reasoning items in a conversation.
+- `tags`: separation of `<think>` text from the answer.
+
+The codecs import this package; it imports none of them.
 """

@@ -1,19 +1,20 @@
-"""How Claude is asked to think, wherever it is reached: Anthropic's own interface, Bedrock, Vertex AI.
+"""Reasoning options of Claude on Anthropic's own API, Bedrock and Vertex AI.
 
-    up to 4.5   `thinking: {type: enabled, budget_tokens}`, if it is asked to
+    up to 4.5   `thinking: {type: enabled, budget_tokens}`, only on request
     4.6         `thinking: {type: adaptive}` with `output_config: {effort}`, or a budget
-    4.7, 4.8    adaptive alone
-    5           thinks by itself, unless told `{type: disabled}`; fable, mythos and opus from 5.5 on always
+    4.7, 4.8    adaptive only
+    5           reasons by default, unless `{type: disabled}`; fable, mythos and opus above 5.0 always do
 
-While it thinks, no `temperature` or `top_p` is taken, and no tool can be forced: a schema is left to the prompt. A tool
-that has to be called wins over thinking, where the model can do without. From 4.7 on it takes no sampling at all.
+While the model reasons, it accepts no `temperature` or `top_p`, and no forced tool: only the prompt contains a response
+schema. If the request forces a tool, reasoning is turned off where the model allows that. From 4.7 on, the models
+accept no sampling options at all.
 
-A reply's `max_tokens` hold its thinking, too. A budget that is not below them becomes three quarters of them, and less
-than 1,024 tokens are none. A reply without a bound of its own gets what thinking may take on top.
+The `max_tokens` of a reply include its reasoning. A budget that is not below them becomes three quarters of them, and
+below 1,024 tokens there is no reasoning. A reply without a limit of its own gets additional tokens for reasoning.
 
-Where a budget is given, the calls that are open have to come with what was thought before them; if that is not there
-(another model called, or it did not think), this reply does without. The newest models refuse what was thought if
-anything before it has changed (a summary, another tool), unless they are told to drop it, as they are.
+With a budget, open tool calls must be preceded by the reasoning that led to them. If it is missing (another model made
+the calls, or reasoning was off), this reply has no reasoning. The newest models refuse stored reasoning if anything
+before it has changed (a summary, another tool), unless the request asks them to drop it. It does so.
 
 Sources: https://platform.claude.com/docs/en/build-with-claude/thinking, .../preserved-thinking,
 https://docs.aws.amazon.com/bedrock/latest/userguide/claude-messages-adaptive-thinking.html.
@@ -34,16 +35,16 @@ Json = Any
 LEAST_BUDGET = 1024
 
 
-class Plan(msgspec.Struct, frozen=True):
-    """What goes into a request.
+class ThinkingPlan(msgspec.Struct, frozen=True):
+    """Reasoning options of a request, with their consequences for its other options.
 
     Attributes:
-        thinking: key of that name; None for none.
-        effort: of `output_config`.
-        on: it will think.
-        forces: a tool can be forced; else the model chooses.
-        samples: `temperature` and `top_p` are taken.
-        room: tokens that thinking may take of a reply that has no bound of its own.
+        thinking: value of the key `thinking`; None to omit it.
+        effort: `effort` of `output_config`; None to omit it.
+        on: True if the model will reason.
+        forces: True if a tool can be forced; else the model chooses.
+        samples: True if `temperature` and `top_p` are accepted.
+        room: tokens for reasoning to add to the limit of a reply that has no limit of its own.
     """
 
     thinking: Json = None
@@ -54,16 +55,22 @@ class Plan(msgspec.Struct, frozen=True):
     room: int = 0
 
 
-def plan(request: chat.ChatRequest, name: str, *, forced: bool) -> Plan:
-    """For the model that the provider calls `name`. `forced`: a tool has to be called."""
-    model = claude(name) or Claude("", (4, 5))  # an alias: budgets are what most understand
+def plan(request: chat.ChatRequest, name: str, *, forced: bool) -> ThinkingPlan:
+    """Return the reasoning options for a request.
+
+    Args:
+        name: the provider's name of the model.
+        forced: True if the request forces a tool.
+    """
+    model = claude(name) or Claude("", (4, 5))  # an alias of an unknown model: most accept budgets
     level = effort.level(request)
     asked = level is not None and level != "none"
     always, samples = model.thinks_always, model.takes_budgets
+    # Checked first: a forced tool call and reasoning in one request make the API refuse it.
     if forced and not always:
-        return Plan({"type": "disabled"} if model.thinks_unasked else None, samples=samples)
+        return ThinkingPlan({"type": "disabled"} if model.thinks_unasked else None, samples=samples)
     if not asked and not always and (level == "none" or not model.thinks_unasked):
-        return Plan({"type": "disabled"} if level and model.thinks_unasked else None, samples=samples)
+        return ThinkingPlan({"type": "disabled"} if level and model.thinks_unasked else None, samples=samples)
     if asked and (not model.adapts or (model.takes_budgets and request.thinking_budget)):
         return _with_budget(request, effort.budget(request) or 0, samples=samples)
     thinking: dict[str, Json] = {"type": "adaptive"}
@@ -72,7 +79,7 @@ def plan(request: chat.ChatRequest, name: str, *, forced: bool) -> Plan:
     if model.binds:
         thinking["block_binding"] = {"prefix_mismatch_behavior": "drop_block"}
     chosen = ("high" if level is None else _level(model, level)) if asked else None
-    return Plan(
+    return ThinkingPlan(
         thinking if asked or model.binds else None,
         effort=chosen,
         on=True,
@@ -82,18 +89,18 @@ def plan(request: chat.ChatRequest, name: str, *, forced: bool) -> Plan:
     )
 
 
-def _with_budget(request: chat.ChatRequest, budget: int, *, samples: bool) -> Plan:
+def _with_budget(request: chat.ChatRequest, budget: int, *, samples: bool) -> ThinkingPlan:
     most = request.max_tokens
     budget = max(budget, LEAST_BUDGET)
     if most is not None and budget >= most:
         budget = most * 3 // 4
     if budget < LEAST_BUDGET or _is_open_without(request):
-        return Plan(samples=samples)
-    return Plan({"type": "enabled", "budget_tokens": budget}, on=True, samples=False, room=budget)
+        return ThinkingPlan(samples=samples)
+    return ThinkingPlan({"type": "enabled", "budget_tokens": budget}, on=True, samples=False, room=budget)
 
 
 def _is_open_without(request: chat.ChatRequest) -> bool:
-    """Whether the request ends with results of calls before which this model has not thought."""
+    """Return True if the request ends with results of tool calls without reasoning of this model before them."""
     if not request.messages or not isinstance(request.messages[-1], chat.ToolTurn):
         return False
     called = next((turn for turn in reversed(request.messages) if isinstance(turn, chat.AssistantTurn)), None)

@@ -1,8 +1,9 @@
-"""How much a request wants a model to think: `reasoning_effort`, a level, or `thinking_budget`, in tokens.
+"""Reasoning effort of a request: `reasoning_effort` (a level) or `thinking_budget` (tokens).
 
-The most particular one is taken, and both come from the same place: request (a node's, an agent's), model,
-`config.yaml`. Half of the providers know levels, the others budgets, so each is made of the other where it is missing.
-What `config.yaml` says of all models is not asked of one that can't do it; anybody else who asks for that is refused.
+Both come from the most specific of three sources: the request (of a node or agent), the model, `config.yaml`. Half of
+the providers accept levels and the others budgets, so a missing one is derived from the other. A setting of
+`config.yaml` for all models is ignored for a model that does not support it. From the other two sources, an unsupported
+effort raises Unsupported.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ BUDGETS: dict[ReasoningEffort, int] = {
     "xhigh": 32768,
     "max": 32768,
 }
-"""Tokens, by level."""
+"""Token budget of each level."""
 
 _UP_TO: tuple[tuple[int, ReasoningEffort], ...] = (
     (0, "none"),
@@ -35,7 +36,7 @@ _UP_TO: tuple[tuple[int, ReasoningEffort], ...] = (
 
 
 def level(request: ChatRequest) -> ReasoningEffort | None:
-    """The level that is wanted; None if nothing is said."""
+    """Return the requested level, or the one nearest to the requested budget; None if neither is set."""
     if request.reasoning_effort is not None or request.thinking_budget is None:
         return request.reasoning_effort
     budget = request.thinking_budget
@@ -43,29 +44,31 @@ def level(request: ChatRequest) -> ReasoningEffort | None:
 
 
 def budget(request: ChatRequest) -> int | None:
-    """The tokens that are wanted; None if nothing is said."""
+    """Return the requested token budget, or that of the requested level; None if neither is set."""
     if request.thinking_budget is not None or request.reasoning_effort is None:
         return request.thinking_budget
     return BUDGETS[request.reasoning_effort]
 
 
 def wanted(request: ChatRequest, id: str, name: str, model: ModelSettings, settings: Settings) -> dict[str, Any]:
-    """The fields of `request` that model and settings fill; most often none.
+    """Return the reasoning fields that the model's entry or the settings add to `request`; usually none.
 
     Args:
-        id: the model as users call it.
-        name: as the provider calls it.
+        id: id of the model, for the error.
+        name: the provider's name of the model.
 
     Raises:
-        Unsupported: it can't think as much or as little as it is asked to.
+        Unsupported: the model does not support reasoning, or cannot turn it off.
     """
     for asks in (request, model, settings):
         effort, tokens = asks.reasoning_effort, asks.thinking_budget
         if effort is None and tokens is None:
             continue
+        # Turning reasoning off is supported by a model without reasoning, so the two cases are checked separately.
         if why := refusal(name, off=effort == "none" or (effort is None and tokens == 0)):
             if asks is settings:
                 return {}
             raise Unsupported(f"'{id}' {why}")
+        # Both fields from one source: a level of the model with a budget of the settings would contradict each other.
         return {} if asks is request else {"reasoning_effort": effort, "thinking_budget": tokens}
     return {}

@@ -1,9 +1,12 @@
-"""What models can, by their names, which are alike on all platforms: `claude-opus-5`, `anthropic/claude-opus-5`,
-`anthropic.claude-opus-5-v1:0`. Of a name that says nothing nothing is assumed: its provider refuses what it can't do.
+"""Model capabilities by name.
+
+Names are similar on all platforms: `claude-opus-5`, `anthropic/claude-opus-5`, `anthropic.claude-opus-5-v1:0`. An
+unknown name restricts nothing: the provider refuses unsupported options.
 
 Sources: https://platform.claude.com/docs/en/build-with-claude/thinking and the pages of the models there;
-https://ai.google.dev/gemini-api/docs/thinking; for OpenAI the matrix that pydantic-ai keeps
-(`pydantic_ai/profiles/openai.py`, made by asking each model) and https://developers.openai.com/api/docs/models.
+https://ai.google.dev/gemini-api/docs/thinking; for OpenAI the table of pydantic-ai
+(`pydantic_ai/profiles/openai.py`, the result of requests to each model) and
+https://developers.openai.com/api/docs/models.
 """
 
 from __future__ import annotations
@@ -24,55 +27,57 @@ _THINKS_NOT = re.compile(r"(?:^|[/.])(?:gpt-3|gpt-4|chatgpt-|gpt-5-chat|gemini-1
 
 
 class Claude(msgspec.Struct, frozen=True):
-    """A model of Anthropic's: its `family` and version."""
+    """Claude model: `family` and version, with the capabilities that follow from them."""
 
     family: str
     version: tuple[int, int]
 
     @property
     def thinks(self) -> bool:
-        """Whether it can."""
+        """True if the model supports reasoning."""
         return self.version >= (3, 7)
 
     @property
     def adapts(self) -> bool:
-        """Whether it finds out for itself how much to think."""
+        """True if the model supports adaptive reasoning: it chooses the amount itself."""
         return self.version >= (4, 6)
 
     @property
     def takes_budgets(self) -> bool:
-        """Whether it can be given a number of tokens; what samples (`temperature`) is taken by the same models."""
+        """True if the model accepts a token budget. The same models accept sampling options (`temperature`)."""
         return self.version < (4, 7)
 
     @property
     def thinks_unasked(self) -> bool:
-        """Whether it thinks if a request does not speak of it."""
+        """True if the model reasons by default."""
         return self.version >= (5, 0)
 
     @property
     def thinks_always(self) -> bool:
-        """Whether it can't be told not to think. Such a model can't be forced to call a tool either."""
+        """True if reasoning cannot be turned off. Such a model also refuses a forced tool call."""
         return self.family in ("fable", "mythos") or (self.family == "opus" and self.version > (5, 0))
 
     @property
     def binds(self) -> bool:
-        """Whether it refuses what it has thought if anything before it has changed since."""
+        """True if the model refuses stored reasoning after a change of anything before it."""
         return self.version > (5, 0)
 
 
 @lru_cache(maxsize=256)
 def claude(name: str) -> Claude | None:
-    """The Claude that is called so; None for other names."""
+    """Return the Claude model of a name; None for other names."""
+    # This name contains no version.
     if "claude-mythos-preview" in name:
         return Claude("mythos", (5, 0))
     found = _CLAUDE.search(name)
     if found is None:
         return None
+    # The family precedes the version since Claude 4 (`claude-opus-4-5`) and followed it before (`claude-3-7-sonnet`).
     return Claude(found["early"] or found["late"] or "", (int(found["major"]), int(found["minor"] or 0)))
 
 
 class Gemini(msgspec.Struct, frozen=True):
-    """A model of Google's: its version, and what it is (`pro`, `flash`, `flash-lite`)."""
+    """Gemini model: version and size (`pro`, `flash`, `flash-lite`)."""
 
     version: tuple[int, int]
     size: str
@@ -80,14 +85,14 @@ class Gemini(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=256)
 def gemini(name: str) -> Gemini | None:
-    """The Gemini that is called so; None for other names, `gemini-flash-latest` among them."""
+    """Return the Gemini model of a name; None for names without a version, such as `gemini-flash-latest`."""
     found = _GEMINI.search(name)
     return None if found is None else Gemini((int(found[1]), int(found[2] or 0)), found[3] or "")
 
 
 @lru_cache(maxsize=256)
 def refusal(name: str, *, off: bool) -> str:
-    """Why a model with that name can't think, or (`off`) can't help thinking; empty if it can, or that is not known."""
+    """Return why a model cannot reason, or (`off`) cannot turn reasoning off; empty if it can or is unknown."""
     anthropic, google = claude(name), gemini(name)
     if off:
         if (anthropic is not None and anthropic.thinks_always) or (
@@ -124,19 +129,25 @@ _SERIES: tuple[tuple[str, Unasked], ...] = (
     ("o3", "thinks"),
     ("o4", "thinks"),
 )
-"""What a model does that is not asked to think; the first that fits counts, later series think."""
+"""Default behaviour by the start of a name, without a reasoning effort. The first match counts.
+
+`gpt-` is last, so that a future series counts as reasoning by default.
+"""
 
 
 @lru_cache(maxsize=256)
 def openai_samples(name: str, effort: str | None) -> bool:
-    """Whether one of OpenAI's own models takes `temperature` and `top_p`: not while it thinks. It may be an alias."""
+    """Return True if an OpenAI model accepts `temperature` and `top_p`, which it does not while it reasons.
+
+    An unknown name, for example a deployment of Azure, counts as a model without reasoning.
+    """
     if effort is not None:
         return effort == "none"
     return next((unasked for start, unasked in _SERIES if name.startswith(start)), "never") != "thinks"
 
 
 def openai_thinks(name: str) -> bool:
-    """Whether one of OpenAI's own models can think."""
+    """Return True if an OpenAI model supports reasoning."""
     return next((unasked for start, unasked in _SERIES if name.startswith(start)), "never") != "never"
 
 
@@ -148,9 +159,9 @@ _RESPONSES_ONLY = re.compile(
 
 @lru_cache(maxsize=256)
 def wants_responses(name: str) -> bool:
-    """Whether one of OpenAI's own models wants its Responses API.
+    """Return True if an OpenAI model needs the Responses API.
 
-    Those of pro, codex and deep research are nowhere else. From gpt-5.4 on chat completions take no tools beside
-    a `reasoning_effort` ("Function tools with reasoning_effort are not supported").
+    Pro, codex and deep-research models have no other interface. From gpt-5.4 on, chat completions accept no tools
+    together with a `reasoning_effort` ("Function tools with reasoning_effort are not supported").
     """
     return _RESPONSES_ONLY.match(name) is not None

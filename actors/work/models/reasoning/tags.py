@@ -1,7 +1,7 @@
-"""Thinking that stands in the text of a reply, in `<think>` at its beginning, parted from the answer piece by piece.
+"""Separation of `<think>` reasoning at the start of a reply from the answer, for streamed pieces.
 
-Servers that do not know the models they serve send it so (vLLM without a reasoning parser, llama.cpp, Perplexity). What
-comes later in a text is the answer, whatever tags it has.
+Servers without a reasoning parser for their model send it this way (vLLM, llama.cpp, Perplexity). Tags later in the
+text are part of the answer.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ OPEN, CLOSE = "<think>", "</think>"
 
 
 class Parting:
-    """See the module. `take` gives what a piece adds to thinking and answer, `rest` what is left at the end."""
+    """Incremental parser of one reply: call `take` with each piece, then `rest` at the end."""
 
     def __init__(self) -> None:
-        self._held = ""
+        self._held = ""  # text that may be the start of a tag
         self._state: Literal["before", "within", "behind", "over"] = "before"
 
     def take(self, piece: str) -> tuple[str, str]:
-        """More of the text: what of it is thinking, and what is the answer."""
+        """Process a piece of text; return its reasoning and its answer."""
         if self._state == "over":
             return "", piece
         if self._state == "behind":
@@ -42,7 +42,7 @@ class Parting:
         return thought, ""
 
     def rest(self) -> tuple[str, str]:
-        """What was held back, since it might have become a tag."""
+        """Return the held text at the end of the reply, as reasoning and answer."""
         held = self._let_go()
         return (held, "") if self._state == "within" else ("", held)
 

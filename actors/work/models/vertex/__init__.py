@@ -1,1 +1,1 @@
-"""Models on Google's Vertex AI: Gemini, Claude and open models, and whose requests to them are."""
+"""Google's Vertex AI: codecs of Gemini, Claude and open models, addresses, and credentials."""

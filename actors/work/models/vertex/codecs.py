@@ -1,4 +1,4 @@
-"""The formats of models on Vertex AI: that of the model's maker, at URLs of Google's.
+"""Codecs of models on Vertex AI: the format of each model's maker, at Google's URLs.
 
     gemini-2.5-flash, google/...        {project}/publishers/google/models/{model}:generateContent
                                         {project}/publishers/google/models/{model}:streamGenerateContent?alt=sse
@@ -6,10 +6,10 @@
     anthropic/...                       {project}/publishers/anthropic/models/{model}:streamRawPredict
     mistral-..., mistralai/...          {project}/publishers/mistralai/models/{model}:rawPredict, OpenAI's format
     meta/llama-..., any other maker     {project}/endpoints/openapi/chat/completions
-    endpoints/123                       {project}/endpoints/123:generateContent, a model that was tuned; also by its
-                                        whole name, projects/.../locations/.../endpoints/123
+    endpoints/123                       {project}/endpoints/123:generateContent, a tuned model; also by its full name,
+                                        projects/.../locations/.../endpoints/123
 
-Claude's body has no model and `anthropic_version: vertex-2023-10-16` in its place, and pictures as bytes only.
+Claude's body has `anthropic_version: vertex-2023-10-16` instead of the model, and accepts images only as bytes.
 
 Sources: google-genai and anthropic's own clients (`anthropic.lib.vertex`);
 https://cloud.google.com/vertex-ai/generative-ai/docs/maas/call-open-model-apis.
@@ -28,8 +28,8 @@ from .. import codec
 from ..anthropic import AnthropicCodec
 from ..gemini import GeminiCodec
 from ..openai import OpenAiCodec
-from .door import Door
 from .makers import maker_of
+from .vertex_access import VertexAccess
 
 Json = Any
 
@@ -38,11 +38,11 @@ CLAUDE_VERSION = "vertex-2023-10-16"
 OnVertex = GeminiCodec | AnthropicCodec | OpenAiCodec
 
 
-def vertex_codec(model: str, door: Door, cache: Cache, client: str) -> OnVertex:
-    """The codec for a model.
+def vertex_codec(model: str, door: VertexAccess, cache: Cache, client: str) -> OnVertex:
+    """Return the codec of a model.
 
     Raises:
-        ConfigError: an API key alone does not reach it.
+        ConfigError: the model needs more than an API key.
     """
     maker, _ = maker_of(model)
     if maker == "google":
@@ -56,36 +56,38 @@ def vertex_codec(model: str, door: Door, cache: Cache, client: str) -> OnVertex:
 
 
 class GeminiOnVertex(GeminiCodec):
-    """Translates for Gemini, and for what was tuned from it."""
+    """Codec for Gemini, and for models tuned from it."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: VertexAccess) -> None:
         super().__init__()
         self._door = door
 
     def headers(self, key: str) -> dict[str, str]:
-        """See `Door.headers`."""
+        """Return the header with the API key, if one is used."""
         return self._door.headers(key)
 
     def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> codec.Outgoing:
-        """The request as contents to go on with."""
+        """Return the request in Gemini's format."""
         name = maker_of(model)[1].removeprefix("models/")
         outgoing = super().encode(request, name, stream=stream)
+        # A name with a slash is the path of a tuned model (`endpoints/123`), which belongs to the project, not to
+        # Google.
         return self._door.out(outgoing, outgoing.path if "/" in name else f"/publishers/google{outgoing.path}")
 
 
 class ClaudeOnVertex(AnthropicCodec):
-    """Translates for Claude."""
+    """Codec for Claude."""
 
-    def __init__(self, door: Door, cache: Cache) -> None:
+    def __init__(self, door: VertexAccess, cache: Cache) -> None:
         super().__init__(cache=cache)
         self._door = door
 
     def headers(self, key: str) -> dict[str, str]:
-        """See `Door.headers`."""
+        """Return the header with the API key, if one is used."""
         return self._door.headers(key)
 
     def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> codec.Outgoing:
-        """The request as a message."""
+        """Return the request in Anthropic's format. Raises ModelError if it has an image by URL."""
         for turn in request.messages:
             parts = () if isinstance(turn, chat.AssistantTurn) else chat.parts_of(turn.content)
             for part in parts:
@@ -97,27 +99,28 @@ class ClaudeOnVertex(AnthropicCodec):
         return self._door.out(outgoing, f"/publishers/anthropic/models/{quote(name, safe='@')}:{what}")
 
     def addressed(self, _model: str) -> Mapping[str, Json]:
-        """The version of the format; the model is in the path."""
+        """Return the version of the format; the path contains the model."""
         return {"anthropic_version": CLAUDE_VERSION}
 
 
 class OpenOnVertex(OpenAiCodec):
-    """Translates for models of other makers."""
+    """Codec for models of other makers, in OpenAI's format."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: VertexAccess) -> None:
         super().__init__(own=False, cache="off")
         self._door = door
 
     def headers(self, key: str) -> dict[str, str]:
-        """See `Door.headers`."""
+        """Return the header with the API key, if one is used."""
         return self._door.headers(key)
 
     def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> codec.Outgoing:
-        """The request as a chat completion."""
+        """Return the request as a chat completion."""
         maker, name = maker_of(model)
         if maker == "mistralai":
             what = "streamRawPredict" if stream else "rawPredict"
             outgoing = super().encode(request, name, stream=stream)
             return self._door.out(outgoing, f"/publishers/{maker}/models/{quote(name, safe='@')}:{what}")
+        # The shared endpoint of open models needs the maker in the model name; Mistral's own path does not.
         outgoing = super().encode(request, f"{maker}/{name}", stream=stream)
         return self._door.out(outgoing, f"/endpoints/openapi{outgoing.path}")

@@ -1,7 +1,7 @@
-"""Whose requests to Vertex AI are: a token that is renewed before it ends, and the project that it is for.
+"""Vertex AI identity: an access token that is refreshed before it expires, and its project.
 
-The life of a token is measured by a clock that goes on while the machine sleeps, and that no setting of the date
-changes.
+The lifetime of a token is measured by the boot clock. It includes the time that the machine sleeps, and a change of
+the date does not affect it.
 """
 
 from __future__ import annotations
@@ -18,31 +18,32 @@ from .....protocol.errors import ConfigError, CredentialsError, KeyRefused, Upst
 from .....protocol.json_values import UNREADABLE
 from ....io.imports import imported
 from ..renewed import Renewed
-from .place import File, Machine, Source, project_of_gcloud
+from .place import CredentialsFile, Machine, Source, project_of_gcloud
 
 if TYPE_CHECKING:
     import httpx
 
     from ....io.http.brief import Brief
-    from .login import Login
+    from .login import VertexLogin
 
 T = TypeVar("T")
 
 EARLY = 225.0
-"""Seconds before its end after which a token is renewed. Metadata servers give out the same one until then."""
+"""Seconds before its expiry at which a token is refreshed. Metadata servers return the same token until then."""
 
 TIMEOUT = 2.0
-"""Seconds for a request to the metadata: it is on the same machine."""
+"""Timeout of a request to the metadata server, in seconds. Short, since the server is on the same machine."""
 
 _ASKING = {"metadata-flavor": "Google"}
 
 
-class Token(msgspec.Struct, frozen=True):
-    """A token.
+class IdentityToken(msgspec.Struct, frozen=True):
+    """Access token.
 
     Attributes:
-        project: whose models are asked.
-        billed: the project that is charged, where it has to be said.
+        access: the token itself; `repr` omits it.
+        project: project of the request paths.
+        billed: project to charge, if the request has to name it; else "".
     """
 
     access: str
@@ -50,7 +51,7 @@ class Token(msgspec.Struct, frozen=True):
     billed: str = ""
 
     def __repr__(self) -> str:
-        return f"Token({self.project})"
+        return f"IdentityToken({self.project})"
 
 
 class _Granted(msgspec.Struct):
@@ -62,20 +63,21 @@ _decode = json_decoder(_Granted).decode
 
 
 def boot_seconds() -> float:
-    """Seconds since the machine was started, asleep or not."""
+    """Return the seconds since the machine was started, sleep included."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Identity:
-    """Who asks.
+    """Identity of a client's requests: its current token and project.
 
     Args:
-        source: where the credentials are.
-        project: "" for that of the credentials.
-        environ: for proxies and certificates, and gcloud's files.
-        name: of the client, for the errors; `file`: where it stands.
-        proxy: of the client.
-        clock: seconds.
+        source: source of the credentials.
+        project: project of the requests; "" for the project of the credentials.
+        environ: environment with proxies, certificates and the paths of gcloud's files.
+        name: name of the client, for errors.
+        file: path of the settings, for errors.
+        proxy: proxy of the client.
+        clock: returns seconds.
     """
 
     def __init__(
@@ -96,30 +98,30 @@ class Identity:
         self._file = file
         self._proxy = proxy
         self._clock = clock
-        self._login: Login | None = None
+        self._login: VertexLogin | None = None
         self._renewed = Renewed(self._ask, early=EARLY, clock=clock)
         self.renew = self._renewed.renew
-        """See to it that there is a token. Raises what `Renewed.renew` does."""
+        """Refreshes the token if it is old. Raises the same errors as `Renewed.renew`."""
 
     @property
-    def token(self) -> Token:
-        """The one that `renew` has seen to."""
+    def token(self) -> IdentityToken:
+        """Current token. Raises CredentialsError before the first `renew`."""
         if self._renewed.current is None:
             raise CredentialsError(f"client '{self._name}' has no token yet")
         return self._renewed.current
 
     def sign(self, _url: httpx.URL, _body: bytes) -> Mapping[str, str]:
-        """What a request carries."""
+        """Return the headers with the token and the project to charge."""
         token = self.token
         headers = {"authorization": f"Bearer {token.access}"}
         return {**headers, "x-goog-user-project": token.billed} if token.billed else headers
 
-    async def other_than(self, token: Token) -> None:
-        """See to another token, since that one was refused. Raises as `renew`."""
+    async def other_than(self, token: IdentityToken) -> None:
+        """Replace a refused token, unless another task has replaced it already. Raises the same errors as `renew`."""
         self._renewed.refused(token)
         await self.renew()
 
-    async def _ask(self) -> tuple[Token, float]:
+    async def _ask(self) -> tuple[IdentityToken, float]:
         if isinstance(self._source, Machine):
             access, life, project, billed = await self._of_machine(self._source)
         else:
@@ -130,9 +132,9 @@ class Identity:
             )
         if not access or not all(part.isascii() and part.isprintable() for part in (access, billed)):
             raise CredentialsError(f"{self._source} gave no token, but something with characters that no token has")
-        return Token(access, project, billed), self._clock() + life
+        return IdentityToken(access, project, billed), self._clock() + life
 
-    async def _of_file(self, file: File) -> tuple[str, float, str, str]:
+    async def _of_file(self, file: CredentialsFile) -> tuple[str, float, str, str]:
         await imported("google.oauth2.service_account", ".actors.work.models.vertex.login")
         from .login import read_login
 
@@ -142,11 +144,12 @@ class Identity:
         try:
             access, life = await login.token(self._environ, self._proxy)
         except CredentialsError:
-            self._login = None  # after another sign-in the file is another one
+            self._login = None  # the user may sign in again, so read the file again next time
             raise
         project = self._project or login.project
         if not project and login.is_person:
             project = await trio.to_thread.run_sync(project_of_gcloud, self._environ) or login.billed
+        # Only user credentials need a project to charge; a service account has its own.
         billed = (self._environ.get("GOOGLE_CLOUD_QUOTA_PROJECT") or login.billed) if login.is_person else ""
         return access, life, project, billed
 
@@ -166,6 +169,7 @@ class Identity:
         from ....io.http.brief import brief
 
         url = f"http://{machine.host}/computeMetadata/v1/{what}"
+        # proxy="-": the metadata server is link-local; a proxy cannot reach it.
         answer = await brief("GET", url, _ASKING, environ=self._environ, timeout=TIMEOUT, proxy="-")
         text = f"{machine} has no token for us: {answer.said} (HTTP {answer.status})"
         if answer.status >= 500 or answer.status == 429:
@@ -178,22 +182,22 @@ class Identity:
 
 
 class Bearer:
-    """A `TokenBearer`: the token is in the signature of each request, and `headers` are what it carries besides."""
+    """`TokenBearer` for Vertex AI. `Identity.sign` adds the token, so `headers` contain only the other headers."""
 
     def __init__(self, identity: Identity, headers: Mapping[str, str]) -> None:
         self.headers = dict(headers)
         self._identity = identity
 
-    async def renew(self) -> Token:
-        """See to a token. Raises as `Identity.renew`."""
+    async def renew(self) -> IdentityToken:
+        """Refresh the token if it is old, and return it. Raises the same errors as `Identity.renew`."""
         await self._identity.renew()
         return self._identity.token
 
-    async def once_more(self, token: Token, refused: KeyRefused, send: Callable[[], Awaitable[T]]) -> T:
-        """The reply to a request that was refused with that token, if it is not with another one.
+    async def once_more(self, token: IdentityToken, refused: KeyRefused, send: Callable[[], Awaitable[T]]) -> T:
+        """Refresh the token and send a refused request again; return its reply.
 
         Raises:
-            KeyRefused: it is, or the account may not do this.
+            KeyRefused: the request is refused again, or the account lacks a permission.
         """
         if refused.status != 401:
             raise refused

@@ -1,8 +1,9 @@
-"""Tokens of Google's for the credentials in a file, by google-auth, which knows their kinds and signs.
+"""Google access tokens from a credentials file, through google-auth.
 
-google-auth asks with blocking calls: it works in a thread here, and each of its requests is made on the event loop by
-our own transport, so that proxies, certificates and cancellation are the same as everywhere. Its own tries and waits
-are cut short: whether something is tried again, one policy decides for the whole house.
+google-auth supports all kinds of credentials and signs their requests, but with blocking calls. So it runs in a thread,
+and each of its requests is sent on the event loop by callboard's transport. Proxies, certificates and cancellation then
+work the same as elsewhere. The transport raises server errors at once instead of returning them, which prevents
+google-auth's own retries and waits: the retry policy of the model request decides.
 """
 
 from __future__ import annotations
@@ -20,19 +21,20 @@ import msgspec
 import trio
 
 from .....protocol.errors import ConfigError, CredentialsError, UpstreamError
+from .....supervisors.installation import install_command
 from ....io.http.brief import Brief, brief
-from .place import File
+from .place import CredentialsFile
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 
 TIMEOUT = 20.0
-"""Seconds for the connection to a token endpoint, and for its answer."""
+"""Timeout of a request to a token endpoint, in seconds."""
 
 LIFE = 1800.0
-"""Seconds that a token is used which does not say when it ends."""
+"""Assumed lifetime in seconds of a token without an expiry."""
 
 SKEW = 300.0
-"""Seconds by which a clock may be wrong; Google accepts no more."""
+"""Maximum clock difference in seconds that Google accepts."""
 
 _KINDS = {
     "service_account": ("google.oauth2.service_account", "from_service_account_info", True),
@@ -45,7 +47,7 @@ _KINDS = {
         True,
     ),
 }
-"""Types of credentials: the module of google-auth, its way to make them, and whether it takes scopes."""
+"""Types of credentials: the module of google-auth, its constructor, and True if it accepts scopes."""
 
 _MODULE_OF_AWS = "google.auth.aws"
 _FROM_AWS = "urn:ietf:params:aws:token-type:aws4_request"
@@ -59,16 +61,16 @@ class _Credentials(Protocol):
     def refresh(self, request: object) -> None: ...
 
 
-class Login:
-    """Credentials that were read from a file.
+class VertexLogin:
+    """Credentials from a file.
 
     Attributes:
-        project: the project that the file names; "" if none.
-        billed: the project that is charged, if that is another one.
-        is_person: whether someone signed in, rather than a service.
+        project: project in the file; "" if it has none.
+        billed: project to charge in the file (`quota_project_id`); "" if it has none.
+        is_person: True for the credentials of a signed-in user, False for a service account.
     """
 
-    def __init__(self, file: File, info: Mapping[str, Any], credentials: _Credentials) -> None:
+    def __init__(self, file: CredentialsFile, info: Mapping[str, Any], credentials: _Credentials) -> None:
         self._file = file
         self._kind = str(info.get("type"))
         self._account = str(info.get("client_email") or "")
@@ -78,16 +80,16 @@ class Login:
         self.billed = str(info.get("quota_project_id") or "")
 
     async def token(self, environ: Mapping[str, str], proxy: str) -> tuple[str, float]:
-        """A new token, and the seconds that it is good for.
+        """Return a new token and its lifetime in seconds.
 
         Raises:
-            CredentialsError: it is refused; the text says what to do.
-            UpstreamError: there was no answer that says so.
+            CredentialsError: Google refuses the credentials; the text says what to do.
+            UpstreamError: the token endpoint is unreachable or failed.
         """
         asked = _Requests(environ, proxy)
         try:
             await trio.to_thread.run_sync(self._credentials.refresh, asked, abandon_on_cancel=True)
-        except Exception as error:  # noqa: BLE001 - google-auth's own and those of what it parses; all are told
+        except Exception as error:  # noqa: BLE001 - google-auth lets errors of its parsers through; all are reported
             self._refused(error, asked)
         token, ends = self._credentials.token, self._credentials.expiry
         if not token:
@@ -115,7 +117,7 @@ class Login:
 
 
 class _Answered(msgspec.Struct, frozen=True):
-    """A `google.auth.transport.Response`."""
+    """Implementation of `google.auth.transport.Response`."""
 
     status: int
     headers: Mapping[str, str]
@@ -123,10 +125,10 @@ class _Answered(msgspec.Struct, frozen=True):
 
 
 class _Requests:
-    """A `google.auth.transport.Request`, called in a thread.
+    """Implementation of `google.auth.transport.Request`. It is called in a thread and sends on the event loop.
 
     Attributes:
-        ahead: seconds by which the clock of this machine is before that of the last who answered.
+        ahead: seconds by which this machine's clock is ahead of the last server's.
     """
 
     def __init__(self, environ: Mapping[str, str], proxy: str) -> None:
@@ -154,6 +156,7 @@ class _Requests:
         answer = await brief(
             method, url, headers, body, environ=self._environ, timeout=min(timeout, TIMEOUT), proxy=self._proxy
         )
+        # A wrong clock makes Google refuse signed assertions with a misleading text; `_advice` uses the difference.
         date = parsedate_tz(answer.headers.get("date", ""))
         if date is not None:
             self.ahead = time.time() - mktime_tz(date)
@@ -162,11 +165,11 @@ class _Requests:
         return answer
 
 
-def read_login(file: File) -> Login:
-    """The credentials in a file. Blocks.
+def read_login(file: CredentialsFile) -> VertexLogin:
+    """Read the credentials in a file. This blocks: call it in a thread.
 
     Raises:
-        ConfigError: it can't be read, or holds no credentials that can be used; the text says what it is instead.
+        ConfigError: the file is unreadable or has no usable credentials, or google-auth is not installed.
     """
     try:
         info = json.loads(Path(file.path).read_text("utf-8"))
@@ -177,8 +180,10 @@ def read_login(file: File) -> Login:
         raise ConfigError(f"{file} {_what_it_is(info)}: {_SIGN_IN}, or make a key (JSON) of a service account")
     module, maker, scoped = _KINDS[kind]
     if kind == "external_account":
+        # google-auth's class for these starts the program itself, outside of the supervised processes.
         if "executable" in (info.get("credential_source") or {}):
             raise ConfigError(f"{file}: credentials that a program prints (`executable`) are not supported")
+        # Both kinds have the type `external_account`; google-auth has a class for each.
         if info.get("subject_token_type") == _FROM_AWS:
             module = _MODULE_OF_AWS
     try:
@@ -186,14 +191,15 @@ def read_login(file: File) -> Login:
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("google"):
             raise
-        raise ConfigError(f"{file} needs google-auth; run: pip install 'callboard[vertex]'") from error
+        raise ConfigError(f"{file} needs google-auth; run: {install_command('vertex')}") from error
     try:
         credentials = getattr(cls, maker)(info, **({"scopes": [SCOPE]} if scoped else {}))
+        # google-auth ignores the `token_uri` of user credentials in a file.
         if kind == "authorized_user" and info.get("token_uri"):
             credentials = credentials.with_token_uri(info["token_uri"])
     except Exception as error:
         raise ConfigError(f"{file} holds no credentials of type '{kind}': {_words(error)}") from error
-    return Login(file, info, credentials)
+    return VertexLogin(file, info, credentials)
 
 
 def _exceptions() -> Any:

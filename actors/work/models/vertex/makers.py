@@ -1,13 +1,13 @@
-"""Who made a model of Vertex AI, by its name. Prices ask, too, so this imports nothing."""
+"""Makers of Vertex AI models by name. The price lookup needs this as well, so the module imports nothing."""
 
 from __future__ import annotations
 
 _MAKERS = {"anthropic": ("claude",), "mistralai": ("mistral", "codestral", "ministral")}
-"""Makers of models that are known by how their names begin."""
+"""Makers by the start of a model name."""
 
 
 def maker_of(model: str) -> tuple[str, str]:
-    """Who made a model, and what its maker calls it."""
+    """Return the maker of a model, and the maker's name of it. Without a known maker, it is `google`."""
     maker, slash, name = model.removeprefix("publishers/").partition("/")
     if slash and maker not in ("models", "endpoints", "projects"):
         return maker, name.removeprefix("models/")

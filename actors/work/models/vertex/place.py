@@ -1,17 +1,17 @@
-"""Where Vertex AI is reached, and where credentials for it lie.
+"""Vertex AI addresses and the search for credentials.
 
     location     base URL
     global       https://aiplatform.googleapis.com/v1
     us, eu       https://aiplatform.{location}.rep.googleapis.com/v1          several regions
     any other    https://{location}-aiplatform.googleapis.com/v1              one region
 
-Below it stands the project: `/projects/{project}/locations/{location}/publishers/google/models/...`. With an API key
-and no project (Google calls that express mode) there is neither: `/publishers/google/models/...`.
+The path contains the project: `/projects/{project}/locations/{location}/publishers/google/models/...`. With an API key
+and no project (Google's express mode), it has neither: `/publishers/google/models/...`.
 
-Credentials are, the first that are named: `api_key` and `adc_file` of the client, `<NAME>_API_KEY`, `<NAME>_ADC_FILE`,
-GOOGLE_APPLICATION_CREDENTIALS, the file that `gcloud auth application-default login` writes, and the service account of
-the machine. That one is asked for only where the machine says that it is Google's: an address of no use elsewhere is
-not waited for.
+The first available credentials are used: `api_key` and `adc_file` of the client, `<NAME>_API_KEY`, `<NAME>_ADC_FILE`,
+GOOGLE_APPLICATION_CREDENTIALS, the file of `gcloud auth application-default login`, and the service account of the
+machine. The metadata server is asked for the last only on a machine of Google's. On any other, a request to its address
+would wait for the timeout.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from .....protocol.settings import ClientSettings
 EVERYWHERE = "global"
 
 PRODUCT = Path("/sys/class/dmi/id/product_name")
-"""What a machine is called by who made it."""
+"""File with the manufacturer's product name of the machine."""
 
 _PLATFORMS = ("K_SERVICE", "CLOUD_RUN_JOB", "GAE_ENV", "GAE_SERVICE", "FUNCTION_TARGET")
-"""Variables that Google's services without machines of their own set: Cloud Run, App Engine, functions."""
+"""Variables that are set by Google's serverless platforms: Cloud Run, App Engine, Cloud Functions."""
 
 _HOST = "metadata.google.internal"
 
 
-class File(msgspec.Struct, frozen=True):
-    """Credentials in a file; `named_by` says who named it."""
+class CredentialsFile(msgspec.Struct, frozen=True):
+    """Credentials file; `named_by` is the setting or variable that names it."""
 
     path: str
     named_by: str
@@ -49,7 +49,7 @@ class File(msgspec.Struct, frozen=True):
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """The service account of this machine; `host` is that of its metadata."""
+    """Service account of this machine; `host` is its metadata server."""
 
     host: str
 
@@ -57,26 +57,27 @@ class Machine(msgspec.Struct, frozen=True):
         return f"the service account of this machine ({self.host})"
 
 
-Source = File | Machine
+Source = CredentialsFile | Machine
 
 
 def location_of(client: ClientSettings, environ: Mapping[str, str]) -> str:
-    """Where models run: the location of the client or the environment, else anywhere."""
+    """Return the location of the client or the environment, else `global`."""
     told = client.location or environ.get(_variable(client, "location"))
     return told or environ.get("GOOGLE_CLOUD_LOCATION") or environ.get("GOOGLE_CLOUD_REGION") or EVERYWHERE
 
 
 def vertex_at(location: str) -> str:
-    """The base URL of a location."""
+    """Return the base URL of a location."""
     if location == EVERYWHERE:
         return "https://aiplatform.googleapis.com/v1"
+    # A location without a hyphen (`us`, `eu`) is a multi-region, which has its own host name.
     if "-" not in location:
         return f"https://aiplatform.{location}.rep.googleapis.com/v1"
     return f"https://{location}-aiplatform.googleapis.com/v1"
 
 
 def checked_location(client: ClientSettings, environ: Mapping[str, str]) -> str:
-    """`location_of`. Raises ConfigError if it can't be one, as it becomes part of a host's name."""
+    """Return the location after a check of its form, since it becomes part of a host name. Raises ConfigError."""
     location = location_of(client, environ)
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", location):
         raise ConfigError(
@@ -87,20 +88,20 @@ def checked_location(client: ClientSettings, environ: Mapping[str, str]) -> str:
 
 
 def project_of(client: ClientSettings, environ: Mapping[str, str]) -> str:
-    """The project, if the client or the environment names one."""
+    """Return the project of the client or the environment; "" if neither names one."""
     told = client.project_id or environ.get(_variable(client, "project_id"))
     return told or environ.get("GOOGLE_CLOUD_PROJECT") or environ.get("GCLOUD_PROJECT") or ""
 
 
 def source_of(client: ClientSettings, environ: Mapping[str, str], file: str, product: Path = PRODUCT) -> Source:
-    """Where the credentials of a client are.
+    """Return the source of a client's credentials. This checks that files exist, and does not read them.
 
     Args:
-        file: where the client stands, for the errors.
-        product: says what the machine is called.
+        file: path of the settings, for errors.
+        product: file with the product name of the machine.
 
     Raises:
-        CredentialsError: there are none, or the file that is named is not there.
+        CredentialsError: there are no credentials, or a named file does not exist.
     """
     variable = _variable(client, "adc_file")
     named = [
@@ -113,10 +114,11 @@ def source_of(client: ClientSettings, environ: Mapping[str, str], file: str, pro
             found = _expanded(path, environ)
             if not found.is_file():
                 raise CredentialsError(f"{by} names {found}, which is no file")
-            return File(str(found), by)
+            return CredentialsFile(str(found), by)
     own = gcloud(environ) / "application_default_credentials.json"
     if own.is_file():
-        return File(str(own), "of gcloud")
+        return CredentialsFile(str(own), "of gcloud")
+    # GCE_METADATA_HOST and NO_GCE_CHECK are the variables of Google's own libraries.
     host = environ.get("GCE_METADATA_HOST", "")
     if environ.get("NO_GCE_CHECK", "").lower() != "true" and (host or _is_of_google(environ, product)):
         return Machine(host or _HOST)
@@ -127,14 +129,15 @@ def source_of(client: ClientSettings, environ: Mapping[str, str], file: str, pro
 
 
 def gcloud(environ: Mapping[str, str]) -> Path:
-    """The directory of gcloud's own files."""
+    """Return the directory of gcloud's own files."""
     named = environ.get("CLOUDSDK_CONFIG")
     return Path(named) if named else _home(environ) / ".config" / "gcloud"
 
 
 def project_of_gcloud(environ: Mapping[str, str]) -> str:
-    """The project that gcloud's commands work on; "" if there is none, or its files can't be read."""
+    """Return the active project of gcloud; "" if there is none or its files are unreadable."""
     directory = gcloud(environ)
+    # interpolation=None: values of gcloud may contain `%`.
     parser = ConfigParser(interpolation=None)
     try:
         active = environ.get("CLOUDSDK_ACTIVE_CONFIG_NAME") or (directory / "active_config").read_text("utf-8").strip()

@@ -1,7 +1,7 @@
-"""Our own tools, with the names and parameters of Loki's: files, commands, the web.
+"""Built-in tools, with the names and parameters of Loki's: files, commands, the web.
 
-`table` describes them to models and makes them. Files: `allowed_paths` decides what may be touched,
-then `reading`, `finding`, `writing` (`diff` is its pure half). Programs: `running`, with `commands` above it. The web:
-`fetching`, with `searches` above it. `workers/` are small programs that run as processes of their own and import
-nothing of callboard. Start with `table`, then `allowed_paths`.
+`table` describes them to models and creates them. Files: `allowed_paths` decides which paths are accessible, then
+`reading`, `finding` and `writing` (`diff` is its pure half). Programs: `running`, and `commands` based on it. The web:
+`fetching`, and `searches` based on it. `workers/` are small programs that run as separate processes and import nothing
+from callboard. Start with `table`, then `allowed_paths`.
 """

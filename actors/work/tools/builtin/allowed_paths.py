@@ -1,16 +1,16 @@
-"""Decides which files the `fs_*` tools may touch, and opens them safely (no swapped links).
+"""Path checks of the `fs_*` tools, and race-free opening of files.
 
-A path that a model wrote is made real once: `..` and symbolic links are resolved, and what comes out has to lie below
-an allowed root. Checking alone would not do, since a command that runs beside us may put a link in the way between the
-check and the use. So the file is opened from its root downwards, one directory at a time, each by the descriptor of
-the one above it, and no link is followed any more: what was put there in the meantime is refused. So is a path that
-leads elsewhere than it did when the call was permitted (`FileAccess`), however long a person thought about it.
+A path from a model is resolved once, with `..` and symbolic links, and the result must be below an allowed root. The
+check alone is not enough: a command that runs concurrently may swap a link in between the check and the use. Therefore
+the file is opened from its root downwards, each directory by the descriptor of its parent, without following any link.
+A link that was swapped in is refused. A path is also refused if it resolves differently than when the call was
+permitted (`FileAccess`), however long the user took for the answer.
 
-Refused as well: a NUL, `~` (it is not expanded here, and a directory of that name is a mistake), what lies in /proc,
-/sys or /dev, and whatever is neither a file nor a directory, such as a pipe that would keep us waiting. Hard links are
-files like any other; who can make one below a root could have copied the file.
+Also refused are: a NUL; `~`, which is not expanded here, so a directory of that name would be a mistake; paths in
+/proc, /sys or /dev; and everything that is neither a file nor a directory, such as a pipe, which would block. Hard
+links are treated as files: a process that can create one below a root could have copied the file.
 
-Everything here blocks and belongs into a thread (`in_thread`).
+All functions block and belong into a thread (`in_thread`).
 """
 
 from __future__ import annotations
@@ -34,13 +34,20 @@ from ..path_rules import FileAccess
 T = TypeVar("T")
 
 _KERNEL = tuple(Path(name) for name in ("/proc", "/sys", "/dev"))
+# O_PATH needs no read permission on the directories of the way, only search permission.
 _DOWN = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class AllowedPath(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a path leads: below `root` (real, without links), down `parts`; `shown` is what the model wrote, `access`
-    what else its call may come across."""
+    """A resolved path below an allowed root.
+
+    Attributes:
+        root: the allowed directory, real and without links.
+        parts: path components below `root`.
+        shown: the path as the model wrote it.
+        access: rules for other files that the call opens.
+    """
 
     root: Path
     parts: tuple[str, ...]
@@ -49,16 +56,19 @@ class AllowedPath(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def path(self) -> Path:
-        """The real path, for those who can't use a descriptor."""
+        """The real path, for callers that cannot use a descriptor."""
         return self.root.joinpath(*self.parts)
 
     @property
     def name(self) -> str:
-        """The last part; empty for a root."""
+        """The last component; empty for a root."""
         return self.parts[-1] if self.parts else ""
 
     def shows(self) -> Callable[[os.DirEntry[str]], bool]:
-        """Tells of an entry of this directory whether it may be shown; of a link, also by where it leads."""
+        """Return a predicate that is True for an entry of this directory that may be listed.
+
+        A link must be allowed at its target too.
+        """
         if not self.access.bars:
             return lambda _: True
         base = str(self.path).rstrip("/")
@@ -71,12 +81,13 @@ class AllowedPath(msgspec.Struct, frozen=True, kw_only=True):
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[int]:
-        """A descriptor for reading it, file or directory.
+        """Yield a descriptor for reading the file or directory.
 
         Raises:
-            ToolFailed: it is not there, is of a kind that has no contents, or may not be read.
+            ToolFailed: it does not exist, has no contents, or may not be read.
         """
         with explained(self), walked(self.root, self.parts[:-1]) as above:
+            # O_NONBLOCK in `_READ`: opening a FIFO must not wait for its writer. Its kind is checked below.
             descriptor = os.open(self.name, _READ, dir_fd=above) if self.parts else os.open(self.root, _READ)
         try:
             mode = os.fstat(descriptor).st_mode
@@ -89,18 +100,19 @@ class AllowedPath(msgspec.Struct, frozen=True, kw_only=True):
 
     @contextlib.contextmanager
     def above(self, *, make: bool = False, made: list[int] | None = None) -> Iterator[int]:
-        """A descriptor of the directory that it is in, for changing it there; `make` the directories that are missing.
+        """Yield a descriptor of the parent directory, for changes in it.
 
         Args:
-            make: whether to.
-            made: gets their depths: how many of `parts` lead to each.
+            make: create missing directories.
+            made: receives the depths of created directories: the number of `parts` that lead to each.
 
         Raises:
-            ToolFailed: there is no such directory, or it is a root, which has nothing above it for us.
+            ToolFailed: there is no such directory, or the path is a root, whose parent is not accessible.
         """
         if not self.parts:
             raise ToolFailed(f"'{self.shown}' is one of the directories that may be used as a whole; name one in it")
         with explained(self), walked(self.root, self.parts[:-1], make=make, made=made) as path_only:
+            # An O_PATH descriptor supports neither `flock` nor listing, so the directory is opened again through it.
             descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=path_only)
         try:
             yield descriptor
@@ -108,18 +120,18 @@ class AllowedPath(msgspec.Struct, frozen=True, kw_only=True):
             os.close(descriptor)
 
     def make_directory(self) -> list[int]:
-        """Make it and what is missing above it; the depths of what was missing."""
+        """Create the directory and its missing parents; return the depths of the created ones."""
         made: list[int] = []
         with explained(self), walked(self.root, self.parts, make=True, made=made):
             return made
 
 
 class AllowedPaths:
-    """The allowed roots.
+    """The allowed roots of a run.
 
     Args:
-        roots: directories; their own links are resolved now.
-        here: what relative paths are seen from.
+        roots: directories; links in them are resolved now.
+        here: base of relative paths.
     """
 
     def __init__(self, roots: Sequence[Path], here: Path) -> None:
@@ -128,26 +140,26 @@ class AllowedPaths:
         self._access = FileAccess()
 
     def within(self, access: FileAccess) -> AllowedPaths:
-        """The same for one call, which may see no more than that."""
+        """Return a copy for one call, restricted to this access."""
         lower = copy.copy(self)
         lower._access = access  # noqa: SLF001 - a copy of our own
         return lower
 
     def beside(self, directory: Path) -> AllowedPaths:
-        """The same for one call that only reads, which may look into this directory too."""
+        """Return a copy for one call that only reads, with this directory as a further root."""
         wider = copy.copy(self)
         wider.roots = (*self.roots, Path(os.path.realpath(directory)))
         return wider
 
     def find(self, text: str, *, follow: bool = True) -> AllowedPath:
-        """Where a path of a model leads. It need not exist.
+        """Resolve a path from a model. The file need not exist.
 
         Args:
             text: as the model wrote it; empty for the working directory.
-            follow: whether a link at its end is resolved too, or meant itself.
+            follow: resolve a link at its end; False if the link itself is the object of the call.
 
         Raises:
-            ToolFailed: it can't be a path, leads outside of the roots, or elsewhere than where it led when the call was
+            ToolFailed: the path is invalid, is outside of the roots, or resolves differently than when the call was
                 permitted.
         """
         if "\0" in text:
@@ -165,9 +177,11 @@ class AllowedPaths:
             leads = "" if str(real) == text else f" (it leads to {real})"
             allowed = ", ".join(map(str, self.roots))
             raise ToolFailed(f"'{text}' is outside of what may be used{leads}; allowed: {allowed} and what is below")
+        # A root such as `/` contains kernel files, which only a root below /proc, /sys or /dev makes accessible.
         for kernel in _KERNEL:
             if real.is_relative_to(kernel) and not root.is_relative_to(kernel):
                 raise ToolFailed(f"'{text}' is in {kernel}, where there are no files of yours")
+        # The approval may have taken minutes: the path must still resolve to a path that was judged.
         if self._access.moved(str(real)):
             raise ToolFailed(
                 f"'{text}' leads elsewhere since a moment ago; links that change meanwhile are not followed"
@@ -178,18 +192,18 @@ class AllowedPaths:
 
 
 async def in_thread(work: Callable[[], T], *, changes: bool = False) -> T:
-    """Do blocking work beside the loop. Long work calls `check_cancelled` now and then.
+    """Run blocking work in a thread. Long work must call `check_cancelled` periodically.
 
     Args:
-        changes: whether it changes files: then it is waited for when it is cancelled, so that nothing is changed after
-            the call is over. What only looks may hang on a dead network disk, and is left alone there.
+        changes: the work changes files. On cancellation it is then awaited, so that nothing changes after the call has
+            ended. Work that only reads may hang on a dead network disk, so it is abandoned.
     """
     return await trio.to_thread.run_sync(work, abandon_on_cancel=not changes)
 
 
 @contextlib.contextmanager
 def explained(place: AllowedPath) -> Iterator[None]:
-    """Say what went wrong with a file so that the model can mend it."""
+    """Convert `OSError` to `ToolFailed`, with a text that lets the model correct the call."""
     try:
         yield
     except OSError as error:
@@ -197,7 +211,7 @@ def explained(place: AllowedPath) -> Iterator[None]:
 
 
 def regular(place: AllowedPath, descriptor: int) -> int:
-    """The size of an open file; a directory is refused."""
+    """Return the size of an open file; raise for a directory."""
     status = os.fstat(descriptor)
     if stat.S_ISDIR(status.st_mode):
         raise ToolFailed(f"'{place.shown}' is a directory, not a file")
@@ -208,6 +222,7 @@ def _real(here: Path, text: str, *, follow: bool) -> Path:
     whole = os.path.join(here, text)  # noqa: PTH118 - pathlib would drop a final `/.`
     os.fsencode(whole)
     head, tail = os.path.split(whole.rstrip("/"))
+    # A path that ends with `.` or `..` names a directory, so there is no link of its own to act on.
     if follow or tail in ("", ".", ".."):
         return Path(os.path.realpath(whole))
     return Path(os.path.realpath(head)) / tail
@@ -215,7 +230,11 @@ def _real(here: Path, text: str, *, follow: bool) -> Path:
 
 @contextlib.contextmanager
 def walked(root: Path, parts: Sequence[str], *, make: bool = False, made: list[int] | None = None) -> Iterator[int]:
-    """A descriptor of the directory down `parts`, reached without following a link; `make`, `made` as for `above`."""
+    """Yield a descriptor of the directory at `parts`, reached without following links.
+
+    `make` and `made` are as for `above`.
+    """
+    # The root may be a link: the user has chosen it. Links below it are refused.
     descriptor = os.open(root, _DOWN & ~os.O_NOFOLLOW)
     try:
         for depth, part in enumerate(parts, 1):
@@ -252,7 +271,7 @@ def _words(place: AllowedPath, error: OSError) -> str:
 
 
 def _near(place: AllowedPath) -> str:
-    """What the model may have meant: the first part that is missing, and names that look like it."""
+    """Return a hint for a missing path: its first missing component, and similar names."""
     try:
         for depth, part in enumerate(place.parts):
             with walked(place.root, place.parts[:depth]) as directory:
@@ -263,6 +282,7 @@ def _near(place: AllowedPath) -> str:
                 os.close(there)
             if part not in names:
                 where = place.root.joinpath(*place.parts[:depth])
+                # A hint must not reveal names that the permissions hide.
                 names = [name for name in names if not place.access.hides(str(where / name))]
                 alike = difflib.get_close_matches(part, names[:1000], n=3)
                 hint = f"; similar: {', '.join(alike)}" if alike else ""
@@ -276,13 +296,13 @@ _KINDS = {stat.S_IFIFO: "named pipe", stat.S_IFSOCK: "socket"}
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """Shared by all built-in tools of a table.
+    """Settings shared by all built-in tools of a table.
 
     Attributes:
-        environ: for commands, for proxies, and for the addresses of the services.
-        paths: what `fs_*` may touch.
+        environ: for commands, proxies, and the addresses of services.
+        paths: the allowed paths of `fs_*`.
         timeout: seconds of one call.
-        keeps: what files hold before a run changes them is kept (`changes`).
+        keeps: store the earlier content of files that a run changes (`changes`).
     """
 
     environ: Mapping[str, str]

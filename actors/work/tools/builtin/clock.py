@@ -1,4 +1,4 @@
-"""get_current_time."""
+"""The tool get_current_time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 async def get_current_time(_me: Actor, _setting: Setting, _arguments: Arguments) -> str:
-    """The time as people and models read it: `Friday 2025-10-24 17:55:04 MDT (UTC-06:00)`."""
+    """Return the time in a form for users and models: `Friday 2025-10-24 17:55:04 MDT (UTC-06:00)`."""
     now = datetime.now().astimezone()
     offset = now.strftime("%z")
     return now.strftime(f"%A %Y-%m-%d %H:%M:%S %Z (UTC{offset[:3]}:{offset[3:]})")

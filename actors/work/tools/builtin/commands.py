@@ -1,11 +1,12 @@
 """execute_command, execute_py_code and execute_sql_code: programs under the process supervisor.
 
-They see our environment and start in our working directory, where `fs_*` sees relative paths from. None has a terminal
-or input. An exit status other than 0 is not a failure of the tool, but a result that the model reads.
+They inherit the environment and start in the working directory, the base of relative paths for `fs_*`. They have
+neither a terminal nor input. An exit status other than 0 is not a failure of the tool, but a result that the model
+reads.
 
-SQL runs on SQLite. The database is, in this order: the `database` argument (a file where `fs_*` may go), `USQL_DSN` as
-Loki's tool reads it (`sqlite3:path`, `sqlite3:///absolute/path`), `DATABASE_URL` as most programs read it
-(`sqlite:///relative/path`, `sqlite:////absolute/path`). Statements can't open other files.
+SQL runs on SQLite. The database is the first of: the `database` argument (a file within the allowed paths), `USQL_DSN`
+as Loki's tool reads it (`sqlite3:path`, `sqlite3:///absolute/path`), `DATABASE_URL` as most programs read it
+(`sqlite:///relative/path`, `sqlite:////absolute/path`). Statements cannot open other files.
 """
 
 from __future__ import annotations
@@ -30,10 +31,13 @@ if TYPE_CHECKING:
 WORKERS = Path(__file__).with_name("workers")
 
 ROWS = 500
-"""Rows of one statement that are shown."""
+"""Maximum rows of one statement in the result."""
 
 _JOINED = 'exec 2>&1; exec bash -c "$1" bash'
-"""One pipe for both, so that errors stand where they happened. The command is an argument, never part of this."""
+"""Shell line with one pipe for stdout and stderr, so that errors appear where they occurred.
+
+The command is an argument, never part of this text.
+"""
 
 _DSN = re.compile(r"^(?:sqlite3?|sq):(.*)$", re.DOTALL)
 
@@ -53,19 +57,21 @@ async def execute_py_code(me: Actor, setting: Setting, arguments: Arguments) -> 
     """Run code with the Python of the working directory's .venv, or else of the PATH."""
     own = setting.paths.here / ".venv" / "bin" / "python"
     python = str(own) if own.is_file() else shutil.which("python3", path=setting.environ.get("PATH")) or sys.executable
+    # No isolated mode: the code runs in the user's own Python environment.
     argv = [python, "-B", str(WORKERS / "python_code.py")]
     ran = await run_program(me, "execute_py_code", argv, setting, input=_utf8(arguments["code"]))
     return ran.told()
 
 
 async def execute_sql_code(me: Actor, setting: Setting, arguments: Arguments) -> str:
-    """Run statements; the rows of each are a small table."""
+    """Run statements; the result contains the rows of each as a small table."""
     named = arguments.get("database", "")
     if named:
         database = await in_thread(lambda: _database(setting.paths, named))
     else:
         database = configured(setting.environ)
     task = msgspec.json.encode({"database": database, "code": _utf8(arguments["code"]).decode(), "rows": ROWS})
+    # Isolated mode: neither the user's site packages nor a module in the working directory may replace an import.
     argv = [sys.executable, "-I", "-S", "-B", str(WORKERS / "sql.py")]
     ran = await run_program(me, "execute_sql_code", argv, setting, input=task)
     if ran.status != 0:
@@ -74,10 +80,10 @@ async def execute_sql_code(me: Actor, setting: Setting, arguments: Arguments) ->
 
 
 def configured(environ: Mapping[str, str]) -> str:
-    """The database that the user has set up: a path, or `:memory:`.
+    """Return the database that the user has configured: a path, or `:memory:`.
 
     Raises:
-        ToolFailed: there is none, or it is not SQLite.
+        ToolFailed: none is configured, or it is not SQLite.
     """
     for name in ("USQL_DSN", "DATABASE_URL"):
         dsn = environ.get(name, "").strip()

@@ -1,9 +1,10 @@
-"""Unified diffs, read and applied exactly. Pure: texts in, a text out.
+"""Parser and exact application of unified diffs. Pure: texts in, a text out.
 
-Models write the lines right and the numbers wrong. So a hunk's numbers say only where to look first; what counts is
-that its lines stand in the file just so. If they stand at the stated line they are replaced there; if they stand at
-exactly one other place, there; if at several, or at none, the patch is refused as a whole, with what stands in the
-file. Nothing is guessed and no line is matched loosely, save for line ends: a file with CRLF keeps it.
+Models write correct lines and wrong line numbers. Therefore a hunk's numbers only say where to look first, and its
+lines must occur in the file exactly. If they occur at the stated line, they are replaced there. If they occur at
+exactly one other place, they are replaced at that place. If they occur at several places or nowhere, the whole patch is
+refused, with an excerpt of the file. No line is matched approximately, except for line ends: a file with CRLF keeps
+CRLF.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ _SHOWN = 12
 
 
 class DiffError(ValueError):
-    """A diff, or a list of edits, is malformed or does not apply; the text is for its author."""
+    """A malformed or inapplicable diff or list of edits. The text is for its author."""
 
 
 class Hunk(msgspec.Struct, frozen=True, kw_only=True):
-    """One change.
+    """A hunk of a unified diff.
 
     Attributes:
-        number: which of the diff, from 1.
-        start: the line of the file it says it begins at; None if it says nothing.
+        number: its position in the diff, from 1.
+        start: the stated first line in the file; None if none is stated.
         old, new: the lines before and after, without their ends.
-        old_ends, new_ends: whether the last of them has a newline.
-        added, removed: how many lines come and go.
+        old_ends, new_ends: True if the last of them has a newline.
+        added, removed: numbers of lines.
     """
 
     number: int
@@ -46,7 +47,13 @@ class Hunk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Applied(msgspec.Struct, frozen=True, kw_only=True):
-    """The text as it became, with how many lines came and went, and the hunks that stood elsewhere than they said."""
+    """Result of an application.
+
+    Attributes:
+        text: the new text.
+        added, removed: numbers of lines.
+        moved: number and actual line of each hunk that was found at another line than stated.
+    """
 
     text: str
     added: int
@@ -55,10 +62,10 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(text: str) -> list[Hunk]:
-    """The hunks of a diff of one file.
+    """Return the hunks of a diff of one file.
 
     Raises:
-        DiffError: it is none, or is about several files.
+        DiffError: the text is no valid diff, or is about several files.
     """
     lines = text.split("\n")
     if lines[-1] == "":
@@ -79,12 +86,13 @@ def apply(text: str, hunks: Sequence[Hunk]) -> Applied:
     """Apply all hunks, in order.
 
     Raises:
-        DiffError: one does not fit; the text says which, and what stands in its place.
+        DiffError: a hunk does not fit. The text names it, with an excerpt of the file.
     """
     lines = text.split("\n")
     ends = lines[-1] == ""
     if ends:
         lines.pop()
+    # Added lines get the line end of the majority of the file.
     carriage = bool(lines) and sum(line.endswith("\r") for line in lines) * 2 > len(lines)
     bare = [line.removesuffix("\r") for line in lines]
     result: list[str] = []
@@ -94,6 +102,7 @@ def apply(text: str, hunks: Sequence[Hunk]) -> Applied:
         at = _position(bare, hunk, done, shift)
         if hunk.start is not None and hunk.old and at != hunk.start - 1:
             moved.append((hunk.number, at + 1))
+            # The line numbers of later hunks are probably wrong by the same amount.
             shift = at - (hunk.start - 1)
         end = at + len(hunk.old)
         result += lines[done:at]
@@ -124,9 +133,11 @@ def _hunk(number: int, header: str, body: list[str]) -> Hunk:
     marks = {" ": 0, "+": 0, "-": 0}
     for line in body:
         if line.startswith(_NO_NEWLINE):
+            # The marker refers to the previous line, which is in the old text, in the new text, or in both.
             old_ends = old_ends and mark == "+"
             new_ends = new_ends and mark == "-"
             continue
+        # Models strip the blank that marks an empty line of context.
         mark, rest = line[:1] or " ", line[1:]
         if mark not in marks:
             raise DiffError(
@@ -156,7 +167,7 @@ def _hunk(number: int, header: str, body: list[str]) -> Hunk:
 
 
 def _without_padding(body: list[str], old: int, new: int) -> list[str]:
-    """Empty lines after a hunk's end are no context; the hunk's counts tell which are."""
+    """Remove empty lines after a hunk's end, which are not context. The hunk's counts identify them."""
     body = list(body)
     while body and body[-1] == "":
         befores = sum(line[:1] in ("", " ", "-") for line in body)
@@ -191,7 +202,7 @@ def _position(lines: list[str], hunk: Hunk, done: int, shift: int) -> int:
 
 
 def _does_not_fit(lines: list[str], hunk: Hunk, done: int, stated: int) -> str:
-    """Which line of the hunk is wrong at the place where most of it is right, and what stands there."""
+    """Return the message for a hunk that does not fit: its first wrong line at the place with most matches."""
     best, fits = _best(lines, hunk, done)
     if fits == 0:
         at = min(max(stated, 0), max(len(lines) - 1, 0))
@@ -208,13 +219,17 @@ def _does_not_fit(lines: list[str], hunk: Hunk, done: int, stated: int) -> str:
 
 
 def _best(lines: list[str], hunk: Hunk, done: int) -> tuple[int, int]:
-    """Where the most lines of a hunk fit, and how many. Looks only where one of its rarer lines stands."""
+    """Return the place where most lines of a hunk match, and their number.
+
+    Considers at most 200 occurrences per line.
+    """
     rows: dict[str, list[int]] = {line: [] for line in hunk.old if line.strip()}
     for index in range(done, len(lines)):
         if lines[index] in rows:
             rows[lines[index]].append(index)
     votes: dict[int, int] = {}
     for offset, line in enumerate(hunk.old):
+        # A line such as `}` occurs everywhere, so the votes per line are bounded.
         for index in rows.get(line, [])[:200]:
             if index - offset >= 0:
                 votes[index - offset] = votes.get(index - offset, 0) + 1
@@ -225,7 +240,7 @@ def _best(lines: list[str], hunk: Hunk, done: int) -> tuple[int, int]:
 
 
 def excerpt(lines: Sequence[str], at: int) -> str:
-    """The lines around index `at`, with their numbers, for the author of a change that does not apply."""
+    """Return the numbered lines around index `at`, for the author of a change that does not apply."""
     if not lines:
         return "The file is empty"
     first = max(at - _SHOWN // 2, 0)
@@ -234,7 +249,8 @@ def excerpt(lines: Sequence[str], at: int) -> str:
 
 
 def _merged(stands: list[str], hunk: Hunk, carriage: str) -> list[str]:
-    """The new lines; those that stay keep the line ends they have."""
+    """Return the new lines; unchanged lines keep their line ends."""
+    # A file may mix line ends: unchanged lines are copied from the file, not from the diff.
     kept = {line.removesuffix("\r"): line for line in stands}
     return [kept.get(line, line + carriage) if line in hunk.old else line + carriage for line in hunk.new]
 

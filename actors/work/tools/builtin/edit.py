@@ -1,8 +1,8 @@
-"""Replacement of exact text. Pure: a file's bytes and a list of edits in, the new bytes out.
+r"""Replacement of exact text. Pure: a file's bytes and a list of edits in, the new bytes out.
 
-An edit names a text that must occur once in the file, or says `replace_all`. Edits apply in order, each to the result
-of the one before; if one cannot apply, none does. Only line ends are matched loosely: models write `\\n` whatever the
-file has. The bytes that no edit touches stay as they are: line ends, byte order mark and encoding.
+An edit names a text that must occur once in the file, or sets `replace_all`. Edits apply in order, each to the result
+of the previous one; if one cannot apply, none does. Only line ends are matched loosely, because models write `\n` for
+every kind of line end. Other bytes stay unchanged: line ends, byte order mark and encoding.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ import msgspec
 from ....io.encodings import lossless
 from .diff import DiffError, excerpt
 
-__all__ = ["Edit", "Edited", "apply_edits", "parse_edits"]
+__all__ = ["Edit", "EditResult", "apply_edits", "parse_edits"]
 
+# Exactly one line end of any kind, never half of a CRLF.
 _LINE_END = r"(?:\r\n|(?<!\r)\n|\r(?!\n))"
 _NUMBERED = re.compile(r"\s*\d+\t")
 _MOST_PLACES = 8
 
 
 class Edit(msgspec.Struct, frozen=True):
-    """One replacement.
+    r"""A replacement of text.
 
     Attributes:
-        old: the text to find, with `\\n` as its line ends.
-        new: the text in its place.
+        old: the text to find, with `\n` as its line ends.
+        new: the replacement.
         everywhere: replace all occurrences; otherwise there must be exactly one.
     """
 
@@ -37,7 +38,7 @@ class Edit(msgspec.Struct, frozen=True):
     everywhere: bool = False
 
 
-class Edited(msgspec.Struct, frozen=True):
+class EditResult(msgspec.Struct, frozen=True):
     """The new content, and for each edit the lines at which its replacements begin."""
 
     data: bytes
@@ -45,10 +46,10 @@ class Edited(msgspec.Struct, frozen=True):
 
 
 def parse_edits(values: Sequence[Mapping[str, Any]]) -> list[Edit]:
-    """Read the argument `edits` of a call.
+    """Parse the argument `edits` of a call.
 
     Raises:
-        DiffError: an edit finds nothing or changes nothing.
+        DiffError: an edit has no text to find, or changes nothing.
     """
     if not values:
         raise DiffError("`edits` is empty")
@@ -63,11 +64,11 @@ def parse_edits(values: Sequence[Mapping[str, Any]]) -> list[Edit]:
     return edits
 
 
-def apply_edits(data: bytes, edits: Sequence[Edit]) -> Edited:
+def apply_edits(data: bytes, edits: Sequence[Edit]) -> EditResult:
     """Apply all edits, in order.
 
     Raises:
-        DiffError: an edit does not apply; the text says which, and why.
+        DiffError: an edit does not apply; the text names it and the reason.
     """
     mark, encoding, errors = lossless(data)
     text = data[len(mark) :].decode(encoding, errors)
@@ -76,7 +77,7 @@ def apply_edits(data: bytes, edits: Sequence[Edit]) -> Edited:
         text, places = _replaced(text, edit, number)
         lines.append(places)
     try:
-        return Edited(mark + text.encode(encoding, errors), tuple(lines))
+        return EditResult(mark + text.encode(encoding, errors), tuple(lines))
     except UnicodeEncodeError as error:
         raise DiffError(
             f"the file is in the encoding {encoding}, which has no {error.object[error.start : error.end][:20]!r}"
@@ -84,7 +85,7 @@ def apply_edits(data: bytes, edits: Sequence[Edit]) -> Edited:
 
 
 def _replaced(text: str, edit: Edit, number: int) -> tuple[str, tuple[int, ...]]:
-    """The text after one edit, and the lines at which its replacements begin."""
+    """Return the text after one edit, and the lines at which its replacements begin."""
     expression = _LINE_END.join(map(re.escape, edit.old.split("\n")))
     found = list(re.finditer(expression, text))
     if not found:
@@ -106,7 +107,10 @@ def _replaced(text: str, edit: Edit, number: int) -> tuple[str, tuple[int, ...]]
 
 
 def _in_place_of(stands: str, edit: Edit, usual: str) -> str:
-    """The new text with the line ends of the text that it replaces; lines that both share are copied from there."""
+    """Return the new text with the line ends of the replaced text.
+
+    Lines at both ends that are unchanged keep their own.
+    """
     old, new = edit.old.split("\n"), edit.new.split("\n")
     parts = re.split(f"({_LINE_END})", stands)
     ends = parts[1::2]
@@ -116,6 +120,7 @@ def _in_place_of(stands: str, edit: Edit, usual: str) -> str:
     tail = 0
     while tail < min(len(ends), len(new) - 1) - same and old[-1 - tail] == new[-1 - tail]:
         tail += 1
+    # Added lines follow the replaced text if its line ends agree, else the majority of the file.
     between = set(ends)
     fresh = ends[0] if len(between) == 1 else usual
     middle = [fresh] * (len(new) - 1 - same - tail)
@@ -138,12 +143,14 @@ def _not_found(text: str, edit: Edit, number: int) -> str:
     after = "" if number == 1 else " (after the edits before it)"
     reason = f"edit {number}: `old_string` is not in the file{after}"
     old = edit.old.split("\n")
+    # A frequent mistake of models: they copy the numbered lines of fs_read.
     if all(_NUMBERED.match(line) for line in old if line.strip()):
         return f"{reason}. It begins with line numbers, as fs_read shows them; leave them out"
     lines = re.split(_LINE_END, text)
     wanted = [line.strip() for line in old if line.strip()]
     stripped = [line.strip() for line in lines]
     for line in wanted:
+        # The first line that occurs apart from its blanks locates the place that the model probably had in mind.
         if line in stripped:
             at = stripped.index(line)
             return f"{reason}. Compare blanks and the lines around it. {excerpt(lines, at)}"

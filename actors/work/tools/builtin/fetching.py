@@ -1,7 +1,7 @@
-"""fetch_url_via_curl (the name is Loki's), and `get`, which gets a web page as text within bounds:
-a few seconds, a few megabytes, and where `io.http.guarded` lets us go.
+"""fetch_url_via_curl (the name is Loki's), and `get`, which downloads a web page as text.
 
-Private addresses are allowed, since a developer's own servers live there.
+Downloads are bounded in seconds and bytes, and `io.http.guarded` decides which addresses are allowed. Private addresses
+are allowed, since a developer's own servers use them.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ import msgspec
 import trio
 
 from .....protocol.errors import ToolFailed
+from .....protocol.kernel.text_cuts import head_of
 from ....io.encodings import declared_inside, decoded
-from ....io.html.page import Reader
+from ....io.handed_out import hidden, hidden_head
+from ....io.html.page import PageReader
 from ....io.http import guarded
 from ..tool import Arguments
 from .allowed_paths import Setting, in_thread
@@ -25,27 +27,27 @@ if TYPE_CHECKING:
     from .....supervisors import Actor
 
 SECONDS = 30.0
-"""For one page, redirects included."""
+"""Time limit for one page, including redirects."""
 
 LARGEST = 4 * 1024 * 1024
-"""Bytes of a page that are read."""
+"""Maximum bytes read of a page."""
 
 NEARBY = 64 * 1024
-"""Bytes before that in which the end of a line is looked for."""
+"""Bytes before the limit in which the cut looks for the end of a line."""
 
 SHOWN = 500
 
 _TEXTS = ("text/", "application/json", "application/xml", "application/xhtml", "application/javascript")
 
 
-class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """A page that was got.
+class FetchedPage(msgspec.Struct, frozen=True, kw_only=True):
+    """A downloaded page.
 
     Attributes:
-        url: where it was found in the end.
+        url: the final URL after redirects.
         kind: its content type, without parameters.
-        text: its text, decoded.
-        cut: whether there was more.
+        text: its decoded text.
+        cut: True if the page was longer than the limit.
     """
 
     url: str
@@ -61,11 +63,11 @@ async def get(
     params: Mapping[str, str] | None = None,
     accept: str = "*/*",
     within: float = SECONDS,
-) -> Page:
-    """Get a page as text.
+) -> FetchedPage:
+    """Download a page as text.
 
     Raises:
-        ToolFailed: it can't be got, is refused, is an error, or is not text.
+        ToolFailed: the page cannot be downloaded, is forbidden, is an error response, or is not text.
     """
     try:
         target = httpx.URL(url, params=params) if params else httpx.URL(url)
@@ -73,10 +75,11 @@ async def get(
         raise ToolFailed(f"{url[:200]!r} is no URL: {error}") from error
     headers = {**guarded.HEADERS, "Accept": accept}
     page = None
+    # One limit for the whole chain of redirects: the client's own time limits apply to single operations.
     with trio.move_on_after(within):
         async with guarded.client(environ, allow_private=True, seconds=within) as client:
 
-            async def once(target: httpx.URL) -> Page | httpx.URL:
+            async def once(target: httpx.URL) -> FetchedPage | httpx.URL:
                 async with client.stream("GET", target, headers=headers) as response:
                     return guarded.redirected(response, target) or await _page(response, target)
 
@@ -89,39 +92,41 @@ async def get(
     return page
 
 
-async def _page(response: httpx.Response, url: httpx.URL) -> Page:
+async def _page(response: httpx.Response, url: httpx.URL) -> FetchedPage:
     body = await guarded.body_of(response, LARGEST)
     cut = len(body) > LARGEST
     kind = response.headers.get("content-type", "").split(";")[0].strip().lower()
     if response.status_code >= 400 or response.status_code == 304:
         words = f"{response.status_code} {response.reason_phrase}".strip()
-        shown = body[:SHOWN].decode(errors="replace") if _is_text(kind, body) else ""
+        shown = hidden_head(body.decode(errors="replace"), SHOWN) if _is_text(kind, body) else ""
         raise ToolFailed(f"{guarded.short(url)} answered {words}", stderr=shown)
     if not _is_text(kind, body):
         raise ToolFailed(f"{guarded.short(url)} is {kind or 'binary data'}, not text")
-    if cut:  # after a line that ends nearby: half a character would make all of it look like another encoding
+    if cut:  # Cut at a line end if one is near: half a character would make the whole page look like another encoding.
         end = body.rfind(b"\n", LARGEST - NEARBY, LARGEST)
         body = body[: end if end > 0 else LARGEST]
     text = await in_thread(lambda: decoded(body, response.charset_encoding or declared_inside(body)))
-    return Page(url=str(url), kind=kind, text=text, cut=cut)
+    return FetchedPage(url=str(url), kind=kind, text=text, cut=cut)
 
 
 def _is_text(kind: str, body: bytes) -> bool:
     named = kind.startswith(_TEXTS) or kind.endswith(("+json", "+xml"))
+    # A page without a useful type counts as text unless a NUL proves the opposite.
     return named or (kind in ("", "application/octet-stream") and b"\0" not in body[:8192])
 
 
 RESULT = 128 * 1024
-"""Characters of a page that the model gets."""
+"""Maximum characters of a page in the result."""
 
 CONVERTING = 10.0
-"""Seconds; a page made to keep a parser busy is read as far as that goes."""
+"""Seconds for the conversion of HTML. Of a page that takes longer, the part converted by then is returned."""
 
 
 async def fetch_url_via_curl(_me: Actor, setting: Setting, arguments: Arguments) -> str:
-    """A page's text: HTML made readable, anything else as it is."""
+    """Return a page's text: HTML converted to readable text, anything else unchanged."""
     url = arguments["url"].strip()
     if "://" not in url:
+        # Models often omit the scheme.
         url = "https://" + url
     page = await get(
         url, setting.environ, accept="text/html, text/*;q=0.9, */*;q=0.8", within=min(SECONDS, setting.timeout)
@@ -130,15 +135,17 @@ async def fetch_url_via_curl(_me: Actor, setting: Setting, arguments: Arguments)
     if "html" in page.kind or text[:200].lstrip().lower().startswith(("<!doctype html", "<html")):
         text, whole = await in_thread(lambda: _converted(page.text, page.url))
         cut = cut or not whole
+    # Redact before the cut below: a secret that is cut in half would not be recognised.
+    text = hidden(text)
     if len(text) > RESULT:
-        return f"{text[:RESULT]}\n[cut: {len(text) - RESULT} more characters]"
+        return f"{head_of(text, RESULT)}\n[cut: {len(text) - RESULT} more characters]"
     if cut:
         return f"{text}\n[cut: the page goes on]"
     return text or "(the page has no text)"
 
 
 def _converted(html: str, url: str) -> tuple[str, bool]:
-    reader = Reader(url, shows_links=True)
+    reader = PageReader(url, shows_links=True)
     until = time.monotonic() + CONVERTING
 
     def look() -> None:

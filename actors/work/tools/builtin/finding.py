@@ -1,4 +1,4 @@
-"""fs_glob and fs_grep: bounded in hits and in seconds. The search itself is `workers/search.py`."""
+"""fs_glob and fs_grep, bounded in hits and in seconds. The search itself is `workers/search.py`."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ if TYPE_CHECKING:
 WORKER = Path(__file__).with_name("workers") / "search.py"
 
 NAMES = 200
-"""Paths that fs_glob returns."""
+"""Maximum paths that fs_glob returns."""
 
 HITS = 200
-"""Lines that fs_grep returns."""
+"""Maximum lines that fs_grep returns."""
 
 WIDTH = 400
-"""Characters of a line that fs_grep shows."""
+"""Maximum characters of a line in the result of fs_grep."""
 
 SECONDS = 20.0
-"""For one search; what was found by then is returned."""
+"""Seconds for one search; hits found by then are returned."""
 
 MARGIN = 5.0
-"""Seconds on top, after which a search that does not hear its alarm is ended."""
+"""Additional seconds after which a search that does not react to its alarm is killed."""
 
 
 async def fs_glob(me: Actor, setting: Setting, arguments: Arguments) -> str:
-    """Paths, the last changed first."""
+    """Return paths, the most recently changed first."""
     text = arguments.get("path", "")
     found = await _searched(me, setting, text, task="glob", pattern=arguments["pattern"], hits=NAMES)
     notes = [_joined(text, path) for path in found["hits"]]
     if found["more"]:
         notes.append(f"[cut: {found['more']} more, all older]")
-    return _told(notes, found, f"no file matches {arguments['pattern']}")
+    return _matches_text(notes, found, f"no file matches {arguments['pattern']}")
 
 
 async def fs_grep(me: Actor, setting: Setting, arguments: Arguments) -> str:
-    """path:line:text."""
+    """Return hits as path:line:text."""
     text = arguments.get("path", "")
     options = {"pattern": arguments["pattern"], "include": arguments.get("include", ""), "hits": HITS, "width": WIDTH}
     found = await _searched(me, setting, text, task="grep", **options)
@@ -53,7 +53,7 @@ async def fs_grep(me: Actor, setting: Setting, arguments: Arguments) -> str:
         notes.append(f"[cut after {HITS} hits; narrow the pattern, the path or `include`]")
     if found["skipped"]:
         notes.append(f"[{found['skipped']} files were too large to be searched]")
-    return _told(notes, found, "nothing found")
+    return _matches_text(notes, found, "nothing found")
 
 
 async def _searched(me: Actor, setting: Setting, path: str, **task: Any) -> dict[str, Any]:
@@ -83,6 +83,7 @@ async def _searched(me: Actor, setting: Setting, path: str, **task: Any) -> dict
 
 def _checked(paths: AllowedPaths, path: str) -> AllowedPath:
     place = paths.find(path)
+    # Opened only for its errors: a missing path must not look like a search without hits.
     with place.opened():
         return place
 
@@ -93,7 +94,7 @@ def _joined(text: str, path: str) -> str:
     return path if text in ("", ".", "./") else f"{text.rstrip('/')}/{path}"
 
 
-def _told(lines: list[str], found: dict[str, Any], nothing: str) -> str:
+def _matches_text(lines: list[str], found: dict[str, Any], nothing: str) -> str:
     if found["cut"] == "time":
         lines.append(f"[cut: the search took more than {SECONDS:g} s; narrow the pattern or the path]")
     return "\n".join(lines) or f"({nothing})"

@@ -1,10 +1,11 @@
-"""Preview of the call of a file tool: the diff for the person who is asked to allow it.
+"""Diffs that preview a file tool's call in its approval question.
 
-A diff shows what is in a file, so it holds to what the permissions deny to those that read (`FileAccess.unshown`), and
-secrets that the vault has handed out are hidden. Where there is no diff to be shown (the disk does not answer, a
-directory is to be removed) there is none, and the person sees the arguments.
+A diff contains parts of the file. Files that permissions deny to read (`FileAccess.unshown`) therefore get none, and
+secrets of the vault are redacted. No diff is available either if the disk does not respond or a directory is removed;
+the user then sees only the arguments.
 
-A patch or an edit that cannot apply raises: the model reads why, and no person is asked about a call that fails anyway.
+A patch or an edit that cannot apply raises: the model receives the reason, and the user is not asked about a call that
+fails anyway.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import trio
 from .....protocol.errors import ToolFailed
 from ....io.handed_out import hidden
 from ..changes.present import present
-from ..changes.record import told
+from ..changes.record import printable_path
 from ..changes.unified import unified
 from ..tool import Arguments
 from .allowed_paths import AllowedPath, AllowedPaths, in_thread
@@ -22,21 +23,21 @@ from .writing import encoded, rewritten
 
 MOST_CHARACTERS = 16_000
 MOST_LINES = 400
-"""Of a diff that a person reads before the answer."""
+"""Limits of a diff in an approval question."""
 
 WITHIN = 2.0
-"""Seconds to read a file in; the question does not wait longer for a diff."""
+"""Seconds to read the file; the question does not wait longer for a diff."""
 
 
 REWRITES = ("fs_patch", "fs_edit")
-"""Tools whose calls depend on what is in the file."""
+"""Tools whose calls depend on the file's content."""
 
 
 async def preview_of(tool: str, paths: AllowedPaths, arguments: Arguments) -> str:
-    """The diff of what a call of `tool` would change; "" if there is none.
+    """Return the diff of the change that a call of `tool` would make; "" if there is none.
 
     Raises:
-        ToolFailed: it is a patch or an edit that cannot apply.
+        ToolFailed: a patch or an edit cannot apply.
     """
     with trio.move_on_after(WITHIN):
         return await in_thread(lambda: _preview(tool, paths, arguments))
@@ -57,10 +58,10 @@ def _preview(tool: str, paths: AllowedPaths, arguments: Arguments) -> str:
             return ""
         return _diff(place, before, encoded(arguments["contents"]) if tool == "fs_write" else None)
     except (ToolFailed, OSError):
-        return ""  # the call itself says what is wrong
+        return ""  # The call itself reports the error.
 
 
 def _diff(place: AllowedPath, before: bytes | None, after: bytes | None) -> str:
-    name = told("/".join(place.parts))
+    name = printable_path("/".join(place.parts))
     diff = unified(before, after, name, characters=MOST_CHARACTERS, lines=MOST_LINES, clean=hidden)
     return hidden(diff.text).removesuffix("\n")

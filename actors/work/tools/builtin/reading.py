@@ -1,7 +1,8 @@
-"""fs_cat, fs_read and fs_ls: bounded looks at files and directories.
+"""fs_cat, fs_read and fs_ls: bounded reads of files and directories.
 
-A result holds at most `RESULT` bytes. What was left out is said in a last line in brackets, with the offset to go on
-from. Text is UTF-8; bytes that are not become U+FFFD. A file with a NUL among its first bytes is binary, and only told.
+A result contains at most `RESULT` bytes. A last line in brackets reports omitted text, with the offset to continue
+from. Text is UTF-8; invalid bytes become U+FFFD. A file with a NUL among its first bytes is binary; its content is not
+returned.
 """
 
 from __future__ import annotations
@@ -22,23 +23,23 @@ if TYPE_CHECKING:
     from .....supervisors import Actor
 
 RESULT = 128 * 1024
-"""Bytes of a file that one call returns at most."""
+"""Maximum bytes of a file in one result."""
 
 LINES = 2000
-"""Lines that fs_read returns by default."""
+"""Default number of lines for fs_read."""
 
 WIDTH = 2000
-"""Bytes of a line that fs_read shows."""
+"""Maximum bytes of a line in fs_read."""
 
 ENTRIES = 2000
-"""Names that fs_ls shows."""
+"""Maximum names in fs_ls."""
 
 SNIFFED = 8192
 CHECKED_EVERY = 1024
 
 
 async def fs_cat(_me: Actor, setting: Setting, arguments: Arguments) -> str:
-    """The file's text as it is, or those lines of it."""
+    """Return the file's text unchanged, or a range of its lines."""
     find, (offset, limit) = setting.paths.find, _asked(arguments)
     part = await in_thread(lambda: read_part(find(arguments["path"]), offset, limit, RESULT))
     text = "".join(part.lines)
@@ -48,7 +49,7 @@ async def fs_cat(_me: Actor, setting: Setting, arguments: Arguments) -> str:
 
 
 async def fs_read(_me: Actor, setting: Setting, arguments: Arguments) -> str:
-    """Lines with their numbers."""
+    """Return lines with their numbers."""
     find, (offset, limit) = setting.paths.find, _asked(arguments)
     part = await in_thread(lambda: read_part(find(arguments["path"]), offset, limit or LINES, WIDTH))
     if not part.lines:
@@ -58,22 +59,22 @@ async def fs_read(_me: Actor, setting: Setting, arguments: Arguments) -> str:
 
 
 async def fs_ls(_me: Actor, setting: Setting, arguments: Arguments) -> str:
-    """One name per line, sorted."""
+    """Return one name per line, sorted."""
     return await in_thread(lambda: _listed(setting.paths.find(arguments.get("path", ""))))
 
 
-class Part(msgspec.Struct, kw_only=True):
-    """Some lines of a file, with their ends; `note` says what is left out."""
+class FileExcerpt(msgspec.Struct, kw_only=True):
+    """Lines of a file, with their ends; `note` reports omitted ones."""
 
     lines: list[str] = []
     note: str = ""
 
 
-def read_part(place: AllowedPath, offset: int, limit: int | None, width: int) -> Part:
-    """Read `limit` lines (None for all) from line `offset` on, cutting each at `width` bytes, up to `RESULT` in all.
+def read_part(place: AllowedPath, offset: int, limit: int | None, width: int) -> FileExcerpt:
+    """Read `limit` lines (None for all) from line `offset` on, each cut at `width` bytes, up to `RESULT` bytes in all.
 
     Raises:
-        ToolFailed: there is no such file, it is binary, or has fewer lines.
+        ToolFailed: the file does not exist, is binary, or has fewer lines.
     """
     with place.opened() as descriptor, explained(place):
         size = regular(place, descriptor)
@@ -88,10 +89,11 @@ def _asked(arguments: Arguments) -> tuple[int, int | None]:
     return int(arguments.get("offset") or 1), None if limit is None else int(limit)
 
 
-def _part(place: AllowedPath, file: io.BufferedReader, offset: int, limit: int | None, width: int) -> Part:
-    part = Part()
+def _part(place: AllowedPath, file: io.BufferedReader, offset: int, limit: int | None, width: int) -> FileExcerpt:
+    part = FileExcerpt()
     number = kept = 0
     while True:
+        # The only place where the thread notices a cancellation.
         if number % CHECKED_EVERY == 0:
             trio.from_thread.check_cancelled()
         line, whole = _line(file, width)
@@ -104,19 +106,25 @@ def _part(place: AllowedPath, file: io.BufferedReader, offset: int, limit: int |
         if limit is not None and taken >= limit:
             part.note = f"[lines {offset}-{number - 1}; the file goes on: offset {number}]"
             return part
+        # At least one line is returned, so that the offset to continue from always advances.
         if kept and kept + len(line) > RESULT:
             part.note = f"[cut after line {number - 1}, {kept} bytes; the file goes on: offset {number}]"
             return part
         kept += len(line)
         text = line.decode(errors="replace")
         part.lines.append(text if whole else f"{text} [line cut after {width} bytes]\n")
+    # An empty file has no first line, but reading it is not an error.
     if number < offset and (number or offset > 1):
         raise ToolFailed(f"'{place.shown}' has {number} lines; there is no line {offset}")
     return part
 
 
 def _line(file: io.BufferedReader, width: int) -> tuple[bytes, bool]:
-    """The next line and whether it is whole; of a longer one its first `width` bytes, and the rest is skipped."""
+    """Return the next line, and True if it is complete.
+
+    Of a longer line return its first `width` bytes, and skip the rest.
+    """
+    # Two more bytes for CRLF: a line of exactly `width` bytes is complete.
     line = file.readline(width + 2)
     if len(line.rstrip(b"\r\n")) <= width:
         return line, True
@@ -143,6 +151,6 @@ def _entry(entry: os.DirEntry[str], directory: int) -> str:
     if entry.is_symlink():
         try:
             return f"{entry.name} -> {os.readlink(entry.name, dir_fd=directory)}"
-        except OSError:  # it went away meanwhile
+        except OSError:  # The link was removed after `scandir`.
             return entry.name
     return f"{entry.name}/" if entry.is_dir(follow_symlinks=False) else entry.name

@@ -1,8 +1,8 @@
-"""Runs a program for a tool: what it prints becomes events line by line, and a bounded text for the model.
+"""Execution of a program for a tool: its output becomes events line by line, and a bounded text for the model.
 
-Of a long output the beginning and the end are kept, since the first error and the final summary stand there. A program
-that prints without end, starts processes without end, or outlives the time of the call is ended, and what it printed so
-far is in the error.
+Of a long output, the beginning and the end are kept, since they contain the first error and the final summary. A
+program is killed if it prints without end, starts processes without end, or outlives the call's time limit. The error
+then contains its output so far.
 """
 
 from __future__ import annotations
@@ -18,55 +18,57 @@ import msgspec
 import trio
 
 from .....protocol.errors import ProcessError, ToolFailed
+from .....protocol.kernel.text_cuts import after_cut, before_cut
+from ....io.handed_out import hidden, hidden_tail
 from ...call_clock import Clock
 from ...sandbox.current import played, sandboxed
 from ...sandbox.place import Beyond
-from ..files.limits import MIB, Limits, ended, impose, kill, watch
+from ..files.limits import MIB, CallLimits, ended, impose, kill, watch
 from ..files.output import Printed
 from .allowed_paths import Setting
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
     from .....supervisors.process import Process
-    from ...sandbox.held import Held
+    from ...sandbox.held import HeldProcess
 
 HEAD = 48 * 1024
 TAIL = 80 * 1024
-"""Bytes kept of the beginning and of the end of what a program prints."""
+"""Bytes kept of the beginning and of the end of a program's output."""
 
 ENOUGH = 64 * 1024 * 1024
-"""Bytes after which a program is ended."""
+"""Bytes of output after which a program is killed."""
 
 HEARD = 64 * 1024
-"""Bytes of its lines that become events."""
+"""Bytes of output lines that become events."""
 
 FAREWELL = 8 * 1024
-"""Bytes of the output that go with an error."""
+"""Bytes of output in an error."""
 
-LIMITS = Limits(processes=1024, file_size=64 * 1024 * MIB, shown=HEARD)
-"""What the user allowed is not held back; only what would bring the machine down is."""
+LIMITS = CallLimits(processes=1024, file_size=64 * 1024 * MIB, shown=HEARD)
+"""Wide limits: an allowed program is stopped only before it endangers the machine."""
 
 NO_FILE = Path(os.devnull)
-"""These programs have no result file to be watched."""
+"""Placeholder for `watch`: these programs have no result file."""
 
 
-class Ran(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a program: what it printed, and its exit status or the signal that ended it."""
+class ProgramResult(msgspec.Struct, frozen=True, kw_only=True):
+    """Outcome of a program: its output, and its exit status or the signal that killed it."""
 
     text: str
     status: int | None
     signal: int | None
 
     def told(self) -> str:
-        """For the model: the output; the exit status too unless it is 0; `DONE` if there is nothing to tell."""
+        """Return the text for the model: the output, and the exit status unless it is 0; `DONE` if there is neither."""
         if self.status == 0:
             return self.text or "DONE"
         how = f"signal {self.signal}" if self.signal is not None else f"exit status {self.status}"
         return f"{self.text}\n[{how}]" if self.text and not self.text.endswith("\n") else f"{self.text}[{how}]"
 
 
-class Kept:
-    """The output so far: its beginning and its end."""
+class BoundedOutput:
+    """Beginning and end of a program's output."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -74,37 +76,40 @@ class Kept:
         self._tail = bytearray()
 
     def add(self, data: bytes) -> None:
-        """The program printed this."""
+        """Append output."""
         self.size += len(data)
         room = HEAD - len(self._head)
         self._head += data[:room]
         self._tail += data[room:]
+        # Trimmed only at twice the size, so that each byte is moved at most once on average.
         if len(self._tail) > 2 * TAIL:
             del self._tail[:-TAIL]
 
     @property
     def text(self) -> str:
-        """What is kept."""
+        """The stored output, with a note for the omitted middle."""
         tail = bytes(self._tail[-TAIL:])
         lost = self.size - len(self._head) - len(tail)
-        between = b"\n[... %d bytes left out ...]\n" % lost if lost else b""
-        return (bytes(self._head) + between + tail).decode(errors="replace")
+        if not lost:
+            return (bytes(self._head) + tail).decode(errors="replace")
+        head = before_cut(hidden(self._head.decode(errors="replace")))
+        return f"{head}\n[... {lost} bytes left out ...]\n{after_cut(hidden(tail.decode(errors='replace')))}"
 
 
 async def run_program(
     me: Actor, tool: str, argv: Sequence[str], setting: Setting, *, input: bytes | None = None
-) -> Ran:
-    """Run a program to its end. It writes to stdout only: the caller has joined stderr to it.
+) -> ProgramResult:
+    """Run a program to its end. The caller must have redirected its stderr to stdout.
 
-    It gets the time that the call has, or `setting.timeout` without a deadline. Where it fails for its sandbox alone, a
-    person may let it do more, and it is run again.
+    The time limit is that of the call, or `setting.timeout` without a deadline. If the program fails only because of
+    its sandbox, the user may grant it more access, and it runs again.
 
     Raises:
-        ToolFailed: it could not be started, took too long, printed too much or ran wild; it has been ended.
+        ToolFailed: it could not be started, or exceeded its time, output or process limits and was killed.
     """
 
-    async def attempt(beyond: Beyond) -> tuple[Ran, Held | None]:
-        clock = Clock(_time_left(setting.timeout))
+    async def attempt(beyond: Beyond) -> tuple[ProgramResult, HeldProcess | None]:
+        clock = Clock(_seconds_left_to_print(setting.timeout))
         with clock.counting():
             try:
                 held = await sandboxed(me, tool, beyond=beyond)
@@ -122,11 +127,10 @@ async def _run(
     argv: Sequence[str],
     setting: Setting,
     input: bytes | None,
-    held: Held | None,
+    held: HeldProcess | None,
     clock: Clock,
-) -> Ran:
-    from .....supervisors.child import QUICK_STOP
-    from .....supervisors.process import start_process
+) -> ProgramResult:
+    from .....supervisors.process import QUICK_STOP, start_process
 
     try:
         process = await start_process(
@@ -142,11 +146,11 @@ async def _run(
     except ProcessError as error:
         raise ToolFailed(str(error)) from error
     impose(process.pid, LIMITS)
-    kept = Kept()
+    kept = BoundedOutput()
     async with ended(me, process, 5.0):
         with clock.scope as limit:
             wild = await _until_end(me, tool, process, kept, input)
-    # From here to the end nothing waits: the call's own deadline, a moment later, finds it over.
+    # No checkpoint from here on: the call's own deadline, a moment later, cannot replace this error by its own.
     if limit.cancelled_caught:
         wild = f"it did not end within {clock.seconds:.3g} s"
     elif kept.size > ENOUGH:
@@ -156,11 +160,11 @@ async def _run(
     end = process.ended
     if end is None:
         raise ToolFailed("it could not be ended in time", stderr=_end_of(kept))
-    return Ran(text=kept.text, status=end.status, signal=end.signal)
+    return ProgramResult(text=kept.text, status=end.status, signal=end.signal)
 
 
-async def _until_end(me: Actor, tool: str, process: Process, kept: Kept, input: bytes | None) -> str:
-    """Feed and read a program until it ends, or is to be ended; what it did wrong, or nothing."""
+async def _until_end(me: Actor, tool: str, process: Process, kept: BoundedOutput, input: bytes | None) -> str:
+    """Feed and read a program until it ends or exceeds a limit. Return the exceeded limits; "" for none."""
     assert process.stdout is not None
     reasons: list[str] = []
 
@@ -173,12 +177,13 @@ async def _until_end(me: Actor, tool: str, process: Process, kept: Kept, input: 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(watch, process, NO_FILE, LIMITS, end)
         if input is not None and process.stdin is not None:
-            # Only our own workers get input, and they read all of it before they print anything. One that ends at once
-            # says why in its output.
+            # Only this package's workers get input, and they read all of it before they print. A worker that exits at
+            # once reports the reason in its output.
             with contextlib.suppress(trio.BrokenResourceError):
                 await process.stdin.send_all(input)
                 await process.stdin.aclose()
         try:
+            # The limit holds between reads; a pipe delivers at most some KiB more.
             while kept.size <= ENOUGH and (data := await process.stdout.receive_some()):
                 kept.add(data)
                 printed.feed(data)
@@ -190,12 +195,12 @@ async def _until_end(me: Actor, tool: str, process: Process, kept: Kept, input: 
     return "; ".join(reasons)
 
 
-def _time_left(usual: float) -> float:
-    """Seconds until a moment before the call is cut off, so that what was printed so far can still be told."""
+def _seconds_left_to_print(usual: float) -> float:
+    """Return the seconds until shortly before the call's deadline, so that the output so far can still be reported."""
     left = trio.current_effective_deadline() - trio.current_time()
     return usual if left == math.inf else left - min(left / 10, 0.5)
 
 
-def _end_of(kept: Kept) -> str:
+def _end_of(kept: BoundedOutput) -> str:
     text = kept.text
-    return text if len(text) <= FAREWELL else "..." + text[-FAREWELL:]
+    return text if len(text) <= FAREWELL else "..." + hidden_tail(text, FAREWELL)

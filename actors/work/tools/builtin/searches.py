@@ -1,7 +1,7 @@
-"""Keyless services of the web: Wikipedia, arXiv, the weather, and a web search.
+"""Web services without API keys: Wikipedia, arXiv, the weather, and a web search.
 
-Where each of them lives can be changed with an environment variable: for a mirror, for a proxy, and for tests.
-A service that is down or refuses us is one clear sentence for the model, which can go on without it.
+An environment variable can replace the address of each service, for a mirror, a proxy, or tests. A service that is down
+or refuses the request results in one clear sentence for the model, which can continue without it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .....protocol.errors import ToolFailed
 from ....io.html.tags import attributes_of, scan
 from ..tool import Arguments, Json
 from .allowed_paths import Setting, in_thread
-from .fetching import SECONDS, Page, get
+from .fetching import SECONDS, FetchedPage, get
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -29,19 +29,19 @@ ADDRESSES: Mapping[str, str] = {
     "CALLBOARD_ARXIV_URL": "https://export.arxiv.org/api/query",
     "CALLBOARD_WEB_SEARCH_URL": "https://html.duckduckgo.com/html/",
 }
-"""Environment variables, and what holds without them."""
+"""Environment variables of the service addresses, with their defaults."""
 
 ARTICLES = 3
 PAPERS = 3
 PAGES = 8
 EXTRACT = 4000
-"""Characters of an article's beginning or a paper's abstract."""
+"""Maximum characters of an article's beginning or a paper's abstract."""
 
 _ATOM = "{http://www.w3.org/2005/Atom}"
 
 
 async def get_current_weather(_me: Actor, setting: Setting, arguments: Arguments) -> str:
-    """One line of weather, metric."""
+    """Return one line of weather, metric."""
     place = arguments["location"].strip()
     if not place:
         raise ToolFailed("the location is empty")
@@ -51,7 +51,7 @@ async def get_current_weather(_me: Actor, setting: Setting, arguments: Arguments
 
 
 async def search_wikipedia(_me: Actor, setting: Setting, arguments: Arguments) -> Json:
-    """The best articles: title, url, and the beginning of their text."""
+    """Return the best articles: title, url, and the beginning of their text."""
     asked = {
         "action": "query",
         "format": "json",
@@ -79,7 +79,7 @@ async def search_wikipedia(_me: Actor, setting: Setting, arguments: Arguments) -
 
 
 async def search_arxiv(_me: Actor, setting: Setting, arguments: Arguments) -> Json:
-    """The best papers."""
+    """Return the best papers."""
     asked = {
         "search_query": f"all:{arguments['query']}",
         "max_results": str(PAPERS),
@@ -90,12 +90,13 @@ async def search_arxiv(_me: Actor, setting: Setting, arguments: Arguments) -> Js
 
 
 async def web_search_loki(_me: Actor, setting: Setting, arguments: Arguments) -> Json:
-    """The best pages, as DuckDuckGo's page for browsers without JavaScript lists them."""
+    """Return the best pages, from DuckDuckGo's page for browsers without JavaScript."""
     query = arguments["query"].strip()
     if not query:
         raise ToolFailed("the query is empty")
     page = await _asked(setting, "the web search", _address(setting, "CALLBOARD_WEB_SEARCH_URL"), {"q": query})
     results = await in_thread(lambda: _results(page.text))
+    # A page with neither results nor this notice is a check for bots.
     if not results and "no-results" not in page.text and "No results" not in page.text:
         raise ToolFailed("the web search is not reachable: it wants to see a person in a browser first")
     return results or "(nothing found)"
@@ -105,10 +106,11 @@ def _address(setting: Setting, variable: str) -> str:
     return setting.environ.get(variable) or ADDRESSES[variable]
 
 
-async def _asked(setting: Setting, who: str, url: str, params: Mapping[str, str]) -> Page:
+async def _asked(setting: Setting, who: str, url: str, params: Mapping[str, str]) -> FetchedPage:
     try:
         return await get(url, setting.environ, params=params, within=min(SECONDS, setting.timeout))
     except ToolFailed as error:
+        # Name the service instead of its host; the reason is the same.
         why = str(error).rpartition(" is not reachable: ")[2]
         raise ToolFailed(f"{who} is not reachable: {why}", stderr=error.stderr) from error
 
@@ -117,7 +119,7 @@ def _papers(text: str) -> list[dict[str, Json]]:
     from xml.etree import ElementTree as ET
 
     try:
-        # Expat itself bounds entities that grow, and the text is bounded too.
+        # Expat itself bounds the growth of entities, and the text is bounded too.
         feed = ET.fromstring(text)  # noqa: S314 - see above
     except ET.ParseError as error:
         raise ToolFailed("arXiv's answer can't be read") from error
@@ -144,7 +146,7 @@ def _results(html: str) -> list[dict[str, str]]:
 
 
 class _Results:
-    """Of the tags of a page, takes the links of the class `result__a` and the texts of the class `result__snippet`."""
+    """Tag handler that collects links of the class `result__a` and texts of the class `result__snippet`."""
 
     def __init__(self) -> None:
         self.results: list[dict[str, str]] = []
@@ -171,7 +173,11 @@ class _Results:
 
 
 def _unwrapped(href: str) -> str:
-    """The page itself: results lead through a counter that carries the address as `uddg`. Advertisements are none."""
+    """Return the address of a result; "" for an advertisement.
+
+    Results link to a redirect with the address in the parameter `uddg`.
+    """
+    # The page's links omit the scheme.
     if href.startswith("//"):
         href = "https:" + href
     try:

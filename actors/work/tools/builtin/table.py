@@ -1,10 +1,10 @@
-"""The table of the built-in tools: what models read about each, the effect it has on the world, and tools of them.
+"""Table of the built-in tools: their descriptions for models, their effects, and the `Tool` objects.
 
-A tool's code is imported when it is first called. Programs are ended a moment before the call's own time is up, so that
-what they printed by then reaches the model.
+A tool's code is imported at its first call. Programs are stopped shortly before the call's own time limit, so that
+their output so far reaches the model.
 
-Names and parameters are Loki's. Where Loki has no parameter for something a model needs (`fs_cat --offset`, the
-database of `execute_sql_code`), ours is optional.
+Names and parameters are Loki's. Where Loki lacks a parameter that models need (`fs_cat --offset`, the database of
+`execute_sql_code`), the additional parameter is optional.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ....io.imports import imported
-from ..kept_results import readable
-from ..tool import TIMEOUT, Arguments, Effect, Json, Tool, ToolSpec
+from ..stored_results import readable
+from ..tool import TIMEOUT, Access, Arguments, Effect, Json, Tool, ToolSpec
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from .allowed_paths import Setting
 
 
-class Spec(msgspec.Struct, frozen=True):
-    """One tool.
+class BuiltinSpec(msgspec.Struct, frozen=True):
+    """Specification of one built-in tool.
 
     Attributes:
         module: of this package, with a function of the tool's name.
         effect, subject, reads, synonyms: see `Tool`.
         description: for the model.
         required, optional: parameters by name, each a JSON Schema.
-        previews: what a call would change can be shown before it is allowed (`previews`).
+        previews: a diff of the change is available before approval (`previews`).
     """
 
     module: str
@@ -49,13 +49,21 @@ class Spec(msgspec.Struct, frozen=True):
     previews: bool = False
 
     def schema(self) -> dict[str, Json]:
-        """The JSON Schema of the arguments."""
+        """Return the JSON Schema of the arguments."""
         return {
             "type": "object",
             "properties": {**self.required, **self.optional},
             "required": list(self.required),
             "additionalProperties": False,
         }
+
+
+_ACCESS: Mapping[str, Access] = {
+    **dict.fromkeys(("reading", "finding", "writing"), "files"),
+    **dict.fromkeys(("fetching", "searches"), "web"),
+    "clock": "nothing",
+}
+"""Access mechanism by module; all others start processes."""
 
 
 def _texts(**descriptions: str) -> Mapping[str, Json]:
@@ -66,11 +74,11 @@ def _counts(**descriptions: str) -> Mapping[str, Json]:
     return {name: {"type": "integer", "minimum": 1, "description": text} for name, text in descriptions.items()}
 
 
-_reads = partial(Spec, "reading", "read", "path", reads=True)
-_finds = partial(Spec, "finding", "read", "path", reads=True)
-_writes = partial(Spec, "writing", "write", "path")
-_runs = partial(Spec, "commands", "execute")
-_searches = partial(Spec, "searches", "read")
+_reads = partial(BuiltinSpec, "reading", "read", "path", reads=True)
+_finds = partial(BuiltinSpec, "finding", "read", "path", reads=True)
+_writes = partial(BuiltinSpec, "writing", "write", "path")
+_runs = partial(BuiltinSpec, "commands", "execute")
+_searches = partial(BuiltinSpec, "searches", "read")
 
 _FILE = _texts(path="The file.")
 _LINES = _counts(
@@ -80,9 +88,9 @@ _LINES = _counts(
 _QUERY = _texts(query="What to search for.")
 
 CONTENTS = {"content": "contents"}
-"""What Loki's successor calls the parameter, and so the prompts that were written for it."""
+"""Parameter name of Loki's successor, which prompts written for it use."""
 
-SPECS: Mapping[str, Spec] = {
+SPECS: Mapping[str, BuiltinSpec] = {
     "fs_cat": _reads(
         "Read a text file as it is. For a part of a large file, or for line numbers, use fs_read.", _FILE, _LINES
     ),
@@ -175,10 +183,10 @@ SPECS: Mapping[str, Spec] = {
         _texts(database="File of the database; if left out, the one that the user has set up."),
         reads=True,
     ),
-    "fetch_url_via_curl": Spec(
+    "fetch_url_via_curl": BuiltinSpec(
         "fetching", "read", "url", "Get the text of a web page.", _texts(url="An http or https URL.")
     ),
-    "get_current_time": Spec("clock", "none", "", "Get the current date, time and time zone."),
+    "get_current_time": BuiltinSpec("clock", "none", "", "Get the current date, time and time zone."),
     "get_current_weather": _searches(
         "location", "Get the current weather of a place.", _texts(location="The place: `London`, `Portland, Oregon`.")
     ),
@@ -202,15 +210,15 @@ def builtin_tools(
     timeout: float = TIMEOUT,
     keeps: bool = True,
 ) -> dict[str, Tool]:
-    """All built-in tools by name.
+    """Return all built-in tools by name.
 
     Args:
-        environ: what commands inherit, and where proxies, databases and services are named.
-        roots: directories that `fs_*` may touch; none for the working directory. A relative path is seen from the
-            working directory in any case, as it is by the commands that the same model runs.
-        here: the working directory; None for ours.
+        environ: the environment of commands, with the addresses of proxies, databases and services.
+        roots: directories that `fs_*` may access; none for the working directory. The base of relative paths is the
+            working directory in any case, as for commands of the same model.
+        here: the working directory; None for that of the process.
         timeout: seconds of one call.
-        keeps: what files hold before a run changes them is kept.
+        keeps: store the earlier content of files that a run changes.
     """
     from .allowed_paths import AllowedPaths, Setting
 
@@ -219,11 +227,13 @@ def builtin_tools(
     return {name: _tool(name, spec, setting) for name, spec in SPECS.items()}
 
 
-def _tool(name: str, spec: Spec, setting: Setting) -> Tool:
+def _tool(name: str, spec: BuiltinSpec, setting: Setting) -> Tool:
+    # Stored results are an additional root for reading only: a tool that also writes must not change them.
     shows = spec.reads and spec.effect == "read"
 
     async def run(me: Actor, arguments: Arguments, access: FileAccess | None = None) -> Json:
         module = f"{__package__}.{spec.module}"
+        # A thread imports the module, so that the first call does not stall the event loop.
         await imported(module)
         function = getattr(import_module(module), name)
         paths = setting.paths if access is None else setting.paths.within(access)
@@ -236,6 +246,11 @@ def _tool(name: str, spec: Spec, setting: Setting) -> Tool:
 
         return await preview_of(name, setting.paths.within(access), arguments)
 
+    async def was_done(me: Actor) -> bool | None:
+        from ..changes.interrupted import was_done
+
+        return await was_done(me, setting)
+
     return Tool(
         spec=ToolSpec(name=name, description=spec.description, parameters=spec.schema()),
         run=run,
@@ -246,6 +261,9 @@ def _tool(name: str, spec: Spec, setting: Setting) -> Tool:
         shell=spec.subject == "command",
         synonyms=spec.synonyms,
         reads=spec.reads,
+        access=_ACCESS.get(spec.module, "process"),
         run_within=run,
         preview=preview if spec.previews else None,
+        # Only changes of files leave a record that proves whether an interrupted call was done.
+        was_done=was_done if spec.module == "writing" else None,
     )

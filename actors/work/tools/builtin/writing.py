@@ -1,11 +1,13 @@
-"""fs_write, fs_mkdir, fs_rm, fs_patch (`diff`), fs_edit (`edit`), and `replace`, through which each of
-them changes a file.
+"""Built-in tools that write: fs_write, fs_mkdir, fs_rm, fs_patch (`diff`) and fs_edit (`edit`).
 
-A file is replaced as a whole: the new one is written beside it and renamed over it, so that no reader sees half of
-it, and a call that is cancelled changes nothing or everything. Its mode stays. While a file is read, changed and
-replaced, its directory is locked (`flock`), so that two calls of one turn, or of two agents, come one after the other.
+`replace` is the one function through which they change a file.
 
-The call's keeper hears of a change before it is made (`changes/keeping`), so that it can be shown and taken back.
+A file is replaced as a whole: the new one is written to the same directory and renamed over the old one. No reader sees
+a partial file, and a cancelled call changes nothing or everything. The mode is preserved. While a file is read, changed
+and replaced, its directory is locked (`flock`). Two calls of one turn, or of two agents, therefore run one after the
+other.
+
+The call's keeper records each change before it is made (`changes/keeping`), so that it can be displayed and undone.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ import trio
 from .....protocol.errors import ToolFailed
 from ....io.encodings import lossless
 from ....io.handed_out import PUT, hidden_bytes
-from ..changes.keeping import Keeper, keeper_of
+from ..changes.keeping import ChangeKeeper, keeper_of
 from ..tool import Arguments
 from .allowed_paths import AllowedPath, AllowedPaths, Setting, explained, in_thread
 from .diff import DiffError, Hunk, apply, parse
@@ -39,27 +41,27 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LARGEST = 8 * 1024 * 1024
-"""Bytes that may be written at once."""
+"""Maximum bytes of one write."""
 
 LOCKED_FOR = 5.0
-"""Seconds to wait for another program's lock; ours last milliseconds."""
+"""Seconds to wait for another program's lock; Callboard's own locks last milliseconds."""
 
 _MOST_LINES = 12
-"""Line numbers in the report of fs_edit."""
+"""Maximum number of line numbers in the report of fs_edit."""
 
 _PUT = PUT.encode()
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 async def fs_write(me: Actor, setting: Setting, arguments: Arguments) -> str:
-    """Write all of a file."""
+    """Write a whole file."""
     data = encoded(arguments["contents"])
     keeper = keeper_of(me, setting, "fs_write")
     return await _changing(me, keeper, lambda: _write(setting.paths.find(arguments["path"]), data, keeper))
 
 
 async def fs_mkdir(me: Actor, setting: Setting, arguments: Arguments) -> str:
-    """Make a directory."""
+    """Create a directory."""
     path = arguments["path"]
     keeper = keeper_of(me, setting, "fs_mkdir")
     made = await _changing(me, keeper, lambda: _make(setting.paths.find(path), keeper))
@@ -67,7 +69,7 @@ async def fs_mkdir(me: Actor, setting: Setting, arguments: Arguments) -> str:
 
 
 async def fs_rm(me: Actor, setting: Setting, arguments: Arguments) -> str:
-    """Remove a file, a link (never what it points to) or a directory."""
+    """Remove a file, a link (never its target) or a directory."""
     text = arguments["path"]
     if not text.strip():
         raise ToolFailed("the path is empty; nothing was removed")
@@ -75,8 +77,8 @@ async def fs_rm(me: Actor, setting: Setting, arguments: Arguments) -> str:
     return await _changing(me, keeper, lambda: _remove(setting.paths, setting.paths.find(text, follow=False), keeper))
 
 
-async def _changing(me: Actor, keeper: Keeper, work: Callable[[], T]) -> T:
-    """Change files in a thread, and tell what was changed."""
+async def _changing(me: Actor, keeper: ChangeKeeper, work: Callable[[], T]) -> T:
+    """Change files in a thread, and emit events for the changes, also after a failure."""
     try:
         return await in_thread(work, changes=True)
     finally:
@@ -84,10 +86,10 @@ async def _changing(me: Actor, keeper: Keeper, work: Callable[[], T]) -> T:
 
 
 def encoded(text: str) -> bytes:
-    """What is to be written, in UTF-8.
+    """Return the text in UTF-8.
 
     Raises:
-        ToolFailed: it is too long, or is no text.
+        ToolFailed: it is too long, or contains half of a surrogate pair.
     """
     try:
         data = text.encode()
@@ -100,13 +102,14 @@ def encoded(text: str) -> bytes:
 
 @contextlib.contextmanager
 def locked(directory: int) -> Iterator[None]:
-    """Keep other calls from changing files of this directory meanwhile. The lock goes with the descriptor."""
+    """Lock the directory against other calls during the block. Closing the descriptor releases the lock."""
     until = time.monotonic() + LOCKED_FOR
     while True:
         trio.from_thread.check_cancelled()
         try:
             fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
             break
+        # Polling instead of a blocking `flock`: a blocked system call could not be cancelled.
         except BlockingIOError:
             if time.monotonic() > until:
                 raise ToolFailed("somebody else holds a lock on the directory; nothing was written") from None
@@ -115,10 +118,10 @@ def locked(directory: int) -> Iterator[None]:
 
 
 def status_of(place: AllowedPath, directory: int) -> os.stat_result | None:
-    """The file that stands there, or None.
+    """Return the status of the existing file, or None.
 
     Raises:
-        ToolFailed: something stands there that can't be replaced.
+        ToolFailed: the path is not a regular file, or is read-only.
     """
     try:
         status = os.stat(place.name, dir_fd=directory, follow_symlinks=False)
@@ -128,6 +131,7 @@ def status_of(place: AllowedPath, directory: int) -> os.stat_result | None:
         raise ToolFailed(f"'{place.shown}' is a directory, not a file")
     if not stat.S_ISREG(status.st_mode):
         raise ToolFailed(f"'{place.shown}' is not a regular file and is left alone")
+    # A rename replaces a read-only file without an error. `access` alone is not enough: root passes it always.
     if not status.st_mode & 0o222 or not os.access(place.name, os.W_OK, dir_fd=directory):
         raise ToolFailed(f"'{place.shown}' is read-only (mode {stat.S_IMODE(status.st_mode):04o}) and is left alone")
     return status
@@ -136,33 +140,35 @@ def status_of(place: AllowedPath, directory: int) -> os.stat_result | None:
 def replace(
     place: AllowedPath, directory: int, old: os.stat_result | None, data: bytes, *, mode: int | None = None
 ) -> None:
-    """Put a new file in the place of `old`, whose mode it gets unless another is given."""
+    """Write a new file and rename it over `old`. The mode is that of `old` unless `mode` is given."""
     temporary = f".{secrets.token_hex(6)}.callboard"
+    # In the same directory, since a rename is atomic only within a file system. The umask decides the mode of a new
+    # file.
     descriptor = os.open(temporary, _NEW, 0o666, dir_fd=directory)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             if old is not None:
                 if (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
-                    with contextlib.suppress(OSError):  # only root may give files away
+                    with contextlib.suppress(OSError):  # Only root may change a file's owner.
                         os.fchown(descriptor, old.st_uid, old.st_gid)
                 mode = stat.S_IMODE(old.st_mode) if mode is None else mode
             if mode is not None:
                 os.fchmod(descriptor, mode)
         os.rename(temporary, place.name, src_dir_fd=directory, dst_dir_fd=directory)
-    except BaseException:  # cancelled too: no temporary file stays
+    except BaseException:  # Also on cancellation: no temporary file may remain.
         with contextlib.suppress(OSError):
             os.unlink(temporary, dir_fd=directory)
         raise
 
 
-def _make(place: AllowedPath, keeper: Keeper) -> bool:
+def _make(place: AllowedPath, keeper: ChangeKeeper) -> bool:
     made = place.make_directory()
     keeper.makes(place, made)
     return len(place.parts) in made
 
 
-def _write(place: AllowedPath, data: bytes, keeper: Keeper) -> str:
+def _write(place: AllowedPath, data: bytes, keeper: ChangeKeeper) -> str:
     made: list[int] = []
     with place.above(make=True, made=made) as directory, explained(place), locked(directory):
         old = status_of(place, directory)
@@ -176,12 +182,14 @@ def _write(place: AllowedPath, data: bytes, keeper: Keeper) -> str:
     return f"{done} {place.shown}: {lines} {'line' if lines == 1 else 'lines'}, {size}"
 
 
-def _remove(paths: AllowedPaths, place: AllowedPath, keeper: Keeper) -> str:
+def _remove(paths: AllowedPaths, place: AllowedPath, keeper: ChangeKeeper) -> str:
+    # The allowed roots themselves must survive, and so every directory that contains one.
     if any(root.is_relative_to(place.path) for root in paths.roots):
         raise ToolFailed(f"'{place.shown}' is, or holds, a directory that may be used as a whole; it is not removed")
     with place.above() as directory, explained(place), locked(directory):
         mode = os.stat(place.name, dir_fd=directory, follow_symlinks=False).st_mode
         if stat.S_ISDIR(mode):
+            # `rmtree` would delete files that a rule denies, so one such file refuses the whole removal.
             if place.access.bars and _holds_barred(place, directory):
                 raise ToolFailed(f"'{place.shown}' was not removed: the permissions deny something in it")
             with keeper.removes(place, directory):
@@ -202,7 +210,7 @@ def _holds_barred(place: AllowedPath, above: int) -> bool:
 
 
 async def fs_patch(me: Actor, setting: Setting, arguments: Arguments) -> str:
-    """Patch a file; one that is not there is made if the diff only adds."""
+    """Patch a file. A missing file is created if the diff only adds lines."""
     encoded(arguments["contents"])
     return await _rewrite(me, setting, "fs_patch", arguments)
 
@@ -220,11 +228,11 @@ async def _rewrite(me: Actor, setting: Setting, tool: str, arguments: Arguments)
 
 
 class Rewrite(msgspec.Struct, frozen=True):
-    """A call of fs_patch or fs_edit, parsed.
+    """A parsed call of fs_patch or fs_edit.
 
     Attributes:
-        apply: from the content of the file to the new content and the words that report it. Raises `DiffError`.
-        verb: what the call has done, for its report.
+        apply: maps the file's content to the new content and a report. Raises `DiffError`.
+        verb: the action, for the report.
         creates: the file may be missing.
     """
 
@@ -237,7 +245,7 @@ class Rewrite(msgspec.Struct, frozen=True):
         """Parse the arguments of a call.
 
         Raises:
-            ToolFailed: they are no diff, or no edits.
+            ToolFailed: they contain no valid diff or edits.
         """
         try:
             if tool == "fs_patch":
@@ -248,10 +256,10 @@ class Rewrite(msgspec.Struct, frozen=True):
             raise ToolFailed(f"'{arguments['path']}' was not changed: {error}") from error
 
     def applied(self, place: AllowedPath, before: bytes) -> tuple[bytes, str]:
-        """The new content, and the words that report it.
+        """Return the new content and a report.
 
         Raises:
-            ToolFailed: it does not apply, or would write over a secret.
+            ToolFailed: the change does not apply, or would overwrite a secret.
         """
         try:
             after, words = self.apply(before)
@@ -263,7 +271,7 @@ class Rewrite(msgspec.Struct, frozen=True):
         return after, f"{self.verb} {place.shown}: {words}"
 
     def content(self, place: AllowedPath, directory: int) -> tuple[os.stat_result | None, bytes]:
-        """The file that is to be rewritten, and its content.
+        """Return the status and content of the file to rewrite.
 
         Raises:
             ToolFailed: it cannot be rewritten.
@@ -275,7 +283,7 @@ class Rewrite(msgspec.Struct, frozen=True):
         return old, b"" if old is None else _read(place, directory, old)
 
 
-def _rewritten(place: AllowedPath, rewrite: Rewrite, keeper: Keeper) -> str:
+def _rewritten(place: AllowedPath, rewrite: Rewrite, keeper: ChangeKeeper) -> str:
     made: list[int] = []
     with place.above(make=rewrite.creates, made=made) as directory, explained(place), locked(directory):
         old, before = rewrite.content(place, directory)
@@ -286,12 +294,13 @@ def _rewritten(place: AllowedPath, rewrite: Rewrite, keeper: Keeper) -> str:
 
 
 def rewritten(place: AllowedPath, tool: str, arguments: Arguments) -> tuple[bytes | None, bytes]:
-    """The content before and after a call of fs_patch or fs_edit; changes nothing.
+    """Return the content before and after a call of fs_patch or fs_edit, without changing the file.
 
     Raises:
         ToolFailed: the call would fail in the same way.
     """
     rewrite = Rewrite.of(tool, arguments)
+    # A preview must not create the missing directories.
     if rewrite.creates and not place.path.parent.exists():
         return None, rewrite.applied(place, b"")[0]
     with place.above() as directory, explained(place):
@@ -321,7 +330,7 @@ def _edit(edits: list[Edit], before: bytes) -> tuple[bytes, str]:
 
 
 def _keep_secrets(place: AllowedPath, before: bytes, after: bytes) -> None:
-    """Models read `[redacted]` where a secret stands, and may write it back in its place."""
+    """Refuse to write the placeholder over a secret: models read `[redacted]` and may write it back."""
     if after.count(_PUT) > before.count(_PUT) and hidden_bytes(before) != before:
         raise ToolFailed(
             f"'{place.shown}' was not written: it holds a secret, which is shown as {PUT}, and the new text would put "

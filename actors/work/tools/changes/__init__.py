@@ -1,9 +1,9 @@
-"""What our tools have changed in files, kept so that it can be shown and taken back.
+"""File changes by the built-in tools, stored so that they can be displayed and undone.
 
-It stands below `tools/` because the tools that write keep it (`builtin/writing`), and what takes it back writes as they
-do: the same directories walked without following links, the same locks, the same way to replace a file.
+The package is below `tools/` because the tools that write store the changes (`builtin/writing`), and undo writes as
+they do: it walks the same directories without following links, takes the same locks, and replaces files the same way.
 
-`of_runs` is the way in: `changes_of` and `restore`. `keeping` is what a tool tells before it changes a file; `store`
-has the contents of before and a record per run on disk, `record` says what is in one; `plan` decides what is taken
-back, `present` looks at what is there, and `taking_back` does it; `unified` makes diffs.
+The entry point is `of_runs`: `changes_of` and `restore`. `keeping` records a change before a tool makes it. `store`
+contains the earlier contents and one record per run on disk; `record` defines a record's format. `plan` decides the
+result of an undo, `present` reads the current state, and `taking_back` executes the undo. `unified` makes diffs.
 """

@@ -1,13 +1,13 @@
-"""What a tool tells before it changes a file: the content of now is kept, and the record says what will be there.
+"""Recording of file changes: a tool stores the current content before it changes a file.
 
     with keeper.writes(place, directory, data):
         replace(place, directory, old, data)
 
-The record comes first, so that a process that is killed right after it has changed a file has left word of it. If the
-change fails, the record says so in a further line.
+The record is written first. A process that is killed right after the change has therefore already recorded it. If the
+change fails, a further line of the record voids the first.
 
-None of this stands in the way of the tool: what can't be kept, because the disk is full or the file too large, is said
-to be lost, and the tool goes on.
+Recording never fails the tool. If a content cannot be stored, because the disk is full or the file too large, the
+record marks it as lost and the tool continues.
 """
 
 from __future__ import annotations
@@ -27,10 +27,12 @@ import trio
 from .....protocol.events import FileChanged
 from .....protocol.requests import ID
 from ....io.handed_out import hidden, names_in
+from ...journal.scope import scope_of
+from ...journal.unknown import key_of
 from ..builtin.allowed_paths import AllowedPath, Setting
 from .present import seen
-from .record import Change, State, encoded, told
-from .store import MOST_OF_ONE, Store, sha_of, store_of
+from .record import PathChange, PathState, encoded, printable_path
+from .store import MOST_OF_ONE, ChangeStore, sha_of, store_of
 from .unified import MOST_COUNTED, Diff, unified
 
 if TYPE_CHECKING:
@@ -38,67 +40,75 @@ if TYPE_CHECKING:
 
 MOST_OF_TREE = 64 * 1024 * 1024
 MOST_FILES = 10_000
-"""Bytes and files of a directory that is removed; of a larger one nothing is kept."""
+"""Maximum bytes and files of a directory that is removed; nothing is stored of a larger one."""
 
 MOST_TOLD = 8_000
 MOST_TOLD_LINES = 200
-"""Characters and lines of the diff that an event tells of."""
+"""Maximum characters and lines of the diff in an event."""
 
 log = logging.getLogger("callboard.changes")
 
 
-class Keeper:
-    """Keeps what one call of a tool is about to change. Its methods block.
+class ChangeKeeper:
+    """Recorder of the file changes of one tool call. Its methods block.
 
     Args:
-        store: where; None to keep nothing.
-        actor: path of the call's actor, which begins with the run.
+        store: the store; None to store nothing.
+        actor: path of the call's actor, which begins with the run's id.
         tool: its name.
-        tells: an event says what was changed.
+        tells: collect an event for each change.
+        call: key of the call, the same in all incarnations of a durable run.
 
     Attributes:
-        told: what was changed, for `tell`.
+        told: the collected events, for `tell`.
     """
 
-    def __init__(self, store: Store | None, actor: str, tool: str, *, tells: bool = False) -> None:
+    def __init__(
+        self, store: ChangeStore | None, actor: str, tool: str, *, tells: bool = False, call: str = ""
+    ) -> None:
         self.told: list[FileChanged] = []
         self._tells = tells
         self._store = store
         self._actor = actor
         self._tool = tool
+        self._call = call
         self._run = run_of(actor)
 
     @contextlib.contextmanager
     def writes(self, place: AllowedPath, above: int, data: bytes, made: Sequence[int] = ()) -> Iterator[None]:
-        """The block gives the file this content; `made` are the depths of the directories that were made for it."""
+        """Record that the block gives the file this content.
+
+        `made` are the depths of the directories created for it.
+        """
         if not self._run:
             yield
             return
         before, content = self._seen(above, place.name)
         mode = 0o644 if before is None else before.mode
-        changed = self._change(place, place.parts, before, State(sha=sha_of(data), size=len(data), mode=mode))
+        changed = self._change(place, place.parts, before, PathState(sha=sha_of(data), size=len(data), mode=mode))
         changed = _with_secrets(changed, data)
         self._keep([*self._directories(place, made), (changed, content)])
         try:
             yield
-        except BaseException:  # whatever it was, nothing was written
+        except BaseException:  # Replacing a file is atomic: after any exception nothing was written.
             self._void([changed])
             raise
         if self._tells:
+            # The earlier content was too large or unreadable, so no diff is possible.
             unknown = before is not None and content is None
-            self._told(changed, _UNKNOWN if unknown else _compared(changed, content, data))
+            self._announced(changed, _UNKNOWN if unknown else _compared(changed, content, data))
 
     def makes(self, place: AllowedPath, made: Sequence[int]) -> None:
-        """Directories were made, down to these depths."""
+        """Record that directories were created, at these depths."""
         if self._run and made:
             changes = self._directories(place, made)
             self._keep(changes)
             if self._tells:
-                self._told(changes[-1][0], _UNKNOWN)
+                self._announced(changes[-1][0], _UNKNOWN)
 
     @contextlib.contextmanager
     def removes(self, place: AllowedPath, above: int) -> Iterator[None]:
-        """The block removes it, with all that is in it."""
+        """Record that the block removes the path and everything in it."""
         if not self._run:
             yield
             return
@@ -109,46 +119,49 @@ class Keeper:
         elif (why := _too_much(place, above)) is not None:
             noted = self._keep([(msgspec.structs.replace(top, lost=why), None)])
         else:
+            # The iterator yields one content at a time, so a large tree never fills the memory.
             noted = self._keep(chain([(top, None)], self._below(place, above)))
         try:
             yield
-        except BaseException:  # whatever it was, some of it may be there still
+        except BaseException:  # Removing a tree is not atomic: void only the changes of paths that still exist.
             self._void([change for change in noted if os.path.lexists(change.whole)])
             raise
         if self._tells:
-            self._told(top, _UNKNOWN if content is None else _compared(top, content, None))
+            self._announced(top, _UNKNOWN if content is None else _compared(top, content, None))
 
     def tell(self, me: Actor) -> None:
-        """Tell those who hear the run what the call has changed; in the event loop."""
+        """Emit the collected events. Must be called in the event loop."""
         for event in self.told:
             me.emit(event)
 
-    def _told(self, change: Change, diff: Diff) -> None:
+    def _announced(self, change: PathChange, diff: Diff) -> None:
         how = "created" if change.before is None else "removed" if change.after is None else "changed"
-        path, counts = told(change.whole), {"added": diff.added, "removed": diff.removed}
+        path, counts = printable_path(change.whole), {"added": diff.added, "removed": diff.removed}
         self.told.append(FileChanged(tool=self._tool, path=path, how=how, diff=diff.text, **counts))
 
-    def _below(self, place: AllowedPath, above: int) -> Iterator[tuple[Change, bytes | None]]:
-        """What is in a directory, parents before what is in them."""
-        for path, directories, files, here in os.fwalk(place.name, dir_fd=above):
+    def _below(self, place: AllowedPath, above: int) -> Iterator[tuple[PathChange, bytes | None]]:
+        """Yield the changes for the contents of a directory, parents before children."""
+        for path, directories, files, directory in os.fwalk(place.name, dir_fd=above):
             trio.from_thread.check_cancelled()
             parts = (*place.parts[:-1], *path.split("/"))
             for name in (*directories, *files):
-                before, content = self._seen(here, name)
+                before, content = self._seen(directory, name)
                 yield self._change(place, (*parts, name), before, None), content
 
-    def _seen(self, directory: int, name: str) -> tuple[State | None, bytes | None]:
+    def _seen(self, directory: int, name: str) -> tuple[PathState | None, bytes | None]:
         try:
             return seen(directory, name, most=MOST_OF_ONE if self._store is None else self._store.most_of_one)
         except OSError:
-            return State(), None
+            return PathState(), None
 
-    def _directories(self, place: AllowedPath, made: Sequence[int]) -> list[tuple[Change, bytes | None]]:
-        state = State(kind="directory", mode=0o755)
+    def _directories(self, place: AllowedPath, made: Sequence[int]) -> list[tuple[PathChange, bytes | None]]:
+        state = PathState(kind="directory", mode=0o755)
         return [(self._change(place, place.parts[:depth], None, state), None) for depth in made]
 
-    def _change(self, place: AllowedPath, parts: Sequence[str], before: State | None, after: State | None) -> Change:
-        return Change(
+    def _change(
+        self, place: AllowedPath, parts: Sequence[str], before: PathState | None, after: PathState | None
+    ) -> PathChange:
+        return PathChange(
             at=time.time_ns(),
             actor=self._actor,
             tool=self._tool,
@@ -158,53 +171,57 @@ class Keeper:
             after=after,
             lost=_lost(before),
             unshown=place.access.unshown(str(place.root.joinpath(*parts))),
+            call=self._call,
         )
 
-    def _keep(self, changes: Iterable[tuple[Change, bytes | None]]) -> list[Change]:
-        """Keep contents and record; what is in the record then."""
+    def _keep(self, changes: Iterable[tuple[PathChange, bytes | None]]) -> list[PathChange]:
+        """Store contents and record, and return the changes that the record contains."""
         if self._store is None:
             return []
         try:
             with self._store.writing():
-                kept = [_kept(self._store, change, content) for change, content in changes]
+                kept = [_stored_change(self._store, change, content) for change, content in changes]
                 self._store.note(self._run, kept)
             return kept
         except OSError as error:
             log.warning("what %s changes in files is not kept: %s", self._run, error.strerror or error)
             return []
 
-    def _void(self, changes: Sequence[Change]) -> None:
+    def _void(self, changes: Sequence[PathChange]) -> None:
         if self._store is None:
             return
-        with contextlib.suppress(OSError), self._store.writing():  # else it looks like one that was killed
+        # If voiding fails too, the record looks like that of a call that was killed.
+        with contextlib.suppress(OSError), self._store.writing():
             self._store.note(self._run, [msgspec.structs.replace(each, void=True) for each in changes])
 
 
-def keeper_of(me: Actor, setting: Setting, tool: str) -> Keeper:
-    """Keeps for the call that `me` plays; nothing, if it is not a call of a run."""
-    return Keeper(store_of(setting.environ) if setting.keeps else None, me.path, tool, tells=me.stream.heard)
+def keeper_of(me: Actor, setting: Setting, tool: str) -> ChangeKeeper:
+    """Return the recorder for the call of `me`; it records nothing if the call belongs to no run."""
+    store, scope = store_of(setting.environ) if setting.keeps else None, scope_of(me)
+    call = "" if scope is None else key_of(scope)
+    return ChangeKeeper(store, me.path, tool, tells=me.stream.heard, call=call)
 
 
 _UNKNOWN = Diff(added=None, removed=None)
 
 
-def _compared(change: Change, before: bytes | None, after: bytes | None) -> Diff:
-    """What has changed; no text of what the permissions deny to show, of binary files, and of long ones."""
+def _compared(change: PathChange, before: bytes | None, after: bytes | None) -> Diff:
+    """Return the diff, without text for files that permissions hide, binary files and large ones."""
     if len(before or b"") + len(after or b"") > MOST_COUNTED:
         return _UNKNOWN
-    name = told("/".join(change.parts))
+    name = printable_path("/".join(change.parts))
     diff = unified(before, after, name, characters=MOST_TOLD, lines=MOST_TOLD_LINES, clean=hidden)
     text = "" if change.unshown or diff.added is None else hidden(diff.text)
     return msgspec.structs.replace(diff, text=text)
 
 
 def run_of(actor: str) -> str:
-    """The run that an actor works for, by its path; empty for none."""
+    """Return the id of the run that an actor belongs to, from its path; empty for none."""
     top = actor.split("/", 2)[1]
     return top if ID.fullmatch(top) else ""
 
 
-def _kept(store: Store, change: Change, content: bytes | None) -> Change:
+def _stored_change(store: ChangeStore, change: PathChange, content: bytes | None) -> PathChange:
     if content is None:
         return change
     change = _with_secrets(change, content)
@@ -215,15 +232,15 @@ def _kept(store: Store, change: Change, content: bytes | None) -> Change:
     return change
 
 
-def _with_secrets(change: Change, content: bytes) -> Change:
-    """Note what of the vault's stands in one of its contents, so that who shows it later knows what to hide."""
+def _with_secrets(change: PathChange, content: bytes) -> PathChange:
+    """Record which secrets of the vault a content includes, so that a later diff can redact them."""
     names = names_in(content)
     if not names:
         return change
     return msgspec.structs.replace(change, secret=True, secrets=tuple(sorted({*change.secrets, *names})))
 
 
-def _lost(before: State | None) -> str:
+def _lost(before: PathState | None) -> str:
     if before is None or before.kind in ("link", "directory") or before.sha:
         return ""
     if before.kind == "other":
@@ -232,14 +249,14 @@ def _lost(before: State | None) -> str:
 
 
 def _too_much(place: AllowedPath, above: int) -> str | None:
-    """Why a directory that is removed is not kept; None if it can be."""
+    """Return why a directory that is removed is not stored; None if it can be."""
     count = size = 0
-    for _, directories, files, here in os.fwalk(place.name, dir_fd=above):
+    for _, directories, files, directory in os.fwalk(place.name, dir_fd=above):
         trio.from_thread.check_cancelled()
         count += len(directories) + len(files)
         for name in files:
             with contextlib.suppress(FileNotFoundError):
-                status = os.stat(name, dir_fd=here, follow_symlinks=False)
+                status = os.stat(name, dir_fd=directory, follow_symlinks=False)
                 size += status.st_size if stat.S_ISREG(status.st_mode) else 0
         if count > MOST_FILES:
             return f"there was too much in it to be kept (more than {MOST_FILES} files)"

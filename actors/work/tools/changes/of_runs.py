@@ -1,21 +1,22 @@
-"""What runs have changed in files, and taking it back. The way in for chats, the control channel and the command line.
+"""Changes of runs in files, and undo. Entry point for chats, the control channel and the command line.
 
     store = store_of(os.environ)
     changed = await trio.to_thread.run_sync(lambda: changes_of(store, [run]))          # a run is a turn of a chat
     report = await trio.to_thread.run_sync(lambda: restore(store, [run]))
 
-Only what our own tools have written counts (`fs_write`, `fs_edit`, `fs_patch`, `fs_mkdir`, `fs_rm`), of the run's agent
-and of all that work below it. What commands and tool files do with files is not known here.
+Only writes of the built-in tools count (`fs_write`, `fs_edit`, `fs_patch`, `fs_mkdir`, `fs_rm`), by the run's agent and
+all agents below it. Changes by commands and tool files are not recorded.
 
-`runs` are ids: one for a turn, several for a conversation, in any order. `since` leaves out what came before a moment
-(`mark()`), for a run that goes on. Don't restore while one of the runs is under way: what it then writes is neither
-taken back nor in its way, but the report would be about a moment that is over.
+`runs` are ids, in any order: one for a turn, several for a conversation. `since` excludes changes before a moment
+(`mark()`), for a run that continues. Do not restore while one of the runs is active: its later writes are neither
+undone nor disturbed, but the report would describe a past moment.
 
-Both block, and belong into a thread of trio's. Neither raises for what is wrong with a file: their results say it.
-Contents may hold secrets that the vault has handed out: `changes_of` hides them, and what the permissions of the call
-denied to show is not shown. A process that does not know these secrets (a passphrase or a command opens the vault, or a
-variable of the run's environment is not set here) can't hide them; the run has noted where which of them stand, and no
-diff of such a file is shown then.
+Both functions block and belong into a thread of trio. Neither raises for problems with a file: the results report them.
+
+Contents may include secrets that the vault gave out. `changes_of` redacts them, and omits files that the call's
+permissions deny to read. A process without these secrets cannot redact them: a passphrase or a command opens the vault,
+or a variable of the run's environment is not set. The run has recorded which secrets are in which file, and such a file
+gets no diff.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ from itertools import pairwise
 
 from .....protocol.changes import ChangedFile, How, Restored
 from ....io.handed_out import hidden, holds, names_in
-from .plan import Step
+from .plan import UndoStep
 from .present import place_of, present
-from .record import Change, State, same, told
-from .store import Store, store_of
+from .record import PathChange, PathState, printable_path, same
+from .store import ChangeStore, store_of
 from .taking_back import steps_of, take_back
 from .unified import unified
 
 __all__ = ["changes_of", "mark", "restore", "store_of"]
 
 MOST_OF_ALL = 256 * 1024
-"""Characters of all diffs together."""
+"""Maximum characters of all diffs together."""
 
 NOT_HIDDEN = (
     "it has held a secret of the vault, which is not open in this process, so a diff might show it; "
@@ -49,17 +50,17 @@ NOT_KNOWN = (
 
 
 def mark() -> int:
-    """This moment, for `since`."""
+    """Return the current time for `since`, in nanoseconds since 1970."""
     return time.time_ns()
 
 
-def restore(store: Store, runs: Collection[str], *, since: int = 0) -> Restored:
-    """Put files back as they were before these runs, where no other program has changed them since."""
+def restore(store: ChangeStore, runs: Collection[str], *, since: int = 0) -> Restored:
+    """Restore files to their state before these runs, where no other program has changed them since."""
     return take_back(store, frozenset(runs), since)
 
 
 def changes_of(
-    store: Store,
+    store: ChangeStore,
     runs: Collection[str],
     *,
     since: int = 0,
@@ -68,18 +69,19 @@ def changes_of(
     hide: Callable[[Collection[str]], object] | None = None,
     clean: Callable[[str], str] = hidden,
 ) -> list[ChangedFile]:
-    """What these runs have changed, each file once: from before its first change to after its last one. What is by now
-    as it was before, because it was taken back for instance, is left out.
+    """Return the files that these runs changed, from before the first change to after the last one.
+
+    A file that is now as it was before, for example after an undo, is left out.
 
     Args:
         store: see `store_of`.
         runs: ids.
-        since: leave out what came before this moment.
-        actor: only what actors with this path have changed, and those below: an agent, or its calls of one tool, which
-            have the same path one after another.
-        most: characters of all diffs together; a diff beyond that is left out, and its file's note says so.
-        hide: is told before anything is shown which secrets stand in the files, by their names, to have them known.
-        clean: takes secrets out of a text.
+        since: ignore changes before this moment.
+        actor: only changes by actors with this path and below: an agent, or its calls of one tool, whose actors have
+            the same path one after another.
+        most: maximum characters of all diffs together. A diff beyond that is left out, and its file's note says so.
+        hide: called first with the names of all secrets in the files, so that the caller can load their values.
+        clean: removes secrets from a text.
     """
     found = []
     changes = steps_of(store, frozenset(runs), since)
@@ -91,9 +93,12 @@ def changes_of(
             continue
         first, last = steps[chosen[0]].change, steps[chosen[-1]].change
         now, content = _now(first)
+        # Already undone, by a later call or by `restore`. With `actor`, the current state may be the work of another
+        # agent.
         if same(first.before, last.after) or (same(first.before, now) and actor is None):
             continue
-        shown = _shown(store, steps[chosen[0] : chosen[-1] + 1], now, content, clean)
+        # Steps of others between the first and the last chosen one are included: the diff covers them as well.
+        shown = _changed_file(store, steps[chosen[0] : chosen[-1] + 1], now, content, clean)
         if len(shown.diff) > most:
             shown.diff, shown.note = "", "there is too much to show all of it"
         most -= len(shown.diff)
@@ -105,21 +110,21 @@ def _of(actor: str | None, path: str) -> bool:
     return actor is None or path == actor or path.startswith(f"{actor}/")
 
 
-def _now(change: Change) -> tuple[State | None, bytes | None]:
-    """What stands there; something unknown, if that can't be looked at."""
+def _now(change: PathChange) -> tuple[PathState | None, bytes | None]:
+    """Return the current state and content; an unknown state if they cannot be read."""
     try:
         return present(place_of(change))
     except OSError:
-        return State(kind="other"), None
+        return PathState(kind="other"), None
 
 
-def _shown(
-    store: Store, steps: list[Step], now: State | None, content: bytes | None, clean: Callable[[str], str]
+def _changed_file(
+    store: ChangeStore, steps: list[UndoStep], now: PathState | None, content: bytes | None, clean: Callable[[str], str]
 ) -> ChangedFile:
     first, last = steps[0].change, steps[-1].change
     before, after = first.before, last.after
-    kind = (before or after or State()).kind
-    shown = ChangedFile(path=told(first.whole), how=_how(before, after), kind=kind)
+    kind = (before or after or PathState()).kind
+    shown = ChangedFile(path=printable_path(first.whole), how=_how(before, after), kind=kind)
     if kind != "file" or (after is not None and after.kind != "file"):
         shown.note = first.lost if kind == "directory" else ""
         return shown
@@ -134,20 +139,21 @@ def _shown(
     if new is None:
         shown.note = note
         return shown
+    # A diff is displayed only if this process can redact every secret that the record names.
     if why := _unknown(steps, old, new):
         shown.note = why
         return shown
-    name = told("/".join(first.parts))
+    name = printable_path("/".join(first.parts))
     diff = unified(None if before is None else old, None if after is None else new, name, clean=clean)
     shown.added, shown.removed, shown.diff = diff.added, diff.removed, clean(diff.text)
     shown.note = note or diff.note or _mixed(steps)
     return shown
 
 
-def _unknown(steps: list[Step], old: bytes, new: bytes) -> str:
-    """Why a diff might show a secret, since this process does not know it; "" if it knows all of them.
+def _unknown(steps: list[UndoStep], old: bytes, new: bytes) -> str:
+    """Return why a diff might display a secret that this process does not know; "" if it knows all of them.
 
-    What a name stands for here may be another value than it was then, so it has to be found where it stood.
+    A name may have another value here than it had then, so the value has to be found in the contents.
     """
     marked = [step.change for step in steps if step.change.secret]
     left = {name for change in marked for name in change.secrets} - {*names_in(old), *names_in(new)}
@@ -158,8 +164,10 @@ def _unknown(steps: list[Step], old: bytes, new: bytes) -> str:
     return NOT_HIDDEN if unnamed and not (holds(old) or holds(new)) else ""
 
 
-def _after(store: Store, after: State | None, now: State | None, content: bytes | None) -> tuple[bytes | None, str]:
-    """What the last change has left, and what has to be said about it."""
+def _after(
+    store: ChangeStore, after: PathState | None, now: PathState | None, content: bytes | None
+) -> tuple[bytes | None, str]:
+    """Return the content after the last change, and a note about it."""
     if after is None:
         return b"", ""
     if same(now, after):
@@ -174,15 +182,15 @@ def _after(store: Store, after: State | None, now: State | None, content: bytes 
     return content, "it was changed since by another program, and that is in the diff as well"
 
 
-def _mixed(steps: list[Step]) -> str:
-    """Whether others have changed the file in between, so that the diff has that too."""
+def _mixed(steps: list[UndoStep]) -> str:
+    """Return a note if others changed the file between these changes, since the diff then includes their changes."""
     for earlier, later in pairwise(steps):
         if not later.chosen or not same(earlier.change.after, later.change.before):
             return "it was changed in between by others, and that is in the diff as well"
     return ""
 
 
-def _how(before: State | None, after: State | None) -> How:
+def _how(before: PathState | None, after: PathState | None) -> How:
     if before is None:
         return "created"
     return "removed" if after is None else "changed"

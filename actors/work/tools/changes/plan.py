@@ -1,12 +1,16 @@
-"""What is taken back at one path: pure, so that its law can be tested.
+"""Undo decision for one path: pure, so that its law can be tested.
 
-The changes of a path are walked from the newest to the oldest. Where the path holds what a change has left, it may go
-back to what stood there before, and the walk goes on from there. Where it holds the content that stood there before the
-change, that change never happened (the process was killed), or was taken back already. Where it holds neither, another
-program has changed it in between: the walk ends, and what is there by then stays. So it does where there is nothing, or
-a directory, as before the change: no content shows there that no other program has removed the file or made the
-directory. The walk ends as well at a change of a run that is not asked for, and at one whose earlier
-content is not kept.
+The decision walks the changes of a path from the newest to the oldest:
+
+- If the path has the state that a change left, it may return to the state before that change, and the walk continues
+  from there.
+- If it has the file or link that was there before the change, that change never happened (the process was killed) or
+  was already undone. The walk continues.
+- If it has neither, another program changed it in between. The walk ends, and the current state remains. The same holds
+  where nothing or a directory exists now as before the change: another program may have removed the file or created the
+  directory, and no content proves the opposite.
+
+The walk also ends at a change of a run that is not undone, and at a change whose earlier content is not stored.
 """
 
 from __future__ import annotations
@@ -15,40 +19,42 @@ from collections.abc import Sequence
 
 import msgspec
 
-from .record import Change, State, same
+from .record import PathChange, PathState, same
 
 BY_OTHERS = "it was changed since by another program"
 IN_BETWEEN = "it was changed in between by another program; only what came after that was taken back"
 LATER = "it was changed later by {run}"
 
 
-class Step(msgspec.Struct, frozen=True):
-    """A change of a path, the run that has made it, and whether it is to be taken back."""
+class UndoStep(msgspec.Struct, frozen=True):
+    """A change of a path, with its run; `chosen` if it is to be undone."""
 
-    change: Change
+    change: PathChange
     run: str
     chosen: bool
 
 
 class Goal(msgspec.Struct, frozen=True, kw_only=True):
-    """What a path is to hold, and why not more is taken back; empty if all of it is.
+    """Target state of a path.
 
     Attributes:
-        anew: the file was made anew in between, so that the mode it has is not the one it had. Else it keeps the mode
-            that it has, which is its old one, or one that a person gave it.
+        state: the state to restore; None to remove the path.
+        left: why not every change is undone; empty if all are.
+        anew: the file was recreated in between, so its current mode is not the original one. Otherwise the current mode
+            is kept, which is the original mode or one that a user has set.
     """
 
-    state: State | None
+    state: PathState | None
     left: str = ""
     anew: bool = False
 
 
-def goal_of(steps: Sequence[Step], now: State | None) -> Goal:
-    """What becomes of a path.
+def goal_of(steps: Sequence[UndoStep], now: PathState | None) -> Goal:
+    """Return the target state of a path.
 
     Args:
-        steps: all its changes, the oldest first, with those of runs that are not asked for.
-        now: what it holds.
+        steps: all its changes, the oldest first, including changes by runs that are not undone.
+        now: its current state.
     """
     first = next((at for at, step in enumerate(steps) if step.chosen), len(steps))
     state, anew = now, False
@@ -62,7 +68,7 @@ def goal_of(steps: Sequence[Step], now: State | None) -> Goal:
             state = change.before
             anew = anew or state is None or state.kind != "file"
         elif not (same(change.before, state) and state is not None and state.kind in ("file", "link")):
-            if same(state, steps[first].change.before):  # all is as it was
+            if same(state, steps[first].change.before):  # Everything is already as it was before the first change.
                 return Goal(state=state, anew=anew)
             return Goal(state=state, left=BY_OTHERS if same(state, now) else IN_BETWEEN, anew=anew)
     return Goal(state=state, anew=anew)

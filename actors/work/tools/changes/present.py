@@ -1,4 +1,4 @@
-"""Looks at what stands at a path: its state, and a file's content. Nothing is followed; everything here blocks."""
+"""Reading of a path's current state and content. Links are not followed. All functions block."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import stat
 from pathlib import Path
 
 from ..builtin.allowed_paths import AllowedPath, walked
-from .record import Change, State, decoded, encoded
+from .record import PathChange, PathState, decoded, encoded
 from .store import sha_of
 
 LONGEST = 32 * 1024 * 1024
-"""Bytes of a file that are looked at; of a longer one it is not known whether it is still the same."""
+"""Maximum bytes of a file whose content is read; a larger one cannot be compared."""
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def seen(directory: int, name: str, *, most: int = LONGEST) -> tuple[State | None, bytes | None]:
-    """What stands in an open directory by this name, with the content of a file that has no more than `most` bytes.
+def seen(directory: int, name: str, *, most: int = LONGEST) -> tuple[PathState | None, bytes | None]:
+    """Return the state of a name in an open directory, with the content of a file of at most `most` bytes.
 
     Raises:
-        OSError: it can't be looked at.
+        OSError: the path cannot be read.
     """
     try:
         status = os.stat(name, dir_fd=directory, follow_symlinks=False)
@@ -28,25 +28,25 @@ def seen(directory: int, name: str, *, most: int = LONGEST) -> tuple[State | Non
         return None, None
     mode = stat.S_IMODE(status.st_mode)
     if stat.S_ISDIR(status.st_mode):
-        return State(kind="directory", mode=mode), None
+        return PathState(kind="directory", mode=mode), None
     if stat.S_ISLNK(status.st_mode):
-        return State(kind="link", target=encoded(os.readlink(name, dir_fd=directory))), None
+        return PathState(kind="link", target=encoded(os.readlink(name, dir_fd=directory))), None
     if not stat.S_ISREG(status.st_mode):
-        return State(kind="other", mode=mode), None
+        return PathState(kind="other", mode=mode), None
     if status.st_size > most:
-        return State(size=status.st_size, mode=mode), None
+        return PathState(size=status.st_size, mode=mode), None
     with os.fdopen(os.open(name, _READ, dir_fd=directory), "rb") as file:
         data = file.read(most + 1)
-    if len(data) > most:  # it has grown meanwhile
-        return State(size=len(data), mode=mode), None
-    return State(sha=sha_of(data), size=len(data), mode=mode), data
+    if len(data) > most:  # The file has grown since `stat`.
+        return PathState(size=len(data), mode=mode), None
+    return PathState(sha=sha_of(data), size=len(data), mode=mode), data
 
 
-def place_of(change: Change) -> AllowedPath:
-    """Where the change was made.
+def place_of(change: PathChange) -> AllowedPath:
+    """Return the place of a change.
 
     Raises:
-        OSError: its root is a link now, or below one.
+        OSError: a link now replaces its root or a directory above it.
     """
     root = Path(decoded(change.root))
     if os.path.realpath(root) != str(root):
@@ -54,11 +54,11 @@ def place_of(change: Change) -> AllowedPath:
     return AllowedPath(root=root, parts=change.parts, shown=str(change.whole))
 
 
-def present(place: AllowedPath) -> tuple[State | None, bytes | None]:
-    """What stands there now, by way of its root; what can't be reached without following a link does not.
+def present(place: AllowedPath) -> tuple[PathState | None, bytes | None]:
+    """Return the current state and content of a place. A path that is reachable only through a link counts as absent.
 
     Raises:
-        OSError: it can't be looked at.
+        OSError: the path cannot be read.
     """
     try:
         with walked(place.root, place.parts[:-1]) as above:

@@ -1,6 +1,6 @@
-"""What a record of changes holds: a line of JSON for each file that a call of a tool has changed, in their order.
+"""Format of a change record: one JSON line per file that a tool call changed, in order.
 
-Paths are percent-encoded, as in `file:` addresses, since names of files are bytes and JSON is text.
+Paths are percent-encoded as in `file:` URIs, since file names are bytes and JSON is text.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from .....protocol.decoding import json_decoder
 Kind = Literal["file", "link", "directory", "other"]
 
 
-class State(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What stood at a path.
+class PathState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """State of a path at one time.
 
     Attributes:
-        kind: `other` is what has no contents, such as a pipe.
-        sha: SHA-256 of a file's content; empty if that was not looked at.
+        kind: `other` is a file without contents, such as a pipe.
+        sha: SHA-256 of a file's content; empty if the content was not read.
         size: of a file, in bytes.
-        mode: its permissions.
-        target: where a link points, encoded.
+        mode: permission bits.
+        target: target of a link, encoded.
     """
 
     kind: Kind = "file"
@@ -35,21 +35,22 @@ class State(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     target: str = ""
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One path that one call has changed, or was about to change: the record is written first.
+class PathChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Change of one path by one call. The record is written before the change is made.
 
     Attributes:
         at: nanoseconds since 1970.
         actor: path of the call's actor.
         tool: its name.
-        root: the allowed directory that it worked in, without links; encoded.
-        path: below the root; encoded.
-        before, after: what stood there; None for nothing.
-        lost: why what stood there before is not kept; empty if it is, or if there is nothing to keep.
-        unshown: the permissions deny showing its contents.
-        secret: what the vault had handed out in that process stands in them.
-        secrets: what that is called, each `{{NAME}}`; "" for what has no name.
-        void: the change of the same path and moment, which is in an earlier line, has failed.
+        root: the allowed directory of the call, without links; encoded.
+        path: relative to the root; encoded.
+        before, after: state of the path; None if nothing exists there.
+        lost: the reason why the earlier content is not stored; empty if it is, or if there is none.
+        unshown: the permissions deny reading the file's contents.
+        secret: a content includes a secret that the vault had given to that process.
+        secrets: names of these secrets, each as `{{NAME}}`; "" for one without a name.
+        void: the change of the same path and time in an earlier line has failed.
+        call: key of the call, the same in all incarnations of a durable run; "" in other runs.
     """
 
     at: int
@@ -57,17 +58,18 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tool: str
     root: str
     path: str
-    before: State | None = None
-    after: State | None = None
+    before: PathState | None = None
+    after: PathState | None = None
     lost: str = ""
     unshown: bool = False
     secret: bool = False
     secrets: tuple[str, ...] = ()
     void: bool = False
+    call: str = ""
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The way down from the root."""
+        """The path's components below the root."""
         return tuple(decoded(self.path).split("/"))
 
     @property
@@ -77,28 +79,29 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def encoded(path: str | Path) -> str:
-    """A path as text, whatever bytes it is made of."""
+    """Return a path as ASCII text, whatever bytes it consists of."""
     return quote(os.fsencode(path), safe="/ ")
 
 
 def decoded(text: str) -> str:
-    """The path that was encoded."""
+    """Return the path of an encoded text."""
     return os.fsdecode(unquote_to_bytes(text))
 
 
-def told(path: str | Path) -> str:
-    """A path for people and for JSON: bytes that are no text are replaced."""
+def printable_path(path: str | Path) -> str:
+    """Return a path for display and JSON, with undecodable bytes replaced."""
     return os.fsencode(path).decode(errors="replace")
 
 
-def same(one: State | None, other: State | None) -> bool:
-    """Whether it is the same thing with the same content; what was not looked at is like nothing else."""
+def same(one: PathState | None, other: PathState | None) -> bool:
+    """Return True if both states have the same kind and content. A file whose content was not read equals no other."""
     if one is None or other is None:
         return one is other
     if one.kind != other.kind:
         return False
     match one.kind:
         case "file":
+            # An empty hash means unknown content, which must not count as unchanged.
             return one.sha == other.sha != ""
         case "link":
             return one.target == other.target
@@ -108,17 +111,16 @@ def same(one: State | None, other: State | None) -> bool:
 
 
 _ENCODER = msgspec.json.Encoder()
-_DECODER = json_decoder(Change)
+_DECODER = json_decoder(PathChange)
 
 
-def line_of(change: Change) -> bytes:
-    """As a line, with its end."""
+def line_of(change: PathChange) -> bytes:
     return _ENCODER.encode(change) + b"\n"
 
 
-def changes_in(data: bytes) -> list[Change]:
-    """The changes of a record but those that failed; what can't be read (torn, of another version) is left out."""
-    found: dict[tuple[int, str], Change] = {}
+def changes_in(data: bytes) -> list[PathChange]:
+    """Return the changes of a record, without failed ones. Unreadable lines (torn, other version) are ignored."""
+    found: dict[tuple[int, str], PathChange] = {}
     for line in data.split(b"\n"):
         try:
             change = _DECODER.decode(line)

@@ -1,12 +1,12 @@
-"""The store on disk: contents of files by their SHA-256, and a record for each run.
+"""On-disk store of changes: file contents by SHA-256, and a record per run.
 
-changes/                    0700
-    blobs/<sha256>          0600, a file's content as it was before a call changed it; each content once
-    runs/run-7f3a01bc.jsonl 0600, a line for each path, see `record`
+    changes/                    0700
+        blobs/<sha256>          0600, a file's content before a call changed it; each content once
+        runs/run-7f3a01bc.jsonl 0600, one line per changed path, see `record`
 
-Any number of processes share it. Who writes or removes holds a lock on the directory meanwhile (`flock`, which goes
-with a process that dies). It is bounded: beyond `most` bytes the oldest contents and records go first, and so nothing
-that is asked of it may count on being there. All methods block.
+Any number of processes share the store. A process that writes or removes holds `flock` on the directory, which the
+kernel releases when the process dies. The store is bounded: beyond `most` bytes the oldest contents and records are
+removed first, so no content is guaranteed to exist. All methods block.
 """
 
 from __future__ import annotations
@@ -24,37 +24,37 @@ from pathlib import Path
 from .....protocol.requests import ID
 from ....io.directories import private_directory, state_dir
 from ....io.whole_file import write_whole
-from .record import Change, changes_in, line_of
+from .record import PathChange, changes_in, line_of
 
 MOST = 256 * 1024 * 1024
-"""Bytes of all that is kept."""
+"""Maximum size of the store in bytes."""
 
 MOST_OF_ONE = 8 * 1024 * 1024
-"""Bytes of one file; the content of a longer one is not kept."""
+"""Maximum bytes of one file; the content of a larger file is not stored."""
 
 MOST_FILES = 20_000
-"""Contents and records; looking through so many takes a twentieth of a second."""
+"""Maximum number of contents and records. A scan of that many takes about 50 ms."""
 
 MOST_OF_RECORD = 4 * 1024 * 1024
-"""Bytes of one run's record."""
+"""Maximum bytes of one run's record."""
 
 LOCKED_FOR = 5.0
 """Seconds to wait for the lock."""
 
 _BLOCK = 4096
-"""What a small file takes of the disk."""
+"""Bytes that a small file occupies on disk."""
 
 _SHARE = 16
-"""The store is looked through again when this part of `most` was written."""
+"""Fraction of `most` (1/16): the store is scanned again after that much was written."""
 
 
-class Store:
-    """See the module.
+class ChangeStore:
+    """Store of file contents and change records.
 
     Args:
-        directory: made when something is kept.
-        most: bytes of all that is kept.
-        most_of_one: bytes of one file.
+        directory: created with the first stored change.
+        most: maximum size of the store in bytes.
+        most_of_one: maximum bytes of one file.
     """
 
     def __init__(self, directory: Path, *, most: int = MOST, most_of_one: int = MOST_OF_ONE) -> None:
@@ -63,14 +63,14 @@ class Store:
         self._most = most
         self._blobs = directory / "blobs"
         self._records = directory / "runs"
-        self._written = most  # so that the first writing looks through it
+        self._written = most  # The first write scans the store.
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Keep others from writing or removing meanwhile; afterwards, make room if there is too much.
+        """Hold the lock during the block; afterwards remove the oldest files if the store is too large.
 
         Raises:
-            OSError: the directory can't be made, or another process holds the lock.
+            OSError: the directory cannot be created, or another process holds the lock.
         """
         for path in (self.directory, self._blobs, self._records):
             _make_private(path)
@@ -81,23 +81,23 @@ class Store:
                 self._make_room()
 
     def keep(self, data: bytes) -> None:
-        """Keep a content, within `writing`.
+        """Store a content. Requires `writing`.
 
         Raises:
-            OSError: it can't be kept.
+            OSError: the content cannot be stored.
         """
         path = self._blobs / sha_of(data)
         try:
-            os.utime(path)  # as new as one that is written now
+            os.utime(path)  # Renew the age of the content, so that cleanup treats it as new.
         except FileNotFoundError:
             self._written += max(len(data), _BLOCK)
             write_whole(path, data, private=True)
 
-    def note(self, run: str, changes: Sequence[Change]) -> None:
-        """Add to the record of a run, all or nothing, within `writing`.
+    def note(self, run: str, changes: Sequence[PathChange]) -> None:
+        """Append to the record of a run, all or nothing. Requires `writing`.
 
         Raises:
-            OSError: it can't be written.
+            OSError: the record cannot be written.
         """
         lines = b"".join(map(line_of, changes))
         descriptor = os.open(self._record(run), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -106,21 +106,22 @@ class Store:
             if size + len(lines) > MOST_OF_RECORD:
                 raise OSError(errno.EFBIG, "the record of this run is full")
             if os.write(descriptor, lines) < len(lines):
+                # A torn line would hide the next one from readers.
                 os.ftruncate(descriptor, size)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         finally:
             os.close(descriptor)
         self._written += len(lines)
 
-    def changes(self, run: str) -> list[Change]:
-        """What the run has changed, in order."""
+    def changes(self, run: str) -> list[PathChange]:
+        """Return the changes of the run, in order."""
         try:
             return changes_in(self._record(run).read_bytes())
         except OSError:
             return []
 
     def runs(self, *, since: float = 0.0) -> list[str]:
-        """The runs with a record that was added to at this time (seconds since 1970) or later."""
+        """Return the runs whose record was modified at this time (seconds since 1970) or later."""
         try:
             with os.scandir(self._records) as entries:
                 return [entry.name.removesuffix(".jsonl") for entry in entries if entry.stat().st_mtime >= since]
@@ -128,17 +129,18 @@ class Store:
             return []
 
     def content(self, sha: str) -> bytes | None:
-        """What was kept; None if it is not there any more, or is not what it was."""
+        """Return a stored content; None if it was removed, or does not match its hash."""
         if not sha:
             return None
         try:
             data = (self._blobs / sha).read_bytes()
         except OSError:
             return None
+        # A damaged content must never be written into the user's files.
         return data if sha_of(data) == sha else None
 
     def remove(self, runs: Iterable[str]) -> None:
-        """Remove the records of runs, and the contents that no other run has. What can't be removed stays."""
+        """Delete the records of runs, and the contents that no other run refers to. Errors are ignored."""
         there = {run: self.changes(run) for run in runs if self._record(run).exists()}
         if not there:
             return
@@ -152,12 +154,12 @@ class Store:
                 (self._blobs / sha).unlink(missing_ok=True)
 
     def _record(self, run: str) -> Path:
-        if ID.fullmatch(run) is None:  # it must not come near a path
+        if ID.fullmatch(run) is None:  # The run id becomes part of a path, so an arbitrary text must not pass.
             raise ValueError(f"'{run}' is not the id of a run")
         return self._records / f"{run}.jsonl"
 
     def _make_room(self) -> None:
-        """Remove the oldest beyond the bounds, and what those have left who were killed while they wrote."""
+        """Remove the oldest files beyond the limits, and partial files of processes that died during a write."""
         files = []
         for directory in (self._blobs, self._records):
             with contextlib.suppress(OSError), os.scandir(directory) as entries:
@@ -167,28 +169,28 @@ class Store:
         total = 0
         for number, (_, size, path) in enumerate(sorted(files, reverse=True)):
             total += size
+            # The writer of a `.part` file would hold the lock, so its process is dead.
             if total > self._most or number >= MOST_FILES or path.endswith(".part"):
                 with contextlib.suppress(OSError):
                     os.unlink(path)  # noqa: PTH108 - a text of many
 
 
 @lru_cache(maxsize=8)
-def store_in(directory: Path) -> Store:
-    """The store in a directory."""
-    return Store(directory)
+def store_in(directory: Path) -> ChangeStore:
+    """Return the store in a directory."""
+    return ChangeStore(directory)
 
 
-def store_of(environ: Mapping[str, str]) -> Store:
-    """The user's: `changes` of the state directory."""
+def store_of(environ: Mapping[str, str]) -> ChangeStore:
+    """Return the user's store: `changes` in the state directory."""
     return store_in(state_dir(environ) / "changes")
 
 
 def sha_of(data: bytes) -> str:
-    """Its SHA-256."""
     return hashlib.sha256(data).hexdigest()
 
 
-def _contents_in(records: Iterable[Sequence[Change]]) -> set[str]:
+def _contents_in(records: Iterable[Sequence[PathChange]]) -> set[str]:
     return {change.before.sha for record in records for change in record if change.before and change.before.sha}
 
 
@@ -205,6 +207,7 @@ def _locked(directory: Path) -> Iterator[None]:
         until = time.monotonic() + LOCKED_FOR
         while True:
             try:
+                # Polling, since a blocking `flock` has no time limit.
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:

@@ -1,8 +1,8 @@
-"""Takes back what runs have changed in files: reads the records, asks `plan` path by path, and carries it out.
+"""Undo of file changes: reads the records, lets `plan` decide path by path, and executes the decisions.
 
-First goes what was made, the deepest first, a directory only if nothing else is in it; then comes what was removed or
-changed, the directories before what is in them. Each file is looked at again under the lock of its directory, and is
-replaced as a whole. A directory's own mode is set last, since it may forbid what is still to be put into it.
+Created paths are removed first, the deepest first, and a directory only if it is empty. Then removed or changed paths
+are restored, directories before their contents. Each file is compared again under the lock of its directory, and
+replaced as a whole. Modes of directories are set last, since a mode may forbid adding the contents.
 """
 
 from __future__ import annotations
@@ -18,53 +18,56 @@ from .....protocol.changes import Back, FileBack, FileLeft, Restored
 from .....protocol.errors import ToolFailed
 from ..builtin.allowed_paths import AllowedPath
 from ..builtin.writing import locked, replace
-from .plan import BY_OTHERS, Step, goal_of
+from .plan import BY_OTHERS, UndoStep, goal_of
 from .present import place_of, present, seen
-from .record import Change, State, decoded, same, told
-from .store import Store
+from .record import PathChange, PathState, decoded, printable_path, same
+from .store import ChangeStore
 
 LOOK_BACK = 2.0
-"""Seconds by which the clock of a file system may be behind ours."""
+"""Seconds by which a file system's clock may be behind the local clock."""
 
 
 class _Task(msgspec.Struct, frozen=True):
-    """A path, what it holds, what it shall hold, and whether the mode counts as well."""
+    """A path with its current and target state; `anew` means that the mode must be restored too."""
 
     place: AllowedPath
-    now: State | None
-    then: State | None
+    now: PathState | None
+    then: PathState | None
     anew: bool
 
     @property
     def done(self) -> bool:
-        """Whether nothing is to be done."""
+        """True if nothing has to change."""
         modes = self.now.mode == self.then.mode if self.now and self.then and self.now.kind == "file" else True
         return same(self.now, self.then) and (modes or not self.anew)
 
     @property
     def path(self) -> str:
-        return told(self.place.path)
+        return printable_path(self.place.path)
 
 
-def steps_of(store: Store, runs: Collection[str], since: int) -> dict[str, list[Step]]:
-    """The changes of each path that these runs have changed after `since`, with those of other runs, in order."""
+def steps_of(store: ChangeStore, runs: Collection[str], since: int) -> dict[str, list[UndoStep]]:
+    """Return all changes of each path that these runs changed after `since`, in order.
+
+    Changes of the same path by other runs are included.
+    """
     chosen = [change for run in runs for change in store.changes(run) if change.at > since]
     if not chosen:
         return {}
-    paths: dict[str, list[Step]] = {str(change.whole): [] for change in chosen}
+    paths: dict[str, list[UndoStep]] = {str(change.whole): [] for change in chosen}
     first = min(change.at for change in chosen)
     others = {run for run in store.runs(since=first / 1e9 - LOOK_BACK) if run not in runs}
     for run in (*runs, *others):
         for change in store.changes(run):
             if (steps := paths.get(str(change.whole))) is not None:
-                steps.append(Step(change, run, run in runs and change.at > since))
+                steps.append(UndoStep(change, run, run in runs and change.at > since))
     for steps in paths.values():
         steps.sort(key=lambda step: step.change.at)
     return paths
 
 
-def take_back(store: Store, runs: Collection[str], since: int) -> Restored:
-    """See `of_runs.restore`."""
+def take_back(store: ChangeStore, runs: Collection[str], since: int) -> Restored:
+    """Undo the changes; see `of_runs.restore`."""
     report = Restored(restored=[], left=[])
     tasks = []
     for steps in steps_of(store, runs, since).values():
@@ -72,7 +75,7 @@ def take_back(store: Store, runs: Collection[str], since: int) -> Restored:
         try:
             task = _task(change, steps, report)
         except OSError as error:
-            report.left.append(FileLeft(path=told(change.whole), why=_words(error)))
+            report.left.append(FileLeft(path=printable_path(change.whole), why=_words(error)))
             continue
         if not task.done:
             tasks.append(task)
@@ -82,24 +85,25 @@ def take_back(store: Store, runs: Collection[str], since: int) -> Restored:
     return report
 
 
-def _task(change: Change, steps: list[Step], report: Restored) -> _Task:
+def _task(change: PathChange, steps: list[UndoStep], report: Restored) -> _Task:
     place = place_of(change)
     now, _ = present(place)
     goal = goal_of(steps, now)
     if goal.left:
-        report.left.append(FileLeft(path=told(place.path), why=goal.left))
+        report.left.append(FileLeft(path=printable_path(place.path), why=goal.left))
     return _Task(place, now, goal.state, goal.anew)
 
 
 class _Carrier:
-    """Carries out what was decided, and reports it."""
+    """Executor of undo tasks, with a report."""
 
-    def __init__(self, store: Store, report: Restored) -> None:
+    def __init__(self, store: ChangeStore, report: Restored) -> None:
         self._store = store
         self._report = report
         self._modes: list[_Task] = []
 
     def carry_out(self, tasks: list[_Task]) -> None:
+        # Shortest paths first; removal goes in reverse order, so that a directory is empty when it is removed.
         tasks.sort(key=lambda task: len(task.place.path.parts))
         for task in reversed(tasks):
             if task.then is None:
@@ -128,6 +132,7 @@ class _Carrier:
     def _put(self, task: _Task) -> None:
         then = task.then
         assert then is not None
+        # Read the content before anything is removed: it may be missing from the store.
         content = self._store.content(then.sha) if then.kind == "file" else b""
         if content is None:
             raise OSError("what it was before was removed from the store to make room")
@@ -141,12 +146,13 @@ class _Carrier:
                 case "link":
                     os.symlink(decoded(then.target), task.place.name, dir_fd=above)
                 case _:
+                    # Writable until its contents are restored; `_set_mode` sets the recorded mode last.
                     os.mkdir(task.place.name, 0o700, dir_fd=above)
                     self._modes.append(task)
         done: Back = "content" if task.now is not None else "returned"
         self._report.restored.append(FileBack(path=task.path, done=done))
 
-    def _write(self, task: _Task, then: State, above: int, content: bytes) -> None:
+    def _write(self, task: _Task, then: PathState, above: int, content: bytes) -> None:
         old = None
         if task.now is not None and task.now.kind == "file":
             old = os.stat(task.place.name, dir_fd=above, follow_symlinks=False)
@@ -160,6 +166,7 @@ class _Carrier:
 
     def _check(self, task: _Task, above: int) -> None:
         now, _ = seen(above, task.place.name)
+        # Another program may have changed the file since the decision.
         if not same(now, task.now):
             raise OSError(BY_OTHERS)
 

@@ -1,10 +1,11 @@
-"""Unified diffs, made: pure, bounded in time and in length.
+r"""Unified diffs. Pure, bounded in time and in length.
 
-Lines that stand on both sides just once are anchors (patience diff): the longest row of them that is in the same order
-on both sides cuts the texts into small parts, which difflib compares. A part that is large all the same counts as
-replaced as a whole, since comparing it might take minutes. So a diff is always right, and nearly always short.
+The algorithm is patience diff. Lines that occur exactly once on both sides are anchors. The longest sequence of anchors
+in the same order on both sides splits the texts into small parts, which difflib compares. A part that is still large
+counts as replaced as a whole, since comparing it might take minutes. A diff is therefore always correct, and nearly
+always short.
 
-A file with NUL bytes is binary and said to be. Bytes that are no UTF-8 are shown as `\\xe9`.
+A file with NUL bytes is reported as binary. Bytes that are invalid in UTF-8 appear as `\xe9`.
 """
 
 from __future__ import annotations
@@ -20,26 +21,26 @@ import msgspec
 MOST_CHARACTERS = 64 * 1024
 MOST_LINES = 2_000
 LONGEST_LINE = 1_000
-"""Of one diff; what is beyond is left out, and said to be."""
+"""Limits of one diff. Text beyond them is left out, with a note."""
 
 MOST_COUNTED = 1024 * 1024
-"""Bytes of both sides, up to which lines are counted while a tool waits."""
+"""Maximum bytes of both sides for which lines are counted while a tool waits."""
 
 CONTEXT = 3
 _COMPARED = 40_000
-"""Lines of one side times lines of the other, up to which a part is compared line by line."""
+"""Maximum product of both sides' line counts up to which a part is compared line by line."""
 
 Block: TypeAlias = "tuple[int, int, int, int]"
 """Lines i1 to i2 become lines j1 to j2."""
 
 
 class Diff(msgspec.Struct, frozen=True, kw_only=True):
-    """A diff.
+    """A unified diff.
 
     Attributes:
-        text: with its head, each line with its end; empty for no difference.
-        added, removed: lines; None for a binary file.
-        note: what has to be known of it: that the file is binary, or that lines are left out.
+        text: with its header, each line with its end; empty for no difference.
+        added, removed: numbers of lines; None for a binary file.
+        note: a remark for the reader: the file is binary, or lines are left out.
     """
 
     text: str = ""
@@ -57,13 +58,14 @@ def unified(
     lines: int = MOST_LINES,
     clean: Callable[[str], str] = str,
 ) -> Diff:
-    """The diff of two contents of a file; None for one that is not there.
+    """Return the diff of two contents of a file; None for a missing file.
 
     Args:
         before, after: the contents.
-        name: of the file, for the head.
-        characters, lines: how long it may be.
-        clean: takes secrets out of a line before it is cut: half a secret is not found. Whole lines are the caller's.
+        name: of the file, for the header.
+        characters, lines: maximum length.
+        clean: removes secrets from a long line before it is cut, because half a secret would not be found. The caller
+            redacts the other lines.
     """
     if before == after:
         return Diff()
@@ -89,7 +91,7 @@ def unified(
 
 
 def _lines_of(data: bytes | None) -> list[bytes]:
-    """Lines with their ends."""
+    """Return the lines with their ends."""
     if not data:
         return []
     lines = [line + b"\n" for line in data.split(b"\n")]
@@ -98,16 +100,18 @@ def _lines_of(data: bytes | None) -> list[bytes]:
 
 
 def _blocks(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[Block]:
-    """What has changed, in order."""
+    """Yield the changed parts, in order."""
     parts = [(0, len(old), 0, len(new))]
     while parts:
         i1, i2, j1, j2 = parts.pop()
+        # Most edits leave little between the common beginning and the common end.
         while i1 < i2 and j1 < j2 and old[i1] == new[j1]:
             i1, j1 = i1 + 1, j1 + 1
         while i1 < i2 and j1 < j2 and old[i2 - 1] == new[j2 - 1]:
             i2, j2 = i2 - 1, j2 - 1
         if i1 == i2 or j1 == j2:
             yield i1, i2, j1, j2
+        # difflib needs quadratic time, so it compares small parts only.
         elif (i2 - i1) * (j2 - j1) <= _COMPARED:
             matcher = SequenceMatcher(None, old[i1:i2], new[j1:j2], autojunk=False)
             for tag, a1, a2, b1, b2 in matcher.get_opcodes():
@@ -116,13 +120,14 @@ def _blocks(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[Block]:
         elif anchors := _anchors(old, new, (i1, i2, j1, j2)):
             ends = [*anchors, (i2, j2)]
             starts = [(i1, j1), *((i + 1, j + 1) for i, j in anchors)]
+            # Reversed, because the stack must yield the blocks in the order of the file.
             parts += [(a, c, b, d) for (a, b), (c, d) in zip(starts, ends, strict=True)][::-1]
         else:
             yield i1, i2, j1, j2
 
 
 def _anchors(old: Sequence[bytes], new: Sequence[bytes], part: Block) -> list[tuple[int, int]]:
-    """Lines that stand once on each side of a part, the longest row of them that is in order on both."""
+    """Return the longest sequence, in order on both sides, of lines that occur once on each side of a part."""
     i1, i2, j1, j2 = part
     once_old, once_new = Counter(old[i1:i2]), Counter(new[j1:j2])
     where = {new[j]: j for j in range(j1, j2)}
@@ -131,6 +136,8 @@ def _anchors(old: Sequence[bytes], new: Sequence[bytes], part: Block) -> list[tu
     rows: list[int] = []
     before: list[int] = []
     for at, (_, j) in enumerate(pairs):
+        # Longest increasing subsequence by patience sorting: `tops` are the ends of the best rows by length, `rows`
+        # their last pairs, `before` the links back.
         height = bisect_left(tops, j)
         tops[height : height + 1] = [j]
         rows[height : height + 1] = [at]
@@ -144,7 +151,7 @@ def _anchors(old: Sequence[bytes], new: Sequence[bytes], part: Block) -> list[tu
 
 
 def _hunks(blocks: Sequence[Block]) -> Iterator[list[Block]]:
-    """Blocks that stand so near each other that their contexts touch."""
+    """Group blocks whose contexts touch."""
     hunk: list[Block] = []
     for block in blocks:
         if hunk and block[0] - hunk[-1][1] > 2 * CONTEXT:
@@ -187,7 +194,7 @@ def _marked(mark: str, lines: Sequence[bytes], clean: Callable[[str], str]) -> I
 
 
 def _bounded(head: Sequence[str], body: Iterator[str], characters: int, most: int) -> tuple[str, int]:
-    """The text, and how many lines are left out."""
+    """Return the text, and the number of lines left out."""
     lines = list(head)
     left = 0
     for line in body:

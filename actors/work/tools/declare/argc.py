@@ -1,14 +1,14 @@
-"""argc's notation for one argument or variable: what stands behind `@option`, `@flag`, `@arg` and `@env`.
+"""Parser for argc's notation of one argument or variable, the text after `@option`, `@flag`, `@arg` and `@env`.
 
     -s --long  modifier  choices or default  <NOTATION>...  $VARIABLE  description
     @option -n --count=1 <INT> $COUNT How many
     @option --tag*,[red|blue] Tags, in one word with commas between them
     @arg file! The file to read
 
-Modifiers: `!` required, `*` several, `+` several and at least one (both may name a separator: `*,`), `~` all that is
-left. Values: `=text`, ``=`function` ``, `[a|b]`, `[=a|b]` (the first is the default), ``[`function`]``, and
-``[?`function`]`` for choices that are not checked. Texts with spaces stand in quotes. A notation with a comma in it
-(`<a,b>`) is Loki's way to say that an option takes several values.
+Modifiers: `!` required, `*` several, `+` several and at least one (both may name a separator: `*,`), `~` all remaining
+words. Values: `=text`, ``=`function` ``, `[a|b]`, `[=a|b]` (the first is the default), ``[`function`]``, and
+``[?`function`]`` for choices that are not checked. Texts with spaces need quotes. A notation with a comma in it
+(`<a,b>`) is Loki's way to declare an option with several values.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import msgspec
 
 from .declaration import Argument, EnvVar, Schema, Value
 from .schemas import array, described, enum
-from .script import Unreadable
+from .script import UnreadableDeclaration
 
 _SHORT = re.compile(r"(-[^\s-])(?=\s+--)")
 _FLAGGED = re.compile(r"(--?|\+)([A-Za-z0-9][\w.:-]*|[^\s\w-](?=\s|$))")
@@ -38,17 +38,17 @@ _NOTATION = re.compile(r"<([^<>]+)>")
 _BOUND = re.compile(r"\$(\$|[A-Za-z_]\w*)(?=\s|$)")
 
 TYPES = {"INT": "integer", "NUM": "number"}
-"""By notation; every other one only names the value for people."""
+"""JSON types by notation. Any other notation only names the value for users."""
 
 
-class Spec(msgspec.Struct, frozen=True, kw_only=True):
-    """One line, read.
+class ArgcLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A parsed line.
 
     Attributes:
-        argument: how it reaches the script.
+        argument: its mapping to the script's arguments.
         schema: of its JSON property, without the description.
         description: for the model.
-        doubt: what is probably not meant, or "".
+        doubt: a probable mistake of the author, or "".
     """
 
     argument: Argument
@@ -58,19 +58,19 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def needed(self) -> bool:
-        """Whether every call has to give it."""
+        """True if every call must include it."""
         argument = self.argument
         stands_in = argument.default is not None or argument.default_function or argument.environment
         return argument.required and not stands_in
 
     def in_json(self) -> Schema:
-        """The JSON property, its default behind the description."""
+        """Return the JSON property, its default after the description."""
         default = {"default": self.schema["default"]} if "default" in self.schema else {}
         return described({k: v for k, v in self.schema.items() if k != "default"}, self.description, **default)
 
 
 class _Line:
-    """The rest of a tag's line, eaten from the left."""
+    """The rest of a tag's line, consumed from the left."""
 
     def __init__(self, tag: str, text: str, line: int, offset: int) -> None:
         self.tag = tag
@@ -93,22 +93,24 @@ class _Line:
     def rest(self) -> str:
         return self.text[self._at :]
 
-    def wrong(self, message: str, *, expected: str = "", hint: str = "") -> Unreadable:
+    def wrong(self, message: str, *, expected: str = "", hint: str = "") -> UnreadableDeclaration:
         offset = self._offset + len(self.text[: self._at].encode())
-        return Unreadable("argc_syntax", f"@{self.tag}: {message}", self._line, offset, expected=expected, hint=hint)
+        return UnreadableDeclaration(
+            "argc_syntax", f"@{self.tag}: {message}", self._line, offset, expected=expected, hint=hint
+        )
 
 
-def read_argument(tag: str, text: str, more: str, line: int, offset: int) -> Spec:
-    """An `@option`, `@flag` or `@arg`.
+def read_argument(tag: str, text: str, more: str, line: int, offset: int) -> ArgcLine:
+    """Parse an `@option`, `@flag` or `@arg`.
 
     Args:
-        tag: which.
-        text: what stands behind it in its line.
-        more: the comment lines below, which go on with the description.
-        line, offset: where `text` stands.
+        tag: the tag's name.
+        text: the rest of its line.
+        more: the comment lines below, which continue the description.
+        line, offset: position of `text`.
 
     Raises:
-        Unreadable
+        UnreadableDeclaration: the text does not match argc's grammar.
     """
     rest = _Line(tag, text, line, offset)
     short, long = _names(rest)
@@ -142,14 +144,14 @@ def read_argument(tag: str, text: str, more: str, line: int, offset: int) -> Spe
         **msgspec.structs.asdict(value),
     )
     schema, doubt = _schema(argument, TYPES.get(notations[0].rstrip("*+?"), "string") if notations else "string")
-    return Spec(argument=argument, schema=schema, description=_joined(rest.rest, more), doubt=doubt)
+    return ArgcLine(argument=argument, schema=schema, description=_joined(rest.rest, more), doubt=doubt)
 
 
 def read_variable(text: str, more: str, line: int, offset: int) -> EnvVar:
-    """An `@env`.
+    """Parse an `@env`.
 
     Raises:
-        Unreadable
+        UnreadableDeclaration: the text does not match argc's grammar.
     """
     rest = _Line("env", text, line, offset)
     name = rest.take(_VARIABLE)
@@ -183,6 +185,7 @@ def _names(rest: _Line) -> tuple[str, str]:
     name = rest.take(_FLAGGED)
     if name is None:
         raise rest.wrong("no name", expected=f"`# @{rest.tag} --name description`")
+    # `-n` alone is an option without a long name.
     if name[1] == "-" and len(name[2]) == 1 and short is None:
         return name[0], ""
     return (short[1] if short else ""), name[2]
@@ -239,7 +242,7 @@ def _notations(rest: _Line) -> list[str]:
 
 
 def _schema(argument: Argument, kind: str) -> tuple[Schema, str]:
-    """The schema of a JSON property without its description, and a doubt about it."""
+    """Return the schema of a JSON property without its description, and a doubt about it."""
     if argument.kind == "flag":
         return ({"type": "integer", "minimum": 0} if argument.multiple else {"type": "boolean"}), ""
     doubt = ""
@@ -247,6 +250,7 @@ def _schema(argument: Argument, kind: str) -> tuple[Schema, str]:
     if argument.choices and argument.check_choices:
         values = [typed(choice, kind) for choice in argument.choices]
         if None in values:
+            # A probable mistake of the author: offer the choices as texts instead of refusing the file.
             doubt, values = f"not every choice is of the type {kind}", list(argument.choices)
         one = enum(values)
     many = argument.multiple or argument.capture or argument.values > 1 or argument.more
@@ -266,9 +270,10 @@ def _schema(argument: Argument, kind: str) -> tuple[Schema, str]:
 
 
 def typed(text: str, kind: str) -> Any:
-    """The text as a value of that type, None if it is none."""
+    """Return the text as a value of that type; None if it does not fit."""
     if kind == "string":
         return text
+    # At most 18 digits, so that the number fits 64 bits.
     if re.fullmatch(r"[+-]?\d{1,18}", text):
         return int(text)
     if kind == "number" and re.fullmatch(r"[+-]?(\d{1,100}\.?\d{0,100}|\.\d{1,100})([eE][+-]?\d{1,2})?", text):

@@ -1,12 +1,12 @@
-"""What a tool file declares: one `Declaration` for each function that a model may call.
+"""Declarations of a tool file: one `Declaration` per function that a model may call.
 
-`parameters` is all that the model sees of the arguments. How a JSON property then reaches the function depends on the
-language: Python gets keyword arguments, TypeScript positional ones in the order of `parameters`, and bash what its
-`arguments` say, because an option, a flag and a positional look the same in JSON.
+`parameters` is all that the model sees of the arguments. The language determines how a JSON property reaches the
+function. Python receives keyword arguments, TypeScript positional ones in the order of `parameters`. Bash receives them
+as described by `arguments`, because an option, a flag and a positional look the same in JSON.
 
-A property that is not in `required` may be missing from a call. If the function itself has a default for it, that
-counts (also where the schema can't show it, as with `default=time.time()`); if it has none (`Optional[int]` without
-`= None`), the function is given None, null, or for bash nothing.
+A property that is not in `required` may be missing from a call. If the function has its own default, that default
+applies, even where the schema cannot represent it (`default=time.time()`). If it has none (`Optional[int]` without `=
+None`), the function receives None or null, and bash receives no argument.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from .....protocol.repeats import Repeats
 
 Language: TypeAlias = Literal["bash", "python", "typescript"]
 Schema: TypeAlias = dict[str, Any]
-"""A JSON Schema. It holds no `$ref`: nested types stand where they are used, as not every provider follows one."""
+"""A JSON Schema without `$ref`: nested types are inlined, since not every provider resolves references."""
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands for the value of an argument or a variable, and what it may be.
+    """Default and choices of an argument or a variable.
 
     Attributes:
         default: as written in the file, or None.
         default_function: the shell function that prints the default, or None.
-        choices: the values allowed.
-        choices_function: the shell function that prints them, one a line, or None.
-        check_choices: whether other values are refused (``[?`fn`]`` only suggests).
+        choices: the allowed values.
+        choices_function: the shell function that prints the choices, one per line, or None.
+        check_choices: other values are refused (``[?`fn`]`` only suggests values).
     """
 
     default: str | None = None
@@ -43,21 +43,20 @@ class Value(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Argument(Value, frozen=True, kw_only=True):
-    """How one JSON property reaches a bash function.
+    """Mapping of one JSON property to an argument of a bash function.
 
     Attributes:
         name: the JSON property, and the variable after `argc_`: as in the file, with `_` for `-`, `.` and `:`.
         kind: `@option`, `@flag` or `@arg`.
         long: the name as in the file (`file-path`), of positionals too; "" for an option with a short name only.
         short: the short name with its dash (`-b`), or "".
-        multiple: takes several values (`*`, `+`); of a flag, that it may be repeated: its JSON value is a count then.
-        comma: separates the values of one word (`*,` means ","), or "". In JSON they are an array all the same.
-        capture: takes every word that is left (`~`).
-        values: words that one occurrence takes: 2 for `--from-to <SRC> <DEST>`, 0 for a flag. More than one is an array
-            in JSON.
-        more: the last of several notations takes any number of words (`<SRC> <DEST+>`).
-        required: the call must have it (`!`, `+`).
-        environment: the variable that stands in for a missing value (`$NAME`, or `$$` for the name itself), or "".
+        multiple: accepts several values (`*`, `+`). For a flag, it may be repeated, and its JSON value is a count.
+        comma: separates the values of one word (`*,` means ","), or "". In JSON the values are an array in any case.
+        capture: accepts all remaining words (`~`).
+        values: words per occurrence: 2 for `--from-to <SRC> <DEST>`, 0 for a flag. More than one is an array in JSON.
+        more: the last of several notations accepts any number of words (`<SRC> <DEST+>`).
+        required: the call must include it (`!`, `+`).
+        environment: the variable that supplies a missing value (`$NAME`, or `$$` for the name itself), or "".
     """
 
     name: str
@@ -74,31 +73,29 @@ class Argument(Value, frozen=True, kw_only=True):
 
 
 class EnvVar(Value, frozen=True, kw_only=True):
-    """A variable that a bash tool reads (`@env`)."""
-
     name: str
     description: str = ""
     required: bool = False
 
 
 class Declaration(msgspec.Struct, frozen=True, kw_only=True):
-    """One tool, as its file declares it.
+    """A tool as declared by its file.
 
     Attributes:
-        name: what the model calls: the function's name, or the file's for a global tool.
+        name: the name for the model: that of the function, or of the file for a global tool.
         description: for the model; never empty, except of `_instructions`.
         parameters: JSON Schema of type object, always with `properties` and `required`, in the order of the file.
-        file: where it stands.
-        function: what is to be called there.
-        line: where the function is defined, 1-based.
-        language: decides how it is run.
+        file: the tool file.
+        function: the name of the function in the file.
+        line: line of the function's definition, 1-based.
+        language: selects the runner.
         interpreter: command of the file's `#!` line, without `env`; () means the default of the language.
         requires: programs that must be on the PATH (`@meta require-tools`).
         arguments: bash only, in the order of the file.
-        environment: bash only; the file's own and the function's.
-        built: bash only; the file holds a parser that argc or Loki generated into it, and is to be run with a command
-            line.
-        repeats: what the file says of a call that is made twice; see `repeats`.
+        environment: bash only; variables of the file and of the function.
+        built: bash only; the file contains a parser generated by argc or Loki, and is run with a command line.
+        repeats: declaration about repeated calls; see `repeats`.
+        takes_object: the function takes one object with all arguments, as JavaScript tools of llm-functions do.
     """
 
     name: str
@@ -114,16 +111,17 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     environment: tuple[EnvVar, ...] = ()
     built: bool = False
     repeats: Repeats | None = None
+    takes_object: bool = False
 
 
 class ToolFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool file that was read.
+    """A parsed tool file.
 
     Attributes:
-        file: which.
-        declarations: what a model may call, in the order of the file. A function with an error is left out.
+        file: its path.
+        declarations: the tools, in the order of the file. A function with an error is left out.
         instructions: the function `_instructions`, which writes an agent's instructions.
-        problems: everything that was found, errors and warnings, by line.
+        problems: all errors and warnings, by line.
     """
 
     file: Path

@@ -1,4 +1,4 @@
-"""Python tools: signatures and docstrings, read with `ast`; nothing of the file is ever run.
+"""Parser for Python tools: reads signatures and docstrings with `ast`. Code of the file never runs.
 
     def run(city: str, days: int = 3) -> str:
         \"""Forecasts the weather.
@@ -8,8 +8,8 @@
             days: How many days.
         \"""
 
-A parameter's type is its annotation; failing that, the type in the docstring (`city (str): Where.`), the type of its
-default, and text. It need not be given if it has a default, may be None, or its docstring says optional.
+A parameter's type is its annotation, else the type in the docstring (`city (str): Where.`), else the type of its
+default, else text. It is optional if it has a default, may be None, or is marked optional in its docstring.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ import warnings
 
 from .declaration import Declaration
 from .docstrings import read_docstring
-from .python_types import Module, Types
-from .schemas import NO_VALUE, Draft
-from .script import Script, Unreadable
+from .python_types import PythonModule, PythonTypes
+from .schemas import NO_VALUE, DeclarationDraft
+from .script import ToolScript, UnreadableDeclaration
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 UNSUPPORTED = "*args/*kwargs/positional-only parameters are not supported in tool functions"
 
 
-def read_python(script: Script, *, agent: bool, wordless: bool = False) -> list[Declaration]:
-    """Every tool of the file; what is wrong is noted at `script`. `wordless`: see `read.read_tools`."""
+def read_python(script: ToolScript, *, agent: bool, wordless: bool = False) -> list[Declaration]:
+    """Return every tool of the file; problems are noted at `script`. `wordless`: see `read.read_tools`."""
     tree = _parsed(script)
     if tree is None:
         return []
-    module = Module(tree)
+    module = PythonModule(tree)
     # A later definition of the same name replaces the earlier one, as in Python itself.
     functions = {node.name: node for node in tree.body if isinstance(node, Function)}
     if not agent:
@@ -56,11 +56,12 @@ def read_python(script: Script, *, agent: bool, wordless: bool = False) -> list[
     return [one for one in found if one is not None]
 
 
-def _parsed(script: Script) -> ast.Module | None:
+def _parsed(script: ToolScript) -> ast.Module | None:
     where = script.file.name
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of the user's text, such as "\\d"; Python says so when it runs
+            # Warnings about the user's code, such as "\\d": Python reports them when the file runs.
+            warnings.simplefilter("ignore")
             return ast.parse(script.text)
     except SyntaxError as error:
         script.error(
@@ -69,22 +70,22 @@ def _parsed(script: Script) -> ast.Module | None:
             error.lineno or 0,
             len((error.text or "")[: max(0, (error.offset or 1) - 1)].encode(errors="replace")),
         )
-    except (ValueError, RecursionError, MemoryError) as error:  # a NUL, a giant number; nested beyond reason
+    except (ValueError, RecursionError, MemoryError) as error:  # NUL, huge number, nesting too deep
         script.error("python_syntax", f"failed to parse python: {where}: {str(error) or 'too deeply nested'}", 0)
     return None
 
 
 def _declaration(
-    script: Script, module: Module, node: Function, name: str, *, wordless: bool = False
+    script: ToolScript, module: PythonModule, node: Function, name: str, *, wordless: bool = False
 ) -> Declaration | None:
     docstring = read_docstring(ast.get_docstring(node, clean=False))
     expected = "" if wordless else "a docstring that says what the function does"
     hint = "" if node.name == "run" else f"or rename it to '_{node.name}', which hides it from the model"
-    draft = Draft(script, name, node.name, node.lineno, node.col_offset, docstring, expected, hint)
+    draft = DeclarationDraft(script, name, node.name, node.lineno, node.col_offset, docstring, expected, hint)
     others = [each for each in (node.args.vararg, node.args.kwarg) if each is not None and not wordless]
     for refused in node.args.posonlyargs + others:
         draft.refuse(
-            Unreadable(
+            UnreadableDeclaration(
                 "python_parameter",
                 f"line {refused.lineno}: {UNSUPPORTED}",
                 refused.lineno,
@@ -93,13 +94,13 @@ def _declaration(
                 hint="a list[str] parameter takes any number of values",
             )
         )
-    types = Types(module)
+    types = PythonTypes(module)
     for parameter, default in _with_defaults(node.args):
         try:
             value = NO_VALUE if default is None else module.value(default)
             schema, optional = types.parameter(parameter.annotation, docstring.entries.get(parameter.arg), value)
             needed = default is None and not optional
-        except Unreadable as wrong:
+        except UnreadableDeclaration as wrong:
             if not wordless:
                 draft.refuse(wrong)
                 continue

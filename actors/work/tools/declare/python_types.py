@@ -1,8 +1,8 @@
-"""Python's annotations as JSON Schemas.
+"""Conversion of Python annotations to JSON Schemas.
 
-What JSON has is exact: `str`, `int`, `list[T]`, `dict[str, T]`, `Literal`, unions, tuples, and the file's own
-aliases, dataclasses, TypedDicts, enums and the like, written out where they are used. A type that comes from elsewhere
-can't be known without importing it: it is a text for the model, and a warning for the author.
+Types with a JSON equivalent are exact: `str`, `int`, `list[T]`, `dict[str, T]`, `Literal`, unions, tuples, and the
+file's own aliases, dataclasses, TypedDicts, enums and similar classes, inlined where they are used. An imported type is
+unknown without importing it: it becomes a text for the model, with a warning for the author.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 from .declaration import Schema
 from .docstrings import read_docstring
 from .schemas import NO_VALUE, TypeReader, any_of, array, described, enum, fixed_array, null, obj, with_default
-from .script import Unreadable
+from .script import UnreadableDeclaration
 
 _PLAIN: Final[dict[str, Schema]] = {
     "str": {"type": "string"},
@@ -43,7 +43,7 @@ _SAID: Final[dict[str, Schema]] = {
     "array": array({}),
     "object": {"type": "object"},
 }
-"""Words for types in docstrings, besides Python's own."""
+"""Type names in docstrings, in addition to Python's own."""
 
 _LISTS = {"list", "List", "Sequence", "MutableSequence", "Iterable", "Collection", "deque", "Deque"}
 _SETS = {"set", "Set", "frozenset", "FrozenSet", "AbstractSet", "MutableSet"}
@@ -52,35 +52,36 @@ _TUPLES = {"tuple", "Tuple"}
 _WRAPPERS = {"Required", "NotRequired", "ReadOnly", "Final", "InitVar", "ClassVar"}
 
 
-class Types(TypeReader[ast.expr]):
-    """Reads the annotations of one function.
+class PythonTypes(TypeReader[ast.expr]):
+    """Type parser for the annotations of one function.
 
     Attributes:
-        module: where its names come from.
-        doubts: what was read, but is probably not meant.
+        module: resolves names of the file.
+        doubts: probable mistakes found.
     """
 
     numbers = "integer"
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: PythonModule) -> None:
         super().__init__()
         self.module = module
-        self.doubts: list[Unreadable] = []
+        self.doubts: list[UnreadableDeclaration] = []
 
     def named(self, text: str) -> Schema:
-        """The schema of a type in a docstring; text if it is none that we know."""
+        """Return the schema of a type named in a docstring; that of a text for an unknown type."""
         try:
             node = ast.parse(text.strip(), mode="eval").body
             known = len(self.doubts)
             schema = _SAID.get(text.strip().lower()) or self.schema(node)
+            # A type in a docstring may be prose, so doubts about it are dropped. Only annotations are checked.
             del self.doubts[known:]
-        except (Unreadable, SyntaxError, ValueError, RecursionError, MemoryError):
+        except (UnreadableDeclaration, SyntaxError, ValueError, RecursionError, MemoryError):
             return {"type": "string"}
         return schema
 
-    def wrong(self, node: ast.AST, message: str, *, expected: str = "", hint: str = "") -> Unreadable:
+    def wrong(self, node: ast.AST, message: str, *, expected: str = "", hint: str = "") -> UnreadableDeclaration:
         line, offset = getattr(node, "lineno", 0), getattr(node, "col_offset", None)
-        return Unreadable("python_type", message, line, offset, expected=expected, hint=hint)
+        return UnreadableDeclaration("python_type", message, line, offset, expected=expected, hint=hint)
 
     def _schema(self, node: ast.expr) -> Schema:
         if isinstance(node, ast.Constant):
@@ -104,7 +105,7 @@ class Types(TypeReader[ast.expr]):
             inner = ast.parse(node.value.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise self.wrong(node, f"'{node.value[:60]}' is no type", hint="did you mean Literal?") from None
-        for part in ast.walk(inner):  # problems are to be reported where the text stands
+        for part in ast.walk(inner):  # Problems must be reported at the position of the quoted text.
             if isinstance(part, ast.expr):
                 part.lineno, part.col_offset = node.lineno, node.col_offset
         return self.schema(inner)
@@ -122,6 +123,7 @@ class Types(TypeReader[ast.expr]):
         if name in _LISTS | _SETS | _DICTS | _TUPLES:
             return {"type": "object"} if name in _DICTS else array({})
         message = f"the type '{name}' can't be told to a model, so the function is given a text"
+        # One warning per type and function is enough.
         if all(doubt.message != message for doubt in self.doubts):
             hint = "a dataclass, TypedDict or Enum in the same file is told in full"
             self.doubts.append(self.wrong(node, message, hint=hint))
@@ -168,7 +170,7 @@ class Types(TypeReader[ast.expr]):
             yield value
 
     def _annotation(self, notes: list[ast.expr]) -> str:
-        """The description in `Annotated[T, "..."]`, `Doc("...")` or `Field(description="...")`."""
+        """Return the description in `Annotated[T, "..."]`, `Doc("...")` or `Field(description="...")`."""
         for note in notes:
             told: list[ast.expr] = [note]
             if isinstance(note, ast.Call):
@@ -181,7 +183,7 @@ class Types(TypeReader[ast.expr]):
 
 
 def _alternatives(node: ast.expr) -> list[ast.expr]:
-    """The parts of `A | B | C`, which Python nests to the left, however many."""
+    """Return the parts of `A | B | C`, which Python nests to the left. A loop, since there may be any number."""
     parts: list[ast.expr] = []
     while isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
         parts.append(node.right)
@@ -189,7 +191,7 @@ def _alternatives(node: ast.expr) -> list[ast.expr]:
     return [node, *reversed(parts)]
 
 
-# --- classes that JSON can fill: dataclasses, TypedDicts, named tuples, enums, pydantic's models
+# --- classes that JSON can represent: dataclasses, TypedDicts, named tuples, enums, pydantic's models
 
 _ENUMS = {"Enum", "StrEnum", "IntEnum"}
 _FACTORIES: dict[str, Any] = {"list": list, "dict": dict, "tuple": list, "str": str, "int": int, "bool": bool}
@@ -202,11 +204,11 @@ class _Field(msgspec.Struct, frozen=True):
     text: str
 
 
-def class_schema(types: Types, node: ast.ClassDef) -> Schema:
-    """The schema of a class of the file.
+def class_schema(types: PythonTypes, node: ast.ClassDef) -> Schema:
+    """Return the schema of a class of the file.
 
     Raises:
-        Unreadable: it is none that JSON can fill, or has a field that it can't.
+        UnreadableDeclaration: JSON cannot represent the class or one of its fields.
     """
     doc = read_docstring(ast.get_docstring(node, clean=False))
     kind = _kind(types, node)
@@ -229,8 +231,8 @@ def class_schema(types: Types, node: ast.ClassDef) -> Schema:
     return described(_object(types, fields), doc.description)
 
 
-def dict_schema(types: Types, call: ast.Call) -> Schema:
-    """The schema of `TypedDict("Name", {"key": type, ...})`."""
+def dict_schema(types: PythonTypes, call: ast.Call) -> Schema:
+    """Return the schema of `TypedDict("Name", {"key": type, ...})`."""
     total = _total(call.keywords)
     shape = call.args[1]
     assert isinstance(shape, ast.Dict)
@@ -243,7 +245,7 @@ def dict_schema(types: Types, call: ast.Call) -> Schema:
     return _object(types, fields)
 
 
-def _object(types: Types, fields: dict[str, _Field]) -> Schema:
+def _object(types: PythonTypes, fields: dict[str, _Field]) -> Schema:
     properties: dict[str, Schema] = {}
     for name, field in fields.items():
         schema = described(types.schema(field.annotation), field.text)
@@ -251,12 +253,13 @@ def _object(types: Types, fields: dict[str, _Field]) -> Schema:
     return obj(properties, [name for name, field in fields.items() if field.needed])
 
 
-def _kind(types: Types, node: ast.ClassDef) -> str:
-    """`enum`, `dict`, `tuple`, `model`, `dataclass` or ""; a class is what its bases are."""
+def _kind(types: PythonTypes, node: ast.ClassDef) -> str:
+    """Return `enum`, `dict`, `tuple`, `model`, `dataclass` or "". A class inherits the kind of its bases."""
     names = [types.module.original(base) for base in node.bases]
     if _ENUMS & set(names):
         return "enum"
     for base, kind in (("TypedDict", "dict"), ("NamedTuple", "tuple"), ("BaseModel", "model")):
+        # The file may define its own class with that name.
         if base in names and base not in types.module.classes:
             return kind
     for decorator in node.decorator_list:
@@ -271,8 +274,9 @@ def _kind(types: Types, node: ast.ClassDef) -> str:
     return ""
 
 
-def _fields(types: Types, node: ast.ClassDef, kind: str) -> dict[str, _Field]:
+def _fields(types: PythonTypes, node: ast.ClassDef, kind: str) -> dict[str, _Field]:
     found: dict[str, _Field] = {}
+    # Reversed, so that fields of the first base replace fields of later ones, as in Python's method resolution.
     for base in reversed(node.bases):
         name = types.module.original(base)
         if name in types.module.classes:
@@ -293,19 +297,19 @@ def _fields(types: Types, node: ast.ClassDef, kind: str) -> dict[str, _Field]:
         if kind == "dict":
             needed = _must_be_there(types, item.annotation, total)
         entry = doc.entries.get(name)
-        text = entry.text if entry is not None else _text(below) or _told(types, item.value)
+        text = entry.text if entry is not None else _text(below) or _field_description(types, item.value)
         found[name] = _Field(item.annotation, needed, default, text)
     return found
 
 
-def _default(types: Types, value: ast.expr | None) -> tuple[bool | None, Any]:
-    """Whether the field has to be given (None: it can't be), and its default."""
+def _default(types: PythonTypes, value: ast.expr | None) -> tuple[bool | None, Any]:
+    """Return True if the field is required, False if not, None if it cannot be passed; and its default."""
     if value is None:
         return True, NO_VALUE
     if not isinstance(value, ast.Call) or types.module.original(value.func) not in ("field", "Field"):
         return False, types.module.value(value)
     said = {word.arg: word.value for word in value.keywords}
-    if value.args:  # `Field(...)`, with these very dots, is a default that isn't one
+    if value.args:  # `Field(...)`, with a literal Ellipsis, means that there is no default.
         required = isinstance(value.args[0], ast.Constant) and value.args[0].value is ...
         return required, NO_VALUE if required else types.module.value(value.args[0])
     if "init" in said and types.module.value(said["init"]) is False:
@@ -324,8 +328,11 @@ def _total(keywords: list[ast.keyword]) -> bool:
     )
 
 
-def _must_be_there(types: Types, annotation: ast.expr, total: bool) -> bool:
-    """Whether a key of a TypedDict has to be there: `Required` and `NotRequired`, also within `Annotated`, say so."""
+def _must_be_there(types: PythonTypes, annotation: ast.expr, total: bool) -> bool:
+    """Return True if a key of a TypedDict is required.
+
+    `Required` and `NotRequired` decide, also within `Annotated`; otherwise `total` does.
+    """
     while isinstance(annotation, ast.Subscript):
         name = types.module.original(annotation.value)
         if name in ("Required", "NotRequired"):
@@ -336,31 +343,31 @@ def _must_be_there(types: Types, annotation: ast.expr, total: bool) -> bool:
     return total
 
 
-def _told(types: Types, value: ast.expr | None) -> str:
-    """The description in pydantic's `Field(description="...")`."""
+def _field_description(types: PythonTypes, value: ast.expr | None) -> str:
+    """Return the description in pydantic's `Field(description="...")`."""
     words = value.keywords if isinstance(value, ast.Call) else []
     texts = [types.module.value(word.value) for word in words if word.arg == "description"]
     return texts[0].strip() if texts and isinstance(texts[0], str) else ""
 
 
 def _text(below: ast.stmt | None) -> str:
-    """The text under a field, which is its documentation by custom."""
+    """Return the string literal below a field, which documents it by convention."""
     if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) and isinstance(below.value.value, str):
         return " ".join(below.value.value.split())
     return ""
 
 
-# --- what the names of a file mean, as far as its text tells: imports, classes, type aliases, constants
+# --- names of a file, as far as its text defines them: imports, classes, type aliases, constants
 
 _DEEPEST = 50
 
 
-class Module:
-    """A parsed file.
+class PythonModule:
+    """A parsed Python file.
 
     Attributes:
         classes: by name.
-        assigned: the last value of each name that is assigned at the top level, which may be a type alias.
+        assigned: the last value of each name assigned at the top level, which may be a type alias.
     """
 
     def __init__(self, tree: ast.Module) -> None:
@@ -376,12 +383,12 @@ class Module:
                 self.assigned[node.targets[0].id] = node.value
             elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
                 self.assigned[node.target.id] = node.value
-            elif type(node).__name__ == "TypeAlias":  # `type X = ...`, which Python 3.11 doesn't know
+            elif type(node).__name__ == "TypeAlias":  # `type X = ...`; the class does not exist in Python 3.11.
                 alias: Any = node
                 self.assigned[alias.name.id] = alias.value
 
     def original(self, node: ast.expr) -> str:
-        """The name that is meant, "" if none: `t.List` is `List`, and so is `L` after `import List as L`."""
+        """Return the original name, "" if there is none: `t.List` is `List`, and so is `L` after `import List as L`."""
         if isinstance(node, ast.Attribute):
             return node.attr
         if not isinstance(node, ast.Name):
@@ -391,7 +398,10 @@ class Module:
         return self._imported.get(node.id, node.id)
 
     def value(self, node: ast.expr, depth: int = 0) -> Any:
-        """The JSON value of an expression, or `NO_VALUE`: literals, constants of the file, members of its enums."""
+        """Return the JSON value of an expression, or `NO_VALUE`.
+
+        Resolves literals, constants and enum members of the file.
+        """
         if depth > _DEEPEST:
             return NO_VALUE
         if isinstance(node, ast.Name):
@@ -411,7 +421,7 @@ class Module:
         return _constant(node)
 
     def members(self, node: ast.ClassDef) -> dict[str, Any]:
-        """The values of an enum's members, by name; `NO_VALUE` where only running it would tell."""
+        """Return the values of an enum's members, by name; `NO_VALUE` for an expression that would have to run."""
         found: dict[str, Any] = {}
         text = any(self.original(base) == "StrEnum" for base in node.bases)
         for item in node.body:
@@ -439,8 +449,9 @@ def _json_value(value: Any) -> Any:
     if isinstance(value, float):
         known = math.isfinite(value)
     elif isinstance(value, str):
-        known = not any("\ud800" <= char <= "\udfff" for char in value)  # a lone surrogate is no JSON text
+        known = not any("\ud800" <= char <= "\udfff" for char in value)  # A lone surrogate is invalid in JSON text.
     elif isinstance(value, int):
+        # Larger integers are not portable in JSON.
         known = abs(value) < 2**63
     else:
         known = value is None

@@ -1,12 +1,12 @@
-"""What a tool file says of calls that are made twice: `@meta effect NAME`, in a comment above the function.
+"""Directive about repeated calls of a tool file's function: `@meta effect NAME`, in a comment above it.
 
-    # @meta effect read              it changes nothing
-    # @meta effect idempotent        two calls leave the world as one does
-    # @meta effect keyed             it does its work once for each key, which it finds in CALLBOARD_CALL_KEY
-    # @meta effect write             two calls do the work twice (what is assumed where nothing is said)
+    # @meta effect read              changes nothing
+    # @meta effect idempotent        two calls have the effect of one
+    # @meta effect keyed             does its work once per key, which is in CALLBOARD_CALL_KEY
+    # @meta effect write             two calls do the work twice (the default)
 
-In Python and TypeScript it stands in the comment right above the function (`# @meta`, `// @meta`, a line of the JSDoc),
-in bash it is a tag like others.
+In Python and TypeScript the directive is in the comment right above the function (`# @meta`, `// @meta`, a line of the
+JSDoc). In bash it is a tag.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import re
 
 from .....protocol.problems import did_you_mean
 from .....protocol.repeats import REPEATS, Repeats
-from .script import Script
+from .script import ToolScript
 
 _DIRECTIVE = re.compile(r"\s*(?:#+|//+|/?\*+)\s*@meta\s+effect\b\s*(.*?)\s*(?:\*/)?\s*$")
 _ABOVE = re.compile(r"\s*(?:#|//|/?\*|@|\*/)")
-"""A line that may stand between the directive and the function: comments and decorators."""
+"""Lines allowed between the directive and the function: comments and decorators."""
 
 
-def read_repeats(script: Script, said: str, line: int) -> Repeats | None:
-    """The value of a directive; a warning is noted for one that is none."""
+def read_repeats(script: ToolScript, said: str, line: int) -> Repeats | None:
+    """Return the value of a directive; note a warning for an unknown one."""
     for known in REPEATS:
         if known == said:
             return known
@@ -37,8 +37,8 @@ def read_repeats(script: Script, said: str, line: int) -> Repeats | None:
     return None
 
 
-def repeats_above(script: Script, line: int) -> Repeats | None:
-    """What the comment above the function in this line (1-based) says; None if it says nothing."""
+def repeats_above(script: ToolScript, line: int) -> Repeats | None:
+    """Return the directive in the comment above the function at this line (1-based); None if there is none."""
     at = line - 2
     while at >= 0 and _ABOVE.match(script.lines[at]):
         found = _DIRECTIVE.match(script.lines[at])

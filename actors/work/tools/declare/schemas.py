@@ -1,8 +1,8 @@
-"""Pieces of JSON Schema that the readers of all three languages build from.
+"""JSON Schema building blocks for the parsers of all three languages.
 
-While a type is read, "may be null" is one more alternative, `{"type": "null"}`. A parameter that may be null becomes
-one that need not be given (`without_null`), because models are better at leaving out than at writing null; deeper
-inside it stays an alternative.
+While a type is parsed, "may be null" is one more alternative, `{"type": "null"}`. A parameter that may be null becomes
+optional (`without_null`), because models omit a value more reliably than they write null. In nested types it remains an
+alternative.
 """
 
 from __future__ import annotations
@@ -14,39 +14,42 @@ from typing import Any, ClassVar, Final, Generic, TypeVar, final
 
 from .....protocol.problems import did_you_mean
 from .declaration import Declaration, Language, Schema
-from .docstrings import Docstring, Entry
+from .docstrings import Docstring, DocumentedParameter
 from .repeats import repeats_above
-from .script import Script, Unreadable
+from .script import ToolScript, UnreadableDeclaration
 
 Node = TypeVar("Node")
 
 NO_VALUE: Final = object()
-"""What is no JSON value, or can't be known without running the file."""
+"""Marker for an expression that is not a JSON value, or whose value is unknown without running the file."""
 
 _TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
 
 _DEEPEST = 40
 MOST_PARTS = 2_000
-"""Parts of one function's schema; ten nested types that each use the next one twice are a thousand."""
+"""Maximum parts of one function's schema; ten nested types that each use the next one twice make a thousand."""
 
 
 def null() -> Schema:
-    """The type of `None`."""
+    """Return the schema of `None`."""
     return {"type": "null"}
 
 
 def array(items: Schema) -> Schema:
-    """A list. `items` is always there, since some providers refuse an array without it."""
+    """Return the schema of a list. `items` is always present, since some providers refuse an array without it."""
     return {"type": "array", "items": items}
 
 
 def fixed_array(items: Sequence[Schema]) -> Schema:
-    """A tuple; its items' order can't be told in a way that all providers know, their number can."""
+    """Return the schema of a tuple: the number of items is exact.
+
+    Their order has no notation that all providers accept.
+    """
     return {**array(any_of(items) if items else {}), "minItems": len(items), "maxItems": len(items)}
 
 
 def obj(properties: dict[str, Schema], required: Iterable[str]) -> Schema:
-    """An object with these keys and no others."""
+    """Return the schema of an object with these keys and no others."""
     return {
         "type": "object",
         "properties": properties,
@@ -56,12 +59,13 @@ def obj(properties: dict[str, Schema], required: Iterable[str]) -> Schema:
 
 
 def parameters(properties: dict[str, Schema], required: Iterable[str]) -> Schema:
-    """What a function takes."""
+    """Return the schema of a function's parameters."""
     return {"type": "object", "properties": properties, "required": list(required)}
 
 
 def enum(values: Iterable[Any]) -> Schema:
-    """One of these values; null among them is an alternative of its own."""
+    """Return the schema for a choice of values; null among them becomes a separate alternative."""
+    # By type and value: True equals 1 in Python, but not in JSON.
     values = list(dict.fromkeys((type(value), value) for value in values))
     plain = [value for _, value in values if value is not None]
     schema: Schema = {}
@@ -74,11 +78,12 @@ def enum(values: Iterable[Any]) -> Schema:
 
 
 def any_of(parts: Iterable[Schema]) -> Schema:
-    """One of these, written as shortly as it can be."""
+    """Return the schema for a choice of schemas, in its shortest form."""
     flat: list[Schema] = []
     for part in parts:
         for one in part["anyOf"] if set(part) == {"anyOf"} else [part]:
             _join(flat, one)
+    # An alternative without restrictions admits everything.
     if {} in flat:
         return {}
     return flat[0] if len(flat) == 1 else {"anyOf": flat}
@@ -100,7 +105,7 @@ def _enums(schema: Schema) -> bool:
 
 
 def without_null(schema: Schema) -> tuple[Schema, bool]:
-    """The schema without the alternative null, and whether there was one."""
+    """Return the schema without the alternative null, and True if there was one."""
     if schema == null():
         return {}, True
     parts = schema.get("anyOf", [])
@@ -111,7 +116,7 @@ def without_null(schema: Schema) -> tuple[Schema, bool]:
 
 
 def described(schema: Schema, description: str = "", **more: Any) -> Schema:
-    """The schema with a description, unless that is empty, and with `more` behind it."""
+    """Return the schema with a description, unless that is empty, followed by `more`."""
     schema = dict(schema)
     if description:
         schema.pop("description", None)
@@ -121,7 +126,7 @@ def described(schema: Schema, description: str = "", **more: Any) -> Schema:
 
 
 def with_default(schema: Schema, value: Any) -> Schema:
-    """The schema with this default, unless that is null or of another type, as `(1, 2)` for a named tuple is."""
+    """Return the schema with this default, unless that is null or of another type, as `(1, 2)` for a named tuple is."""
     kind = schema.get("type")
     if isinstance(value, list):
         fits = kind in (None, "array")
@@ -133,10 +138,10 @@ def with_default(schema: Schema, value: Any) -> Schema:
 
 
 class TypeReader(ABC, Generic[Node]):
-    """Reads the types of one function, which are written out in place: no circle, no explosion."""
+    """Base of the type parsers of one function. Named types are inlined; cycles and oversized schemas are errors."""
 
     numbers: ClassVar[str]
-    """The type that a default value suggests which is a whole number."""
+    """Type that an integer default value suggests."""
 
     def __init__(self) -> None:
         self._nodes: list[Node] = []
@@ -144,22 +149,22 @@ class TypeReader(ABC, Generic[Node]):
         self._parts = 0
 
     @abstractmethod
-    def wrong(self, node: Node, message: str, *, expected: str = "", hint: str = "") -> Unreadable:
-        """An error at this place."""
+    def wrong(self, node: Node, message: str, *, expected: str = "", hint: str = "") -> UnreadableDeclaration:
+        """Return an error at this place."""
 
     @abstractmethod
     def named(self, text: str) -> Schema:
-        """The schema of a type in a comment; text if it is none that we know."""
+        """Return the schema of a type named in a comment; that of a text for an unknown type."""
 
     @abstractmethod
     def _schema(self, node: Node) -> Schema: ...
 
-    def parameter(self, annotation: Node | None, said: Entry | None, value: Any) -> tuple[Schema, bool]:
-        """The schema of a parameter, and whether its type or its comment let it be left out.
+    def parameter(self, annotation: Node | None, said: DocumentedParameter | None, value: Any) -> tuple[Schema, bool]:
+        """Return the schema of a parameter, and True if its type or its comment makes it optional.
 
         Args:
-            annotation: its type, which knows better than the comment.
-            said: what the comment says of it.
+            annotation: its type, which takes precedence over the comment.
+            said: its documentation in the comment.
             value: its default, or `NO_VALUE`.
         """
         if annotation is not None:
@@ -173,13 +178,14 @@ class TypeReader(ABC, Generic[Node]):
         return schema, optional or (annotation is None and said is not None and said.optional)
 
     def schema(self, node: Node) -> Schema:
-        """The schema of a type; null is an alternative of its own.
+        """Return the schema of a type; null is a separate alternative.
 
         Raises:
-            Unreadable: there is none.
+            UnreadableDeclaration: the type has no schema.
         """
         self._nodes.append(node)
         try:
+            # Below Python's recursion limit, so that the author gets an error with a place instead of a crash.
             if len(self._nodes) > _DEEPEST:
                 raise self.wrong(node, "the type is nested too deeply")
             self._part()
@@ -188,7 +194,7 @@ class TypeReader(ABC, Generic[Node]):
             self._nodes.pop()
 
     def of_value(self, value: Any) -> Schema:
-        """The schema that a default value suggests."""
+        """Return the schema that a default value suggests."""
         if isinstance(value, list):
             return array({})
         if isinstance(value, dict):
@@ -199,10 +205,10 @@ class TypeReader(ABC, Generic[Node]):
 
     @contextmanager
     def written_out(self, name: str) -> Iterator[None]:
-        """While the type `name` is written out.
+        """Guard the inlining of the type `name`.
 
         Raises:
-            Unreadable: it is being written out already, or enough was written.
+            UnreadableDeclaration: the type contains itself, or the schema is too large.
         """
         if name in self._open:
             hint = "take an object, or JSON as a text, for nested data"
@@ -221,21 +227,29 @@ class TypeReader(ABC, Generic[Node]):
 
 
 @final
-class Draft:
-    """The declaration of a Python or TypeScript function, put together parameter by parameter.
+class DeclarationDraft:
+    """Builder for the declaration of a Python or TypeScript function, parameter by parameter.
 
-    What keeps the function from being a tool is noted at `script`.
+    Problems that make the function unusable as a tool are noted at `script`.
 
     Args:
-        name: what the model calls.
+        name: the tool's name for the model.
         function: its name in the file.
-        line, offset: where it stands.
-        doc: what its comment says.
-        expected: the comment that it needs; "" if it may do without.
+        line, offset: its position.
+        doc: its parsed comment.
+        expected: the comment that it needs; "" if it is optional.
     """
 
     def __init__(
-        self, script: Script, name: str, function: str, line: int, offset: int, doc: Docstring, expected: str, hint: str
+        self,
+        script: ToolScript,
+        name: str,
+        function: str,
+        line: int,
+        offset: int,
+        doc: Docstring,
+        expected: str,
+        hint: str,
     ) -> None:
         self._script = script
         self._name = name
@@ -247,25 +261,25 @@ class Draft:
         self._fine = name == "_instructions" or script.usable_name(name, line)
         if expected and not doc.description and name != "_instructions":
             message = f"Missing or empty description on function: {function}"
-            self.refuse(Unreadable("no_description", message, line, offset, expected=expected, hint=hint))
+            self.refuse(UnreadableDeclaration("no_description", message, line, offset, expected=expected, hint=hint))
 
-    def refuse(self, wrong: Unreadable) -> None:
-        """This keeps it from being a tool."""
+    def refuse(self, wrong: UnreadableDeclaration) -> None:
+        """Note an error that makes the function unusable as a tool."""
         self._script.note(wrong)
         self._fine = False
 
     def add(self, name: str, schema: Schema, line: int, offset: int, *, needed: bool) -> None:
-        """One more parameter."""
+        """Add a parameter."""
         self._script.doubt_name(name, line, offset)
         self._properties[name] = schema
         if needed:
             self._required.append(name)
 
-    def declaration(self, language: Language) -> Declaration | None:
-        """The tool; None if it can't be one. What its comment says of parameters that are none is doubted."""
+    def declaration(self, language: Language, *, takes_object: bool = False) -> Declaration | None:
+        """Return the declaration; None after an error. Warn about documented names that are not parameters."""
         if not self._fine:
             return None
-        for said in self._doc.entries:
+        for said in () if takes_object else self._doc.entries:
             if said.split(".")[0] not in self._properties:
                 comment = "docstring" if language == "python" else "comment"
                 message = f"the {comment} of '{self._function}' describes '{said}', which is no parameter"
@@ -281,4 +295,5 @@ class Draft:
             language=language,
             interpreter=self._script.interpreter,
             repeats=repeats_above(self._script, self._line),
+            takes_object=takes_object,
         )

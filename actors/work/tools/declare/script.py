@@ -1,7 +1,7 @@
-"""A tool file's text while it is read, and what was found in it.
+"""Text of a tool file, with the problems found in it.
 
-Readers raise `Unreadable` deep inside a signature; the reader of the function catches it, notes a problem and
-goes on with the next function, so that one pass finds everything.
+Parsers raise `UnreadableDeclaration` deep inside a signature. The parser of the function catches it, notes a problem
+and continues with the next function, so that one pass finds all problems.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from pathlib import Path
 from .....protocol.problems import Problem, Severity
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""What providers accept as the name of a tool, or of a parameter."""
+"""Names that providers accept for a tool or a parameter."""
 
 MOST_PROBLEMS = 100
-"""Errors of one file that are kept, and as many warnings: enough to begin with."""
+"""Maximum errors noted per file, and maximum warnings."""
 
 
-class Unreadable(Exception):
-    """Something here can't be turned into a schema.
+class UnreadableDeclaration(Exception):
+    """A part of a declaration that has no schema.
 
     Attributes:
-        offset: place within the line, 0-based, in UTF-8 bytes (as `ast` and tree-sitter count); None: the whole line.
+        offset: position in the line, 0-based, in UTF-8 bytes (as `ast` and tree-sitter count); None: the whole line.
     """
 
     def __init__(
@@ -39,15 +39,15 @@ class Unreadable(Exception):
         self.hint = hint
 
 
-class Script:
-    """One tool file.
+class ToolScript:
+    """A tool file during parsing.
 
     Attributes:
-        file: where it is.
-        text: all of it.
+        file: its path.
+        text: its content.
         lines: its lines, without their ends.
         interpreter: the command of its `#!` line.
-        problems: what was found so far.
+        problems: the problems found so far.
     """
 
     def __init__(self, file: Path, text: str) -> None:
@@ -59,16 +59,17 @@ class Script:
         self._noted: Counter[Severity] = Counter()
 
     def error(self, code: str, message: str, line: int, offset: int | None = None, **more: str) -> None:
-        """Note what keeps a function (or the whole file) from being a tool. `more`: `expected`, `hint`."""
-        self.note(Unreadable(code, message, line, offset, **more))
+        """Note an error that makes a function or the whole file unusable. `more`: `expected`, `hint`."""
+        self.note(UnreadableDeclaration(code, message, line, offset, **more))
 
     def warning(self, code: str, message: str, line: int, offset: int | None = None, **more: str) -> None:
-        """Note what is probably not meant."""
-        self.note(Unreadable(code, message, line, offset, **more), "warning")
+        """Note a probable mistake."""
+        self.note(UnreadableDeclaration(code, message, line, offset, **more), "warning")
 
-    def note(self, wrong: Unreadable, severity: Severity = "error") -> None:
-        """Note what a reader raised, or doubts."""
+    def note(self, wrong: UnreadableDeclaration, severity: Severity = "error") -> None:
+        """Note an error or a warning of a parser."""
         self._noted[severity] += 1
+        # Counted but dropped: a broken file can produce a problem per line.
         if self._noted[severity] > MOST_PROBLEMS:
             return
         column = 0
@@ -89,7 +90,7 @@ class Script:
         )
 
     def usable_name(self, name: str, line: int) -> bool:
-        """Whether a model can call a tool by this name; noted if not."""
+        """Return True if the name is valid for a tool; note an error if not."""
         if NAME.fullmatch(name):
             return True
         self.error(
@@ -102,7 +103,7 @@ class Script:
         return False
 
     def doubt_name(self, name: str, line: int, offset: int | None = None) -> None:
-        """Warn of a parameter that not every provider lets a model fill."""
+        """Warn of a parameter name that some providers reject."""
         if not NAME.fullmatch(name):
             self.warning(
                 "parameter_name",
@@ -114,15 +115,15 @@ class Script:
 
 
 def interpreter_of(first_line: str) -> tuple[str, ...]:
-    """The command of a `#!` line, () if it is none.
+    """Return the command of a `#!` line; () for any other line.
 
-    `env` is taken away, as the PATH is searched anyway; it stays where it does more (`env -i`, `env A=1 x`).
+    `env` is removed, since the PATH is searched anyway. It remains where it does more (`env -i`, `env A=1 x`).
     """
     if not first_line.startswith("#!"):
         return ()
     try:
         words = shlex.split(first_line[2:])
-    except ValueError:  # an open quote
+    except ValueError:  # An unclosed quote.
         words = first_line[2:].split()
     if not words or Path(words[0]).name != "env":
         return tuple(words)

@@ -1,8 +1,8 @@
-"""TypeScript's types as JSON Schemas.
+"""Conversion of TypeScript types to JSON Schemas.
 
-What JSON has is exact: primitive types, arrays, tuples, unions, literals, object types, `Record`, and the
-file's own interfaces, aliases and enums, written out where they are used. Anything else is an error with its place:
-a `Date` or a `Map` would not be what the function gets.
+Types with a JSON equivalent are exact: primitive types, arrays, tuples, unions, literals, object types, `Record`, and
+the file's own interfaces, aliases and enums, inlined where they are used. Any other type is an error with its position:
+the function would not receive a `Date` or a `Map`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from .declaration import Schema
-from .docstrings import Entry, read_jsdoc
+from .docstrings import DocumentedParameter, read_jsdoc
 from .schemas import NO_VALUE, TypeReader, any_of, array, described, enum, fixed_array, obj
-from .script import Unreadable
+from .script import UnreadableDeclaration
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -27,45 +27,70 @@ _PLAIN: Final[dict[str, Schema]] = {
     "unknown": {},
     "object": {"type": "object"},
 }
+_IN_COMMENTS: Final[dict[str, Schema]] = {
+    **_PLAIN,
+    "bool": {"type": "boolean"},
+    "integer": {"type": "integer"},
+    "int": {"type": "integer"},
+    "float": {"type": "number"},
+    "array": {"type": "array"},
+}
+"""Type names in JSDoc, in any case: llm-functions accepts `{Integer}` and `{Boolean}`."""
+
+_CLOSURE = [
+    (re.compile(r"\.<"), "<"),
+    (re.compile(r"^\s*\?(.+)$"), r"(\1) | null"),
+    (re.compile(r"^\s*!"), ""),
+    (re.compile(r"=\s*$"), ""),
+    (re.compile(r"^\s*\*\s*$"), "any"),
+]
+"""Spellings of JSDoc that TypeScript lacks: `Array.<string>`, `?string`, `!Object`, `string=`, `*`."""
+
 _ARRAYS = ("Array", "ReadonlyArray")
 EXPECTED = "string, number, boolean, a literal, array, union, object or Record, or a type declared in this file"
 
 
-class Types(TypeReader["Node"]):
-    """Reads the types of one function.
+class TypeScriptTypes(TypeReader["Node"]):
+    """Type parser of one function.
 
     Attributes:
-        module: where its names come from.
+        module: resolves names of the file.
     """
 
     numbers = "number"
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: TypeScriptModule) -> None:
         super().__init__()
         self.module = module
+        self._of_comment = False
 
     def named(self, text: str) -> Schema:
-        """The schema of a type in a comment; text if it is none that we know."""
+        """Return the schema of a type named in a comment; that of a text for an unknown type."""
+        for pattern, instead in _CLOSURE:
+            text = pattern.sub(instead, text)
         root = parsed(f"type T = {text}")
         if root.has_error or root.named_child_count != 1:
             return {"type": "string"}
         value = root.named_children[0].child_by_field_name("value")
+        self._of_comment = True
         try:
             return {"type": "string"} if value is None else self.schema(value)
-        except Unreadable:
+        except UnreadableDeclaration:
             return {"type": "string"}
+        finally:
+            self._of_comment = False
 
-    def describe(self, schema: Schema, name: str, params: Mapping[str, Entry]) -> None:
-        """Put what `@param options.depth` says at the property `depth` of the parameter `options`."""
+    def describe(self, schema: Schema, name: str, params: Mapping[str, DocumentedParameter]) -> None:
+        """Set the description of the property `depth` of the parameter `options` from `@param options.depth`."""
         for key, inner in schema.get("properties", {}).items():
             path = f"{name}.{key}"
             if path in params and params[path].text:
                 inner["description"] = params[path].text
             self.describe(inner, path, params)
 
-    def wrong(self, node: Node, message: str, *, expected: str = "", hint: str = "") -> Unreadable:
+    def wrong(self, node: Node, message: str, *, expected: str = "", hint: str = "") -> UnreadableDeclaration:
         line, offset = node.start_point.row + 1, node.start_point.column
-        return Unreadable("typescript_type", message, line, offset, expected=expected, hint=hint)
+        return UnreadableDeclaration("typescript_type", message, line, offset, expected=expected, hint=hint)
 
     def _schema(self, node: Node) -> Schema:
         kind, inside = node.type, [child for child in node.named_children if child.type != "comment"]
@@ -92,7 +117,11 @@ class Types(TypeReader["Node"]):
             name = text_of(node.child_by_field_name("name"))
             return self._generic(node, name, arguments.named_children if arguments is not None else [])
         if kind == "type_identifier":
-            return self._own(node, text_of(node))
+            name = text_of(node)
+            # JSDoc spells its types in any case; in code, `Integer` would be a type of the file.
+            if self._of_comment and name not in self.module.types and name.lower() in _IN_COMMENTS:
+                return dict(_IN_COMMENTS[name.lower()])
+            return self._own(node, name)
         raise self.wrong(node, f"the type '{_short(node)}' is not supported", expected=EXPECTED)
 
     def _tuple(self, inside: list[Node]) -> Schema:
@@ -101,7 +130,7 @@ class Types(TypeReader["Node"]):
                 raise self.wrong(
                     part, f"'{_short(part)}' in a tuple is not supported", expected="`T[]`, or a fixed number"
                 )
-        # `[from: string, to: string]` holds parameters, whose types are a level deeper.
+        # `[from: string, to: string]` contains parameters, whose types are one level deeper.
         typed = [part.child_by_field_name("type") if part.type.endswith("_parameter") else None for part in inside]
         plain = zip(typed, inside, strict=True)
         return fixed_array([self.schema(part if type is None else type.named_children[0]) for type, part in plain])
@@ -109,7 +138,7 @@ class Types(TypeReader["Node"]):
     def _generic(self, node: Node, name: str, arguments: list[Node]) -> Schema:
         if name in _ARRAYS and len(arguments) == 1:
             return array(self.schema(arguments[0]))
-        if name == "Record" and len(arguments) == 2:
+        if name in (("Record", "Object") if self._of_comment else ("Record",)) and len(arguments) == 2:
             return self._record(arguments[0], arguments[1])
         if name in ("Partial", "Required", "Readonly") and len(arguments) == 1:
             schema = self.schema(arguments[0])
@@ -121,7 +150,7 @@ class Types(TypeReader["Node"]):
     def _record(self, keys: Node, values: Node) -> Schema:
         names = self.schema(keys)
         inner = self.schema(values)
-        if "enum" in names:  # `Record<"a" | "b", T>` is an object with just these
+        if "enum" in names:  # `Record<"a" | "b", T>` is an object with exactly these keys.
             return obj({str(key): dict(inner) for key in names["enum"]}, [str(key) for key in names["enum"]])
         return {"type": "object", "additionalProperties": inner} if inner else {"type": "object"}
 
@@ -155,7 +184,7 @@ class Types(TypeReader["Node"]):
         return merged
 
     def _object(self, node: Node) -> Schema:
-        """An object type, or the body of an interface with what it extends."""
+        """Return the schema of an object type, or of an interface body including the extended types."""
         schema = obj({}, [])
         for child in node.named_children:
             if child.type == "extends_type_clause":
@@ -200,7 +229,10 @@ def _merge(into: Schema, schema: Schema) -> None:
 
 
 def _flat(node: Node) -> list[Node]:
-    """The parts of `A | B | C` (or with &), which the parser nests to the left, however many."""
+    """Return the parts of `A | B | C` (or with &), which the parser nests to the left.
+
+    A loop, since there may be any number.
+    """
     parts: list[Node] = []
     kind = node.type
     while node.type == kind:
@@ -223,15 +255,15 @@ def _short(node: Node) -> str:
     return text if len(text) <= 40 else text[:37] + "..."
 
 
-# --- what the names of a file mean, as far as its text tells
+# --- names of a file, as far as its text defines them
 
 _DEEPEST = 50
 _ESCAPE = re.compile(r"\\(?:u\{([0-9a-fA-F]{1,6})\}|u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(\r\n|[\s\S]))")
 _LETTERS = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "0": "\0", "\n": "", "\r\n": ""}
 
 
-class Module:
-    """A parsed file.
+class TypeScriptModule:
+    """A parsed TypeScript file.
 
     Attributes:
         types: interfaces, aliases and enums, by name.
@@ -260,7 +292,10 @@ class Module:
                         self._constants[key] = value
 
     def value(self, node: Node, depth: int = 0) -> Any:
-        """The JSON value of an expression, or `NO_VALUE`: literals, constants of the file, members of its enums."""
+        """Return the JSON value of an expression, or `NO_VALUE`.
+
+        Resolves literals, constants and enum members of the file.
+        """
         if depth > _DEEPEST:
             return NO_VALUE
         inside = node.named_children
@@ -292,7 +327,7 @@ class Module:
         return NO_VALUE if NO_VALUE in found.values() else found
 
     def members(self, node: Node) -> dict[str, Any]:
-        """The values of an enum's members, by name; `NO_VALUE` where only running it would tell."""
+        """Return the values of an enum's members, by name; `NO_VALUE` for an expression that would have to run."""
         body = node.child_by_field_name("body")
         found: dict[str, Any] = {}
         before: Any = -1
@@ -300,6 +335,7 @@ class Module:
             if member.type == "comment":
                 continue
             name, value = member.child_by_field_name("name"), member.child_by_field_name("value")
+            # As in TypeScript: a member without a value continues the numbers, and is an error after a text.
             following = before + 1 if isinstance(before, int) else NO_VALUE
             before = following if value is None else _literal(value)
             found[key_of(name or member)] = before
@@ -338,20 +374,20 @@ def _string(quoted: str) -> Any:
         return chr(int(code, 16)) if int(code, 16) <= 0x10FFFF else ""
 
     text = _ESCAPE.sub(plain, quoted[1:-1])
-    try:  # `\\ud83d\\ude00` is one character
+    try:  # `\\ud83d\\ude00` is one character.
         return text.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError:
         return NO_VALUE
 
 
 def key_of(node: Node) -> str:
-    """The name of a property: `a`, `"a"` or `1`."""
+    """Return the name of a property: `a`, `"a"` or `1`."""
     name = _string(text_of(node)) if node.type == "string" else NO_VALUE
     return text_of(node) if name is NO_VALUE else str(name)
 
 
 def parsed(text: str) -> Node:
-    """The tree of a file; ImportError if tree-sitter is not installed."""
+    """Return the syntax tree of a file. Raises ImportError if tree-sitter is not installed."""
     import tree_sitter
     import tree_sitter_typescript
 
@@ -360,5 +396,5 @@ def parsed(text: str) -> Node:
 
 
 def text_of(node: Node | None) -> str:
-    """The text of a node, "" if there is none."""
+    """Return the text of a node; "" for None."""
     return "" if node is None or node.text is None else node.text.decode()

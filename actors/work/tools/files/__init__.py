@@ -1,7 +1,7 @@
-"""Running the functions of tool files, each call a supervised process.
+"""Execution of tool files' functions, each call a supervised process.
 
-`call.file_tool` makes a `Tool` of what `declare` has read, and `call.play` plays one call of it: it hands the arguments
-over in a memory file (`call_file`), starts the runner of the language (`interpreters`, `runners/`) in the `environment`
-that tools are promised, answers what the tool asks (`questions`), bounds what it may use (`limits`) and reads what it
-wrote (`output`). Knows nothing of agents and models.
+`call.file_tool` makes a `Tool` of a declaration that `declare` has read, and `call.play` executes one call. It passes
+the arguments in a memory file (`call_file`) and starts the runner of the language (`interpreters`, `runners/`) in the
+documented `environment`. It answers the tool's questions (`questions`), bounds its resources (`limits`) and reads its
+result (`output`). The package does not depend on agents and models.
 """

@@ -1,15 +1,16 @@
-"""One call of a tool file's function, from start to result.
+"""Execution of one call of a tool file's function, from start to result.
 
-The file runs in place under the process supervisor, with our working directory and without a terminal. Its runner is
-held at the start until the kernel's limits are on it. Then four things go on at once: the process runs, what it
-prints becomes events, its questions are answered, and the watch looks whether it is out of hand. Waiting for a person
-does not count against its time. Whatever ends the call ends every process of it.
+The file runs in place under the process supervisor, in the run's working directory and without a terminal. Its runner
+waits until the kernel's limits are set. Then four tasks run concurrently: the process itself, the conversion of its
+output to events, the answers to its questions, and the watch on its resources. Waiting for a user does not count for
+its time limit. However the call ends, all of its processes end.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -21,10 +22,11 @@ import msgspec
 import trio
 
 from .....protocol.errors import ProcessError, ToolFailed
-from .....supervisors.child import QUICK_STOP
-from .....supervisors.spawn import WHY
+from .....supervisors.guardian_link import WHY
+from .....supervisors.process import QUICK_STOP
 from ....io import temporary
 from ....io.directories import private_directory
+from ....io.handed_out import hidden_tail
 from ...call_clock import Clock
 from ...journal.unknown import call_key
 from ...library import PROMPT_UTILS
@@ -34,21 +36,21 @@ from ..tool import TIMEOUT, Arguments, Json, Tool, ToolSpec
 from .call_file import Host, handed_over, memory_file, raw_json
 from .environment import Home, caches, environment, raw_names
 from .interpreters import command, command_by_npx
-from .limits import MIB, USUAL, Limits, ended, impose, kill, watch
-from .output import Printed, Terminal, Written, read_output, result, wants_one
+from .limits import MIB, USUAL, CallLimits, ended, impose, kill, watch
+from .output import OutputFile, Printed, Terminal, read_output, result, wants_one
 from .questions import AskSocket
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
     from .....supervisors.process import Process, ProcessEnd
-    from ...sandbox.held import Held
+    from ...sandbox.held import HeldProcess
     from ..declare.declaration import Declaration
 
 CALL_KEY = "CALLBOARD_CALL_KEY"
-"""The variable in which a tool that does its work once for each key finds that of the call."""
+"""Environment variable with the idempotency key of the call, for a keyed tool."""
 
 NO_TYPES = 86
-"""Exit status of the runner when node can't read TypeScript."""
+"""Exit status of the runner if node cannot read TypeScript."""
 
 
 async def play(
@@ -58,23 +60,25 @@ async def play(
     home: Home,
     *,
     timeout: float | None = None,
-    limits: Limits = USUAL,
+    limits: CallLimits = USUAL,
     host: Host | None = None,
-) -> Written:
-    """Call the function, on behalf of `me`; what it wrote to `LLM_OUTPUT`.
+    writes: Sequence[Path] = (),
+) -> OutputFile:
+    """Call the function on behalf of `me`, and return the content of `LLM_OUTPUT`.
 
     Args:
-        timeout: seconds, those left out in which it waits for a person.
-        host: of a Python function that was written for another program.
+        timeout: seconds, without the time spent waiting for a user.
+        host: for a Python function that was written for another program.
+        writes: directories that it may write in any sandbox.
 
     Raises:
-        ToolFailed: it could not be started, failed, took too long or was out of hand.
+        ToolFailed: the function could not be started, failed, timed out or exceeded its limits.
     """
     if not declaration.file.is_file():
         raise ToolFailed(f"Tool '{declaration.name}' can't be run: there is no file {declaration.file}")
     call = _Call(me, declaration, limits, home.cwd)
-    with _told(declaration), _place(home, declaration) as (home, output):
-        call.writes = (output, *caches(home, declaration))
+    with _system_errors(declaration), _place(home, declaration) as (home, output):
+        call.writes = (output, *caches(home, declaration), *writes)
         raw = raw_json(arguments, declaration)
         environ = environment(home, declaration, output=output, raw=raw)
         if declaration.repeats == "keyed":
@@ -82,9 +86,10 @@ async def play(
         argv = command(declaration, environ)
         given = handed_over(declaration, arguments, environ, raw=dict.fromkeys(raw_names(home), raw), host=host)
 
-        async def attempt(beyond: Beyond) -> tuple[ProcessEnd, Held | None]:
+        async def attempt(beyond: Beyond) -> tuple[ProcessEnd, HeldProcess | None]:
             call.beyond = beyond
             if beyond != WITHIN:
+                # A repeated attempt with more permissions must not append to the output of the first.
                 await trio.to_thread.run_sync(output.write_bytes, b"")
             end = await call.run(argv, environ, given, output, timeout)
             if declaration.language == "typescript" and end.status == NO_TYPES:
@@ -102,12 +107,12 @@ async def play(
 
 
 _CACHES = temporary.LazyDirectory("caches")
-"""The caches of tools where the usual directory can't be written to."""
+"""Cache directory for tools where the usual one is not writable."""
 
 
 @contextmanager
-def _told(declaration: Declaration) -> Iterator[None]:
-    """What the system refuses us becomes the failure of the call: where many are played at once, files run out."""
+def _system_errors(declaration: Declaration) -> Iterator[None]:
+    """Convert errors of the operating system to failures of the call: many concurrent calls exhaust the open files."""
     try:
         yield
     except OSError as error:
@@ -117,11 +122,11 @@ def _told(declaration: Declaration) -> Iterator[None]:
 
 @contextmanager
 def _place(home: Home, declaration: Declaration) -> Iterator[tuple[Home, Path]]:
-    """Make the caches, which stay, and the file for the result, which is removed after the call."""
+    """Create the caches, which persist, and the file for the result, which is removed after the call."""
     try:
         for directory in caches(home, declaration):
             private_directory(directory)
-    except OSError:  # a read-only home: then caches last as long as this process
+    except OSError:  # A read-only home: the caches then last as long as this process.
         home = msgspec.structs.replace(home, cache=_CACHES.path())
         for directory in caches(home, declaration):
             private_directory(directory)
@@ -130,17 +135,17 @@ def _place(home: Home, declaration: Declaration) -> Iterator[tuple[Home, Path]]:
 
 
 class _Call:
-    """One call.
+    """A running call.
 
     Attributes:
-        writes: what its process writes by its nature, whatever sandbox it is in.
-        beyond: what a person lets it do besides.
-        held: how its process is held.
-        note: what the model is to know of that.
-        out_of_hand: what was the matter with it; "" for nothing.
+        writes: paths that its process needs to write in any sandbox.
+        beyond: accesses outside of the sandbox that the user allows.
+        held: the sandbox of its process.
+        note: text about the sandbox for the model.
+        out_of_hand: the exceeded limit; "" for none.
     """
 
-    def __init__(self, me: Actor, declaration: Declaration, limits: Limits, cwd: Path | None) -> None:
+    def __init__(self, me: Actor, declaration: Declaration, limits: CallLimits, cwd: Path | None) -> None:
         self._me = me
         self._cwd = cwd
         self._tool = declaration.name
@@ -151,22 +156,26 @@ class _Call:
         self.out_of_hand = ""
         self.writes: tuple[Path, ...] = ()
         self.beyond = WITHIN
-        self.held: Held | None = None
+        self.held: HeldProcess | None = None
         self.note = ""
         self._shows = (declaration.file.parent, PROMPT_UTILS.parent)
 
     async def run(
         self, argv: Sequence[str], environ: Mapping[str, str], given: bytes, output: Path, timeout: float | None
     ) -> ProcessEnd:
+        # Memory and not a pipe: the runner can read it at any time, and no process has to keep writing.
         fd = memory_file(given)
         printed = Printed(self._me, self._tool, self._limits, self._end)
         clock = Clock(timeout)
         try:
             with clock.counting(), AskSocket() as asking, self._terminal(printed) as terminal:
                 passed = {"CALLBOARD_CALL_FD": str(fd), "CALLBOARD_ASK_FD": str(asking.theirs)}
+                fds = [fd, asking.theirs]
+                # Pass the terminal by its descriptor, since the sandbox has a /dev/pts of its own.
                 if terminal is not None:
-                    passed["CALLBOARD_TTY"] = terminal.name
-                process = await self._start(argv, {**environ, **passed}, printed, (fd, asking.theirs))
+                    fds.append(terminal.descriptor)
+                    passed["CALLBOARD_TTY_FD"] = str(terminal.descriptor)
+                process = await self._start(argv, {**environ, **passed}, printed, fds)
                 asking.handed_over()
                 self._process = process
                 beside: list[Callable[[], Awaitable[None]]] = [
@@ -184,7 +193,10 @@ class _Call:
             os.close(fd)
 
     def check(self, end: ProcessEnd, written: str) -> None:
-        """Raise what is wrong with how it ended, if anything is. What it has written says more: a build's errors."""
+        """Raise `ToolFailed` if the process did not end successfully.
+
+        The error includes its output, such as a compiler's messages.
+        """
         stderr = f"{end.stderr_tail.rstrip()}\n{self.note}\n" if self.note else end.stderr_tail
         told = partial(ToolFailed, stderr=stderr, output=written)
         if self.out_of_hand:
@@ -199,7 +211,7 @@ class _Call:
         raise told(message)
 
     async def _start(
-        self, argv: Sequence[str], environ: Mapping[str, str], printed: Printed, fds: tuple[int, int]
+        self, argv: Sequence[str], environ: Mapping[str, str], printed: Printed, fds: Sequence[int]
     ) -> Process:
         from .....supervisors.process import start_process
 
@@ -223,7 +235,7 @@ class _Call:
 
     def _terminal(self, printed: Printed) -> AbstractContextManager[Terminal | None]:
         if self._language == "bash" and wants_one(self._file):
-            with suppress(OSError):  # this machine has none to give
+            with suppress(OSError):  # The system has no pseudo terminal available: continue without one.
                 return Terminal(printed.show)
         return nullcontext()
 
@@ -234,12 +246,14 @@ class _Call:
         async with ended(self._me, process, QUICK_STOP.within):
             with clock.scope:
                 clock.start()
+                # Before `asking.serve` sends `go`, so that no code of the tool runs without limits.
                 impose(process.pid, self._limits)
                 async with trio.open_nursery() as nursery:
                     for body in beside:
                         nursery.start_soon(body)
                     await printed.follow(process.stdout)
                     await process.ref.wait()
+                    # All processes of the call have ended, so nothing can ask or print any more.
                     nursery.cancel_scope.cancel()
                 return await process.wait()
         late = f"Tool call '{self._tool}' did not end within {clock.seconds:g} s and was ended"
@@ -259,15 +273,17 @@ def _name(number: int) -> str:
 
 
 _LINES, _CHARACTERS = 5, 500
-"""Of stderr that an error quotes."""
+"""Maximum lines and characters of stderr in an error message."""
 
 
-def file_tool(declaration: Declaration, home: Home, *, timeout: float | None = TIMEOUT, limits: Limits = USUAL) -> Tool:
-    """The tool that calls this function in a process of its own.
+def file_tool(
+    declaration: Declaration, home: Home, *, timeout: float | None = TIMEOUT, limits: CallLimits = USUAL
+) -> Tool:
+    """Return the tool that calls this function in its own process.
 
     Args:
-        timeout: seconds of one call; None for no end. It stands still while the tool waits for a person, which is why
-            the tool's own `timeout` is None.
+        timeout: seconds of one call; None for no limit. This clock pauses while the tool waits for a user, so the
+            tool's own `timeout` is None.
     """
 
     async def run(me: Actor, arguments: Arguments) -> Json:
@@ -279,17 +295,22 @@ def file_tool(declaration: Declaration, home: Home, *, timeout: float | None = T
     )
 
 
+_NODE_FRAME = re.compile(r"at .+:\d+:\d+\)?( \{)?$|Node\.js v\d|- /|Require stack:")
+
+
 async def instructions(me: Actor, declaration: Declaration, home: Home, *, timeout: float | None = TIMEOUT) -> str:
-    """What the function `_instructions` of an agent's tool file writes.
+    """Return the output of the function `_instructions` of an agent's tool file.
 
     Raises:
-        ToolFailed: it could not be started, or failed. There is no model to read its stderr, so the message quotes it.
+        ToolFailed: it could not be started, or failed. No model reads its stderr, so the message quotes it.
     """
     try:
         return (await play(me, declaration, {}, home, timeout=timeout)).text
     except ToolFailed as failed:
-        lines = [line.strip() for line in failed.stderr.splitlines() if line.strip()][-_LINES:]
+        lines = [line.strip() for line in failed.stderr.splitlines() if line.strip()]
+        # Node prints the reason first and then many stack frames of its own files, which would displace it.
+        lines = [line for line in lines if not _NODE_FRAME.match(line)][-_LINES:]
         if not lines:
             raise
-        said = "\n".join(lines)[-_CHARACTERS:]
+        said = hidden_tail("\n".join(lines), _CHARACTERS)
         raise ToolFailed(f"{failed}; it wrote to stderr: {said}", stderr=failed.stderr) from failed

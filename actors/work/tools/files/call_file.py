@@ -1,7 +1,7 @@
-"""Passes a call's arguments to its runner in a memory file, without a shell.
+"""Encoding of a call's arguments for its runner, passed in a memory file without a shell.
 
-Python and TypeScript get JSON. Bash gets words that each end with a NUL, which `runners/run.sh` reads with `mapfile`
-and never evaluates:
+Python and TypeScript runners read JSON. The bash runner reads words that each end with a NUL; `runners/run.sh` reads
+them with `mapfile` and never evaluates them:
 
     raw NUL <NAME> NUL <arguments as JSON>   before the others; a variable that is too long for the environment
     direct NUL <function> NUL <record>...
@@ -11,8 +11,8 @@ and never evaluates:
     env  <NAME> <required> <has default> <default> <default function> <choices function> <n> <choice> * n
     arg  <name> <label> <one|many> <positional> <given> <default function> <choices function> <n> <value> * n
 
-What can be decided here is decided here: defaults and choices that stand in the file. What a function of the file says
-is asked in bash, after the file was read, and so are environment variables, which the file may set itself.
+Constant defaults and choices are resolved here. Functions of the file that compute them run in bash, after the file was
+read. Environment variables are also read there, because the file may set them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..declare.declaration import Argument, Declaration
 
 FIRST_NUMBER = 300
-"""Of the descriptors that a tool inherits."""
+"""Lowest number of descriptors that a tool inherits."""
 
 NO_RAW: Mapping[str, str] = {}
 
@@ -41,30 +41,31 @@ _WORD = re.compile(r"[A-Za-z0-9_]+")
 
 
 def out_of_the_way(fd: int) -> int:
-    """The descriptor under a number that no script means when it writes `exec 9>lock`; the given one is closed."""
+    """Move the descriptor to a high number that no script uses by itself (`exec 9>lock`). The original is closed."""
     try:
         high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, FIRST_NUMBER)
-    except OSError:  # this user may not have that many
+    except OSError:  # The user's limit on open files is lower: keep the number.
         return fd
     os.close(fd)
     return high
 
 
 def memory_file(data: bytes) -> int:
-    """A descriptor of a file that is nowhere, with this in it, to be read from the beginning. The caller closes it."""
+    """Return a descriptor of an anonymous file with this content, positioned at its beginning. The caller closes it."""
     fd = out_of_the_way(os.memfd_create("callboard-call"))
     left = memoryview(data)
     while left:
+        # A write may be partial.
         left = left[os.write(fd, left) :]
     os.lseek(fd, 0, os.SEEK_SET)
     return fd
 
 
 def raw_json(arguments: Arguments, declaration: Declaration) -> str:
-    """The arguments as JSON.
+    """Return the arguments as JSON.
 
     Raises:
-        ToolFailed: there is half a character in them.
+        ToolFailed: they contain half of a surrogate pair.
     """
     try:
         return msgspec.json.encode(arguments).decode()
@@ -73,11 +74,11 @@ def raw_json(arguments: Arguments, declaration: Declaration) -> str:
 
 
 class Host(msgspec.Struct, frozen=True):
-    """The program that a Python function was written for, where that is not Loki, as `run.py` plays it.
+    """Adapter for a Python function that was written for another program than Loki; executed by `run.py`.
 
     Attributes:
         script: a Python file; its `enter(given, ask)` returns an object with `arguments(function)` and `result(value)`.
-        given: passed to it.
+        given: the first argument of `enter`.
     """
 
     script: Path
@@ -92,16 +93,15 @@ def handed_over(
     raw: Mapping[str, str] = NO_RAW,
     host: Host | None = None,
 ) -> bytes:
-    """What the runner reads.
+    """Return the content of the call file.
 
     Args:
-        environ: the call's environment, where an argument may have a variable stand in for it.
-        raw: variables set in bash here if the environment lacks them. Programs that the file starts don't
-            see these.
+        environ: the call's environment, in which a variable may supply an argument.
+        raw: variables that bash sets if the environment lacks them. Programs that the file starts do not see these.
         host: of a Python function that has one.
 
     Raises:
-        ToolFailed: a value can't be told to bash, or does not fit the file's choices.
+        ToolFailed: bash cannot represent a value, or a value is not one of the file's choices.
     """
     if declaration.language != "bash":
         call: dict[str, Json] = {
@@ -110,6 +110,8 @@ def handed_over(
             "arguments": arguments,
             "names": list(declaration.parameters.get("properties", {})),
         }
+        if declaration.takes_object:
+            call["whole"] = True
         if host is not None:
             call["host"] = {"script": str(host.script), "given": host.given}
         try:
@@ -126,7 +128,7 @@ def handed_over(
 
 
 def to_arguments(declaration: Declaration, arguments: Arguments) -> list[str]:
-    """The command line that says the same, word by word, as Loki's generated parsers take it: no shell reads it."""
+    """Return the arguments as command-line words for Loki's generated parsers; no shell interprets them."""
     words: list[str] = []
     positional: list[str] = []
     known = {argument.name for argument in declaration.arguments}
@@ -139,7 +141,7 @@ def to_arguments(declaration: Declaration, arguments: Arguments) -> list[str]:
         elif argument.kind == "flag":
             words += [_option(argument)] * int(_count(value))
         else:
-            words += _said(argument, value)
+            words += _argument_texts(argument, value)
     for name, value in arguments.items():
         if name not in known:
             words += _guessed(name, value)
@@ -149,7 +151,7 @@ def to_arguments(declaration: Declaration, arguments: Arguments) -> list[str]:
 
 
 def as_text(value: Json) -> str:
-    """A JSON value as bash sees it: a text as it is, anything else as JSON."""
+    """Return a JSON value as bash sees it: a text unchanged, anything else as JSON."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
@@ -200,7 +202,7 @@ def _values(argument: Argument, value: Json) -> list[str]:
     if not _is_many(argument):
         return [as_text(value)]
     if isinstance(value, list):
-        # Options with several values each, given several times, are lists of lists; to bash it is one list.
+        # Options with several values each, given several times, are lists of lists; bash receives one flat list.
         return [as_text(one) for each in value for one in (each if isinstance(each, list) else [each])]
     if isinstance(value, str) and argument.comma:
         return value.split(argument.comma)
@@ -215,7 +217,7 @@ def _option(argument: Argument) -> str:
     return f"--{argument.long}" if argument.long else argument.short
 
 
-def _said(argument: Argument, value: Json) -> Iterator[str]:
+def _argument_texts(argument: Argument, value: Json) -> Iterator[str]:
     values = _values(argument, value)
     if argument.values > 1 or argument.more:
         yield from (_option(argument), *values)
@@ -228,7 +230,7 @@ def _said(argument: Argument, value: Json) -> Iterator[str]:
 
 
 def _guessed(name: str, value: Json) -> Iterator[str]:
-    """An argument that the declaration does not name, by its type alone."""
+    """Yield options for an argument that the declaration does not name, by its type alone."""
     option = "--" + name.replace("_", "-")
     if isinstance(value, bool):
         if value:
@@ -243,6 +245,7 @@ def _bit(value: bool) -> str:
 
 
 def _encoded(word: str, declaration: Declaration) -> bytes:
+    # NUL ends each word of the protocol, and bash variables cannot contain it.
     if "\0" in word:
         raise ToolFailed(f"Tool '{declaration.name}' can't be given a NUL character: it is a bash tool")
     try:

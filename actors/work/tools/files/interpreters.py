@@ -1,11 +1,11 @@
-"""Which program runs a tool file, as a command line that ends with our runner.
+"""Interpreter of a tool file, as a command line that ends with the runner of this package.
 
-A `#!` line of the file decides. Otherwise, or if it says no more than the language (`env python3`), bash files get
-`bash`, python files `./.venv/bin/python` of the working directory if there is one and else `python3`, and TypeScript
-files `tsx` or a node that knows types by itself. A `#!/bin/sh` is not followed: tool files need bash.
+A `#!` line of the file decides, unless it is missing or names only the language (`env python3`). Then bash files run
+with `bash`. Python files run with `./.venv/bin/python` of the working directory if it exists, else with `python3`.
+TypeScript files run with `tsx`, or with a node that supports types. A `#!/bin/sh` is ignored: tool files need bash.
 
-tsx is not started by its own command: that starts a second node, which inherits none of our descriptors. It is loaded
-into ours instead (`node --import <its loader>`), as its documentation offers.
+The `tsx` command itself is not used: it starts a second node, which inherits no descriptors. Its loader is loaded into
+the first node instead (`node --import <its loader>`), as its documentation offers.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ PLAIN_PYTHON = ((), ("python",), ("python3",))
 NEEDS_TSX = "it needs `tsx` (npm install -g tsx) or node 22.18 or later"
 
 NPX_WITHIN = 120.0
-"""Seconds for npx to fetch tsx, the first time."""
+"""Seconds for npx to download tsx, the first time."""
 
 
 def command(declaration: Declaration, environ: Mapping[str, str]) -> list[str]:
-    """The command line of one call.
+    """Return the command line of one call.
 
     Raises:
-        ToolFailed: the interpreter is not there.
+        ToolFailed: the interpreter does not exist.
     """
     named = declaration.interpreter
     if declaration.language == "bash":
         program = named if named and Path(named[0]).name == "bash" else ("bash",)
         runner = "\n".join(part.read_text() for part in (FUNCTIONS / "ask.sh", RUNNERS / "run.sh"))
-        # With -c, `$0` is the user's file, as it would be if it were started by itself.
+        # With -c, `$0` is the user's file, as if it had been started directly.
         return [*_located(program, declaration, environ), "-c", runner, str(declaration.file.absolute())]
     if declaration.language == "python":
         own = Path(".venv/bin/python")
@@ -56,10 +56,12 @@ def command(declaration: Declaration, environ: Mapping[str, str]) -> list[str]:
 
 
 async def command_by_npx(me: Actor, declaration: Declaration, environ: Mapping[str, str]) -> list[str]:
-    """The command line for a TypeScript file where there is no tsx and node knows no types: tsx fetched by npx.
+    """Return the command line for a TypeScript file with tsx from npx.
+
+    For machines with neither tsx nor a node that supports types.
 
     Raises:
-        ToolFailed: there is no npx, or it got no tsx.
+        ToolFailed: npx is missing, or could not install tsx.
     """
     from .....supervisors.process import run_process
 
@@ -91,7 +93,7 @@ def _node(declaration: Declaration, environ: Mapping[str, str]) -> list[str]:
 
 
 def _loader(tsx: str) -> str | None:
-    """The module that makes node read TypeScript, as a URL, in the package that this command belongs to."""
+    """Return the URL of the module that makes node read TypeScript, from the package of this `tsx` command."""
     loader = Path(tsx).resolve().with_name("loader.mjs")
     return loader.as_uri() if loader.is_file() else None
 

@@ -1,12 +1,12 @@
 """Limits of one tool call, and their enforcement.
 
-The kernel enforces what it can (`impose`): no core dumps, no file larger than `file_size`, and a number of processes.
-That last one counts all processes of the user, ours included, so it is set relative to what is there; and root is
-exempt from it. Hence the watch: it looks at `/proc/loadavg`, which costs one read, and only when this machine has got
-many more processes than before does it count those of the call.
+The kernel enforces some limits (`impose`): no core dumps, a maximum file size, and a number of processes. The last one
+has two gaps: it counts all processes of the user, including this one, so it is set relative to the current number; and
+root is exempt from it. Therefore `watch` polls `/proc/loadavg`, which costs one read. Only when the machine has many
+more processes than before does it count the processes of the call.
 
-A fork bomb doubles while one counts, so the call's group is stopped for as long as that takes. What is beyond the
-limits is killed at once, without the usual grace. A look that we have too many files open for is left out.
+A fork bomb doubles during the count, so the call's process group is stopped meanwhile. A call beyond its limits is
+killed at once, without the usual grace. A poll that fails for lack of file descriptors is skipped.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ if TYPE_CHECKING:
 MIB = 1024 * 1024
 
 LOOK_FIRST, LOOK_EVERY = 0.02, 0.2
-"""Seconds between two looks, at the beginning of a call and later."""
+"""Seconds between two polls, at the beginning of a call and later."""
 
 ROOM = 1024
-"""Processes of other work that the user may start while the call runs, on top of the call's own."""
+"""Processes that other programs of the user may start while the call runs, in addition to the call's own."""
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one call.
+class CallLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of one call.
 
     Attributes:
-        processes: that may be alive at once.
-        file_size: bytes of any file it writes.
-        result_file: bytes it may write to `LLM_OUTPUT`.
-        result: bytes of that which are read.
+        processes: maximum number of concurrent processes.
+        file_size: maximum bytes of any file that it writes.
+        result_file: maximum bytes written to `LLM_OUTPUT`.
+        result: bytes of `LLM_OUTPUT` that are read.
         shown: bytes of its stdout and stderr that become events.
-        stderr: bytes it may write to stderr.
-        stderr_lines: lines it may write there; each is looked at, so they cost more than their bytes.
-        memory: bytes that its processes may have in memory together, and each of them may ask for; None for no limit.
+        stderr: maximum bytes written to stderr.
+        stderr_lines: maximum lines written to stderr; each line is processed, so lines cost more than their bytes.
+        memory: maximum resident bytes of all its processes together, and data segment of each; None for no limit.
     """
 
     processes: int = 512
@@ -59,14 +59,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     memory: int | None = None
 
 
-USUAL = Limits()
+USUAL = CallLimits()
 
 
-def impose(pid: int, limits: Limits) -> None:
-    """Have the kernel hold this process, and what it starts and has started, to the limits.
+def impose(pid: int, limits: CallLimits) -> None:
+    """Set the kernel's limits on this process and its descendants.
 
-    One that has ended is no error. A sandbox's program has started others by now; each is held before its children are
-    looked for, so that none is missed.
+    A process that has ended is no error. A sandbox's program may already have started others. Each process is limited
+    before its children are listed, so that none is missed.
     """
     wanted = {resource.RLIMIT_CORE: 0, resource.RLIMIT_FSIZE: limits.file_size}
     tasks = running_tasks()
@@ -78,7 +78,7 @@ def impose(pid: int, limits: Limits) -> None:
     while todo:
         held = todo.pop()
         for kind, most in wanted.items():
-            # Gone already, or the kernel knows better what we may set: then the watch is all there is.
+            # The process has ended, or the kernel refuses the limit: then only the watch remains.
             with suppress(OSError, ValueError):
                 _, hard = resource.prlimit(held, kind)
                 bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
@@ -87,11 +87,11 @@ def impose(pid: int, limits: Limits) -> None:
             todo += map(int, Path(f"/proc/{held}/task/{held}/children").read_text().split())
 
 
-async def watch(process: Process, output: Path | None, limits: Limits, end: Callable[[str], None]) -> None:
-    """Call `end` with the reason when the call has gone beyond what the kernel does not see to.
+async def watch(process: Process, output: Path | None, limits: CallLimits, end: Callable[[str], None]) -> None:
+    """Call `end` with the reason when the call exceeds a limit that the kernel does not enforce.
 
     Args:
-        output: the file for its result, if it is given one.
+        output: the file for its result, if there is one.
     """
     before = running_tasks()
     wait = LOOK_FIRST
@@ -104,32 +104,35 @@ async def watch(process: Process, output: Path | None, limits: Limits, end: Call
         now = running_tasks()
         if now is None:
             continue
+        # The lowest number seen so far: other programs' processes that end must not hide the call's.
         before = now if before is None else min(before, now)
         if limits.memory is not None:
-            # If no process was added, the call is its leader.
+            # Without an added process, the call consists of its leader alone.
             members = await process.members() if now > before else [process.pid]
             if _resident(members) > limits.memory:
                 end(f"used more than {_in_words(limits.memory)} of memory")
                 return
         if now - before > limits.processes // 2:
+            # Stop the group while counting: a fork bomb would outrun the count.
             process.send_signal(signal.SIGSTOP)
             members = await process.members()
             if len(members) > limits.processes:
                 end(f"had {len(members)} processes at once; {limits.processes} are allowed")
                 return
+            # The count was within the limit: let the call continue.
             process.send_signal(signal.SIGCONT)
             before = now - len(members)
 
 
 def kill(process: Process) -> None:
-    """End a process that is out of hand: its group at once, the rest by the usual ladder."""
+    """Kill a process that exceeds its limits: its group with SIGKILL at once, the rest by the usual ladder."""
     process.send_signal(signal.SIGKILL)
     process.ref.cancel()
 
 
 @asynccontextmanager
 async def ended(me: Actor, process: Process, within: float) -> AsyncIterator[None]:
-    """Have the process ended after the block, whatever happens in it, and wait for that as long as `within`."""
+    """End the process after the block, whatever happens in it, and wait for its end for at most `within` seconds."""
     try:
         yield
     finally:
@@ -140,7 +143,7 @@ async def ended(me: Actor, process: Process, within: float) -> AsyncIterator[Non
 
 
 def running_tasks() -> int | None:
-    """Return how many processes and threads this machine has, or only its processes; None if we can't look."""
+    """Return the machine's number of processes and threads, or only of processes; None if it cannot be read."""
     with suppress(OSError, ValueError, IndexError):
         told = int(Path("/proc/loadavg").read_text().split()[3].split("/")[1])
         if told:
@@ -151,10 +154,10 @@ def running_tasks() -> int | None:
 
 
 def _resident(members: list[int]) -> int:
-    """Bytes these processes have in memory; what they share counts for each."""
+    """Return the resident bytes of these processes; shared pages count for each."""
     pages = 0
     for pid in members:
-        with suppress(OSError, ValueError, IndexError):  # it has ended meanwhile
+        with suppress(OSError, ValueError, IndexError):  # The process has ended meanwhile.
             pages += int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * resource.getpagesize()
 

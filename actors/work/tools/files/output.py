@@ -1,8 +1,8 @@
-"""What a tool writes: its result, and what it prints meanwhile.
+"""Output of a tool: its result, and the lines that it prints.
 
-The result is what stands in the file `LLM_OUTPUT` when all processes of the call have ended: a JSON object or list as
-such, any other text as `{"output": text}`, nothing at all as `"DONE"`. What it prints becomes events, one per line,
-up to a limit; beyond it the rest is read and thrown away, so that no full pipe holds the tool up.
+The result is the content of the file `LLM_OUTPUT` after all processes of the call have ended. A JSON object or list is
+used as such, any other text as `{"output": text}`, an empty file as `"DONE"`. Printed lines become events up to a
+limit. Further output is read and discarded, so that a full pipe never blocks the tool.
 """
 
 from __future__ import annotations
@@ -17,23 +17,25 @@ import msgspec
 import trio
 
 from .....protocol.events import ToolDelta
-from .....supervisors.tail import Tail
+from .....protocol.kernel.text_cuts import before_cut
+from .....supervisors.pipes import Tail
+from ....io.handed_out import hidden
 from ..tool import Json
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
-    from .....supervisors.pipes import Output
-    from .limits import Limits
+    from .....supervisors.pipes import ProcessOutput
+    from .limits import CallLimits
 
 DONE = "DONE"
 
 
-class Written(msgspec.Struct, frozen=True):
-    """What stood in `LLM_OUTPUT`.
+class OutputFile(msgspec.Struct, frozen=True):
+    """Content of `LLM_OUTPUT`.
 
     Attributes:
         data: its beginning, up to the limit.
-        size: all of it, in bytes.
+        size: the size of all of it, in bytes.
     """
 
     data: bytes
@@ -41,27 +43,28 @@ class Written(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """What was kept, with a word about what was not."""
+        """The content as text, with a note if it was cut."""
         if self.size <= len(self.data):
             return self.data.decode("utf-8", "replace")
-        kept = self.data.decode("utf-8", "ignore")
+        # Redact before the cut: half a secret would not be recognised.
+        kept = before_cut(hidden(self.data.decode("utf-8", "ignore")))
         return f"{kept}\n[cut here: the tool wrote {self.size} bytes, of which these are the first {len(self.data)}]"
 
 
-def read_output(file: Path, limit: int) -> Written:
-    """At most `limit` bytes of it; nothing if the tool removed it or put something else in its place."""
+def read_output(file: Path, limit: int) -> OutputFile:
+    """Read at most `limit` bytes; empty if the tool removed the file or replaced it with something else."""
     try:
         if not file.is_file():
-            return Written(b"", 0)
+            return OutputFile(b"", 0)
         with file.open("rb") as opened:
             data = opened.read(limit)
-        return Written(data, max(file.stat().st_size, len(data)))
+        return OutputFile(data, max(file.stat().st_size, len(data)))
     except OSError:
-        return Written(b"", 0)
+        return OutputFile(b"", 0)
 
 
-def result(written: Written) -> Json:
-    """The model's result."""
+def result(written: OutputFile) -> Json:
+    """Return the tool's result for the model."""
     if not written.size:
         return DONE
     if written.size <= len(written.data):
@@ -75,9 +78,9 @@ def result(written: Written) -> Json:
 
 
 class Printed:
-    """Turns what one call prints into events."""
+    """Conversion of one call's printed output to events."""
 
-    def __init__(self, me: Actor, tool: str, limits: Limits, end: Callable[[str], None]) -> None:
+    def __init__(self, me: Actor, tool: str, limits: CallLimits, end: Callable[[str], None]) -> None:
         self._me = me
         self._tool = tool
         self._left = limits.shown
@@ -86,23 +89,24 @@ class Printed:
         self._end = end
         self._stdout = Tail(self.show)
 
-    async def follow(self, stdout: Output) -> None:
-        """Read it to the end."""
+    async def follow(self, stdout: ProcessOutput) -> None:
+        """Read stdout to its end."""
         while data := await stdout.receive_some():
             self.feed(data)
         self.close()
 
     def feed(self, data: bytes) -> None:
-        """It wrote this to stdout."""
+        """Process bytes from stdout."""
+        # Without a listener, splitting the output into lines would be wasted work.
         if self._left > 0 and self._me.stream.heard:
             self._stdout.feed(data)
 
     def close(self) -> None:
-        """It writes no more to stdout."""
+        """Flush the last line of stdout."""
         self._stdout.close()
 
     def stderr(self, line: str) -> None:
-        """It wrote this line there."""
+        """Process a line from stderr. Ends the call if stderr exceeds its limits."""
         self._bytes += len(line) + 1
         self._lines += 1
         limits = self._limits
@@ -112,7 +116,7 @@ class Printed:
             self.show(line)
 
     def show(self, line: str) -> None:
-        """It printed this line, wherever."""
+        """Emit a printed line, up to the limit."""
         if self._left <= 0:
             return
         self._left -= len(line) + 1
@@ -126,22 +130,23 @@ CHUNK = 65_536
 
 
 class Terminal:
-    """A pseudo terminal without a person, until the end of the block, for bash tools that write to one.
+    """Pseudo terminal without a user, for bash tools that write to `/dev/tty`. A context manager.
 
-    Loki's documents teach `name=$(input "Name?" 2>/dev/tty)`. Without a controlling terminal bash can't open
-    `/dev/tty`, and then it does not even call `input`. So a file that mentions `/dev/tty` gets a terminal (its runner,
-    which leads a session, takes it by opening it), and what is written there counts as printed. It gets no input; the
-    questions go over the socket like all others. Other files get none: `ssh` or `git` would wait on it for a password.
+    Loki's documents teach `name=$(input "Name?" 2>/dev/tty)`. Without a controlling terminal, bash cannot open
+    `/dev/tty` and does not even call `input`. A file that mentions `/dev/tty` therefore gets a terminal: its runner
+    leads a session, and acquires the terminal by opening it. Text written there counts as printed output. The terminal
+    has no input; questions use the socket as usual. Other files get no terminal, because `ssh` or `git` would wait on
+    it for a password.
 
     Attributes:
-        name: the path that a session leader opens to have it.
+        descriptor: the tool's end; a session leader opens it again to acquire the terminal.
     """
 
     def __init__(self, on_line: Callable[[str], None]) -> None:
         self._ours, self._theirs = os.openpty()
-        tty.setraw(self._theirs)  # or each newline would come with a carriage return
+        tty.setraw(self._theirs)  # Raw mode: otherwise each newline arrives with a carriage return.
         os.set_blocking(self._ours, False)
-        self.name = os.ttyname(self._theirs)
+        self.descriptor = self._theirs
         self._tail = Tail(on_line)
 
     def __enter__(self) -> Self:
@@ -153,23 +158,24 @@ class Terminal:
 
     @property
     def text(self) -> str:
-        """The last of what was written to it."""
+        """The last part of the text written to it."""
         return self._tail.text
 
     async def follow(self) -> None:
-        """Read what is written, until cancelled."""
+        """Read until cancelled."""
         while True:
             await trio.lowlevel.wait_readable(self._ours)
             self._read()
 
     def finish(self) -> None:
-        """No writer is left."""
+        """Read the remaining text after the last writer has exited."""
         while self._read():
             pass
         self._tail.close()
 
     def _read(self) -> bool:
         try:
+            # Nonblocking: an error means that nothing is left to read now.
             data = os.read(self._ours, CHUNK)
         except OSError:
             return False
@@ -178,7 +184,7 @@ class Terminal:
 
 
 def wants_one(file: Path) -> bool:
-    """Whether this bash file mentions `/dev/tty`."""
+    """Return True if this bash file mentions `/dev/tty`."""
     try:
         return MENTIONED in file.read_bytes()
     except OSError:

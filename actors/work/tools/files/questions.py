@@ -1,18 +1,18 @@
-"""Questions of tools to people, over an inherited socket instead of a terminal.
+"""Questions of tools to the user, over an inherited socket instead of a terminal.
 
-A tool has no terminal. Its stdin is empty, and its runner, or `prompt-utils.sh`, or whatever it starts that knows the
-words below, writes a question to the descriptor that `CALLBOARD_ASK_FD` names and reads the answer from it:
+A tool has no terminal, and its stdin is empty. Its runner, `prompt-utils.sh`, or any child process that knows this
+protocol writes a question to the descriptor in `CALLBOARD_ASK_FD` and reads the answer from it:
 
     question   <number of fields> NUL <field> NUL ...        each field is `name=value`
     answer     ok NUL <number of values> NUL <value> NUL ... or   no NUL 1 NUL <why> NUL
 
-Everything is text that ends with a NUL, so that pure bash can speak it. Fields: `text`, `kind` (of `Question`),
+Every word is text that ends with a NUL, so pure bash can speak the protocol. Fields: `text`, `kind` (of `Question`),
 `option` (any number), `default`, `secret=1`, `guard=1` (only people may answer), `free=0`, `timeout` (seconds), `node`
-(on whose behalf it is asked). An answer to `checkbox` has a value per chosen option, every other has one; that to
-`confirm` is `yes` or `no`.
+(the node that asks). An answer to `checkbox` has one value per chosen option, every other answer one value. The answer
+to `confirm` is `yes` or `no`.
 
-Each question becomes `me.ask_person` on the call's own actor, and the call's clock stands still until it is answered.
-One is asked at a time. A tool that says something else gets `no` and is not listened to any more.
+Each question becomes `me.ask_person` on the call's own actor, and the call's clock is stopped until the answer.
+Questions of one tool are asked one at a time. A tool that breaks the protocol gets `no`, and its socket is closed.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ if TYPE_CHECKING:
     from ...call_clock import Clock
 
 LONGEST = 256 * 1024
-"""Bytes of one question with all its options."""
+"""Maximum bytes of one question with all its options."""
 
 MOST_FIELDS = 1000
 
 TRIES = 5
-"""How often a question is put again after an answer that does not fit it; who answers may be a program."""
+"""Maximum attempts at a question whose answers do not fit; the answering client may be a program."""
 
 
 class NotUnderstood(Exception):
-    """What came over the socket is no question."""
+    """A message on the socket that is not a valid question."""
 
 
 class AskSocket:
-    """The pair of sockets of one call: one end for the tool, one for us."""
+    """Socket pair of one call: one end for the tool, one for this process."""
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
@@ -60,7 +60,7 @@ class AskSocket:
 
     @property
     def theirs(self) -> int:
-        """Number of the descriptor that the tool inherits."""
+        """Descriptor number that the tool inherits."""
         return self._theirs.fileno()
 
     def __enter__(self) -> Self:
@@ -71,11 +71,14 @@ class AskSocket:
         self._ours.close()
 
     def handed_over(self) -> None:
-        """The tool has its end; ours of it is closed, or we would never see the last of the tool's closed."""
+        """Close this process's copy of the tool's end after the tool inherited it.
+
+        Otherwise the end of file would never arrive.
+        """
         self._theirs.close()
 
     async def serve(self, me: Actor, clock: Clock, tool: str) -> None:
-        """Let the call begin, and answer its questions, on behalf of `me`, until its socket is closed."""
+        """Send `go`, then answer questions on behalf of `me` until the tool closes its socket."""
         await self._send(["go"])
         try:
             while fields := await self._receive():
@@ -83,12 +86,13 @@ class AskSocket:
                     status, values = await answer_to(me, fields, tool)
                 await self._send([status, str(len(values)), *values])
         except NotUnderstood as error:
+            # After a protocol error the position in the stream is unknown, so the socket is closed.
             await self._send(["no", "1", str(error)])
             await self._stream.aclose()
 
     async def _send(self, words: list[str]) -> None:
         data = b"".join(word.replace("\0", "").encode("utf-8", "replace") + b"\0" for word in words)
-        # A tool that went away without its answer is no matter: its end is seen to elsewhere.
+        # Ignore a tool that exited before it read its answer: the process supervisor handles its end.
         with contextlib.suppress(trio.BrokenResourceError):
             await self._stream.send_all(data)
 
@@ -100,6 +104,7 @@ class AskSocket:
         if not re.fullmatch(r"[0-9]{1,4}", first) or not 0 < int(first) <= MOST_FIELDS:
             raise NotUnderstood(f"a question begins with the number of its fields, not with {first[:40]!r}")
         words = [await self._word() for _ in range(int(first))]
+        # The tool closed the socket in the middle of a question: treat it as the end.
         return [word for word in words if word is not None] if None not in words else []
 
     async def _word(self) -> str | None:
@@ -125,10 +130,10 @@ Status = Literal["ok", "no"]
 
 
 async def answer_to(me: Actor, fields: list[str], tool: str) -> tuple[Status, list[str]]:
-    """Ask a person on behalf of `me`; `ok` with the values of the answer, or `no` and why not.
+    """Ask the user on behalf of `me`. Return `ok` with the values of the answer, or `no` with the reason.
 
     Raises:
-        NotUnderstood: the fields make no question.
+        NotUnderstood: the fields form no valid question.
     """
     question = _question(fields, tool)
     try:

@@ -29,7 +29,7 @@ from callboard.protocol.chat import AssistantTurn, ChatReply, ChatRequest, TextD
 from callboard.protocol.errors import ModelError
 from callboard.protocol.events import Event
 from callboard.protocol.messages import PersonSays
-from callboard.supervisors.census import find
+from callboard.supervisors.introspection import find
 
 LENGTHS = pytest.mark.parametrize("examples", [50, pytest.param(500, marks=pytest.mark.soak)])
 
@@ -189,7 +189,12 @@ async def held(
         "clients: [{type: openai-compatible, name: x, api_base: 'http://localhost:9', models: [{name: y}]}]\n"
     )
     lead = callboard.Agent(
-        name="lead", instructions="You are the lead.", can_spawn_agents=True, max_auto_continues=2, **options
+        can_ask_user=True,
+        name="lead",
+        instructions="You are the lead.",
+        can_spawn_agents=True,
+        max_auto_continues=2,
+        **options,
     )
     models = Models({"the helper": scripts["helper"], "the lead": scripts["lead"]})
     events = models.events

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from callboard.actors.engine.conversation.decider import ConversationDecider
-from callboard.actors.engine.conversation.play import Talk
+from callboard.actors.engine.conversation.play import ConversationSetup
 from callboard.protocol.chat import ChatReply, ToolCall, UserTurn
 from callboard.protocol.effects import CallModel, Emit, Finish
 from callboard.protocol.events import Warned
@@ -18,7 +18,7 @@ NEWS = "The MCP server 'notes' runs anew."
 
 
 def begun() -> ConversationDecider:
-    decider = ConversationDecider(Talk(name="a", tools={}, max_turns=5))
+    decider = ConversationDecider(ConversationSetup(name="a", tools={}, max_turns=5))
     decider.begin(ConversationBegun((UserTurn("go"),)))
     return decider
 

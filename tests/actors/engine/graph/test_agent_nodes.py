@@ -9,9 +9,10 @@ import trio
 import trio.testing
 from support.agent_runs import Stage
 from support.fake_models import Reply
-from support.messages import has_message, says
+from support.messages import fragment, has_message, says
 
 import callboard
+from callboard.protocol.errors import InvalidFile
 
 BAD = Reply(status=400, error="bad request")
 
@@ -81,7 +82,15 @@ async def test_inputs_are_the_childs_variables(stage: Stage, compat: str) -> Non
     )
     stage.agent(caller('inputs: {check: "run {{initial_prompt}}"}'))
     assert (await stage.run("it", compat=compat)).output == "got run it"
-    for wrong, text in [("inputs: {chek: x}", "has no variable 'chek'"), ("", "variables are required:\n  - check")]:
+    stage.agent(caller("fallback: f, inputs: {check: x, chek: x}"))
+    if compat == "standard":  # refused before the run, see test_called_agents
+        with pytest.raises(InvalidFile, match="has no variable 'chek'"):
+            await stage.run("it", compat=compat)
+        return
+    for wrong, text in [
+        ("inputs: {chek: x}", "has no variable 'chek'"),
+        ("", fragment("front.chat.commands.agent._with_missing", wanted="\n  - check…")),
+    ]:
         stage.agent(caller(wrong + (", " if wrong else "") + "fallback: f"))
         outcome = await stage.run("it", compat=compat)
         assert outcome.error is not None, wrong
@@ -164,7 +173,7 @@ async def test_depth_is_limited(stage: Stage, compat: str) -> None:
     stage.agent("start: a\nnodes:\n  a: {type: agent, agent: g, prompt: p, next: e}\n  e: {type: end}")
     outcome = await stage.run(compat=compat)
     assert outcome.error is not None
-    assert outcome.error.message.endswith("Max agent depth exceeded (4/3)")
+    assert outcome.error.message.endswith(fragment("work.context.RunContext.too_deep", depth="4", most="3"))
     assert [data.depth for data in stage.of("graph.started")] == [0, 1, 2, 3]
 
 

@@ -195,6 +195,7 @@ def lanes(graph: str) -> str:
         pytest.param("s > a b\na > j\nb > j\nj! > e\ne .", "s a b j e", id="equal branches as ever"),
     ],
 )
+@pytest.mark.sample(3)
 async def test_join_all(stage: Stage, graph: str, order: str) -> None:
     stage.agent(lanes(graph), **NOTHING)
     outcome = await stage.run()

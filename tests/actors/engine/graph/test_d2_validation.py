@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from support.graph_checks import check_text
-from support.messages import has_message
+from support.messages import fragment, has_message
 
 from callboard.actors.engine.graph.compat import LOKI, STANDARD, Compat
-from callboard.actors.engine.graph.findings import Surroundings, agents_in
+from callboard.actors.engine.graph.findings import CheckContext, agents_in
 from callboard.actors.engine.graph.validate import failure_text
 from callboard.actors.runs.file_checks import own_tools
 from callboard.protocol.problems import Problem, errors_in
@@ -20,14 +20,14 @@ AGENTS = Path(__file__).parents[3] / "fixtures" / "agents"
 both_modes = pytest.mark.parametrize("compat", [STANDARD, LOKI], ids=["standard", "loki"])
 
 
-def check(nodes: str, compat: Compat = STANDARD, around: Surroundings | None = None, top: str = "") -> list[Problem]:
+def check(nodes: str, compat: Compat = STANDARD, around: CheckContext | None = None, top: str = "") -> list[Problem]:
     """The problems of a graph whose first node is `a`."""
     lines = "\n".join(f"  {line}" for line in nodes.strip().splitlines())
     _, problems = check_text(f"name: g\nstart: a\n{top}\nnodes:\n{lines}\n", "graph.yaml", around, compat=compat)
     return problems
 
 
-def errors(nodes: str, compat: Compat = STANDARD, around: Surroundings | None = None, top: str = "") -> list[str]:
+def errors(nodes: str, compat: Compat = STANDARD, around: CheckContext | None = None, top: str = "") -> list[str]:
     return [problem.message for problem in errors_in(check(nodes, compat, around, top))]
 
 
@@ -37,7 +37,7 @@ def warnings(nodes: str, compat: Compat = STANDARD, top: str = "") -> list[str]:
 
 @both_modes
 def test_d2_13_one_error_lists_all_problems(tmp_path: Path, compat: Compat) -> None:
-    problems = check("a: {type: script, script: missing.sh, next: nope}", compat, Surroundings(directory=tmp_path))
+    problems = check("a: {type: script, script: missing.sh, next: nope}", compat, CheckContext(directory=tmp_path))
     text = failure_text(problems)
     assert text.startswith("Graph validation failed with 3 error(s):\n  ")
     assert "[a] References non-existent node 'nope' in 'next'" in text
@@ -178,8 +178,7 @@ SCRIPT = "type: script, script: s.sh, state_updates: {k: v}"
 def test_d2_20_two_writers_of_a_key_need_a_reducer(compat: Compat) -> None:
     (message,) = errors(fan_out(SCRIPT, SCRIPT), compat)
     assert message.startswith(
-        "nodes [w1, w2] all write key 'k' in the same parallel super-step but no reducer is declared for 'k'. "
-        "Add `reducers: { k: <reducer> }`"
+        fragment("engine.graph.parallel_checks._check_writes", names="w1, w2", key="k", key_2="k", key_3="k")
     )
     assert errors(fan_out(SCRIPT, SCRIPT), compat, top="reducers: {k: append}") == []
     assert errors(fan_out(SCRIPT, SCRIPT.replace("k:", "j:")), compat) == []
@@ -188,21 +187,21 @@ def test_d2_20_two_writers_of_a_key_need_a_reducer(compat: Compat) -> None:
 @both_modes
 def test_d2_20_three_writers_are_all_named(compat: Compat) -> None:
     (message,) = errors(fan_out(SCRIPT, SCRIPT, SCRIPT), compat)
-    assert message.startswith("nodes [w1, w2, w3] all write key 'k'")
+    assert message.startswith(fragment("engine.graph.parallel_checks._check_writes", names="w1, w2, w3", key="k"))
 
 
 @both_modes
 def test_d2_21_schema_properties_are_writes(compat: Compat) -> None:
     llm = "type: llm, prompt: p, output_schema: {type: object, properties: {k: {type: string}}}"
     (message,) = errors(fan_out(llm, llm), compat)
-    assert message.startswith("nodes [w1, w2] all write key 'k'")
+    assert message.startswith(fragment("engine.graph.parallel_checks._check_writes", names="w1, w2", key="k"))
 
 
 def test_d2_21_what_maps_collect_is_a_write_too() -> None:
     mapped = "type: map, over: '{{xs}}', as: x, branch: b, collect_into: k"
     nodes = fan_out(mapped, mapped) + "\nb: {type: script, script: s.sh}"
     (message,) = errors(nodes, STANDARD, top="initial_state: {xs: []}")
-    assert message.startswith("nodes [w1, w2] all write key 'k'")
+    assert message.startswith(fragment("engine.graph.parallel_checks._check_writes", names="w1, w2", key="k"))
     assert errors(nodes, LOKI, top="initial_state: {xs: []}") == []
 
 
@@ -302,7 +301,7 @@ def test_d2_26_the_shipped_agents(compat: Compat) -> None:
     for name, unreachable, nodes in (("coder", 9, 11), ("deep-research", 1, 17)):
         home = AGENTS / name
         text = (home / "graph.yaml").read_text()
-        around = Surroundings(directory=home, agents=agents_in(AGENTS), own_tools=own_tools(home)[0])
+        around = CheckContext(directory=home, agents=agents_in(AGENTS), own_tools=own_tools(home)[0])
         graph, problems = check_text(text, "graph.yaml", around, compat=compat)
         assert graph is not None
         assert len(graph.nodes) == nodes
@@ -317,9 +316,9 @@ def test_d2_26_the_shipped_agents(compat: Compat) -> None:
 def test_d2_27_tools_servers_and_models_of_an_llm_node(tmp_path: Path, compat: Compat) -> None:
     nodes = 'a: {type: llm, prompt: p, tools: [nope, "mcp:nope"], model: "x:y", next: e}\ne: {type: end}'
     top = "global_tools: [fs_cat.sh, fs_ls.sh]\nmcp_servers: []"
-    around = Surroundings(directory=tmp_path, models=lambda model: "no such client" if model == "x:y" else None)
+    around = CheckContext(directory=tmp_path, models=lambda model: "no such client" if model == "x:y" else None)
     assert errors(nodes, compat, around, top) == [
-        "llm node references unknown tool 'nope'. Agent 'g' provides: fs_cat, fs_ls",
+        fragment("engine.graph.node_checks._check_tools.4", tool="nope", name="g", known="fs_cat, fs_ls…"),
         "llm node references unknown MCP server 'mcp:nope'. Agent 'g' has MCP servers: []",
         "llm node references unknown model 'x:y'",
     ]
@@ -330,23 +329,27 @@ def test_d2_27_tools_servers_and_models_of_an_llm_node(tmp_path: Path, compat: C
 def test_d2_27_the_tools_a_node_may_list(tmp_path: Path, tool: str) -> None:
     nodes = f'a: {{type: llm, prompt: p, tools: ["{tool}"], next: e}}\ne: {{type: end}}'
     top = "global_tools: [fs_cat.sh]\nmcp_servers: [srv]"
-    assert errors(nodes, STANDARD, Surroundings(directory=tmp_path), top) == []
+    assert errors(nodes, STANDARD, CheckContext(directory=tmp_path), top) == []
 
 
 def test_d2_27_spawning_tools_need_an_agent_node(tmp_path: Path) -> None:
     asking = "a: {type: llm, prompt: p, tools: [agent__spawn], next: b}"
     nodes = f"{asking}\nb: {{type: script, script: s.sh, next: e}}\ne: {{type: end}}"
     (tmp_path / "s.sh").touch()
-    around = Surroundings(directory=tmp_path)
-    assert errors(nodes, STANDARD, around)[0].startswith("llm node references unknown tool 'agent__spawn'")
+    around = CheckContext(directory=tmp_path)
+    assert errors(nodes, STANDARD, around)[0].startswith(
+        fragment("engine.graph.node_checks._check_tools.4", tool="agent__spawn")
+    )
     assert errors(nodes.replace("script, script: s.sh", "agent, agent: x, prompt: p"), STANDARD, around) == []
 
 
 def test_d2_27_a_node_may_list_what_the_tools_file_defines(tmp_path: Path) -> None:
     nodes = "a: {type: llm, prompt: p, tools: [classify], next: e}\ne: {type: end}"
-    assert errors(nodes, STANDARD, Surroundings(directory=tmp_path, own_tools=["classify"])) == []
-    (error,) = errors(nodes, STANDARD, Surroundings(directory=tmp_path, own_tools=["classfy"]))
-    assert error.startswith("llm node references unknown tool 'classify'. Agent 'g' provides: classfy")
+    assert errors(nodes, STANDARD, CheckContext(directory=tmp_path, own_tools=["classify"])) == []
+    (error,) = errors(nodes, STANDARD, CheckContext(directory=tmp_path, own_tools=["classfy"]))
+    assert error.startswith(
+        fragment("engine.graph.node_checks._check_tools.4", tool="classify", name="g", known="classfy…")
+    )
 
 
 @pytest.mark.parametrize(
@@ -365,7 +368,7 @@ def test_the_agent_of_an_agent_node_exists(tmp_path: Path, files: list[str] | No
     if files == []:
         (tmp_path / "x").mkdir()
     nodes = "a: {type: agent, agent: x, prompt: p, next: e}\ne: {type: end}"
-    assert errors(nodes, STANDARD, Surroundings(agents=agents_in(tmp_path))) == ([message] if message else [])
+    assert errors(nodes, STANDARD, CheckContext(agents=agents_in(tmp_path))) == ([message] if message else [])
 
 
 def test_a_map_over_the_plural_of_its_item_is_no_slip_of_the_pen() -> None:

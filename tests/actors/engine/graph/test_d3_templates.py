@@ -78,9 +78,43 @@ def test_d3_30_what_is_out_of_range_or_malformed_is_missing(path: str) -> None:
 
 
 @both_modes
-@pytest.mark.parametrize("text", ["{{ a }}", "{{a-b}}", "{{}}", "{{a|upper}}", "{{'a'}}", "{a}", "{{é}}"])
+@pytest.mark.parametrize("text", ["{{ a }}", "{{}}", "{{a|upper}}", "{{'a'}}", "{a}", "{{-a}}", "{{a\u00a0}}"])
 def test_d3_30_what_is_no_token_stays_as_it_is(text: str, loki: bool) -> None:
     assert strict(text, {"a": 1}, loki=loki) == text
+
+
+NAMES = {
+    "my-key": "dash",
+    "größe": "gr",
+    "名": "x",
+    "l": [1, 2, {"a-b": 3}],
+    "a_1-b": {"x-y": "z"},
+    "नाम": "h",
+    "ชื่อ": "t",
+    "e\u0301": "nfd",
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "rendered"),
+    [
+        *(("{{my-key}}", "dash"), ("{{größe}}", "gr"), ("{{名}}", "x"), ("{{l[-1].a-b}}", "3"), ("{{l[-3]}}", "1")),
+        *(("{{नाम}}", "h"), ("{{ชื่อ}}", "t"), ("{{e\u0301}}", "nfd")),
+        *(("{{a_1-b.x-y}}", "z"), ("{{l[0]}}-{{my-key}}", "1-dash")),
+    ],
+)
+def test_names_of_any_script_hyphens_and_negative_indexes_are_read(text: str, rendered: str) -> None:
+    assert strict(text, NAMES) == rendered
+    assert lenient(text, NAMES) == rendered
+    assert strict(text.replace("{{l[0]}}", ""), NAMES, loki=True).count("{{") == 1  # as they are written
+
+
+@pytest.mark.parametrize("text", ["{{my-kex}}", "{{grösse}}", "{{l[-4]}}", "{{l[-]}}"])
+def test_what_such_a_name_does_not_find_is_missing(text: str) -> None:
+    with pytest.raises(GraphMistake):
+        strict(text, NAMES)
+    assert lenient(text, NAMES) == ""
+    assert strict(text, NAMES, loki=True) == text
 
 
 def test_d3_30_a_near_miss_is_hinted_at() -> None:
@@ -118,7 +152,7 @@ def test_d3_34_a_single_path_also_gives_the_value_itself() -> None:
 def test_d3_34_other_templates_have_no_single_value(text: str) -> None:
     template = compile_template(text)
     assert template.single is None
-    with pytest.raises(ValueError, match=says("engine.graph.templates.Template.value")):
+    with pytest.raises(ValueError, match=says("engine.graph.templates.CompiledTemplate.value")):
         template.value(STATE)
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from pathlib import Path
 
 import pytest
 from support.agent_runs import Stage
-from support.messages import has_message
+from support.messages import fragment, has_message
+from support.tool_bench import npx_has_tsx
 
 import callboard
 from callboard.actors.work.library import PROMPT_UTILS
@@ -40,7 +40,7 @@ NESTED = """python3 -c 'print("{{\\"x\\":" + "[" * {0} + "]" * {0} + "}}")'"""
 @pytest.mark.parametrize(
     ("script", "text"),
     [
-        ("true", "Script 's.sh' produced no output (scripts must emit a single JSON object on stdout)"),
+        ("true", fragment("engine.graph.nodes.script._parse.3", script="s.sh")),
         ("echo '[1]'", "Script output must be a JSON object, not array or primitive"),
         ("echo '\"x\"'", "Script output must be a JSON object, not array or primitive"),
         ("echo oops", "Script output must be valid JSON"),
@@ -51,6 +51,7 @@ NESTED = """python3 -c 'print("{{\\"x\\":" + "[" * {0} + "]" * {0} + "}}")'"""
         (NESTED.format(300), "lists and objects are nested more than 200 deep"),
     ],
 )
+@pytest.mark.sample(6)
 async def test_case_40_stdout_must_be_one_json_object(stage: Stage, compat: str, script: str, text: str) -> None:
     stage.agent(
         f"""
@@ -404,10 +405,9 @@ async def test_typescript_scripts_are_run_by_npx_tsx(
     assert (await stage.run()).output == f"{home}/s.ts"
 
 
-@pytest.mark.skipif(
-    not (shutil.which("npx") and shutil.which("tsx")), reason="needs Node with npx and tsx (npm install -g tsx)"
-)
 async def test_typescript_scripts_run(stage: Stage) -> None:
+    if not npx_has_tsx():
+        pytest.skip("needs Node with npx and tsx (npm install -g tsx)")
     home = stage.agent(TYPESCRIPT)
     (home / "s.ts").write_text("const n: number = 1; console.log(JSON.stringify({n}))")
     assert (await stage.run()).output == "1"

@@ -6,7 +6,7 @@ import pytest
 import trio
 from support.agent_runs import Stage
 from support.fake_models import Reply
-from support.messages import has_message
+from support.messages import fragment, has_message
 
 MAP = """
 start: m
@@ -306,7 +306,7 @@ async def test_a_chain_may_loop_by_next_until_its_items_own_visit_cap(stage: Sta
 @pytest.mark.parametrize(
     ("target", "text"),
     [
-        ("ghost", "Node 'ghost' not found in graph 'g'"),
+        ("ghost", fragment("engine.graph.map_decider.MapDecider.begin", branch="ghost", name="g")),
         (
             "e",
             "'second' routed to 'e' which is outside the branch subgraph rooted at 'first' (branch nodes: first, sec",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def test_every_key_is_documented() -> None:
 def test_every_flag_of_compat_is_documented() -> None:
     flags = Compat.__struct_fields__
     assert [flag for flag in flags if f"`{flag}`" not in COMPATIBILITY] == []
-    assert [flag for flag in flags if f"        {flag}: " not in (Compat.__doc__ or "")] == []
+    assert [flag for flag in flags if f"    {flag}: " not in (inspect.getdoc(Compat) or "")] == []
 
 
 def test_the_modes_differ_in_every_flag_but_the_one_both_agree_on() -> None:

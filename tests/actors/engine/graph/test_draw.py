@@ -90,8 +90,14 @@ def test_ascii_is_plain_and_marks_the_start_and_the_way_back() -> None:
     picture = FORMS["ascii"](picture_of(graph_of("coder")))
     assert picture.isascii()
     assert "| > script" in picture
+    assert "back:\n  " in picture
     assert "fix_loop_gate ..> implement" in picture
     assert not re.search(r"[ \t]+$", picture, re.MULTILINE)
+
+
+def test_ascii_lists_no_ways_back_where_there_are_none() -> None:
+    graph = Graph(name="g", start="end", nodes={"end": EndNode(id="end")})
+    assert "back:" not in FORMS["ascii"](picture_of(graph))
 
 
 def test_lines_lead_down_except_the_ones_that_lead_back() -> None:

@@ -13,13 +13,13 @@ import trio
 import trio.testing
 from support.agent_runs import Stage
 from support.descendants import name_of
-from support.fake_models import Reply
-from support.messages import has_message
+from support.fake_models import FakeModels, Reply
+from support.messages import fragment, has_message
 
 import callboard
 from callboard.actors.engine.graph.compat import STANDARD
-from callboard.actors.engine.graph.decider import GraphResult
-from callboard.actors.engine.graph.plan import Job, Plan, Result, Step
+from callboard.actors.engine.graph.plan import GraphPlan, NodeJob, NodeResult, PlanStep
+from callboard.actors.engine.graph.result import GraphResult
 from callboard.actors.engine.graph.run import run_graph
 from callboard.actors.work.context import RunContext
 from callboard.protocol.events import TERMINAL
@@ -27,7 +27,7 @@ from callboard.protocol.graph.model import EndNode, ScriptNode
 from callboard.protocol.kernel.questions import Question
 from callboard.protocol.requests import Limits
 from callboard.supervisors import Actor, Root
-from callboard.supervisors.census import find
+from callboard.supervisors.introspection import find
 
 EVERYTHING = """
 start: s
@@ -91,6 +91,7 @@ MOMENTS = 75
 
 
 @pytest.mark.parametrize("moment", [1, 2, 4, 7, 11, 16, 22, 28, 35, 43, 52, 60])
+@pytest.mark.sample(4)
 async def test_a_run_whose_caller_is_cancelled_at_any_moment_leaves_nothing(stage: Stage, moment: int) -> None:
     everything(stage)
     await _cancel_at(stage, moment)
@@ -121,6 +122,7 @@ async def _cancel_at(stage: Stage, moment: int) -> None:
 
 
 @pytest.mark.parametrize("moment", [1, 3, 6, 10, 15, 21, 27, 34, 42, 51, 61])
+@pytest.mark.sample(4)
 async def test_a_root_that_stops_at_any_moment_cancels_the_run_with_the_state_so_far(stage: Stage, moment: int) -> None:
     everything(stage)
 
@@ -272,16 +274,18 @@ async def test_a_node_that_is_cancelled_from_outside_goes_where_a_failed_one_goe
     (left,) = [event for event in stage.events if event.kind == "node.exited" and event.data.node == "a"] or [None]
     assert left is not None
     assert left.actor.endswith("/g/a")
-    assert has_message(left.data.error, "work.elsewhere.error_in")
+    assert has_message(left.data.error, "work.remote_parts.error_in")
     if output is None:
         assert outcome.error is not None
-        assert (outcome.error.message, outcome.error.node) == ("it was cancelled", "a")
+        assert (outcome.error.message, outcome.error.node) == (fragment("work.remote_parts.error_in"), "a")
     else:
         assert (outcome.status, outcome.output) == ("done", output)
 
 
-async def test_a_cancelled_run_with_a_root_of_its_own_takes_that_along(stage: Stage, tmp_path: Path) -> None:
-    home = stage.agent(
+async def test_a_cancelled_run_with_a_root_of_its_own_takes_that_along(fake_model: FakeModels, tmp_path: Path) -> None:
+    config_dir = fake_model.config_dir(tmp_path / "config")
+    home = config_dir / "agents" / "g"
+    Stage(config_dir, fake_model, callboard.Root(config_dir=config_dir)).agent(
         "start: s\nnodes:\n  s: {type: script, script: s.sh, timeout: 600, next: e}\n  e: {type: end}",
         s=f"echo $$ > {tmp_path}/pid; sleep 600",
     )
@@ -297,7 +301,7 @@ async def test_a_cancelled_run_with_a_root_of_its_own_takes_that_along(stage: St
 
     before = set(psutil.Process().children())  # orphans of other tests, which this process has adopted
     async with trio.open_nursery() as nursery:
-        await callboard.run(home, on_event=watch, config_dir=stage.config_dir)
+        await callboard.run(home, on_event=watch, config_dir=config_dir)
     assert [each for each in psutil.Process().children() if name_of(each) == "bash" and each not in before] == []
 
 
@@ -307,6 +311,7 @@ ASKERS = "abcdefgh"
 
 
 @pytest.mark.parametrize("seed", range(5))
+@pytest.mark.sample(3)
 async def test_branches_that_ask_at_once_are_answered_in_any_order_while_the_others_run(
     stage: Stage, seed: int
 ) -> None:
@@ -392,20 +397,20 @@ async def test_wrong_and_late_answers_change_nothing(stage: Stage) -> None:
 # --- plans made by hand --------------------------------------------------------------------------------------
 
 
-def plan(work: object, **options: object) -> Plan:
+def plan(work: object, **options: object) -> GraphPlan:
     node = ScriptNode(id="n", script="x", state_updates={"k": "{{output}}"})
     end = EndNode(id="e", output="{{k}}")
-    step = Step(id="n", kind="script", work=work, node=node, next=("e",), updates=node.state_updates, **options)
-    return Plan(
+    step = PlanStep(id="n", kind="script", work=work, node=node, next=("e",), updates=node.state_updates, **options)
+    return GraphPlan(
         name="p",
         start="n",
-        steps={"n": step, "e": Step(id="e", kind="end", work=None, node=end, output=end.output)},
+        steps={"n": step, "e": PlanStep(id="e", kind="end", work=None, node=end, output=end.output)},
         directory=Path(),
         compat=STANDARD,
     )
 
 
-async def perform(made: Plan) -> GraphResult:
+async def perform(made: GraphPlan) -> GraphResult:
     async def run_agent(*_: object) -> str:
         raise AssertionError("no agents here")
 
@@ -415,14 +420,14 @@ async def perform(made: Plan) -> GraphResult:
 
 
 async def test_any_async_function_can_be_a_nodes_work() -> None:
-    async def work(me: Actor, job: Job) -> Result:
-        return Result(output=str(job.state["initial_prompt"]).upper(), scope="output")
+    async def work(me: Actor, job: NodeJob) -> NodeResult:
+        return NodeResult(output=str(job.state["initial_prompt"]).upper(), scope="output")
 
     assert (await perform(plan(work))).output == "HI"
 
 
 async def test_a_bug_in_a_nodes_code_costs_that_node_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    async def work(me: Actor, job: Job) -> Result:
+    async def work(me: Actor, job: NodeJob) -> NodeResult:
         raise ZeroDivisionError("oops")
 
     result = await perform(plan(work))
@@ -433,7 +438,7 @@ async def test_a_bug_in_a_nodes_code_costs_that_node_and_is_logged(caplog: pytes
 
 
 async def test_a_node_that_is_cancelled_from_outside_is_named() -> None:
-    async def work(me: Actor, job: Job) -> Result:
+    async def work(me: Actor, job: NodeJob) -> NodeResult:
         me.ref.cancel()
         await trio.sleep_forever()
         raise AssertionError

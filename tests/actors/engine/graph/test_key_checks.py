@@ -8,7 +8,7 @@ import pytest
 from support.graph_checks import check_text
 from support.messages import has_message
 
-from callboard.actors.engine.graph.findings import Surroundings
+from callboard.actors.engine.graph.findings import CheckContext
 from callboard.protocol.problems import Problem, errors_in, slip_of
 
 TALE = """\
@@ -29,7 +29,7 @@ nodes:
 
 
 def told(text: str, directory: Path | None = None, *, strict: bool = False) -> list[Problem]:
-    around = None if directory is None else Surroundings(directory=directory)
+    around = None if directory is None else CheckContext(directory=directory)
     _, problems = check_text(text, "graph.yaml", around, strict=strict)
     return [problem for problem in problems if problem.code == "unknown_key_read"]
 
@@ -122,3 +122,54 @@ def test_a_slip_of_the_pen_is_one_letter_or_two_that_changed_places(
     found: str, known: list[str], near: str | None
 ) -> None:
     assert slip_of(found, known) == near
+
+
+@pytest.mark.parametrize("token", ["{{arr|length}}", "{{ arr | join(', ') }}", "{{arr.map(x)}}", "{{arr + 1}}"])
+def test_a_filter_on_a_known_key_is_an_error(token: str) -> None:
+    text = f"""
+name: g
+initial_state: {{arr: [1]}}
+start: a
+nodes:
+  a: {{type: llm, prompt: "A {token}", next: d}}
+  d: {{type: end, output: ok}}
+"""
+    _, problems = check_text(text, "g.yaml")
+    assert [(problem.code, problem.line) for problem in problems if problem.severity == "error"] == [
+        ("template_filter", 6)
+    ]
+    _, problems = check_text(text.replace("arr:", "other:"), "g.yaml")
+    assert [problem for problem in problems if problem.severity == "error"] == []
+
+
+@pytest.mark.parametrize(
+    "token", ["{{arr == 1}}", "{{arr - 1}}", "{{arr, b}}", "{{arr and b}}", "{{arr=1}}", "{{arr > 0}}"]
+)
+def test_an_expression_that_begins_with_a_known_key_is_a_warning(token: str) -> None:
+    text = f"""
+name: g
+initial_state: {{arr: [1]}}
+start: a
+nodes:
+  a: {{type: llm, prompt: "A {token}", next: d}}
+  d: {{type: end, output: ok}}
+"""
+    _, problems = check_text(text, "g.yaml")
+    assert [(problem.code, problem.line) for problem in problems] == [("template_expression", 6)]
+    _, problems = check_text(text.replace("arr: [1]", "other: 1"), "g.yaml")
+    assert [problem.code for problem in problems] == []
+
+
+def test_keys_of_any_script_that_a_script_prints_are_no_slips(tmp_path: Path) -> None:
+    (tmp_path / "s.py").write_text('print(\'{"my-key": 1, "größe": 2, "नाम": 3}\')')
+    text = """
+name: g
+initial_state: {my-kex: 1, grösse: 1, नामा: 1}
+start: s
+nodes:
+  s: {type: script, script: s.py, next: a}
+  a: {type: llm, prompt: "{{my-key}} {{größe}} {{नाम}}", next: d}
+  d: {type: end, output: ok}
+"""
+    _, problems = check_text(text, "g.yaml", CheckContext(directory=tmp_path))
+    assert [problem.code for problem in problems] == []

@@ -24,6 +24,7 @@ HEAVY = {"trio", "httpx", "rich", "prompt_toolkit", "jsonschema", "numpy", "tant
         "callboard.actors.engine.graph.rules",
     ],
 )
+@pytest.mark.sample(3)
 def test_the_language_of_graphs_imports_nothing_heavy(module: str) -> None:
     code = f"import sys, {module}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()

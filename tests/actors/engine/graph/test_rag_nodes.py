@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 from support.agent_runs import Stage
-from support.messages import has_message
+from support.messages import fragment, has_message
 
 import callboard
 from callboard.actors.work.knowledge.service import Knowledge
@@ -71,10 +71,14 @@ async def test_a_base_is_built_beside_its_agent_once(knowing: Stage) -> None:
     await knowing.run("moon")
     assert (home / "look.kb" / "current").is_file()
     [built] = knowing.of("knowledge.built")
-    assert (built.what, built.added, built.chunks) == ("rag node 'look' of 'g'", 2, 2)
+    assert (built.what, built.added, built.chunks) == (
+        fragment("work.knowledge.recipe.recipes_of", id="look", name="g"),
+        2,
+        2,
+    )
     assert [(found.what, found.query, found.sources) for found in knowing.of("knowledge.retrieved")] == [
-        ("rag node 'look' of 'g'", 5, ("notes/cake.md",)),
-        ("rag node 'look' of 'g'", 4, ("notes/moon.md",)),
+        (fragment("work.knowledge.recipe.recipes_of", id="look", name="g"), 5, ("notes/cake.md",)),
+        (fragment("work.knowledge.recipe.recipes_of", id="look", name="g"), 4, ("notes/moon.md",)),
     ]
 
 
@@ -101,8 +105,8 @@ async def test_a_changed_file_is_told_and_the_base_used_as_it_was(knowing: Stage
     [warned] = [each for each in knowing.of("run.warning") if each.code == "knowledge_stale"]
     assert has_message(
         warned.message,
-        "work.knowledge.of_run._tell_stale.2",
-        what="rag node 'look' of 'g'",
+        "work.knowledge.of_run._warn_stale.2",
+        what=fragment("work.knowledge.recipe.recipes_of", id="look", name="g"),
         command="build",
         target="g:look",
     )
@@ -124,7 +128,7 @@ async def test_other_chunk_sizes_are_told(knowing: Stage) -> None:
     (home / "graph.yaml").write_text((home / "graph.yaml").read_text().replace("query:", "chunk_size: 400\n    query:"))
     await knowing.run("flour")
     [warned] = [each for each in knowing.of("run.warning") if each.code == "knowledge_stale"]
-    assert has_message(warned.message, "work.knowledge.of_run._tell_stale", wanted="…chunk_size is 400", was="1000…")
+    assert has_message(warned.message, "work.knowledge.of_run._warn_stale", wanted="…chunk_size is 400", was="1000…")
 
 
 async def test_documents_that_can_not_be_read_are_warned_about(knowing: Stage) -> None:
@@ -228,7 +232,7 @@ async def test_an_overlap_as_long_as_the_chunks_ends_the_run(knowing: Stage) -> 
     assert has_message(
         outcome.error.message,
         "work.knowledge.service.Knowledge._plan",
-        what="rag node 'look' of 'g'",
+        what=fragment("work.knowledge.recipe.recipes_of", id="look", name="g"),
         overlap=10,
         size=10,
     )

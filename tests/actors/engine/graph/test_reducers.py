@@ -8,7 +8,7 @@ from typing import Any, get_args
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.messages import has_message
+from support.messages import fragment, has_message
 
 from callboard.actors.engine.graph.reducers import REDUCERS, changed, merge_writes, same_json
 from callboard.protocol.errors import GraphMistake
@@ -33,8 +33,7 @@ def test_d5_48_several_writers_need_a_reducer() -> None:
     with pytest.raises(GraphMistake) as caught:
         merge_writes({}, {"wa": {"results": 1}, "wb": {"results": 2}}, {})
     assert str(caught.value).startswith(
-        "Key 'results' was written by 2 parallel branches but has no reducer declared. "
-        "Add a reducer for 'results' to the graph's `reducers:` block, or rename one writer."
+        fragment("engine.graph.reducers.merge_writes.2", key="results", nodes="2", key_2="results")
     )
     assert "wa, wb" in str(caught.value)
 

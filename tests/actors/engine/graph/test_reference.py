@@ -12,7 +12,7 @@ import pytest
 from support.graph_checks import check_text
 
 from callboard.actors.engine.graph.compat import LOKI, STANDARD, Compat
-from callboard.actors.engine.graph.findings import Surroundings, agents_in
+from callboard.actors.engine.graph.findings import CheckContext, agents_in
 from callboard.protocol.problems import Problem, errors_in
 
 AGENTS = Path(__file__).parents[3] / "fixtures" / "agents"
@@ -20,7 +20,7 @@ REFERENCE = (AGENTS / "reference" / "graph.yaml").read_text()
 ROUTED = REFERENCE.replace("    fallback: summarize\n", "    fallback: summarize\n    routes: [deep_dive]\n", 1)
 
 MODELS = {"anthropic:claude-sonnet-4-6", "anthropic:claude-haiku-4-5"}
-AROUND = Surroundings(
+AROUND = CheckContext(
     directory=AGENTS / "reference",
     agents=agents_in(AGENTS),
     models=lambda model: None if model in MODELS else "see the `clients` in config.yaml",
@@ -54,6 +54,7 @@ MUTATIONS: dict[str, tuple[str, str, str, str]] = {
     "timeout is text": ("  timeout: 600\n  log", '  timeout: "600"\n  log', "settings.timeout", "remove the quotes"),
     "bool of YAML 1.1": ("log_state_snapshots: true", "log_state_snapshots: yes",
         "settings.log_state_snapshots", "true"),
+    "several starts": ("start: triage", "start: [triage, review]", "start", "`next: [a, b]`"),
     "start is no node": ("start: triage", "start: triagee", "start", "did you mean 'triage'?"),
     "unknown type": ("type: approval", "type: aproval", "nodes.review.type", "did you mean 'approval'?"),
     "no type": ("    type: input\n", "", "nodes.refine.type", "node types"),

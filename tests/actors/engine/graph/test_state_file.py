@@ -24,7 +24,9 @@ def test_it_is_for_us_alone_and_gone_at_the_end_of_the_block(tmp_path: Path, mon
 def test_a_directory_that_can_t_be_written_to_is_a_failure_of_the_node(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(temporary, "usual_bases", lambda: [temporary.Base(tmp_path / "gone" / "x", shared=True)])
+    monkeypatch.setattr(
+        temporary, "usual_bases", lambda: [temporary.ProcessDirectoryBase(tmp_path / "gone" / "x", shared=True)]
+    )
     told = pytest.raises(NodeFailed, match="the state could not be written to a temporary file: No such file")
     with told, state_file(b"x"):
         pass

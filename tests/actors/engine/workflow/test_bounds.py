@@ -9,7 +9,7 @@ from support.messages import has_message, says
 from support.workflow_run import House, written
 
 from callboard.actors.engine.workflow.machine import perform
-from callboard.actors.engine.workflow.workspace import Workspace
+from callboard.actors.engine.workflow.workspace import WorkflowWorkspace
 from callboard.protocol.errors import GraphMistake, NodeFailed
 
 
@@ -62,7 +62,7 @@ async def test_a_workspace_that_can_not_be_made_fails_the_node(house: House, tmp
     (tmp_path / "file").write_text("mine")
     result = await house.run(written(house.directory, PYTHON % ""), "print(1)", workspace=tmp_path / "file")
     assert isinstance(result.error, NodeFailed)
-    assert has_message(str(result.error), "engine.workflow.workspace.Workspace._made")
+    assert has_message(str(result.error), "engine.workflow.workspace.WorkflowWorkspace._made")
     assert (tmp_path / "file").read_text() == "mine"
 
 
@@ -70,7 +70,7 @@ async def test_an_attachment_that_is_gone_leaves_no_directory(
     house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    workspace = Workspace(house.root.actor, None, [tmp_path / "gone.txt"])
-    with pytest.raises(NodeFailed, match=says("engine.workflow.workspace.Workspace._made.2")):
+    workspace = WorkflowWorkspace(house.root.actor, None, [tmp_path / "gone.txt"])
+    with pytest.raises(NodeFailed, match=says("engine.workflow.workspace.WorkflowWorkspace._made.2")):
         await workspace.path()
     assert list(tmp_path.rglob("workspace-*")) == []

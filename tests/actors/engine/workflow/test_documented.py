@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from callboard.actors.engine.workflow.rules import Rules
+from callboard.actors.engine.workflow.rules import WorkflowRules
 from callboard.protocol.workflow.dialect import Dialect
 
 PAGE = (Path(__file__).parents[4] / "docs" / "compatibility.md").read_text()
 TABLES = PAGE[PAGE.index("## DevAll") : PAGE.index("## From later versions")]
 
 
-@pytest.mark.parametrize("flags", [Dialect, Rules])
-def test_every_flag_has_a_row_and_a_reason(flags: type[Dialect | Rules]) -> None:
+@pytest.mark.parametrize("flags", [Dialect, WorkflowRules])
+def test_every_flag_has_a_row_and_a_reason(flags: type[Dialect | WorkflowRules]) -> None:
     names = flags.__struct_fields__
     assert [name for name in names if f"`{name}`" not in TABLES] == []
     documented = re.findall(r"\w+", re.sub(r":[^\n]*", "", flags.__doc__ or ""))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import trio
-from support.messages import has_message
+from support.messages import fragment, has_message
 from support.workflow_driver import KNOWN, Stage
 from support.workflow_run import House, Naps, chained, fanned_out, mapped, written
 from trio.testing import MockClock
@@ -20,7 +20,7 @@ from callboard.actors.engine.workflow.plan import Job, WorkflowResult
 from callboard.protocol.errors import GraphMistake, NobodyToAsk, NodeFailed
 from callboard.protocol.workflow import Known
 from callboard.protocol.workflow.model import AgentConfig
-from callboard.supervisors.census import find
+from callboard.supervisors.introspection import find
 
 RECORDED = Path(__file__).parents[3] / "fixtures" / "workflows" / "devall.json"
 CASES: dict[str, dict[str, Any]] = {
@@ -277,6 +277,40 @@ async def test_what_the_author_should_know_is_a_warning_of_the_run(house: House,
     assert [data.code for data in house.of("run.warning")] == ["max_iterations"]
 
 
+TWO = """
+    graph:
+      start: [A]
+      end: %s
+      nodes:
+        - {id: A, type: literal, config: {content: x}}
+        - {id: B, type: %s}
+      edges: [{from: A, to: B, %s}]
+"""
+PASS, COUNT = "passthrough, config: {}", "loop_counter, config: {max_iterations: 3}"
+NEVER = "condition: {type: keyword, config: {any: [NOPE]}}"
+DROP = "process: {type: regex_extract, config: {pattern: zzz, on_no_match: drop}}"
+
+
+@pytest.mark.parametrize(
+    ("end", "node", "edge", "codes"),
+    [
+        ("[B]", PASS, NEVER, ["no_result"]),
+        ("[]", PASS, NEVER, ["no_result"]),
+        ("[B]", PASS, DROP, ["no_result"]),
+        ("[A, B]", PASS, NEVER, []),
+        ("[B]", PASS, "trigger: true", []),
+        ("[B]", COUNT, "trigger: true", []),
+    ],
+)
+async def test_a_run_that_does_not_reach_its_end_warns_that_its_output_is_empty(
+    house: House, end: str, node: str, edge: str, codes: list[str]
+) -> None:
+    result = await house.run(written(house.directory, TWO % (end, node, edge)))
+    warnings = house.of("run.warning")
+    assert (result.error, [data.code for data in warnings]) == (None, codes)
+    assert all("from 'A' to 'B'" in data.message for data in warnings)
+
+
 # --- cancelled from outside ---------------------------------------------------------------------------------
 
 
@@ -321,11 +355,13 @@ async def test_a_node_that_is_cancelled_goes_on_with_that_if_its_errors_are_tole
 
 async def test_a_node_that_is_cancelled_fails_the_run_otherwise(house: House) -> None:
     result = await cancelled(house, with_a_person(on_error="fail"))
-    assert has_message(str(result.error), "work.elsewhere.error_in")
+    assert has_message(str(result.error), "work.remote_parts.error_in")
     assert result.error is not None
     assert result.error.node == "A"
     assert result.order == ["A"]
-    assert [(data.node, data.error) for data in house.of("node.exited")] == [("A", "it was cancelled")]
+    assert [(data.node, data.error) for data in house.of("node.exited")] == [
+        ("A", fragment("work.remote_parts.error_in"))
+    ]
 
 
 async def test_a_unit_that_is_cancelled_fails_its_node_and_what_the_others_said_is_kept(house: House) -> None:
@@ -355,7 +391,7 @@ async def test_a_unit_that_is_cancelled_fails_its_node_and_what_the_others_said_
 async def test_a_plugin_that_gives_something_else_back_is_told_what_is_wanted(house: House, naps: Naps) -> None:
     text = CHAIN.replace("{seconds: 2}", "{gives: 5}")
     result = await house.run(written(house.directory, text, known=naps.known))
-    assert has_message(str(result.error), "engine.workflow.nodes.custom._said", said=5)
+    assert has_message(str(result.error), "engine.workflow.nodes.custom._run_custom", said=5)
 
 
 SIESTA = """
@@ -399,6 +435,7 @@ async def test_a_node_of_a_type_that_nobody_brings_is_a_mistake_of_the_graph(hou
 
 @pytest.mark.parametrize("length", [3_000, pytest.param(10_000, marks=pytest.mark.soak)])  # Python recurses to 1,000
 @pytest.mark.parametrize("kind", ["passthrough", "nap"])
+@pytest.mark.sample(1)
 async def test_thousands_of_nodes_in_a_row(kind: str, length: int, house: House, naps: Naps) -> None:
     plan = chained(house.directory, length, kind)
     result = await house.run(plan)

@@ -24,8 +24,8 @@ from callboard.actors.engine.workflow.machine.perform import Said
 from callboard.actors.engine.workflow.machine.structure import Structure
 from callboard.actors.engine.workflow.messages import Message
 from callboard.actors.engine.workflow.nodes import custom
-from callboard.actors.engine.workflow.plan import Job, Plan, WorkflowResult
-from callboard.actors.engine.workflow.rules import DEVALL, STANDARD, Rules
+from callboard.actors.engine.workflow.plan import Job, WorkflowPlan, WorkflowResult
+from callboard.actors.engine.workflow.rules import DEVALL, STANDARD, WorkflowRules
 from callboard.protocol.errors import NodeFailed
 from callboard.protocol.workflow.model import (
     AgentConfig,
@@ -37,7 +37,7 @@ from callboard.protocol.workflow.model import (
     Workflow,
 )
 from callboard.supervisors import Actor
-from callboard.supervisors.census import find
+from callboard.supervisors.introspection import find
 
 LENGTHS = pytest.mark.parametrize("examples", [15, pytest.param(500, marks=pytest.mark.soak)])
 
@@ -74,11 +74,11 @@ def without_models(graph: Graph, seconds: int) -> Graph:
     return msgspec.structs.replace(graph, nodes=tuple(nodes))
 
 
-async def played(graph: Graph, rules: Rules, moments: list[int]) -> WorkflowResult:
+async def played(graph: Graph, rules: WorkflowRules, moments: list[int]) -> WorkflowResult:
     """How it ends if at each of these seconds one of its actors is cancelled: the one that was entered last."""
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "g.yaml"
-        plan = Plan(
+        plan = WorkflowPlan(
             name="g",
             file=file,
             workflow=Workflow(graph=graph),
@@ -110,7 +110,7 @@ def test_whatever_a_workflow_is_told_leads_to_the_same_again(examples: int) -> N
         st.integers(0, 2),
         st.lists(st.integers(0, 5), max_size=2),
     )
-    def law(graph: Graph, rules: Rules, seconds: int, moments: list[int]) -> None:
+    def law(graph: Graph, rules: WorkflowRules, seconds: int, moments: list[int]) -> None:
         playing = partial(played, without_models(graph, seconds), rules, moments)
         with twins() as replayed, SAYING, BOUNDS, UNITS:
             result = trio.run(playing, clock=MockClock(autojump_threshold=0))

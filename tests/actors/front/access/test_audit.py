@@ -13,7 +13,7 @@ from support.access_keys import AuditFile
 
 from callboard.actors.front.access.audit import Audit
 from callboard.actors.io import lines as lines_module
-from callboard.actors.io.lines import FileSink, Lines, StreamSink, SyslogSink
+from callboard.actors.io.lines import FileSink, StreamSink, SyslogSink, ThreadedLines
 from callboard.actors.io.redact import Redactor
 from callboard.actors.io.server_log import about
 from callboard.protocol.control.caller import Caller
@@ -91,7 +91,7 @@ def test_a_file_that_somebody_moved_is_made_anew(tmp_path: Path) -> None:
 
 def test_who_logs_never_waits_and_what_found_no_room_is_counted() -> None:
     sink = Slow()
-    lines = Lines(sink, most=10)
+    lines = ThreadedLines(sink, most=10)
     lines.put("first")
     assert sink.began.wait(10)
     for number in range(20):
@@ -106,7 +106,7 @@ def test_who_logs_never_waits_and_what_found_no_room_is_counted() -> None:
 
 def test_a_sink_that_fails_loses_its_line_and_nothing_else() -> None:
     stream = io.StringIO()
-    lines = Lines(StreamSink(stream))
+    lines = ThreadedLines(StreamSink(stream))
     stream.close()
     lines.put("nowhere")
     lines.finish(10)

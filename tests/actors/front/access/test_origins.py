@@ -34,6 +34,10 @@ def test_our_own_names_are_answered_to(host: str) -> None:
         *("", "evil.test", "evil.test:3400", "127.0.0.1.evil.test", "localhost.evil.test", "a.lan.evil.test"),
         *(
             "user@127.0.0.1",
+            "localhost:3400:1",
+            "127.0.0.1:x",
+            "127.0.0.1:99999",
+            "[::1]:3400:1",
             "127.0.0.1/evil",
             "127.0.0.1, evil.test",
             "evil.test#127.0.0.1",
@@ -80,6 +84,8 @@ def test_our_own_page_and_those_that_were_allowed_may_call(host: str, origin: st
             "http://localhost:3400",
             "file://",
             "http://127.0.0.1",
+            "https://127.0.0.1:3400",
+            "HTTPS://127.0.0.1:3400",
         ),
         *("http://friend.test", "https://friend.test.evil.test", "http://127.0.0.1:3400@evil.test", "//127.0.0.1:3400"),
         *("http://user@127.0.0.1:3400", "http://127.0.0.1:3400x", "chrome-extension://abcdef"),
@@ -118,3 +124,19 @@ def test_an_ipv4_address_in_the_clothes_of_ipv6_is_itself_and_not_one_of_all() -
 def test_the_name_of_an_interface_is_no_part_of_an_address() -> None:
     assert network_of("fe80::1%eth0") == network_of("fe80::2%eth1")
     assert network_of("what is this" * 100) == ("what is this" * 100)[:64]
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "scheme", "good"),
+    [
+        ("127.0.0.1:3400", "https://127.0.0.1:3400", "https", True),
+        ("127.0.0.1:3400", "http://127.0.0.1:3400", "https", False),
+        ("127.0.0.1:3400", "http://127.0.0.1:3400", "http", True),
+        ("board.example.org", "https://board.example.org", "HTTPS ", True),
+        ("board.example.org", "http://board.example.org", "https", False),
+        ("board.example.org:443", "https://board.example.org", "https", True),
+        ("127.0.0.1:3400", "https://127.0.0.1:3400", "gopher", False),
+    ],
+)
+def test_the_scheme_of_our_own_origin_is_what_the_proxy_says(host: str, origin: str, scheme: str, good: bool) -> None:
+    assert Origins(HERE, loopback=True).admits(origin, host, scheme) is good

@@ -259,7 +259,7 @@ async def root(tmp_path: Path, fake_model: FakeModels) -> AsyncIterator[callboar
     model = {"name": "model", "type": "chat", "max_input_tokens": 1000, "input_price": 1e6, "output_price": 0}
     config["clients"][0]["models"] = [model]
     (config_dir / "config.yaml").write_text(json.dumps(config))
-    async with callboard.Root(config_dir=config_dir, patient=True) as root:
+    async with callboard.Root(config_dir=config_dir, wait_for_front_end=True) as root:
         yield root
 
 

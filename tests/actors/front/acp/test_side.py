@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -121,6 +122,36 @@ async def test_the_mode_yes_asks_for_nothing(editor: Editor, fake_model: FakeMod
     assert await editor.refused("session/set_mode", sessionId=session, modeId="sudo") == -32011
 
 
+async def test_the_mode_is_an_option_as_well(editor: Editor) -> None:
+    made = await editor.call("session/new", cwd="/", mcpServers=[])
+    session = made["sessionId"]
+    assert [option["id"] for option in made["configOptions"]] == ["model", "mode"]
+    set_option = {"sessionId": session, "configId": "mode"}
+    chosen = await editor.call("session/set_config_option", **set_option, value="yes")
+    assert chosen["configOptions"][1]["currentValue"] == "yes"
+    assert editor.of("current_mode_update")[0]["currentModeId"] == "yes"
+    await editor.call("session/set_mode", sessionId=session, modeId="ask")
+    assert editor.of("config_option_update")[-1]["configOptions"][1]["currentValue"] == "ask"
+    assert await editor.refused("session/set_config_option", **set_option, value="sudo") == -32011
+
+
+async def test_a_prompt_without_an_answer_is_a_refusal_or_an_error_with_its_code(
+    editor: Editor, fake_model: FakeModels
+) -> None:
+    def ends(reason: str) -> Reply:
+        choice = {"index": 0, "message": {"role": "assistant", "content": None}, "finish_reason": reason}
+        return Reply(raw=json.dumps({"choices": [choice]}).encode())
+
+    session = await editor.new()
+    fake_model.answer_with(lambda _: ends("content_filter"))
+    assert await editor.say(session, "go") == {"stopReason": "refusal"}
+    assert "content_filter" in editor.of("agent_message_chunk")[-1]["content"]["text"]
+    fake_model.answer_with(lambda _: ends("stop"))
+    words = [{"type": "text", "text": "go"}]
+    error = (await editor.end(await editor.begin("session/prompt", sessionId=session, prompt=words)))["error"]
+    assert (error["code"], error["data"]["code"]) == (-32013, "empty_reply")
+
+
 async def test_other_questions_are_forms_and_a_graphs_output_is_what_it_says(editor: Editor, stage: Stage) -> None:
     stage.agent(ASKS_COLOUR, "colours")
     session = await editor.new("colours")
@@ -234,7 +265,7 @@ async def test_sessions_are_closed_and_deleted(editor: Editor) -> None:
 async def test_the_model_is_an_option(editor: Editor, fake_model: FakeModels) -> None:
     session = await editor.new()
     chosen = await editor.call("session/set_config_option", sessionId=session, configId="model", value="fake:other")
-    (option,) = chosen["configOptions"]
+    option, _ = chosen["configOptions"]
     assert (option["id"], option["category"], option["currentValue"]) == ("model", "model", "fake:other")
     await editor.say(session, "hi")
     assert fake_model.requests[-1].json["model"] == "other"

@@ -14,10 +14,10 @@ from support.messages import has_message, says
 
 from callboard.actors.front.chat.chat import Chat
 from callboard.actors.front.chat.completion import completions
-from callboard.actors.front.chat.line import Line
+from callboard.actors.front.chat.line import ChatLine
 from callboard.actors.front.chat.matching import matched
 from callboard.actors.front.chat.opening import opened
-from callboard.actors.front.chat.order import Turn
+from callboard.actors.front.chat.order import LineTurn
 from callboard.protocol.control.caller import Caller
 from callboard.protocol.control.chat import AskPerson, OpenChat
 from callboard.protocol.errors import Conflict, ToolFailed, UsageError
@@ -304,7 +304,7 @@ async def test_a_line_waits_for_the_command_before_it(chat: Chat, fake_model: Fa
     await chat.play("the first", person)
     lines, order = [".session kept", ".fork copy", "the second"], list[str]()
 
-    async def play(line: str, turn: Turn) -> None:
+    async def play(line: str, turn: LineTurn) -> None:
         await chat.play_in_turn(line, person, turn)
         order.append(line)
 
@@ -327,7 +327,7 @@ async def test_a_prompt_behind_one_whose_run_is_about_to_begin_is_told_to_it(
     fake_model.script(Reply("well", hold=hold), "so be it")
     done = []
 
-    async def play(line: str, turn: Turn) -> None:
+    async def play(line: str, turn: LineTurn) -> None:
         done.append(await chat.play_in_turn(line, person, turn))
 
     async with trio.open_nursery() as nursery:
@@ -342,11 +342,11 @@ async def test_a_prompt_behind_one_whose_run_is_about_to_begin_is_told_to_it(
     assert fake_model.requests[-1].json["messages"][-1]["content"].endswith("in French, please")
 
 
-@pytest.mark.parametrize(("answer", "meant"), [("", True), ("Y", True), (" no", False), ("0", False), (None, True)])
+@pytest.mark.parametrize(("answer", "meant"), [("", True), ("Y", True), (" no", False), ("0", False), (None, False)])
 async def test_what_a_client_answers_a_command_is_understood_as_every_answer_is(
     chat: Chat, answer: str | None, meant: bool
 ) -> None:
-    line = Line(chat, Scripted(answer, answer), "")
+    line = ChatLine(chat, Scripted(answer, answer), "")
     assert await line.confirm("Sure?", default=True) is meant
     assert await line.ask("What?", default="this") == (answer or ("this" if answer == "" else None))
 
@@ -381,6 +381,8 @@ async def test_a_chat_without_a_model_says_so_when_it_begins(
     assert await opened(chat, person, OpenChat()) == []  # it has one
     monkeypatch.setattr(chat.hub.root.gateway, "lacks_model", lambda: "no model is configured")
     assert await opened(chat, person, OpenChat()) == ["no model is configured"]
+    assert await opened(chat, person, OpenChat(default_agent=True)) == ["no model is configured"]
+    assert chat.agent is None
     assert await opened(chat, person, OpenChat(model="fake:other")) == []
 
 

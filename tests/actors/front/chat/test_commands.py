@@ -19,7 +19,7 @@ from callboard.actors.front.chat.completion import completions
 from callboard.actors.front.chat.setting import KEYS
 from callboard.actors.front.chat.table import COMMANDS
 from callboard.actors.front.control.hub import Hub
-from callboard.actors.work.spending.book import Book, BookFile
+from callboard.actors.work.spending.book import BookFile, SpendingBook
 from callboard.protocol.control.caller import LOCAL, Caller
 from callboard.protocol.errors import CallboardError, Conflict, Denied, NotFound, UsageError
 from callboard.protocol.settings import ClientSettings, ModelSettings
@@ -183,7 +183,7 @@ async def test_who_speaks_pays_for_the_compression_of_a_temporary_session(
     hub: Hub, fake_model: FakeModels, tmp_path: Path
 ) -> None:
     """By itself after a turn, and when asked for."""
-    hub.root.book = book = Book(hub.root.kernel, BookFile(tmp_path / "usage.db"), now=time.time)
+    hub.root.book = book = SpendingBook(hub.root.kernel, BookFile(tmp_path / "usage.db"), now=time.time)
     alice = Scripted(caller=Caller("alice", LOCAL.scopes))
     fake_model.script("word " * 200, "a summary", "fine", "another summary")
     chat = Chat(hub, "alice")
@@ -348,7 +348,7 @@ async def test_13_3_a_variable_without_a_value_is_asked_for(
     home = root.config_dir / "agents" / "clerk"
     home.mkdir(parents=True)
     (home / "config.yaml").write_text(AGENT.replace(", default: a clerk", ""))
-    with pytest.raises(UsageError, match="The following agent variables are required:\n  - who: x"):
+    with pytest.raises(UsageError, match=says("front.chat.commands.agent._with_missing", wanted="\n  - who: x…")):
         await chat.play(".agent clerk", Scripted(None))
     assert chat.agent is None
     await play(chat, Scripted("Ada"), ".agent clerk", "hello")
@@ -388,7 +388,7 @@ async def test_a_role_with_servers_answers_without_them_where_mcp_is_off_and_it_
     assert [each.kind for each in person.told] == ["warning"]
     assert has_message(person.text, "runs.in_role.without_servers", called="reader")
     assert fake_model.requests[-1].system == "You read."
-    assert fake_model.requests[-1].offered == []
+    assert all(name.startswith("user__") for name in fake_model.requests[-1].offered)
 
 
 async def test_a_session_that_is_not_to_be_kept_is_remembered_all_the_same(
@@ -422,6 +422,7 @@ async def test_what_was_asked_elsewhere_is_not_asked_again_in_a_session(chat: Ch
     ],
 )
 @pytest.mark.parametrize("scope", ["", ".session", ".session kept", ".prompt be brief"])
+@pytest.mark.sample(5)
 async def test_17_what_is_set_counts_in_the_next_request_until_it_is_unset(
     chat: Chat, person: Scripted, fake_model: FakeModels, line: str, key: str, value: Any, scope: str
 ) -> None:
@@ -452,6 +453,21 @@ async def test_17_12_and_13_tools_are_offered_as_set(chat: Chat, person: Scripte
     assert "fs_cat" not in offered()
     await play(chat, Scripted("no"), ".session", ".set enabled_tools fs_cat", "hello")
     assert "fs_cat" in offered()
+
+
+@pytest.mark.parametrize("tools", ["enabled_tools: fs_cat", "use_tools: fs_cat,fs_ls"])
+async def test_a_role_with_tools_of_its_own_may_ask_the_person(
+    chat: Chat, person: Scripted, fake_model: FakeModels, root: callboard.Root, tools: str
+) -> None:
+    roles = root.config_dir / "roles"
+    roles.mkdir(exist_ok=True)
+    (roles / "analyzer.md").write_text(f"---\n{tools}\n---\nYou look into files.\n")
+    await play(chat, person, ".role analyzer", "hello")
+    assert {"fs_cat", "user__ask", "user__confirm", "user__input", "user__checkbox"} <= set(
+        fake_model.requests[-1].offered
+    )
+    await play(chat, person, ".exit role", "hello")
+    assert fake_model.requests[-1].offered == []
 
 
 @pytest.mark.parametrize("scope", ["", ".session"])
@@ -542,20 +558,30 @@ async def test_what_the_model_saw_last_is_shown_where_it_is_kept(
     assert chat.role_prompt == "last words"
 
 
-async def test_what_a_tool_has_written_is_shown_and_taken_back(
-    chat: Chat, fake_model: FakeModels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("answer", "contents"), [("", "before\n"), ("no", "after\n"), (None, "after\n")])
+async def test_what_a_tool_has_written_is_shown_and_taken_back_unless_the_person_says_no_or_nothing(
+    chat: Chat,
+    fake_model: FakeModels,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: str | None,
+    contents: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "notes.txt").write_text("before\n")
     config = chat.hub.root.settings
     chat.hub.root.settings = msgspec.structs.replace(config, permissions={"fs_write": "allow"})
     fake_model.script(Reply(calls=[("fs_write", {"path": "notes.txt", "contents": "after\n"})]), "written")
-    person = Scripted("yes")
+    person = Scripted(answer)
     await play(chat, person, ".set enabled_tools fs_write", "change it", ".diff")
     assert (tmp_path / "notes.txt").read_text() == "after\n"
     assert "-before\n+after" in person.text
     await chat.play(".undo", person)
-    assert (tmp_path / "notes.txt").read_text() == "before\n"
+    assert [(each.text, each.default) for each in person.asked] == [
+        ("Restore 1 file that the answer has changed (notes.txt)?", "yes")
+    ]
+    assert (tmp_path / "notes.txt").read_text() == contents
+    assert ("restored notes.txt" in person.text) == (contents == "before\n")
     assert chat.place.is_empty
 
 

@@ -193,3 +193,31 @@ async def test_with_compat_loki_a_second_agent_is_refused(tmp_path: Path, fake_m
         await chat.play(".agent explore", person)
         with pytest.raises(Conflict):
             await chat.play(".agent oracle", person)
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("/init", "Write AGENTS.md"),
+        ("/review", "git diff"),
+        ("/review the last three commits", "the last three commits"),
+    ],
+)
+async def test_commands_of_other_programs_are_prompts_to_the_agent(
+    chat: Chat, person: Scripted, fake_model: FakeModels, command: str, words: str
+) -> None:
+    await opened(chat, person, OpenChat(default_agent=True))
+    await chat.play(command, person)
+    assert words in fake_model.requests[-1].json["messages"][-1]["content"]
+    assert tools(fake_model) >= FILES
+    await chat.play("thanks", person)
+    assert len(fake_model.requests[-1].json["messages"]) == 4  # instructions, the prompt, its answer, the next one
+
+
+@pytest.mark.parametrize("command", ["/init", "/review"])
+async def test_a_model_without_tools_is_not_sent_to_the_files(
+    chat: Chat, person: Scripted, fake_model: FakeModels, command: str
+) -> None:
+    with pytest.raises(Conflict):
+        await chat.play(command, person)
+    assert fake_model.requests == []

@@ -13,7 +13,7 @@ from support.messages import has_message
 from trio.testing import wait_all_tasks_blocked
 
 from callboard.actors.front.chat.chat import Chat
-from callboard.actors.front.chat.order import Turn
+from callboard.actors.front.chat.order import LineTurn
 from callboard.actors.front.chat.table import COMMANDS
 from callboard.protocol.control.chat import AskPerson, LineDone
 from callboard.protocol.errors import Conflict
@@ -40,7 +40,7 @@ class Played:
         for line in lines:
             self._nursery.start_soon(self._play, line, self._chat.order.join())
 
-    async def _play(self, line: str, turn: Turn) -> None:
+    async def _play(self, line: str, turn: LineTurn) -> None:
         try:
             self.ended[line] = await self._chat.play_in_turn(line, self._person, turn)
         except Conflict as error:

@@ -51,6 +51,7 @@ TENTH = random.Random(16).sample(PLACES, 8)
 @pytest.mark.parametrize(
     ("place", "moment"), [pytest.param(*each, marks=[] if each in TENTH else pytest.mark.soak) for each in PLACES]
 )
+@pytest.mark.sample(3)
 async def test_at_any_moment(chat: Chat, person: Scripted, fake_model: FakeModels, place: str, moment: int) -> None:
     settings = chat.hub.root.settings
     chat.hub.root.settings = msgspec.structs.replace(settings, permissions={"execute_command": "allow"})

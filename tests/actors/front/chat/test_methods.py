@@ -17,15 +17,15 @@ from support.messages import says
 
 import callboard
 from callboard.actors.front.chat import chats, watcher
+from callboard.actors.front.chat.backlog import MOST, MOST_TEXT, NotificationBacklog
 from callboard.actors.front.chat.chats import Chats
 from callboard.actors.front.chat.methods import ChatMethods
-from callboard.actors.front.chat.told import MOST, MOST_TEXT, ToldBefore
 from callboard.actors.front.control.hub import Hub
-from callboard.actors.front.control.peer import Peer
+from callboard.actors.front.control.peer import ControlPeer
 from callboard.protocol.control.caller import LOCAL, Caller
 from callboard.protocol.control.chat import Began, Said
 from callboard.protocol.jsonrpc import (
-    Failure,
+    ErrorResponse,
     Request,
     Result,
     decode,
@@ -41,7 +41,7 @@ __all__ = ["Client", "frames"]
 class Side:
     """A client at the other end of a connection in memory."""
 
-    def __init__(self, peer: Peer) -> None:
+    def __init__(self, peer: ControlPeer) -> None:
         self.peer = peer
         self.told: list[tuple[str, Any]] = []
         self.answers: dict[str, Any] = {}
@@ -56,7 +56,7 @@ class Side:
         if self.reads is not None:
             await self.reads.wait()
         message = decode(frame)
-        if isinstance(message, Result | Failure):
+        if isinstance(message, Result | ErrorResponse):
             self._results[message.id] = message
         elif isinstance(message, Request):
             self.told.append((message.method, msgspec.json.decode(message.params)))
@@ -79,7 +79,7 @@ class Side:
             while id not in self._results:
                 await trio.sleep(0.005)
         answer = self._results[id]
-        if isinstance(answer, Failure):
+        if isinstance(answer, ErrorResponse):
             raise RuntimeError(answer.error.message)
         return msgspec.json.decode(answer.result)
 
@@ -107,7 +107,7 @@ class House:
             async def send(frame: bytes) -> None:
                 await made[0].take(frame)
 
-            peer = Peer(me, self._hub, caller, send, methods=lambda peer: ChatMethods(peer, self.chats).methods)
+            peer = ControlPeer(me, self._hub, caller, send, methods=lambda peer: ChatMethods(peer, self.chats).methods)
             made.append(Side(peer))
             ready.set()
             try:
@@ -473,7 +473,7 @@ async def test_who_comes_later_is_told_what_was_said_before_once_and_only_what_t
 
 
 def test_what_is_kept_for_those_who_come_later_is_bounded() -> None:
-    kept = ToldBefore()
+    kept = NotificationBacklog()
     for _ in range(3):
         kept.keep(Said(chat="c", kind="text", text="x" * (MOST_TEXT // 2)), ())
     assert [each.said.seq for each in kept.after(0, lambda _: True) if each.said] == [2, 3]

@@ -21,6 +21,7 @@ BEFORE = [".set ", ".set temperature ", ".role ", ".model ", ".macro ", ".agent 
 
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
 @pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.sample(18)
 async def test_a_name_that_can_be_none_is_told_short_and_without_control_characters(
     chat: Chat, before: str, name: str
 ) -> None:

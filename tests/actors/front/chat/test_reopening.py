@@ -10,13 +10,16 @@ import pytest
 from support.chat_person import Scripted
 from support.control_hub import hub_of
 from support.fake_models import FakeModels, Reply
+from support.messages import has_message
 
 import callboard
 from callboard.actors.front.chat.chat import Chat
 from callboard.actors.front.chat.opening import opened, seen_again
 from callboard.actors.front.control.hub import Hub
+from callboard.actors.views.money import usd
+from callboard.cli.chat.prompts import variables
 from callboard.protocol.control.chat import OpenChat
-from callboard.protocol.errors import Conflict, NotFound
+from callboard.protocol.errors import Conflict, NotFound, UsageError
 
 
 @pytest.fixture(autouse=True)
@@ -122,16 +125,14 @@ async def test_where_no_chat_of_the_directory_is_stored_it_says_so(hub: Hub, per
             await open_chat(hub, person, reopen=which)
 
 
-async def test_the_person_chooses_by_title_date_directory_and_cost(
-    hub: Hub, fake_model: FakeModels, here: Path
-) -> None:
+async def test_the_person_chooses_by_title_date_and_directory(hub: Hub, fake_model: FakeModels, here: Path) -> None:
     nobody = Scripted()
     for prompt in ("one thing", "another thing", "another thing"):
         await (await open_chat(hub, nobody)).play(prompt, nobody)
     person = Scripted("another thing (2)")
     again = await open_chat(hub, person, reopen="choose")
     assert person.asked[0].options == ["another thing", "another thing (2)", "one thing"]
-    assert all(str(here) in about and "ago" in about and "$" in about for about in person.asked[0].about)
+    assert all(str(here) in about and "ago" in about and "$" not in about for about in person.asked[0].about)
     assert again.place.turns == 1
     none = await open_chat(hub, Scripted(None), reopen="choose")
     assert none.place.is_empty
@@ -146,6 +147,9 @@ async def test_resume_within_a_chat_goes_over_to_an_earlier_one_and_clear_begins
     chat = await open_chat(hub, person)
     await chat.play("first words", person)
     await chat.play(".model fake:other", person)
+    with pytest.raises(UsageError):
+        await chat.play(".clear toodo", person)
+    assert not chat.place.is_empty
     await chat.play(".clear", person)
     await chat.play("second words", person)
     assert said(fake_model) == ["second words"]
@@ -201,3 +205,33 @@ async def test_what_a_chat_has_cost_is_in_its_session(tmp_path: Path, person: Sc
         assert chat.cost is not None
         assert meta.cost == pytest.approx(chat.cost)
         assert meta.cost > 0
+        choosing = Scripted("one")
+        await open_chat(hub, choosing, reopen="choose")
+        assert choosing.asked[0].about[0].endswith(f", {usd(meta.cost)}")
+
+
+async def test_what_is_known_of_the_cost_is_shown_beside_a_model_without_a_price(
+    tmp_path: Path, person: Scripted, fake_model: FakeModels
+) -> None:
+    config_dir = fake_model.config_dir(tmp_path / "config")
+    file = config_dir / "config.yaml"
+    keys = json.loads(file.read_text())
+    keys["clients"][0]["models"] = [
+        {"name": "model", "input_price": 1000.0, "output_price": 1000.0},
+        {"name": "other"},
+    ]
+    file.write_text(json.dumps(keys))
+    async with callboard.Root(config_dir=config_dir) as root, hub_of(root, tmp_path / "state") as hub:
+        chat = await open_chat(hub, person)
+        await chat.play("one", person)
+        cost = chat.cost
+        assert cost > 0
+        assert variables(chat.info(), {})["cost"] == f"{cost:.4f}"
+        await chat.play(".model fake:other", person)
+        await chat.play("two", person)
+        person.told.clear()
+        await chat.play(".cost", person)
+        assert chat.cost == cost
+        assert f"chat           {usd(cost)}+\n" in person.text
+        assert has_message(person.text, "front.chat.commands.reporting._cost")
+        assert variables(chat.info(), {})["cost"] == f"{cost:.4f}+"

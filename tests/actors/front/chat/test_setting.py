@@ -21,6 +21,7 @@ NONSENSE = (
 
 @pytest.mark.parametrize("scoped", [False, True], ids=["chat", "session"])
 @pytest.mark.parametrize("key", KEYS)
+@pytest.mark.sample(12)
 async def test_no_value_breaks_a_chat(chat: Chat, person: Scripted, key: str, *, scoped: bool) -> None:
     if scoped:
         await chat.play(".session", person)

@@ -25,7 +25,7 @@ from whole import WholeHouse
 
 from callboard.protocol.journal import AnyRow, decode
 from callboard.supervisors.cluster.database import connected
-from callboard.supervisors.cluster.telling import rows_after
+from callboard.supervisors.cluster.queries import rows_after
 
 MOST = 100_000
 """Rows of a run."""

@@ -59,7 +59,7 @@ def test_stopped_for_longer_than_its_lease_a_worker_does_nothing_more_when_it_wa
     one = house.worker("one", *WAKES)
     http = house.client(house.gateway())
     runs = [house.start(http, "steps") for _ in range(4)]
-    until(lambda: house.world.exists())
+    until(lambda: house.world.exists() and house.world.read_text().count(" one\n") == len(runs))  # it has begun all
     one.process.send_signal(signal.SIGSTOP)
     house.worker("two", *SWEEPS)
     until(lambda: all(house.owner(run) != "one" for run in runs))

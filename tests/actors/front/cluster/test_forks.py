@@ -10,6 +10,7 @@ import httpx
 import pytest
 from support.cluster import SWEEPS, House, Standing, answer_all, info, over, until
 from support.control_hub import Client
+from support.messages import fragment
 from trio_websocket import open_websocket_url
 
 WRITER = """
@@ -245,7 +246,7 @@ def test_what_can_not_be_forked_is_refused_plainly_and_begins_nothing(
     turn = http.post("/v1/runs", json=said).json()["run"]
     before = house.sql("select count(*) from callboard.runs")
     for of, wanted, status, words in (
-        (run, {"at": "nowhere#1"}, 404, "there is no row, visit of a node or question 'nowhere#1'"),
+        (run, {"at": "nowhere#1"}, 404, fragment("runs.rerun.fork.cut.2", word="nowhere#1")),
         (run, {"at": 99}, 404, "there is no row 99"),
         (run, {"at": "write#1", "answers": {"q-none": "x"}}, 400, "no question 'q-none' is open"),
         (run, {"at": "write#1", "with_changes": True}, 400, "`with_changes`"),

@@ -11,10 +11,10 @@ from support.cluster import SOON, House, all_over, until
 from support.fake_models import FakeModels, Reply, Request
 from support.postgres import Postgres
 
+from callboard.actors.front.cluster.membership import ClusterMembership, ClusterOptions
 from callboard.actors.front.cluster.provider_limits import ProviderLimits
-from callboard.actors.front.cluster.seat import ClusterOptions, Seat
-from callboard.actors.work.models.allowance import Rules
-from callboard.actors.work.models.limiter import Gate, Gates
+from callboard.actors.work.models.allowance import AllowanceRules
+from callboard.actors.work.models.limiter import Gates, LimiterGate
 from callboard.supervisors import Root
 from callboard.supervisors.cluster import tables, workers
 from callboard.supervisors.cluster.database import connected
@@ -57,12 +57,12 @@ async def test_how_long_a_provider_wants_one_worker_to_wait_the_others_know(
 
 
 async def test_what_the_settings_allow_is_divided_among_the_workers_that_live(postgres: Postgres) -> None:
-    seat = Seat(ClusterOptions(dsn=postgres.database()), "one")
+    seat = ClusterMembership(ClusterOptions(dsn=postgres.database()), "one")
     await seat.do(tables.migrate)
     async with Root() as root, trio.open_nursery() as nursery:
         gates = Gates(root)
         nursery.start_soon(ProviderLimits(gates, seat).work)
-        gate = await gates.of("a:b", Rules(max_concurrency=4), "somebody")
+        gate = await gates.of("a:b", AllowanceRules(max_concurrency=4), "somebody")
         assert await at_once(gates, gate) == 4
         for sign in ("one", "two", "three"):
             row = Worker(sign=sign, name=sign, room=1, version="1")
@@ -70,15 +70,15 @@ async def test_what_the_settings_allow_is_divided_among_the_workers_that_live(po
         with trio.fail_after(SOON):
             while await at_once(gates, gate) != 2:
                 await trio.sleep(0.05)
-        new = await gates.of("a:c", Rules(max_concurrency=6), "somebody")
+        new = await gates.of("a:c", AllowanceRules(max_concurrency=6), "somebody")
         assert await at_once(gates, new) == 3
-        of_this_machine = await gates.of("local:d", Rules(max_concurrency=4))
+        of_this_machine = await gates.of("local:d", AllowanceRules(max_concurrency=4))
         assert await at_once(gates, of_this_machine) == 4
         nursery.cancel_scope.cancel()
     seat.close()
 
 
-async def at_once(gates: Gates, gate: Gate) -> int:
+async def at_once(gates: Gates, gate: LimiterGate) -> int:
     """How many requests may be under way."""
     admitted: list[int] = []
 

@@ -27,13 +27,13 @@ from support.daily_limits import ALICE, NOON, Clock, asked, limited, reading, sp
 from support.fake_models import FakeModels, Reply
 from support.postgres import Postgres
 
-from callboard.actors.front.cluster.seat import ClusterOptions, Seat
+from callboard.actors.front.cluster.membership import ClusterMembership, ClusterOptions
 from callboard.actors.front.cluster.spending import ClusterBook, ClusterLedger
 from callboard.actors.work.spending import book as books
 from callboard.actors.work.spending import days as of_days
 from callboard.actors.work.spending import ledger as ledgers
 from callboard.actors.work.spending.accounts import Amount, Hold
-from callboard.actors.work.spending.book import Away, Book, Spent
+from callboard.actors.work.spending.book import Away, SpendingBook, SpendingSums
 from callboard.actors.work.spending.days import Days
 from callboard.actors.work.spending.ledger import Batch, Others
 from callboard.actors.work.spending.today import today_of
@@ -213,15 +213,15 @@ class InCluster:
         with connected(dsn, "test", LEASE) as db:
             tables.migrate(db)
 
-    def seat(self, dsn: str = "") -> Seat:
+    def seat(self, dsn: str = "") -> ClusterMembership:
         self._seats += 1
-        return Seat(ClusterOptions(dsn=dsn or self.dsn, lease=LEASE), f"process{self._seats}")
+        return ClusterMembership(ClusterOptions(dsn=dsn or self.dsn, lease=LEASE), f"process{self._seats}")
 
     def days(self, settings: ApiSettings = ALICE, dsn: str = "", *, patient: bool = False) -> Days:
         return Days(self.root, ClusterLedger(self.seat(dsn)), settings, now=Clock(), patient=patient)
 
-    def book(self, dsn: str = "") -> Book:
-        return Book(self.root, ClusterBook(self.seat(dsn)), now=Clock())
+    def book(self, dsn: str = "") -> SpendingBook:
+        return SpendingBook(self.root, ClusterBook(self.seat(dsn)), now=Clock())
 
 
 @pytest.fixture
@@ -298,7 +298,7 @@ def test_what_was_written_though_it_was_given_up_is_not_taken_for_that_of_others
     dsn, now = postgres.database(), today_of(20_000, NOON)
     with connected(dsn, "test", LEASE) as db:
         tables.migrate(db)
-    one, two = (ClusterLedger(Seat(ClusterOptions(dsn=dsn), sign)) for sign in ("one", "two"))
+    one, two = (ClusterLedger(ClusterMembership(ClusterOptions(dsn=dsn), sign)) for sign in ("one", "two"))
     first, again, other = Batch(1), Batch(2), Batch(1)
     first.sums = {(1, now.day, "alice"): Amount(8, 2.0)}
     again.sums = {**first.sums, (2, now.day, "alice"): Amount(4, 1.0)}
@@ -370,7 +370,7 @@ async def test_what_is_spent_while_answers_are_lost_counts_once(
             for _ in range(2)
         ]
 
-        async def lives(days: Days, book: Book) -> None:
+        async def lives(days: Days, book: SpendingBook) -> None:
             for _ in range(times):
                 await spend(days, Amount(7, 0.25))
                 book.add("alice", "clerk", "a:b", TokenUsage(input_tokens=10), 0.25)
@@ -397,7 +397,7 @@ async def test_what_is_spent_while_answers_are_lost_counts_once(
                 await days.aclose()
                 await book.aclose()
         last, looked = cluster.book(), cluster.days(all_of_it)
-        spent = Spent(2 * times, 20 * times, 0, 0, 0.5 * times, 0)
+        spent = SpendingSums(2 * times, 20 * times, 0, 0, 0.5 * times, 0)
         assert await last.read(by=["model"]) == {("a:b",): spent}
         await looked.look()
         assert (reading(looked).spent, reading(looked).held) == (Amount(14 * times, 0.5 * times), Amount())

@@ -17,10 +17,10 @@ import sys
 import time
 from typing import Any
 
-from callboard.actors.front.cluster.worker import Worker
+from callboard.actors.front.cluster.worker import ClusterWorker
 from callboard.actors.runs.sessions.disk.stored import Stored
 from callboard.actors.runs.sessions.store import SessionStore
-from callboard.actors.runs.sessions.turn import Turn
+from callboard.actors.runs.sessions.turn import StoredTurn
 from callboard.cli.main import main
 from callboard.protocol.kernel.errors import JournalBroken
 from callboard.supervisors.cluster import store as stores
@@ -46,12 +46,12 @@ def kill_after_row(number: int) -> None:
 def kill_before_saving() -> None:
     """This process is killed when it is about to write what was said in a turn into its session."""
 
-    def kills(self: Turn, store: SessionStore) -> Stored:
+    def kills(self: StoredTurn, store: SessionStore) -> Stored:
         time.sleep(3.0)  # the last event and the status are in the database by then
         os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError(self, store)
 
-    Turn.write = kills  # type: ignore[method-assign]
+    StoredTurn.write = kills  # type: ignore[method-assign]
 
 
 def without_fence() -> None:
@@ -75,7 +75,7 @@ def without_fence() -> None:
             stores.ClusterStore.write = writes  # type: ignore[method-assign]
 
     stores.ClusterStore.write = either  # type: ignore[method-assign]
-    Worker._lose = lambda self, run, why="": None  # type: ignore[method-assign]
+    ClusterWorker._lose = lambda self, run, why="": None  # type: ignore[method-assign]
 
 
 def break_after_row(number: int) -> None:

@@ -238,7 +238,7 @@ async def test_what_is_not_there_is_told(keeping: Hub, hub: Hub, stage: Stage) -
         await calls_of(keeping, LOCAL, "run-none")
     run = await played(hub, "clerk")
     for read in (calls_of, call_of):
-        with pytest.raises(NotFound, match=says("front.control.calls.nothing_kept")):
+        with pytest.raises(NotFound, match=says("front.control.calls.no_stored_call")):
             await read(hub, LOCAL, run)
 
 

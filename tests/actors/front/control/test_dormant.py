@@ -70,7 +70,7 @@ class House:
     @asynccontextmanager
     async def hub(self) -> AsyncIterator[Hub]:
         async with (
-            callboard.Root(config_dir=self.config, patient=True) as root,
+            callboard.Root(config_dir=self.config, wait_for_front_end=True) as root,
             hub_of(root, self.home / "state", durable=True, by=BY_SERVER) as hub,
         ):
             hub.resuming.expect()

@@ -20,9 +20,9 @@ from support.waiting import until
 
 import callboard
 from callboard.actors.front.control.hub import Hub
-from callboard.actors.front.control.logs import elsewhere, runs
-from callboard.actors.front.control.logs.files import Kept, write_kept
-from callboard.actors.front.control.logs.reading import Page
+from callboard.actors.front.control.logs import remote_log, runs
+from callboard.actors.front.control.logs.files import StoredRun, write_summary
+from callboard.actors.front.control.logs.reading import LogPage
 from callboard.actors.front.control.presence import Alive
 from callboard.protocol.control.caller import LOCAL
 from callboard.protocol.control.own import StartRun
@@ -34,7 +34,7 @@ from callboard.protocol.errors import Conflict, UsageError
 async def other(root: callboard.Root, fake_model: FakeModels, tmp_path: Path) -> AsyncIterator[Hub]:
     """The hub of the other process."""
     async with (
-        callboard.Root(config_dir=root.config_dir, patient=True) as root,
+        callboard.Root(config_dir=root.config_dir, wait_for_front_end=True) as root,
         hub_of(root, tmp_path / "state") as hub,
     ):
         yield hub
@@ -119,7 +119,7 @@ async def test_many_who_follow_a_run_elsewhere_read_its_log_once(
     reads = looks = 0
     real_read, real_look = runs.read_page, runs.RunLogs.is_over
 
-    def read(*place: Any) -> Page:
+    def read(*place: Any) -> LogPage:
         nonlocal reads
         reads += 1
         return real_read(*place)
@@ -131,7 +131,7 @@ async def test_many_who_follow_a_run_elsewhere_read_its_log_once(
 
     monkeypatch.setattr(runs, "read_page", read)
     monkeypatch.setattr(runs.RunLogs, "is_over", look)
-    monkeypatch.setattr(elsewhere, "LOOK_EVERY", 0.02)
+    monkeypatch.setattr(remote_log, "LOOK_EVERY", 0.02)
     run, question = await _asking(other)
     so_far = other.get(LOCAL, run).seq
     seen: list[list[int]] = [[] for _ in range(300)]
@@ -171,7 +171,9 @@ def _begun_elsewhere(hub: Hub) -> tuple[Alive, Path]:
     other.begin()
     directory = hub.logs.directory / "run-killed"
     directory.mkdir()
-    write_kept(directory, Kept(process=other.token, info=RunInfo(run="run-killed", owner="local", status="running")))
+    write_summary(
+        directory, StoredRun(process=other.token, info=RunInfo(run="run-killed", owner="local", status="running"))
+    )
     log = directory / "events.jsonl"
     log.write_text(LINE % 1)
     return other, log
@@ -193,7 +195,7 @@ async def test_a_long_log_of_a_process_that_was_killed_is_not_read_while_everybo
 async def test_a_run_elsewhere_whose_process_was_killed_ends_for_all_who_follow_it(
     root: callboard.Root, hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(elsewhere, "LOOK_EVERY", 0.02)
+    monkeypatch.setattr(remote_log, "LOOK_EVERY", 0.02)
     other, log = _begun_elsewhere(hub)
     seen: list[list[int]] = [[], [], []]
 
@@ -216,7 +218,7 @@ async def test_a_run_elsewhere_whose_process_was_killed_ends_for_all_who_follow_
 
 async def test_a_run_elsewhere_can_not_be_steered_and_the_reason_is_said(stage: Stage, hub: Hub, other: Hub) -> None:
     run, _ = await _asking(other)
-    with pytest.raises(Conflict, match=says("front.control.runs.running.elsewhere")):
+    with pytest.raises(Conflict, match=says("front.control.runs.running.owned_by_other_process")):
         hub.cancel(LOCAL, run)
     assert not other.get(LOCAL, run).over
     assert hub.actors.tree(LOCAL, run) == []

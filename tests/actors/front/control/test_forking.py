@@ -125,6 +125,9 @@ async def test_who_may_not_steer_the_run_sees_no_step_and_forks_nothing(
     async with hub_of(root, tmp_path / "hub", durable=True) as hub:
         run = await played(hub, Path(root.config_dir), world)
         reader = Caller(subject="local", scopes=frozenset({"read:runs", "run:agents"}))
+        silent = Caller(subject="local", scopes=frozenset({"read:runs", "write:runs", "run:agents"}))
+        with pytest.raises(Denied):
+            await fork_run(hub, silent, durable.ForkRun(run=run, at="ask#1", answers={"q": "x"}))
         stranger = Caller(subject="other", scopes=frozenset({"read:runs", "write:runs", "run:agents"}))
         for caller in (reader, stranger):
             with pytest.raises(Denied):

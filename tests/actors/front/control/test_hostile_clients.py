@@ -19,9 +19,9 @@ from support.waiting import until
 
 import callboard
 from callboard.actors.front.control.hub import Hub
-from callboard.actors.front.control.logs.files import read_kept
-from callboard.actors.front.control.peer import Peer
-from callboard.actors.io.outbox import Gone
+from callboard.actors.front.control.logs.files import read_summary
+from callboard.actors.front.control.peer import ControlPeer
+from callboard.actors.io.outbox import PeerClosed
 from callboard.protocol.control.caller import LOCAL
 from callboard.protocol.control.own import StartRun
 from callboard.protocol.control.things import QuestionAsked
@@ -36,11 +36,11 @@ class Line:
     def __init__(self) -> None:
         self.sent: list[dict[str, Any]] = []
         self.gone = False
-        self.peer: Peer
+        self.peer: ControlPeer
 
     async def send(self, frame: bytes) -> None:
         if self.gone:
-            raise Gone
+            raise PeerClosed
         self.sent.append(msgspec.json.decode(frame))
 
 
@@ -49,7 +49,7 @@ async def line(root: callboard.Root, hub: Hub) -> Line:
     line, there = Line(), trio.Event()
 
     async def client(me: Actor) -> None:
-        line.peer = Peer(me, hub, LOCAL, line.send)
+        line.peer = ControlPeer(me, hub, LOCAL, line.send)
         there.set()
         await trio.sleep_forever()
 
@@ -130,7 +130,7 @@ async def test_half_a_character_spoils_neither_the_list_nor_the_logs(
     await until(lambda: run.id in hub.logs.past)
     found = {info["run"]: info for info in (await client.result("_run/list"))["runs"]}
     assert (found["run-odd"]["prompt"], found["run-odd"]["output"]) == ("half ?", "a pair ?")
-    kept = read_kept(hub.logs.directory / run.id)
+    kept = read_summary(hub.logs.directory / run.id)
     assert kept is not None
     assert kept.info.status == "done"
     good.say()

@@ -154,7 +154,13 @@ async def test_paths_are_for_those_who_may_read_files_here(stage: Stage, hub: Hu
 
 async def test_who_may_not_answer_may_not_agree_beforehand(stage: Stage, hub: Hub) -> None:
     starter = _caller("carl", "run:agents")
-    for wanted in (StartRun(target="asks", yes=True), StartRun(target="asks", allow=["fs_write"])):
+    for wanted in (
+        StartRun(target="asks", yes=True),
+        StartRun(target="asks", allow=["fs_write"]),
+        StartRun(target="asks", answers={"ask": "me"}),
+        StartRun(target="asks", answers=["me"]),
+        StartRun(target="asks", answers=["me"], session="s1"),
+    ):
         with pytest.raises(Denied, match="answer:questions"):
             await hub.start(starter, wanted)
 

@@ -23,7 +23,7 @@ import callboard
 from callboard.actors.front.control.hub import Hub
 from callboard.actors.front.control.logs import writer
 from callboard.actors.front.control.logs.files import EVENTS, SUMMARY
-from callboard.actors.front.control.logs.runs import RunLogs, look
+from callboard.actors.front.control.logs.runs import RunLogs, list_logged_runs
 from callboard.protocol.control.caller import LOCAL
 from callboard.protocol.errors import ConfigError, NotFound
 
@@ -44,7 +44,7 @@ async def test_a_log_is_private_and_whole(root: callboard.Root, tmp_path: Path) 
     assert stat.S_IMODE(home.stat().st_mode) == 0o700
     assert [stat.S_IMODE((home / name).stat().st_mode) for name in (EVENTS, SUMMARY)] == [0o600, 0o600]
     assert (home / EVENTS).read_bytes().count(b"\n") == 4
-    found = look(tmp_path / "runs")
+    found = list_logged_runs(tmp_path / "runs")
     assert [(info.run, info.status, info.seq, info.output) for info in found] == [("run-1", "done", 4, "made")]
 
 
@@ -85,7 +85,7 @@ KILLED = """
     import trio, callboard
     from support.control_hub import MadeRun, hub_of
     async def main():
-        async with callboard.Root(config_dir={config!r}, patient=True) as root:
+        async with callboard.Root(config_dir={config!r}, wait_for_front_end=True) as root:
             async with hub_of(root, Path({state!r})) as hub:
                 run = MadeRun(root, "run-killed")
                 for _ in range(500):
@@ -108,7 +108,7 @@ async def test_what_a_killed_process_leaves_is_readable_and_lost(root: callboard
         with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
             assert process.stdout.readline() == b"up\n"
-            (alive,) = look(tmp_path / "runs")
+            (alive,) = list_logged_runs(tmp_path / "runs")
             assert alive.status == "running"
             process.send_signal(signal.SIGKILL)
 
@@ -146,7 +146,7 @@ class Disk:
 
         self._patch.setattr(writer.os, "write", full)
         self._patch.setattr(writer, "make_private", no_room)
-        self._patch.setattr(writer, "write_kept", no_room)
+        self._patch.setattr(writer, "write_summary", no_room)
 
     def clear(self) -> None:
         self._patch.undo()
@@ -228,7 +228,7 @@ async def test_what_a_full_disk_leaves_in_memory_is_bounded_and_what_fits_is_wri
     assert hub.get(LOCAL, run.id).status == "done"
     disk.clear()
     await until((hub.logs.directory / run.id / SUMMARY).exists)
-    (info,) = look(hub.logs.directory)
+    (info,) = list_logged_runs(hub.logs.directory)
     assert info.status == "done"
     lines = (hub.logs.directory / run.id / EVENTS).read_bytes().splitlines()
     assert 1 < len(lines) < 20
@@ -312,4 +312,4 @@ async def test_thousands_of_logs_need_few_open_files(root: callboard.Root, hub: 
     with trio.fail_after(60):
         while len(hub.logs.past) < 200:
             await hub.logs.flush()
-    assert {info.seq for info in look(hub.logs.directory)} == {4}
+    assert {info.seq for info in list_logged_runs(hub.logs.directory)} == {4}

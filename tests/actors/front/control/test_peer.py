@@ -22,9 +22,9 @@ from support.waiting import until
 import callboard
 from callboard.actors.front.control.hub import Hub
 from callboard.actors.front.control.methods import METHODS, Method
-from callboard.actors.front.control.peer import Peer
+from callboard.actors.front.control.peer import ControlPeer
 from callboard.actors.io.handed_out import handed_out
-from callboard.actors.io.outbox import Gone
+from callboard.actors.io.outbox import PeerClosed
 from callboard.protocol.control.caller import LOCAL, Caller
 from callboard.protocol.control.errors import Refused
 from callboard.protocol.control.own import Nothing
@@ -45,12 +45,12 @@ class Line:
         self.sent: list[dict[str, Any]] = []
         self.clogged = False
         self.gone = False
-        self.peer: Peer
+        self.peer: ControlPeer
         self._lot = trio.lowlevel.ParkingLot()
 
     async def send(self, frame: bytes) -> None:
         if self.gone:
-            raise Gone
+            raise PeerClosed
         while self.clogged:
             await self._lot.park()
         self.sent.append(msgspec.json.decode(frame))
@@ -76,7 +76,7 @@ def _line(root: callboard.Root, hub: Hub, caller: Caller = LOCAL) -> Line:
     line = Line()
 
     async def client(me: Actor) -> None:
-        line.peer = Peer(me, hub, caller, line.send)
+        line.peer = ControlPeer(me, hub, caller, line.send)
         me.started()
         await trio.sleep_forever()
 
@@ -108,7 +108,7 @@ BAD = [
     (b'{"id":1,"method":"_run/get","params":{"run":"\xff"}}', -32602),
     (b'{"id":1,"method":"_run/get","params":{"run":"run-1","more":1}}', -32602),
     (b'{"id":1,"method":"_run/get","params":{"run":"run-1"}}', -32004),
-    (b'{"id":1,"method":"_run/list","params":{"limit":0}}', -32011),
+    (b'{"id":1,"method":"_run/list","params":{"limit":0}}', -32602),
     (b'{"id":1,"method":"_run/start","params":{"target":"nobody"}}', -32011),
 ]
 
@@ -187,7 +187,7 @@ def test_no_frame_crashes_anything_often(frames: list[bytes]) -> None:
 async def _survives(frames: list[bytes]) -> None:
     with tempfile.TemporaryDirectory() as place:
         config = Path(place) / "config"
-        async with callboard.Root(config_dir=config, patient=True) as root, hub_of(root, Path(place)) as hub:
+        async with callboard.Root(config_dir=config, wait_for_front_end=True) as root, hub_of(root, Path(place)) as hub:
             line = _line(root, hub)
             run = MadeRun(root, "run-fuzz")
             await trio.testing.wait_all_tasks_blocked()
@@ -205,7 +205,7 @@ async def _survives(frames: list[bytes]) -> None:
 async def test_a_request_that_takes_its_time_can_be_cancelled(line: Line, hub: Hub) -> None:
     began, ended = trio.Event(), trio.Event()
 
-    async def slow(_peer: Peer, _params: Nothing) -> None:
+    async def slow(_peer: ControlPeer, _params: Nothing) -> None:
         began.set()
         try:
             await trio.sleep_forever()
@@ -226,17 +226,17 @@ async def test_a_request_that_takes_its_time_can_be_cancelled(line: Line, hub: H
 
 
 async def test_requests_under_way_are_bounded(line: Line, hub: Hub) -> None:
-    async def slow(_peer: Peer, _params: Nothing) -> None:
+    async def slow(_peer: ControlPeer, _params: Nothing) -> None:
         await trio.sleep_forever()
 
     hub.methods["_test/slow"] = Method(Nothing, Nothing, slow)
-    for number in range(Peer.most + 1):
+    for number in range(ControlPeer.most + 1):
         await line.put(number, "_test/slow")
-    assert (await line.answer(Peer.most))["error"]["code"] == -32010
+    assert (await line.answer(ControlPeer.most))["error"]["code"] == -32010
 
 
 async def test_a_bug_of_ours_shows_nothing_of_itself(line: Line, hub: Hub) -> None:
-    def crash(_peer: Peer, _params: Nothing) -> None:
+    def crash(_peer: ControlPeer, _params: Nothing) -> None:
         raise ZeroDivisionError("secret")
 
     hub.methods["_test/crash"] = Method(Nothing, Nothing, crash)
@@ -347,3 +347,19 @@ async def test_many_clients_answer_and_exactly_one_is_the_first(stage: Stage, ro
     assert (await hub.wait(LOCAL, run)).status == "done"
     for line in lines:
         line.peer.close()
+
+
+async def test_the_error_for_a_reused_id_does_not_end_the_request_that_has_it(line: Line, hub: Hub) -> None:
+    release = trio.Event()
+
+    async def slow() -> Nothing:
+        await release.wait()
+        return Nothing()
+
+    hub.methods["_test/slow"] = Method(Nothing, Nothing, lambda _peer, _params: slow())
+    await line.put(1, "_test/slow")
+    await line.put(1, "_test/slow")
+    error = (await line.answer(None))["error"]
+    assert (error["code"], error["data"]) == (-32600, {"code": "usage", "id": 1})
+    release.set()
+    assert "result" in await line.answer(1)

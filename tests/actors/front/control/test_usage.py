@@ -12,7 +12,7 @@ from support.messages import says
 import callboard
 from callboard.actors.front.control import usage
 from callboard.actors.front.control.usage import usage_of
-from callboard.actors.work.spending.book import Book
+from callboard.actors.work.spending.book import SpendingBook
 from callboard.protocol.chat import TokenUsage
 from callboard.protocol.control.caller import LOCAL, Caller
 from callboard.protocol.errors import Denied, NotKept, UsageError
@@ -30,7 +30,7 @@ async def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
         yield root
 
 
-def book_of(root: callboard.Root) -> Book:
+def book_of(root: callboard.Root) -> SpendingBook:
     assert root.book is not None
     return root.book
 

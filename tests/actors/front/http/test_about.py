@@ -10,7 +10,7 @@ import pytest
 from support.http_agents import HELLO, LOOP
 from support.http_server import House, Serve
 
-from callboard.actors.work.spending.book import Book, BookFile
+from callboard.actors.work.spending.book import BookFile, SpendingBook
 from callboard.protocol.chat import TokenUsage
 
 
@@ -27,7 +27,7 @@ async def test_the_server_tells_what_it_is(house: House) -> None:
 
 async def test_what_models_have_cost_is_told_by_what_is_asked_for(house: House, tmp_path: Path) -> None:
     assert (await house.get("/v1/usage"))["by"] == ["day", "model"]
-    book = Book(house.stage.root.kernel, BookFile(tmp_path / "state" / "callboard" / "usage.db"), now=time.time)
+    book = SpendingBook(house.stage.root.kernel, BookFile(tmp_path / "state" / "callboard" / "usage.db"), now=time.time)
     for cost in (0.5, None):
         book.add("local", "clerk", "a:b", TokenUsage(input_tokens=100, output_tokens=10, cached_tokens=40), cost)
     await book.aclose()
@@ -83,7 +83,7 @@ async def test_case_105_a_bad_key_an_unknown_session_and_a_long_body_are_refused
                 response = await stranger.get("/v1/info", headers=headers)
             assert response.status_code == 401
             error = response.json()["error"]
-            assert set(error) == {"code", "message", "request_id"}
+            assert set(error) == {"code", "message", "request_id", "type", "param"}
             assert error["code"] == "unauthorized"
             assert response.headers["x-request-id"] == error["request_id"]
         unknown = await house.get("/v1/sessions/550e8400-e29b-41d4-a716-446655440000", 404)

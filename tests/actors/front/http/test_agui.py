@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import trio
 from support.fake_models import Reply
 from support.http_agents import ASKER, HELLO, LOOP
@@ -151,3 +152,130 @@ async def test_what_is_to_be_run_has_to_be_named(house: House) -> None:
         data for _, _, data in await house.events("POST", "/agui", asks(forwardedProps={"target": "graph/hello"}))
     ]
     assert events[-1]["type"] == "RUN_FINISHED"
+
+
+# --- tools and context of the client ---
+
+PICK = {
+    "name": "pick",
+    "description": "Lets the user pick.",
+    "parameters": {"type": "object", "properties": {"colour": {"type": "string"}}},
+}
+
+
+def message_of(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The messages that a client has of a run, as it sends them back."""
+    messages: list[dict[str, Any]] = []
+    for event in events:
+        match event["type"]:
+            case "TEXT_MESSAGE_START":
+                messages.append({"id": event["messageId"], "role": "assistant", "content": ""})
+            case "TEXT_MESSAGE_CONTENT":
+                messages[-1]["content"] += event["delta"]
+            case "TOOL_CALL_START":
+                call = {"name": event["toolCallName"], "arguments": ""}
+                parent = event["parentMessageId"]
+                if not messages or messages[-1]["id"] != parent:
+                    messages.append({"id": parent, "role": "assistant"})
+                said = {"id": event["toolCallId"], "type": "function", "function": call}
+                messages[-1].setdefault("toolCalls", []).append(said)
+            case "TOOL_CALL_ARGS":
+                messages[-1]["toolCalls"][-1]["function"]["arguments"] += event["delta"]
+            case "TOOL_CALL_RESULT":
+                result = {"toolCallId": event["toolCallId"], "content": event["content"]}
+                messages.append({"id": event["messageId"], "role": "tool", **result})
+    return messages
+
+
+async def test_a_call_of_the_clients_tool_ends_the_run_and_its_result_continues(house: House) -> None:
+    home = house.stage.plain(LOOP, name="clerk")
+    (home / "tools.sh").write_text('# @cmd Adds.\nadd() { printf 3 >> "$LLM_OUTPUT"; }\n')
+    house.stage.models.script(
+        Reply(text="Let me see.", calls=[("add", {})]),
+        Reply(text="And you?", calls=[("pick", {"colour": "red"})]),
+        "Red it is.",
+    )
+    first = await happens(house, "agent/clerk", tools=[PICK])
+    assert set(house.stage.models.requests[-1].offered) >= {"add", "pick"}
+    assert types(first)[-4:] == ["TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_END", "RUN_FINISHED"]
+    start, arguments = first[-4], first[-3]
+    assert (start["toolCallName"], arguments["delta"]) == ("pick", '{"colour":"red"}')
+    assert start["parentMessageId"] == [each for each in first if each["type"] == "TEXT_MESSAGE_START"][-1]["messageId"]
+
+    said = [{"id": "m1", "role": "user", "content": "hi"}, *message_of(first)]
+    assert [each["role"] for each in said] == ["user", "assistant", "tool", "assistant"]
+    said.append({"id": "t1", "role": "tool", "toolCallId": start["toolCallId"], "content": "red"})
+    second = await happens(house, "agent/clerk", tools=[PICK], messages=said, runId="r2")
+    assert second[-1]["result"]["output"] == "Red it is."
+    sent = [each for each in house.stage.models.requests[-1].json["messages"] if each["role"] != "system"]
+    assert [each["role"] for each in sent] == ["user", "assistant", "tool", "assistant", "tool"]  # each of them once
+    assert [each["content"] for each in sent[1::2]] == ["Let me see.", "And you?"]
+    assert sent[-1]["content"] == "red"
+
+
+async def test_a_model_by_itself_is_offered_the_clients_tools(house: House) -> None:
+    house.stage.models.script(Reply(calls=[("pick", {}), ("pick", {})]))
+    events = await happens(house, "fake:model", tools=[PICK])
+    started = [event for event in events if event["type"] == "TOOL_CALL_START"]
+    assert len({event["toolCallId"] for event in started}) == 2
+    assert len({event["parentMessageId"] for event in started}) == 1
+    assert events[-1]["outcome"] == {"type": "success"}
+
+
+async def test_a_call_after_a_question_reaches_the_request_that_answers_it(house: House) -> None:
+    house.stage.plain("can_ask_user: true", name="asker")
+    ask: tuple[str, Any] = ("user__ask", {"question": "Which?", "options": ["red", "blue"]})
+    house.stage.models.script(Reply(calls=[ask]), Reply(calls=[("pick", {"colour": "blue"})]))
+    first = await happens(house, "agent/asker", tools=[PICK])
+    (interrupt,) = first[-1]["outcome"]["interrupts"]
+    answer = {"interruptId": interrupt["id"], "status": "resolved", "payload": "blue"}
+    body = asks(runId="r2", resume=[answer], tools=[PICK])
+    second = [data for _, _, data in await house.events("POST", "/agui", body)]
+    assert [event["toolCallName"] for event in second if event["type"] == "TOOL_CALL_START"][-1] == "pick"
+    assert second[-1]["outcome"] == {"type": "success"}
+
+
+async def test_context_of_the_client_is_shown_before_the_prompt(house: House) -> None:
+    house.stage.plain(LOOP, name="clerk")
+    context = [{"description": "The user", "value": "Ann"}, {"description": "Today", "value": "Monday"}]
+    for target in ("agent/clerk", "fake:model"):
+        await happens(house, target, context=context)
+        sent = "\n".join(str(each["content"]) for each in house.stage.models.requests[-1].json["messages"])
+        assert "The user:\nAnn\n\nToday:\nMonday" in sent
+    assert sent.endswith("hi")
+
+
+async def test_a_graph_says_that_it_has_no_use_for_tools(house: House) -> None:
+    house.stage.agent(HELLO, name="hello")
+    events = await happens(house, "graph/hello", tools=[PICK])
+    (warned,) = [event["value"] for event in events if event.get("name") == "callboard.warning"]
+    assert warned["code"] == "client_tools"
+    assert events[-1]["type"] == "RUN_FINISHED"
+
+
+LITTLE: dict[str, dict[str, Any]] = {
+    "without tools, context and state": {"threadId": "t", "runId": "r"},
+    "with nulls": {"threadId": "t", "runId": "r", "state": None, "forwardedProps": None},
+    "with unknown keys": {"threadId": "t", "runId": "r", "user": {"id": "web-1"}, "forwardedProps": {"user_id": "1"}},
+}
+
+
+@pytest.mark.parametrize("given", LITTLE.values(), ids=LITTLE)
+@pytest.mark.parametrize("content", ["hi", [{"type": "text", "text": "hi"}]])
+async def test_a_client_may_send_little(house: House, given: dict[str, Any], content: Any) -> None:
+    house.stage.plain(LOOP, name="clerk")
+    house.stage.models.script("hello")
+    message = {"role": "user", "content": content, "id": "1", "user": {"id": "web-1"}}
+    body = {**given, "messages": [message]}
+    events = [data for _, _, data in await house.events("POST", "/agui", body, params={"target": "agent/clerk"})]
+    assert "".join(event["delta"] for event in events if event["type"] == "TEXT_MESSAGE_CONTENT") == "hello"
+    assert events[-1]["type"] == "RUN_FINISHED"
+
+
+@pytest.mark.parametrize("lacks", ["threadId", "runId", "messages"])
+async def test_what_a_client_leaves_out_is_named(house: House, lacks: str) -> None:
+    house.stage.plain(LOOP, name="clerk")
+    body = {key: value for key, value in asks().items() if key != lacks}
+    reply = await house.client.post("/agui", json=body, params={"target": "agent/clerk"})
+    assert reply.status_code == 400
+    assert lacks in reply.text

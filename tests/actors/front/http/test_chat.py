@@ -114,3 +114,34 @@ async def test_a_run_that_fails_ends_the_stream_with_an_error(house: House) -> N
     events = await house.events("POST", "/v1/chat/completions", asks("fake:model", "x", stream=True))
     assert events[-1][2] == "[DONE]"
     assert events[-2][2]["error"]["code"] == "model"
+
+
+USER = {"role": "user", "content": "hi"}
+NULLS = dict.fromkeys(("max_tokens", "temperature", "stop", "tool_choice", "response_format", "top_p", "tools"))
+HABITS: dict[str, dict[str, Any]] = {
+    "content in parts": {"messages": [{"role": "user", "content": [{"type": "text", "text": "hi"}]}]},
+    "a developer": {"messages": [{"role": "developer", "content": "Be brief."}, USER]},
+    "no content": {"messages": [USER, {"role": "assistant", "content": None}, USER]},
+    "nulls": {"messages": [USER], **NULLS},
+    "unknown keys": {
+        "messages": [USER],
+        "tools": [],
+        "user": "u",
+        "seed": 1,
+        "logit_bias": {},
+        "metadata": {},
+        "store": False,
+        "parallel_tool_calls": True,
+        "service_tier": "auto",
+        "reasoning_effort": "low",
+        "n": 1,
+    },
+}
+
+
+@pytest.mark.parametrize("body", HABITS.values(), ids=HABITS)
+async def test_what_clients_of_openai_send_by_habit_is_taken(house: House, body: dict[str, Any]) -> None:
+    house.stage.plain(LOOP, name="clerk")
+    house.stage.models.script("hello")
+    reply = await house.post("/v1/chat/completions", {"model": "agent/clerk", **body})
+    assert reply["choices"][0]["message"]["content"] == "hello"

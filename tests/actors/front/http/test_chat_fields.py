@@ -114,6 +114,7 @@ async def test_a_reply_that_was_cut_off_says_so(house: House) -> None:
         ({"model": "fake:model", "messages": [{"role": "system", "content": "b"}]}, "messages"),
     ],
 )
+@pytest.mark.sample(5)
 async def test_what_can_not_be_had_is_refused_by_its_name(house: House, body: dict[str, Any], word: str) -> None:
     house.stage.agent(HELLO, name="hello")
     error = (await house.post(PATH, body, 400))["error"]

@@ -169,6 +169,22 @@ async def test_tools_that_may_not_be_called_are_not_offered(house: House) -> Non
     assert house.stage.models.requests[-1].offered == []
 
 
+NAMED = {"type": "function", "function": {"name": "lookup"}}
+
+
+@pytest.mark.parametrize(("choice", "told"), [("required", "required"), (NAMED, NAMED), ("auto", None), (None, None)])
+async def test_a_choice_that_forces_a_call_holds_for_the_first_answer(house: House, choice: Any, told: Any) -> None:
+    clerk(house)
+    house.stage.models.script(Reply(calls=[("add", {})]), Reply(calls=[("lookup", {"word": "sky"})]), "It is green.")
+    body = asks("agent/clerk", user("x"), tool_choice=choice)
+    message = (await house.post(PATH, body))["choices"][0]["message"]
+    chosen = [request.json.get("tool_choice") for request in house.stage.models.requests]
+    assert [None if each == "auto" else each for each in chosen] == [told, None]
+    again = result(message["tool_calls"][0], "green")
+    await house.post(PATH, asks("agent/clerk", user("x"), message, again, tool_choice=choice))
+    assert (house.stage.models.requests[-1].json.get("tool_choice") or "auto") == (told or "auto")
+
+
 async def test_calls_of_a_conversation_without_tools_are_left_out(house: House) -> None:
     house.stage.models.script("fine")
     call = {"id": "a", "type": "function", "function": {"name": "lookup", "arguments": "{}"}}
@@ -186,7 +202,8 @@ CALLS = {"role": "assistant", "content": "", "tool_calls": [CALL]}
     ("body", "word"),
     [
         (asks("graph/hello", user("x")), "tools"),
-        (asks("fake:model", user("x"), tool_choice="required"), "tool_choice"),
+        ({"model": "fake:model", "messages": [user("x")], "tool_choice": "required"}, "tool_choice"),
+        (asks("fake:model", user("x"), tool_choice="perhaps"), "tool_choice"),
         (asks("fake:model", user("x"), tool_choice={"type": "function", "function": {"name": "a"}}), "tool_choice"),
         (asks("fake:model", user("x"), functions=[{"name": "a"}]), "functions"),
         ({**asks("fake:model", user("x")), "tools": [{"type": "custom", "custom": {"name": "a"}}]}, "tools"),
@@ -200,5 +217,5 @@ CALLS = {"role": "assistant", "content": "", "tool_calls": [CALL]}
 async def test_what_can_not_be_done_with_tools_is_refused(house: House, body: dict[str, Any], word: str) -> None:
     house.stage.agent(HELLO, name="hello")
     error = (await house.post(PATH, body, 400))["error"]
-    assert error["code"] == "usage"
+    assert (error["code"], error["type"]) == ("usage", "invalid_request_error")
     assert word in error["message"]

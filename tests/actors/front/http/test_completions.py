@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import psutil
 import pytest
 import trio
+from support.descendants import is_alive
 from support.fake_models import Reply
 from support.http_agents import HELLO, LOOP
 from support.http_server import House, Serve
@@ -85,9 +85,9 @@ async def test_case_106_a_client_that_leaves_ends_its_run_and_its_tools(
         nursery.start_soon(_ask, house, body)
         await until(lambda: (tmp_path / "nap").exists() and (tmp_path / "nap").read_text().strip())
         pid = int((tmp_path / "nap").read_text())
-        assert psutil.pid_exists(pid)
+        assert is_alive(pid)
         nursery.cancel_scope.cancel()
-    await until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == "zombie")
+    await until(lambda: not is_alive(pid))
     (run,) = (await house.get("/v1/runs"))["runs"]
     await _status(house, run["run"], "cancelled")
 
@@ -214,3 +214,66 @@ async def test_a_request_tells_an_agent_its_temperature(house: House) -> None:
         house.stage.models.script("ok")
         await house.post("/v1/completions", {"prompt": "x", "agent": "clerk", **more})
         assert house.stage.models.requests[-1].json["temperature"] == wanted
+
+
+# --- OpenAI's old completions ---
+
+
+async def test_a_model_and_a_prompt_have_openais_fields_beside_ours(house: House) -> None:
+    house.stage.models.script("ok")
+    body = {"model": "fake:model", "prompt": ["hi "], "max_tokens": 7, "stop": ["."], "echo": True, "seed": 1, "n": 1}
+    reply = await house.post("/v1/completions", body)
+    assert (reply["object"], reply["model"], reply["id"]) == ("text_completion", "fake:model", f"cmpl-{reply['run']}")
+    assert reply["choices"] == [{"text": "hi ok", "index": 0, "finish_reason": "stop", "logprobs": None}]
+    assert reply["final_message"] == "ok"
+    assert (reply["usage"]["prompt_tokens"], reply["usage"]["total_tokens"], reply["usage"]["input_tokens"]) == (
+        10, 15, 10,
+    )  # fmt: skip
+    request = house.stage.models.requests[-1].json
+    assert (request["max_tokens"], request["stop"]) == (7, ["."])
+
+
+async def test_openais_stream_has_chunks_and_ends_with_done(house: House) -> None:
+    team(house)
+    house.stage.models.script(Reply(text="Let me see.", calls=[("add", {})]), "It is three.")
+    body = {"model": "agent/clerk", "prompt": "1+2?", "stream": True, "stream_options": {"include_usage": True}}
+    events = await house.events("POST", "/v1/completions", body, headers={"accept": "application/json"})
+    *chunks, last, usage, done = (data for _, name, data in events if not name)
+    assert len(chunks) + 3 == len(events)
+    assert "".join(chunk["choices"][0]["text"] for chunk in chunks) == "Let me see.\nIt is three."
+    assert {chunk["object"] for chunk in chunks} == {"text_completion"}
+    assert last["choices"][0]["finish_reason"] == "stop"
+    assert (usage["choices"], usage["usage"]["total_tokens"], done) == ([], 30, "[DONE]")
+
+
+async def test_a_graph_answers_an_old_completion(house: House) -> None:
+    house.stage.agent(HELLO, name="hello")
+    reply = await house.post("/v1/completions", {"model": "graph/hello", "prompt": "you"})
+    assert reply["choices"][0]["text"] == "hello you"
+
+
+async def test_an_old_completion_that_fails_says_so(house: House) -> None:
+    house.stage.models.answer_with(lambda _: Reply(status=400, error="no such thing"))
+    body = {"model": "fake:model", "prompt": "hi"}
+    assert (await house.post("/v1/completions", body, 502))["error"]["code"] == "model"
+    headers = {"accept": "*/*"}
+    events = await house.events("POST", "/v1/completions", {**body, "stream": True}, headers=headers)
+    assert [data for _, _, data in events][-2]["error"]["code"] == "model"
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "param"),
+    [
+        ({"model": "agent/nobody"}, 404, None),
+        ({"model": "fake:model", "n": 2}, 400, "n"),
+        ({"model": "fake:model", "logprobs": 3}, 400, "logprobs"),
+        ({"model": "fake:model", "prompt": ["a", "b"]}, 400, "prompt"),
+        ({"agent": "clerk", "echo": True}, 400, None),
+    ],
+)
+async def test_what_openais_old_completions_can_not_have_is_refused(
+    house: House, fields: dict[str, object], status: int, param: str | None
+) -> None:
+    team(house)
+    error = (await house.post("/v1/completions", {"prompt": "x", **fields}, status))["error"]
+    assert error["param"] == param

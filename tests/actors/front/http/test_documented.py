@@ -29,7 +29,7 @@ def test_every_route_has_an_example() -> None:
 
 
 def test_every_code_stands_in_the_table_of_errors() -> None:
-    table = PAGE[PAGE.index("| status | code |") : PAGE.index("### What there is")]
+    table = PAGE[PAGE.index("| status | code |") : PAGE.index("### Information, roles and usage")]
     for code, status in STATUS.items():
         row = next(line for line in table.splitlines() if f"`{code}`" in line)
         assert str(status) in row.split("|")[1]

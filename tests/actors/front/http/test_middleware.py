@@ -68,7 +68,7 @@ def client(
 def error_of(response: httpx.Response) -> dict[str, str]:
     body = response.json()
     assert list(body) == ["error"]
-    assert list(body["error"]) == ["code", "message", "request_id"]
+    assert list(body["error"]) == ["code", "message", "request_id", "type", "param"]
     assert response.headers["x-request-id"] == body["error"]["request_id"]
     return dict(body["error"])
 

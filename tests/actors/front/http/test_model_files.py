@@ -64,7 +64,8 @@ async def test_a_file_as_a_model_needs_a_scope_and_nothing_is_told_of_whether_it
     house, plain, _ = keys
     there, missing = [await told(house, plain, way, f"local:{path}") for path in ("/etc/passwd", "/etc/nothing")]
     behind = await told(house, plain, way, "fake:model,local:/etc/passwd")
-    assert there == missing == behind
+    cassette = await told(house, plain, way, "cassette:/etc/passwd")
+    assert there == missing == behind == cassette
     assert there[0] == 403
     assert "run:files" in there[1]
 
@@ -167,5 +168,5 @@ async def test_a_missing_key_of_a_provider_is_told_without_a_path_of_the_server(
         text = (
             await house.client.get(f"/v1/runs/{run}/events", headers={**headers, "accept": "text/event-stream"})
         ).text
-    assert has_message(text, "work.models.catalog.Catalog._door.2")
+    assert has_message(text, "work.models.catalog.ModelCatalog._vertex_access.2")
     assert str(house.stage.root.config_dir) not in text

@@ -13,13 +13,14 @@ from support.agent_runs import Stage, at_work
 from support.mcp_guest import SOON, Client, Serve
 
 from callboard.actors.front.mcp_server.offers import read_agents
-from callboard.actors.front.mcp_server.service import Options
+from callboard.actors.front.mcp_server.service import ServiceOptions
 from callboard.actors.front.mcp_server.serving import serve_stdio
 
 
 @pytest.fixture
 def serve(stage: Stage) -> Serve:
-    """`serve(...)`, the options of `Options`, is a context: a client of a server that offers the stage's agents."""
+    """`serve(...)`, the options of `ServiceOptions`, is a context: a client of a server that offers the stage's
+    agents."""
 
     @asynccontextmanager
     async def served(**options: Any) -> AsyncIterator[Client]:
@@ -28,7 +29,7 @@ def serve(stage: Stage) -> Serve:
         async with trio.open_nursery() as nursery:
 
             async def run() -> None:
-                await serve_stdio(stage.root, offers, pipes=(there[0], here[1]), options=Options(**options))
+                await serve_stdio(stage.root, offers, pipes=(there[0], here[1]), options=ServiceOptions(**options))
 
             nursery.start_soon(run)
             async with trio.lowlevel.FdStream(here[0]) as reading, trio.lowlevel.FdStream(there[1]) as writing:

@@ -123,6 +123,7 @@ async def test_arguments_that_do_not_fit_are_told_to_the_model(
 
 @pytest.mark.parametrize("depth", [100, 500, 800, 900, 950, 980, 1000])
 @pytest.mark.parametrize("where", ["prompt", "state", "elsewhere"])
+@pytest.mark.sample(7)
 async def test_arguments_however_deep_have_an_answer(stage: Stage, serve: Serve, where: str, depth: int) -> None:
     stage.agent("initial_state: {a: 1}\nstart: a\nnodes: {a: {type: end, output: done}}", name="g")
     async with serve() as client:

@@ -20,7 +20,7 @@ from support.waiting import until
 
 import callboard.actors.front.mcp_server.asgi as asgi
 from callboard.actors.front.mcp_server.offers import read_agents
-from callboard.actors.front.mcp_server.service import Options
+from callboard.actors.front.mcp_server.service import ServiceOptions
 from callboard.actors.front.mcp_server.serving import serve_http
 from callboard.actors.io.http import sse
 from callboard.protocol.errors import ConfigError, UsageError
@@ -428,7 +428,7 @@ async def test_a_client_that_never_reads_does_not_hold_up_the_end(stage: Stage, 
 
 async def test_runs_are_bounded_over_all_clients(stage: Stage, site: Site) -> None:
     stage.agent(ASKER, name="asker")
-    async with site(options=Options(max_runs=1)) as client:
+    async with site(options=ServiceOptions(max_runs=1)) as client:
         assert "inputRequests" in (await client.post(**modern("tools/call", name="asker"))).json()["result"]
         session = await begun(client)
         result = (await client.post(**legacy("tools/call", session=session, name="asker"))).json()["result"]

@@ -17,8 +17,8 @@ from support.waiting import until
 import callboard
 from callboard.actors.front.mcp_server.offers import read_agents
 from callboard.actors.front.mcp_server.serving import serve_http
-from callboard.actors.work.mcp.client.connect import Abilities, connect
-from callboard.actors.work.mcp.links.link import Caller
+from callboard.actors.work.mcp.client.connect import OfferedCapabilities, connect
+from callboard.actors.work.mcp.links.link import CallOrigin
 from callboard.protocol.errors import McpError
 from callboard.protocol.mcp.config import Server
 from callboard.protocol.mcp.model import Progress
@@ -85,13 +85,13 @@ async def test_lists_calls_hears_progress_answers_a_question_and_cancels(
     async def body(me: Actor) -> None:
         async with (
             served(stage, transport) as server,
-            connect(me, server, environ=os.environ, abilities=Abilities(), remembered=remembered) as client,
+            connect(me, server, environ=os.environ, abilities=OfferedCapabilities(), remembered=remembered) as client,
         ):
             assert (client.modern, client.server.name) == (era == "modern", "callboard")
             assert sorted(tool.name for tool in await client.tools()) == ["asker", "hello", "slow"]
-            result = await client.call_tool("hello", {"prompt": "x"}, Caller(me=me, on_progress=told.append))
+            result = await client.call_tool("hello", {"prompt": "x"}, CallOrigin(me=me, on_progress=told.append))
             assert result["structuredContent"]["output"] == "hello x"
-            result = await client.call_tool("asker", {}, Caller(me=me, host=user))
+            result = await client.call_tool("asker", {}, CallOrigin(me=me, host=user))
             assert result["structuredContent"]["output"] == "chose blue"
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(client.call_tool, "slow", {})

@@ -200,7 +200,9 @@ async def test_a_parked_run_that_nobody_comes_back_for_is_cancelled(stage: Stage
         await until(lambda: len(at_work(stage.root)) == 1)
         answer = await modern.answer({id: ACCEPT})
         assert answer["error"]["code"] == -32602
-        assert has_message(answer["error"]["message"], "front.mcp_server.session.Session._resumed", question_timeout=2)
+        assert has_message(
+            answer["error"]["message"], "front.mcp_server.session.McpSession._resumed", question_timeout=2
+        )
         assert "inputRequests" in await client.call("asker")  # its place is free again
 
 

@@ -23,7 +23,7 @@ from support.messages import has_message
 from support.waiting import until
 
 import callboard.actors.io.stdio as stdio
-from callboard.actors.front.mcp_server.call import Call
+from callboard.actors.front.mcp_server.call import McpToolCall
 
 VERSION = "io.modelcontextprotocol/protocolVersion"
 LINES = {
@@ -92,14 +92,14 @@ async def test_an_id_that_is_in_use_is_refused(stage: Stage, serve: Serve) -> No
         for _ in range(2):
             await client.say(id="one", method="tools/call", params={"name": "slow", "_meta": META})
         answer = await client.hear()
-    assert (answer["id"], answer["error"]["code"]) == ("one", -32600)
+    assert (answer["id"], answer["error"]["code"]) == (None, -32600)
 
 
 async def test_a_result_that_can_not_be_written_is_still_an_answer(
     stage: Stage, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.agent(HELLO, name="hello", think="echo {}")
-    monkeypatch.setattr(Call, "to_wire", lambda call: {"content": object()})
+    monkeypatch.setattr(McpToolCall, "to_wire", lambda call: {"content": object()})
     async with serve() as client:
         answer = await client.call("hello")
     assert answer["error"]["code"] == -32603
@@ -262,6 +262,7 @@ async def test_nothing_but_the_protocol_is_written_to_stdout_while_serving(stage
 
 
 @pytest.mark.parametrize("ending", ["eof", "SIGTERM", "SIGINT"])
+@pytest.mark.sample(1)
 async def test_a_served_run_ends_with_its_server(stage: Stage, ending: str) -> None:
     stage.agent(SLOW, name="slow", work=f"touch {stage.config_dir}/started; sleep 60; echo {{}}")
     with program(stage.config_dir) as process:

@@ -14,9 +14,9 @@ from support.mcp_guest import ASKER, META
 from support.waiting import until
 
 from callboard.actors.front.mcp_server.offers import read_agents
-from callboard.actors.front.mcp_server.service import Options, Service
-from callboard.actors.front.mcp_server.session import Session, Way
-from callboard.protocol.jsonrpc import Failure, Request, Result, decode, encode_notification, encode_request
+from callboard.actors.front.mcp_server.service import Service, ServiceOptions
+from callboard.actors.front.mcp_server.session import McpSession, ReplyChannel
+from callboard.protocol.jsonrpc import ErrorResponse, Request, Result, decode, encode_notification, encode_request
 from callboard.supervisors import Actor
 
 CALLS = 40
@@ -33,7 +33,7 @@ class Storm:
     def __init__(self, service: Service, seed: int) -> None:
         self.random = random.Random(seed)
         self.service = service
-        self.modern, self.legacy = Session(service, self.drop), Session(service, self.drop)
+        self.modern, self.legacy = McpSession(service, self.drop), McpSession(service, self.drop)
         self.answered = 0
         self.begun = 0
 
@@ -47,7 +47,7 @@ class Storm:
         params: dict[str, Any] = {"name": "asker", "_meta": {**META, "progressToken": id} if modern else {}}
         while True:
             answers: list[bytes] = []
-            way = Way(partial(self.hear, session), answers.append)
+            way = ReplyChannel(partial(self.hear, session), answers.append)
             ref = await session.take(decode(encode_request(id, "tools/call", params)), way)
             if ref is not None:
                 self.begun += 1
@@ -58,7 +58,7 @@ class Storm:
             if not answers:
                 return
             result = decode(answers[0])
-            if isinstance(result, Failure):
+            if isinstance(result, ErrorResponse):
                 assert "requestState" in params  # it came back too late
                 return
             assert isinstance(result, Result)
@@ -72,12 +72,12 @@ class Storm:
             chosen = {each: self.random.choice(ACTIONS) for each in asked["inputRequests"]}
             params = {**params, "requestState": asked["requestState"], "inputResponses": chosen}
 
-    async def maybe_cancel(self, session: Session, id: int) -> None:
+    async def maybe_cancel(self, session: McpSession, id: int) -> None:
         await trio.sleep(self.random.random() * 0.03)
         if self.random.random() < 0.5:
             await session.take(decode(encode_notification("notifications/cancelled", {"requestId": id})))
 
-    def hear(self, session: Session, message: bytes, /, *, droppable: bool = False) -> None:
+    def hear(self, session: McpSession, message: bytes, /, *, droppable: bool = False) -> None:
         """Answer what the server asks, or don't."""
         heard = decode(message)
         if isinstance(heard, Request) and self.random.random() < 0.7:
@@ -86,7 +86,7 @@ class Storm:
 
 async def storm(stage: Stage, seed: int) -> None:
     async def body(me: Actor) -> None:
-        service = Service(me, stage.root, read_agents(stage.root)[0], Options(question_timeout=0.02))
+        service = Service(me, stage.root, read_agents(stage.root)[0], ServiceOptions(question_timeout=0.02))
         with service.answering():
             run = Storm(service, seed)
             await run.legacy.take(decode(encode_request(0, "initialize", {"capabilities": {"elicitation": {}}})))

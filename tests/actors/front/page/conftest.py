@@ -12,7 +12,7 @@ from support.fake_models import FakeModels
 from support.page_server import House
 
 import callboard
-from callboard.actors.front.server.serving import Served, ServeOptions, Server
+from callboard.actors.front.server.serving import HttpServer, ListeningServer, ServeOptions
 
 
 @pytest.fixture(scope="module")
@@ -32,12 +32,12 @@ async def house(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("CALLBOARD_KEEP_REQUESTS", "true")
     config_dir = fake_model.config_dir(tmp_path / "config")
-    server = Server(ServeOptions(port=0))
-    async with callboard.Root(config_dir=config_dir, patient=True, serving=True) as root:
+    server = HttpServer(ServeOptions(port=0))
+    async with callboard.Root(config_dir=config_dir, wait_for_front_end=True, keep_servers=True) as root:
         house = House(config_dir, fake_model, root)
         listens = trio.Event()
 
-        def heard(served: Served) -> None:
+        def heard(served: ListeningServer) -> None:
             house.page = served.page
             listens.set()
 

@@ -10,7 +10,7 @@ from support.browser import Browser, Page
 from support.page_server import House
 
 from callboard.actors.work.spending.accounts import Amount
-from callboard.actors.work.spending.book import Book, BookFile
+from callboard.actors.work.spending.book import BookFile, SpendingBook
 from callboard.protocol.chat import TokenUsage
 from callboard.protocol.settings.api import ApiLimits, ApiSettings, DailyLimits
 
@@ -22,7 +22,7 @@ USED = TokenUsage(input_tokens=1000, cached_tokens=500, output_tokens=100)
 async def spent(house: House, tmp_path: Path) -> House:
     """A house in whose book there are two models, one without a price, for three callers over ten days."""
     days = [0.0]
-    book = Book(
+    book = SpendingBook(
         house.root.kernel, BookFile(tmp_path / "state" / "callboard" / "usage.db"), now=lambda: time.time() - days[0]
     )
     for number in range(10):

@@ -21,7 +21,7 @@ from support.wall_clock import jump
 
 from callboard.actors.front.access.limits import RateLimiter
 from callboard.actors.front.access.signed import KeySet, SignedTokens
-from callboard.actors.front.control.logs.runs import look
+from callboard.actors.front.control.logs.runs import list_logged_runs
 from callboard.actors.front.server.token_file import ServerFile, read_servers, write_server
 from callboard.protocol.errors import Unauthorized
 from callboard.protocol.settings.api import Jwt
@@ -73,7 +73,7 @@ async def test_clock_jump_runs_go_on_are_numbered_without_gaps_and_keep_their_or
     assert (await house.get(f"/v1/runs/{run}"))["status"] == "done"
     assert 0 <= (await house.get("/v1/info"))["uptime"] < 600
     with trio.fail_after(60):
-        while [info.status for info in look(tmp_path / "state" / "callboard" / "runs")] != ["done"]:
+        while [info.status for info in list_logged_runs(tmp_path / "state" / "callboard" / "runs")] != ["done"]:
             await trio.sleep(0.01)
 
 

@@ -18,7 +18,7 @@ from support.http_server import House, Serve
 from support.messages import has_message
 from trio_websocket import open_websocket_url
 
-from callboard.actors.work.spending.book import Book, BookFile
+from callboard.actors.work.spending.book import BookFile, SpendingBook
 from callboard.actors.work.spending.daily import DayReading
 from callboard.actors.work.spending.days import Days
 from callboard.actors.work.spending.ledger import LedgerStore
@@ -285,7 +285,7 @@ async def test_a_session_is_summed_up_and_named_on_the_account_of_its_owner(call
             await house.post(f"{path}/completions", {"prompt": "tell me"}, headers=headers)
         before = reading(house).spent.cost
         root = house.stage.root
-        root.book = Book(root.kernel, BookFile(tmp_path / "usage.db"), now=time.time)
+        root.book = SpendingBook(root.kernel, BookFile(tmp_path / "usage.db"), now=time.time)
         assert (await house.post(f"{path}/compress", headers=headers))["compressed"] is True
         assert reading(house).spent.cost == pytest.approx(before + COST)
         (row,) = (await house.get("/v1/usage?by=key,agent", headers=headers))["usage"]
@@ -309,7 +309,7 @@ async def test_knowledge_that_a_caller_has_built_anew_is_on_its_account_and_in_t
         (folder / "facts.yaml").write_text(f"embedding_model: fake:vectors\ndocuments: [{folder}/facts.txt]\n")
         (folder / "facts.txt").write_text("the sky is green")
         root = house.stage.root
-        root.book = Book(root.kernel, BookFile(tmp_path / "usage.db"), now=time.time)
+        root.book = SpendingBook(root.kernel, BookFile(tmp_path / "usage.db"), now=time.time)
         headers = {"authorization": f"Bearer {callers.alice}"}
         await house.post("/v1/rags/facts/rebuild", headers=headers)
         assert reading(house).spent.cost == pytest.approx(COST)

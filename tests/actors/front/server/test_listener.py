@@ -211,7 +211,7 @@ def test_a_connection_of_a_run_that_was_abandoned_is_none_that_crashed(
     """What is left of its task is closed by Python's collector, outside of trio."""
     clock = _Broken()
 
-    async def answer(_: listener.Opened) -> None:
+    async def answer(_: listener.InspectedStream) -> None:
         with trio.CancelScope():
             await trio.sleep_forever()
 

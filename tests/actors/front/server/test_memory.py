@@ -152,7 +152,7 @@ def test_titles_are_short_and_long_ones_are_refused_and_not_kept(attack: Attack)
     ("count", "method", "params"),
     [
         pytest.param(300, "_run/list", {"limit": 1000}, id="lists", marks=pytest.mark.soak),
-        pytest.param(250, "_run/events", {"limit": 1000}, id="pages of events"),
+        pytest.param(250, "_run/events", {"limit": 1000}, id="pages of events", marks=pytest.mark.full),
     ],
 )
 def test_what_a_key_does_not_read_is_not_made(attack: Attack, count: int, method: str, params: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -23,7 +24,7 @@ import callboard
 from callboard.actors.front.control import hub
 from callboard.actors.front.server import serving
 from callboard.actors.front.server.listener import HEAD_WITHIN, upgrades
-from callboard.actors.front.server.serving import Served, ServeOptions, Server
+from callboard.actors.front.server.serving import HttpServer, ListeningServer, ServeOptions
 from callboard.actors.front.server.token_file import ServerFile, read_servers, write_server
 from callboard.protocol.errors import ConfigError, UsageError
 
@@ -96,7 +97,7 @@ def test_a_client_that_says_nothing_has_little_time_for_it() -> None:
 async def test_a_port_that_is_taken_is_told_so(house: House) -> None:
     async with callboard.Root(config_dir=house.stage.config_dir) as root:
         with pytest.raises(UsageError, match=f"can't listen on 127.0.0.1:{house.port}: .*; --port takes another one"):
-            await Server(ServeOptions(port=house.port)).serve(root, print)
+            await HttpServer(ServeOptions(port=house.port)).serve(root, print)
 
 
 async def test_case_105_it_does_not_serve_where_it_may_not(
@@ -107,11 +108,11 @@ async def test_case_105_it_does_not_serve_where_it_may_not(
     (tmp_path / "config" / "config.yaml").write_text("api: {enabled: false}\n")
     async with callboard.Root(config_dir=tmp_path / "config") as root:
         with pytest.raises(ConfigError, match=r"api\.enabled"):
-            await Server(ServeOptions(port=0)).serve(root, print)
+            await HttpServer(ServeOptions(port=0)).serve(root, print)
     (tmp_path / "config" / "config.yaml").write_text("api: {enabled: true}\n")
     async with callboard.Root(config_dir=tmp_path / "config") as root:
         with pytest.raises(UsageError, match=says("front.access.configuration.check_may_listen.3")):
-            await Server(ServeOptions(host="0.0.0.0", port=0)).serve(root, print)
+            await HttpServer(ServeOptions(host="0.0.0.0", port=0)).serve(root, print)
     assert not (tmp_path / "state").exists()
 
 
@@ -127,6 +128,25 @@ async def test_without_the_extra_the_websocket_is_served_and_http_says_what_is_m
 
 
 # --- the token ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def connected(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """What came of connecting to the port of each server when its token was about to be written."""
+    results: list[int] = []
+
+    def write(server: ServerFile, port: int, *rest: Any) -> Any:
+        with socket.socket() as client:
+            results.append(client.connect_ex(("127.0.0.1", port)))
+        return write_server(server, port, *rest)
+
+    monkeypatch.setattr(serving, "write_server", write)
+    return results
+
+
+async def test_the_token_is_written_before_the_server_listens(connected: list[int], house: House) -> None:
+    assert connected == [errno.ECONNREFUSED]
+    assert (await house.get("/v1/runs"))["runs"] == []
 
 
 async def test_the_token_is_left_for_this_user_alone(house: House, tmp_path: Path) -> None:
@@ -237,9 +257,9 @@ async def test_systemd_is_told_when_it_is_ready_and_when_it_ends(
 
 async def test_who_serves_hears_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    served: list[Served] = []
+    served: list[ListeningServer] = []
     async with callboard.Root(config_dir=tmp_path) as root, trio.open_nursery() as nursery:
-        nursery.start_soon(Server(ServeOptions(host="::1", port=0)).serve, root, served.append)
+        nursery.start_soon(HttpServer(ServeOptions(host="::1", port=0)).serve, root, served.append)
         await until(lambda: served)
         assert served[0].url.startswith("http://[::1]:")
         nursery.cancel_scope.cancel()

@@ -11,7 +11,7 @@ from support.traced import Traced
 
 import callboard
 from callboard.actors.front.telemetry.attach import VARIABLE, wants_content
-from callboard.actors.front.telemetry.spans import LONGEST, Content
+from callboard.actors.front.telemetry.spans import LONGEST, ContentRecorder
 from callboard.actors.io.handed_out import PUT
 from callboard.actors.io.redact import Redactor
 
@@ -116,4 +116,4 @@ def test_what_the_variable_may_say(value: str, asks: bool) -> None:
 
 
 def test_a_long_text_is_cut() -> None:
-    assert len(Content(Redactor()).text("x" * 10 * LONGEST)) == LONGEST + 3
+    assert len(ContentRecorder(Redactor()).text("x" * 10 * LONGEST)) == LONGEST + 3

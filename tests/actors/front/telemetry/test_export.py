@@ -156,7 +156,7 @@ async def test_without_the_package_a_line_says_so_and_the_run_goes_on(fake_model
     ended = await command(fake_model, tmp_path, "run", "-q", graph(tmp_path), "x", **variables)
     assert (ended.returncode, ended.stdout) == (0, "the end\n")
     (line,) = ended.stderr.splitlines()
-    assert has_message(line, "front.telemetry.export")
+    assert has_message(line, "front.telemetry.export._missing")
 
 
 LOADED = """

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from opentelemetry.trace import SpanKind
+from opentelemetry.trace import SpanKind, get_current_span
 from support.agent_runs import Stage
 from support.fake_models import Reply, Request
 from support.messages import says
@@ -20,6 +20,7 @@ from callboard.actors.front.telemetry.spans import Listener
 from callboard.actors.runs.trace_context import continue_trace
 from callboard.protocol.events import Event
 from callboard.protocol.requests import RunRequest
+from callboard.testing import ScriptedModel, call
 
 KID = "instructions: kid\ncan_ask_user: false"
 BOSS = "instructions: boss\ncan_spawn_agents: true\ncan_ask_user: false"
@@ -133,7 +134,9 @@ async def test_a_chat_is_a_client_span_with_what_the_conventions_want(stage: Sta
     assert (chat.instrumentation_scope.name, chat.instrumentation_scope.version) == ("callboard", callboard.__version__)
     attributes = dict(chat.attributes)
     assert attributes.pop("gen_ai.response.time_to_first_chunk") >= 0
+    assert f"http://{attributes.pop('server.address')}:{attributes.pop('server.port')}" == stage.models.url
     assert attributes == {
+        "gen_ai.response.id": "chatcmpl-1",
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": "fake",
         "gen_ai.request.model": "model",
@@ -373,7 +376,48 @@ async def test_a_run_of_an_asyncio_program_is_the_child_of_its_span_and_its_tool
 
     await trio.to_thread.run_sync(lambda: asyncio.run(main()))
     assert traced.parents()["invoke_agent kid"] == "mine"
-    assert traced.parents()["looked"] == "mine"
+    assert traced.parents()["looked"] == "execute_tool look"
+
+
+async def test_what_tools_and_models_do_is_below_their_spans(stage: Stage, traced: Traced) -> None:
+    """Of async tools, plain tools in threads, child runs, runs of their own, and models made in Python."""
+    tracer = traced.tracers.get_tracer("mine")
+    kid = callboard.Agent(name="kid", instructions="kid", model=ScriptedModel(["kid"] * 2, name="lab:kid"))
+
+    class Model:
+        name = "lab:boss"
+
+        async def request(self, request: callboard.chat.ChatRequest) -> callboard.chat.ChatReply:
+            with tracer.start_as_current_span("http post"):
+                pass
+            calls = [call(name) for name in ("quick", "plain", "child", "other")] if len(request.messages) == 1 else []
+            return callboard.chat.ChatReply(text="done" * (not calls), tool_calls=tuple(calls))
+
+    async def quick() -> None:
+        await trio.lowlevel.checkpoint()
+        with tracer.start_as_current_span("http get"):
+            pass
+
+    def plain() -> None:
+        with tracer.start_as_current_span("query"):
+            pass
+
+    async def child(ctx: callboard.Context[None]) -> str:
+        return (await ctx.run(kid, "child")).final
+
+    async def other() -> str:
+        return (await stage.root.run(kid, "other", id="run-other")).final
+
+    boss = callboard.Agent(name="boss", instructions="boss", model=Model(), tools=[quick, plain, child, other])
+    with traced.of(stage.root):
+        assert (await stage.root.run(boss, "go")).final == "done"
+    parents = traced.parents()
+    assert parents["http get"] == "execute_tool quick"
+    assert parents["query"] == "execute_tool plain"
+    assert parents["http post"] == "chat boss"
+    assert sorted(traced.parents_of("invoke_agent kid")) == ["execute_tool child", "execute_tool other"]
+    assert {parents["execute_tool quick"], parents["chat boss"]} == {"invoke_agent boss"}
+    assert not get_current_span().get_span_context().is_valid
 
 
 async def test_a_run_continues_the_trace_of_the_request_that_asked_for_it(stage: Stage, traced: Traced) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from callboard.actors.front.telemetry.export import Wanted, wanted
+from callboard.actors.front.telemetry.export import WantedExporters, wanted
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 HERE = "http://localhost:4318"
@@ -30,7 +30,7 @@ HERE = "http://localhost:4318"
 )
 def test_what_is_asked_for(environ: dict[str, str], traces: tuple[str, ...], metrics: tuple[str, ...]) -> None:
     asked = wanted(environ)
-    assert asked == Wanted(traces=traces, metrics=metrics)
+    assert asked == WantedExporters(traces=traces, metrics=metrics)
     assert asked.anything == bool(traces or metrics)
 
 

@@ -14,7 +14,7 @@ from support.auth_server import LocalAuthServer, auth_server
 from callboard.actors.io.oauth.authorization import authorization
 from callboard.actors.io.oauth.endpoint import TokenEndpoint
 from callboard.actors.io.oauth.http import AuthHttp
-from callboard.actors.io.oauth.token import Token
+from callboard.actors.io.oauth.token import OAuthToken
 from callboard.actors.io.oauth.token_file import TokenFile
 from callboard.supervisors import Root
 
@@ -61,7 +61,7 @@ async def root() -> AsyncIterator[Root]:
         yield root
 
 
-async def signed_in(server: LocalAuthServer, endpoint: TokenEndpoint, file: TokenFile | None = None) -> Token:
+async def signed_in(server: LocalAuthServer, endpoint: TokenEndpoint, file: TokenFile | None = None) -> OAuthToken:
     """The token of a person who has signed in."""
     request = authorization(endpoint.server, "http://127.0.0.1:1/callback")
     token = await endpoint.exchange(request, server.approve(request.url))

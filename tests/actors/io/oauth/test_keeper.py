@@ -15,8 +15,8 @@ from support.starter import forked
 
 from callboard.actors.io.oauth.endpoint import TokenEndpoint
 from callboard.actors.io.oauth.http import AuthHttp
-from callboard.actors.io.oauth.keeper import JUST_NOW, LOOK, PAUSE, Keeper, Keepers
-from callboard.actors.io.oauth.token import Token
+from callboard.actors.io.oauth.keeper import JUST_NOW, LOOK, PAUSE, Keepers, TokenKeeper
+from callboard.actors.io.oauth.token import OAuthToken
 from callboard.actors.io.oauth.token_file import TokenFile
 from callboard.protocol.errors import ConfigError, OAuthRefused, SignInNeeded, UpstreamError
 from callboard.supervisors import Root
@@ -24,23 +24,23 @@ from callboard.supervisors import Root
 from .conftest import Calendar, signed_in
 
 
-def keeper_of(root: Root, endpoint: TokenEndpoint, file: TokenFile) -> Keeper:
+def keeper_of(root: Root, endpoint: TokenEndpoint, file: TokenFile) -> TokenKeeper:
     return Keepers(root).keeper(endpoint, file, who="client 'lab'", remedy="callboard auth login lab")
 
 
 @pytest.fixture
-def keeper(root: Root, endpoint: TokenEndpoint, file: TokenFile) -> Keeper:
+def keeper(root: Root, endpoint: TokenEndpoint, file: TokenFile) -> TokenKeeper:
     return keeper_of(root, endpoint, file)
 
 
 @pytest.fixture
-async def token(server: LocalAuthServer, endpoint: TokenEndpoint, file: TokenFile) -> Token:
+async def token(server: LocalAuthServer, endpoint: TokenEndpoint, file: TokenFile) -> OAuthToken:
     """Of a person who has signed in; it is in the file."""
     return await signed_in(server, endpoint, file)
 
 
 async def test_a_fresh_token_is_used_without_asking_anybody(
-    server: LocalAuthServer, token: Token, keeper: Keeper
+    server: LocalAuthServer, token: OAuthToken, keeper: TokenKeeper
 ) -> None:
     assert await keeper.token() == token
     with trio.testing.assert_no_checkpoints():
@@ -78,7 +78,7 @@ async def test_fifty_callers_who_find_it_old_make_one_refresh(
 
 
 async def test_fifty_callers_who_were_refused_make_one_refresh(
-    server: LocalAuthServer, token: Token, keeper: Keeper
+    server: LocalAuthServer, token: OAuthToken, keeper: TokenKeeper
 ) -> None:
     token = await keeper.token()
     server.expire_all()
@@ -95,12 +95,12 @@ async def test_fifty_callers_who_were_refused_make_one_refresh(
 
 
 async def test_a_caller_that_is_cancelled_does_not_end_the_refresh_for_the_others(
-    server: LocalAuthServer, clock: trio.testing.MockClock, token: Token, keeper: Keeper
+    server: LocalAuthServer, clock: trio.testing.MockClock, token: OAuthToken, keeper: TokenKeeper
 ) -> None:
     await keeper.token()
     clock.jump(3600.0)
     server.hold = trio.Event()
-    got: list[Token] = []
+    got: list[OAuthToken] = []
 
     async def ask(scope: trio.CancelScope) -> None:
         with scope:
@@ -189,7 +189,7 @@ async def test_the_clock_of_the_server_does_not_matter(
 
 
 async def test_a_calendar_that_is_set_back_gives_a_token_no_longer_life(
-    server: LocalAuthServer, clock: trio.testing.MockClock, calendar: Calendar, token: Token, keeper: Keeper
+    server: LocalAuthServer, clock: trio.testing.MockClock, calendar: Calendar, token: OAuthToken, keeper: TokenKeeper
 ) -> None:
     await keeper.token()
     calendar.shift = -86400.0
@@ -199,7 +199,7 @@ async def test_a_calendar_that_is_set_back_gives_a_token_no_longer_life(
 
 
 async def test_a_machine_that_slept_is_noticed_by_the_calendar(
-    server: LocalAuthServer, calendar: Calendar, token: Token, keeper: Keeper
+    server: LocalAuthServer, calendar: Calendar, token: OAuthToken, keeper: TokenKeeper
 ) -> None:
     await keeper.token()
     calendar.shift = 3600.0
@@ -270,7 +270,7 @@ async def test_a_token_is_used_to_its_end_though_it_can_not_be_renewed(
 
 
 async def test_a_revoked_token_says_how_to_sign_in_and_is_not_tried_again(
-    server: LocalAuthServer, token: Token, keeper: Keeper
+    server: LocalAuthServer, token: OAuthToken, keeper: TokenKeeper
 ) -> None:
     token = await keeper.token()
     server.revoke_all()
@@ -335,7 +335,7 @@ async def test_the_old_token_is_used_as_long_as_it_is_good_while_the_server_fail
 
 
 async def test_a_server_that_refuses_each_new_token_is_not_asked_for_another_by_every_request(
-    server: LocalAuthServer, clock: trio.testing.MockClock, token: Token, keeper: Keeper
+    server: LocalAuthServer, clock: trio.testing.MockClock, token: OAuthToken, keeper: TokenKeeper
 ) -> None:
     token = await keeper.other_than(await keeper.token())
     for _ in range(5):
@@ -347,7 +347,7 @@ async def test_a_server_that_refuses_each_new_token_is_not_asked_for_another_by_
 
 
 async def test_a_client_that_the_server_does_not_know_is_no_matter_of_signing_in(
-    server: LocalAuthServer, clock: trio.testing.MockClock, token: Token, keeper: Keeper
+    server: LocalAuthServer, clock: trio.testing.MockClock, token: OAuthToken, keeper: TokenKeeper
 ) -> None:
     await keeper.token()
     server.secret = "s3cret-new"
@@ -383,12 +383,12 @@ async def test_the_token_that_could_not_be_kept_is_used_all_the_same(
     endpoint: TokenEndpoint,
     file: TokenFile,
     monkeypatch: pytest.MonkeyPatch,
-    token: Token,
-    keeper: Keeper,
+    token: OAuthToken,
+    keeper: TokenKeeper,
 ) -> None:
     token = await keeper.token()
 
-    def fails(_token: Token, _server: object) -> bytes:
+    def fails(_token: OAuthToken, _server: object) -> bytes:
         raise ConfigError("the disk is full")
 
     monkeypatch.setattr(file, "write", fails)
@@ -464,14 +464,14 @@ async def test_a_refresh_without_the_lock_on_another_machine_is_seen_after_a_ref
     endpoint: TokenEndpoint,
     file: TokenFile,
     monkeypatch: pytest.MonkeyPatch,
-    token: Token,
-    keeper: Keeper,
+    token: OAuthToken,
+    keeper: TokenKeeper,
 ) -> None:
     token = await keeper.token()
     other = await signed_in(server, endpoint)
     refresh = endpoint.refresh
 
-    async def meanwhile(token: Token) -> Token:
+    async def meanwhile(token: OAuthToken) -> OAuthToken:
         file.write(other, endpoint.server)
         server.grants[0].revoked = True
         return await refresh(token)

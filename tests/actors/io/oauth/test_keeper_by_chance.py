@@ -10,8 +10,8 @@ import trio.testing
 from support.auth_server import LocalAuthServer
 
 from callboard.actors.io.oauth.endpoint import TokenEndpoint
-from callboard.actors.io.oauth.keeper import Keeper, Keepers
-from callboard.actors.io.oauth.token import Token
+from callboard.actors.io.oauth.keeper import Keepers, TokenKeeper
+from callboard.actors.io.oauth.token import OAuthToken
 from callboard.actors.io.oauth.token_file import TokenFile
 from callboard.protocol.errors import SignInNeeded, UpstreamError
 from callboard.supervisors import Root
@@ -25,7 +25,12 @@ class Story:
     """Agents of two processes that share a token, and what befalls them."""
 
     def __init__(
-        self, rng: random.Random, server: LocalAuthServer, endpoint: TokenEndpoint, file: TokenFile, *keepers: Keeper
+        self,
+        rng: random.Random,
+        server: LocalAuthServer,
+        endpoint: TokenEndpoint,
+        file: TokenFile,
+        *keepers: TokenKeeper,
     ) -> None:
         self.rng = rng
         self.server = server
@@ -35,7 +40,7 @@ class Story:
         self.given = self.needed = 0
         self.failing = False
 
-    async def agent(self, keeper: Keeper, scope: trio.CancelScope) -> None:
+    async def agent(self, keeper: TokenKeeper, scope: trio.CancelScope) -> None:
         """One request of an agent, as the gateway makes it."""
         with scope:
             try:
@@ -48,7 +53,7 @@ class Story:
             except UpstreamError:
                 assert self.failing
 
-    def is_good(self, token: Token) -> bool:
+    def is_good(self, token: OAuthToken) -> bool:
         return self.server.is_good(token.access_token)
 
     async def crowd(self) -> None:

@@ -14,12 +14,12 @@ import trio.testing
 from support.messages import says
 
 from callboard.actors.io.oauth.server import AuthServer
-from callboard.actors.io.oauth.token import Token
+from callboard.actors.io.oauth.token import OAuthToken
 from callboard.actors.io.oauth.token_file import LOCK_WITHIN, MOST, TokenFile
 from callboard.protocol.errors import ConfigError, UpstreamError
 
 SERVER = AuthServer(client_id="me", token_url="https://id.example/token")
-TOKEN = Token(access_token="s3cret-a", refresh_token="s3cret-r", scopes=("a", "b"), lifetime=60.0, received=1000.0)
+TOKEN = OAuthToken(access_token="s3cret-a", refresh_token="s3cret-r", scopes=("a", "b"), lifetime=60.0, received=1000.0)
 
 
 def test_a_token_comes_back_as_it_was(file: TokenFile) -> None:

@@ -150,8 +150,8 @@ async def test_one_who_is_cancelled_costs_the_others_nothing(tmp_path: Path) -> 
     [
         ("echo no such item >&2; exit 3", r"failed \(status 3\): no such item"),
         ("true", "printed nothing"),
-        ("kill -9 $$", says("io.vault.command.Command._printed.5", signal=9)),
-        ("head -c 100000 /dev/zero | tr '\\0' x", says("io.vault.command.Command._printed.4", MOST=65536)),
+        ("kill -9 $$", says("io.vault.command.VaultCommand._printed.5", signal=9)),
+        ("head -c 100000 /dev/zero | tr '\\0' x", says("io.vault.command.VaultCommand._printed.4", MOST=65536)),
         ("printf 'a\\0b'", "a NUL character"),
     ],
 )
@@ -174,11 +174,11 @@ async def test_a_command_has_its_time_and_leaves_nothing(tmp_path: Path) -> None
         vault = vault_in(tmp_path, {"PATH": "/usr/bin:/bin"}, vault=settings, kernel=root)
         with (
             trio.fail_after(60),
-            pytest.raises(ConfigError, match=says("io.vault.command.Command._printed.2", _timeout="0.3")),
+            pytest.raises(ConfigError, match=says("io.vault.command.VaultCommand._printed.2", _timeout="0.3")),
         ):
             await vault.fetch(["s"])
         missing = vault_in(tmp_path, vault=VaultSettings(command="/no/such/program {name}"), kernel=root)
-        with pytest.raises(ConfigError, match=says("io.vault.command.Command._printed.3")):
+        with pytest.raises(ConfigError, match=says("io.vault.command.VaultCommand._printed.3")):
             await missing.fetch(["A"])
 
 

@@ -15,17 +15,17 @@ import msgspec
 import pytest
 import trio
 import trio.testing
-from support.messages import says
+from support.messages import fragment, says
 
 from callboard.actors.runs.batch.batch import Ended, Perform, run_batch
 from callboard.actors.runs.batch.decider import ALIKE, GivenUp
-from callboard.actors.runs.batch.journal import Journal, ResultsLost
-from callboard.actors.runs.batch.tasks import Task
+from callboard.actors.runs.batch.journal import BatchJournal, ResultsLost
+from callboard.actors.runs.batch.tasks import BatchTask
 from callboard.protocol.errors import ConfigError, LimitReached, UsageError
 from callboard.protocol.outcome import Outcome
 from callboard.supervisors import Actor, Root
 
-TASKS = [Task(id=str(i), prompt=f"task {i}", line=i + 2) for i in range(20)]
+TASKS = [BatchTask(id=str(i), prompt=f"task {i}", line=i + 2) for i in range(20)]
 
 
 class Batches:
@@ -50,7 +50,7 @@ class Batches:
         self.given_up: GivenUp | None = None
         self._now = 0
 
-    async def perform(self, task: Task) -> Outcome:
+    async def perform(self, task: BatchTask) -> Outcome:
         self.performed.append(task.id)
         self._now += 1
         self.most = max(self.most, self._now)
@@ -65,10 +65,10 @@ class Batches:
         self,
         perform: Perform | None = None,
         *,
-        tasks: Sequence[Task] = TASKS,
+        tasks: Sequence[BatchTask] = TASKS,
         at_once: int = 3,
         max_failures: int | None = None,
-    ) -> Journal:
+    ) -> BatchJournal:
         async def batch(me: Actor) -> GivenUp | None:
             return await run_batch(
                 me,
@@ -83,7 +83,7 @@ class Batches:
             )
 
         async with Root() as root:
-            with Journal(self.path) as journal:
+            with BatchJournal(self.path) as journal:
                 left = journal.left(tasks, "x")
                 journal.begin()
                 ref = root.spawn(batch, link=False)
@@ -160,20 +160,20 @@ async def test_lines_that_come_while_the_disk_is_busy_go_there_together(
 ) -> None:
     written: list[int] = []
     all_ended = threading.Event()
-    write = Journal._write
+    write = BatchJournal._write
 
-    def slow(journal: Journal, lines: Any) -> None:
+    def slow(journal: BatchJournal, lines: Any) -> None:
         all_ended.wait(30)
         written.append(len(lines))
         write(journal, lines)
 
-    async def perform(task: Task) -> Outcome:
+    async def perform(task: BatchTask) -> Outcome:
         if task is TASKS[-1]:
             await trio.testing.wait_all_tasks_blocked()
             all_ended.set()
         return await batches.perform(task)
 
-    monkeypatch.setattr(Journal, "_write", slow)
+    monkeypatch.setattr(BatchJournal, "_write", slow)
     await batches.run(perform, at_once=20)
     assert sum(written) == len(batches.lines) == 20
     assert len(written) <= 3
@@ -182,11 +182,11 @@ async def test_lines_that_come_while_the_disk_is_busy_go_there_together(
 async def test_what_has_ended_when_somebody_interrupts_is_kept_though_the_disk_is_slow(
     batches: Batches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = Journal._write
+    write = BatchJournal._write
     interrupted = threading.Event()
     batches.ending = 3
 
-    def slow(journal: Journal, lines: Any) -> None:
+    def slow(journal: BatchJournal, lines: Any) -> None:
         interrupted.wait(30)
         write(journal, lines)
 
@@ -197,7 +197,7 @@ async def test_what_has_ended_when_somebody_interrupts_is_kept_though_the_disk_i
         scope.cancel()
         interrupted.set()
 
-    monkeypatch.setattr(Journal, "_write", slow)
+    monkeypatch.setattr(BatchJournal, "_write", slow)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(interrupt)
         with trio.CancelScope() as scope:
@@ -224,10 +224,10 @@ async def test_a_full_disk_ends_the_batch_with_one_error_and_the_next_goes_on(
 
 
 async def test_what_every_task_would_fail_with_ends_the_batch_and_nothing_else_does(batches: Batches) -> None:
-    async def refuse(task: Task) -> Outcome:
+    async def refuse(task: BatchTask) -> Outcome:
         raise ConfigError("there is no key for openai")
 
-    async def refuse_later(task: Task) -> Outcome:
+    async def refuse_later(task: BatchTask) -> Outcome:
         if task.id == "0":
             return await batches.perform(task)
         await trio.testing.wait_all_tasks_blocked()
@@ -242,9 +242,9 @@ async def test_what_every_task_would_fail_with_ends_the_batch_and_nothing_else_d
 
 
 async def test_a_task_whose_own_vars_ask_for_too_much_is_not_taken_for_all(batches: Batches) -> None:
-    async def refuse(task: Task) -> Outcome:
+    async def refuse(task: BatchTask) -> Outcome:
         if "MODEL" in task.vars:
-            raise ConfigError("there is no client 'x'")
+            raise ConfigError(fragment("work.models.signed_in.client_to_sign_in.3", name="x"))
         return await batches.perform(task)
 
     every = [msgspec.structs.replace(task, vars={"MODEL": "x:y"}) for task in TASKS]
@@ -258,7 +258,7 @@ async def test_a_task_whose_own_vars_ask_for_too_much_is_not_taken_for_all(batch
 
 @pytest.mark.parametrize(("most", "failed"), [(1, 1), (4, 4), (None, 10)])
 async def test_so_many_failures_are_enough(most: int | None, failed: int, batches: Batches) -> None:
-    async def fail_odd(task: Task) -> Outcome:
+    async def fail_odd(task: BatchTask) -> Outcome:
         if int(task.id) % 2:
             raise LimitReached("too dear")
         return await batches.perform(task)
@@ -280,7 +280,7 @@ async def test_half_a_line_of_a_killed_one_is_cut_off_and_its_task_runs_again(cu
 
 
 async def test_failures_stand_apart_and_are_tried_again(batches: Batches) -> None:
-    async def fail_odd(task: Task) -> Outcome:
+    async def fail_odd(task: BatchTask) -> Outcome:
         if int(task.id) % 2:
             raise LimitReached("too dear")
         return Outcome(run_id="run-1", status="done")
@@ -295,18 +295,18 @@ async def test_failures_stand_apart_and_are_tried_again(batches: Batches) -> Non
 
 
 async def test_a_task_that_is_another_by_now_is_not_taken_for_done(batches: Batches) -> None:
-    with Journal(batches.path) as journal:
-        other = Task(id="3", prompt="something else")
+    with BatchJournal(batches.path) as journal:
+        other = BatchTask(id="3", prompt="something else")
         await journal.keep({"id": "3", "digest": other.digest("x")}, failed=False)
-    with pytest.raises(UsageError, match=says("runs.batch.journal.Journal.left", id=3, line=5)):
+    with pytest.raises(UsageError, match=says("runs.batch.journal.BatchJournal.left", id=3, line=5)):
         await batches.run()
 
 
 def test_two_at_once_are_refused(tmp_path: Path) -> None:
     with (
-        Journal(tmp_path / "r.jsonl"),
-        pytest.raises(UsageError, match=says("runs.batch.journal.Journal.__enter__.2")),
-        Journal(tmp_path / "r.jsonl"),
+        BatchJournal(tmp_path / "r.jsonl"),
+        pytest.raises(UsageError, match=says("runs.batch.journal.BatchJournal.__enter__.2")),
+        BatchJournal(tmp_path / "r.jsonl"),
     ):
         pass
 
@@ -314,8 +314,8 @@ def test_two_at_once_are_refused(tmp_path: Path) -> None:
 def test_a_file_that_is_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "notes.jsonl").write_text('{"note": "mine"}\n')
     with (
-        pytest.raises(UsageError, match=says("runs.batch.journal.Journal._remember", number=1)),
-        Journal(tmp_path / "notes.jsonl"),
+        pytest.raises(UsageError, match=says("runs.batch.journal.BatchJournal._remember", number=1)),
+        BatchJournal(tmp_path / "notes.jsonl"),
     ):
         pass
     assert (tmp_path / "notes.jsonl").read_text() == '{"note": "mine"}\n'

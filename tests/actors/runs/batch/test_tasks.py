@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.messages import says
 
-from callboard.actors.runs.batch.tasks import Task, read_tasks
+from callboard.actors.runs.batch.tasks import BatchTask, read_tasks
 from callboard.protocol.errors import InvalidFile, UsageError
 
 TABLE = 'ID,Task,Attachments,Vars\na,"one,\ntwo",,"{""TONE"": ""dry"", ""N"": 3}"\nb,,"[""x.txt""]",\n\n'
@@ -19,8 +19,8 @@ async def test_a_table_is_read_whatever_the_case_of_its_columns(tmp_path: Path) 
     (tmp_path / "x.txt").write_text("x")
     (tmp_path / "t.csv").write_text("\ufeff" + TABLE)
     assert await read_tasks(tmp_path / "t.csv") == [
-        Task(id="a", prompt="one,\ntwo", vars={"TONE": "dry", "N": "3"}, line=2),
-        Task(id="b", attachments=(str(tmp_path / "x.txt"),), line=4),
+        BatchTask(id="a", prompt="one,\ntwo", vars={"TONE": "dry", "N": "3"}, line=2),
+        BatchTask(id="b", attachments=(str(tmp_path / "x.txt"),), line=4),
     ]
 
 
@@ -29,7 +29,7 @@ async def test_lines_of_json_say_the_same_without_quotes_in_quotes(tmp_path: Pat
     rows = [{"id": 7, "task": "one", "vars": {"TONE": "dry"}}, {"id": "b", "attachments": ["x.txt"]}]
     (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     first, second = await read_tasks(tmp_path / "t.jsonl")
-    assert first == Task(id="7", prompt="one", vars={"TONE": "dry"}, line=1)
+    assert first == BatchTask(id="7", prompt="one", vars={"TONE": "dry"}, line=1)
     assert second.attachments == (str(tmp_path / "x.txt"),)
 
 
@@ -93,7 +93,7 @@ async def test_what_is_wrong_is_told_with_its_line(text: str, line: int, told: s
 @pytest.mark.parametrize("between", [";", "\t"])
 async def test_spreadsheets_write_semicolons_and_tabs_as_well(between: str, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(f'"Id"{between}task\r\na{between}"one, {between} two"\r\n')
-    assert await read_tasks(tmp_path / "t.csv") == [Task(id="a", prompt=f"one, {between} two", line=2)]
+    assert await read_tasks(tmp_path / "t.csv") == [BatchTask(id="a", prompt=f"one, {between} two", line=2)]
 
 
 async def test_a_task_may_be_as_long_as_a_book(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from support.fake_models import FakeModels, Reply, Request
 from callboard.actors.work.journal.of_run import REPLY
 from callboard.protocol.journal import AnyRow, Noted, Told, decode
 from callboard.protocol.messages import Replied
-from callboard.supervisors.journal.reading import kept_runs, read_run
+from callboard.supervisors.journal.reading import read_run, stored_runs
 
 GRAPH = """
 name: g
@@ -189,7 +189,7 @@ class House:
 
     def rows(self) -> list[tuple[str, AnyRow]]:
         """What is on disk of the run."""
-        if not kept_runs(self.journal):
+        if not stored_runs(self.journal):
             return []
         past = read_run(self.journal, "run-1")
         return [] if past is None else [(row.actor, decode(row.data)) for row in past.rows]

@@ -28,7 +28,7 @@ MODULES = (
     "callboard.actors.runs.durable",
     "callboard.actors.runs.flows",
     "callboard.actors.runs.in_session",
-    "callboard.actors.runs.kept",
+    "callboard.actors.runs.first_row",
     "callboard.actors.work.models.client",
     "callboard.actors.work.models.openai",
     "callboard.supervisors.journal.claiming",

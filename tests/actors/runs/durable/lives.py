@@ -17,7 +17,7 @@ from callboard.actors.runs.durable import interrupted, resume
 from callboard.protocol.events import Event
 from callboard.protocol.journal import AnyRow, Spoilt, decode
 from callboard.protocol.kernel.questions import Question
-from callboard.supervisors.journal.reading import kept_runs, read_run
+from callboard.supervisors.journal.reading import read_run, stored_runs
 
 When = Callable[[Event], bool]
 
@@ -79,7 +79,7 @@ class Lives:
             more = {"durable": True, "id": "run-1", "root": root, "on_event": heard, **options}
             return await callboard.run(str(target), "TASK", **more)
 
-        return await self._live(playing, until, answers)
+        return await self.live(playing, until, answers)
 
     async def go_on(self, *, until: When | None = None, answers: Any = None, **options: Any) -> callboard.Outcome:
         """The next life."""
@@ -88,9 +88,10 @@ class Lives:
             (run,) = await trio.to_thread.run_sync(interrupted, os.environ)
             return await resume(root, run.run, on_event=heard, **options)
 
-        return await self._live(playing, until, answers)
+        return await self.live(playing, until, answers)
 
-    async def _live(self, playing: Any, until: When | None, answers: Any) -> callboard.Outcome:
+    async def live(self, playing: Any, until: When | None, answers: Any) -> callboard.Outcome:
+        """One life: `playing` in a root of its own, with a person who has these answers; None for nobody."""
         self.events = []
         async with callboard.Root(config_dir=self.config) as root:
 
@@ -119,7 +120,7 @@ class Lives:
     @property
     def states(self) -> list[str]:
         """What lists say of all runs."""
-        return [run.state.value for run in kept_runs(self.state / "callboard" / "journal")]
+        return [run.state.value for run in stored_runs(self.state / "callboard" / "journal")]
 
     def beside(self) -> list[Path]:
         """Files that runs have beside their rows."""

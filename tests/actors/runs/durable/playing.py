@@ -17,7 +17,7 @@ import callboard
 from callboard.actors.io.directories import journal_dir
 from callboard.actors.runs.durable import interrupted, resume
 from callboard.actors.runs.in_session import agent_of, say
-from callboard.actors.runs.loading import Hooks
+from callboard.actors.runs.loading import RunCallbacks
 from callboard.protocol.errors import CallboardError
 from callboard.protocol.journal import Answered, Asked, Intends, decode
 from callboard.protocol.kernel.questions import Question
@@ -33,15 +33,15 @@ FULL_FOR = 0.4
 def kill_after_row(number: int) -> None:
     """One row is written at a time, and this process killed right after the one of this number."""
     journals.MOST_ROWS = 1
-    write, left = stores.Store.write, [number]
+    write, left = stores.SqliteStore.write, [number]
 
-    def counting(self: stores.Store, group: Any, *, full: bool) -> None:
+    def counting(self: stores.SqliteStore, group: Any, *, full: bool) -> None:
         left[0] -= sum(len(part.rows) for part in group.values())
         write(self, group, full=full)
         if left[0] <= 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    stores.Store.write = counting  # type: ignore[method-assign]
+    stores.SqliteStore.write = counting  # type: ignore[method-assign]
 
 
 def fill_disk_at_row(number: int, disk: Path, world: Path, told: Path) -> None:
@@ -50,7 +50,7 @@ def fill_disk_at_row(number: int, disk: Path, world: Path, told: Path) -> None:
     `told`, on another disk, gets how many effects were done then, and how many are in rows as about to be.
     """
     journals.MOST_ROWS = 1
-    write, left, intents = stores.Store.write, [number], [0]
+    write, left, intents = stores.SqliteStore.write, [number], [0]
 
     def relieve() -> None:
         time.sleep(FULL_FOR)
@@ -58,7 +58,7 @@ def fill_disk_at_row(number: int, disk: Path, world: Path, told: Path) -> None:
         told.write_text(f"{done} {intents[0]}")
         (disk / "filler").unlink()
 
-    def counting(self: stores.Store, group: Any, *, full: bool) -> None:
+    def counting(self: stores.SqliteStore, group: Any, *, full: bool) -> None:
         rows = [decode(data) for part in group.values() for _, data in part.rows]
         left[0] -= len(rows)
         if left[0] <= 0 and number > 0 and not (disk / "filler").exists() and not told.exists():
@@ -68,7 +68,7 @@ def fill_disk_at_row(number: int, disk: Path, world: Path, told: Path) -> None:
         write(self, group, full=full)
         intents[0] += sum(isinstance(row, Intends) for row in rows)
 
-    stores.Store.write = counting  # type: ignore[method-assign]
+    stores.SqliteStore.write = counting  # type: ignore[method-assign]
 
 
 def fill(file: Path) -> None:
@@ -129,7 +129,7 @@ def answered() -> int:
 async def in_session(root: callboard.Root, order: dict[str, Any]) -> callboard.Outcome:
     """A turn of a session of this name."""
     request = RunRequest(target=order["target"], prompt=order["prompt"], yes=True, id=order.get("id", "run-1"))
-    hooks = Hooks(durable=True)
+    hooks = RunCallbacks(durable=True)
     agent = agent_of(await root.loader.load(request, hooks))
     return await say(root, None, order["session"], request, hooks, agent=agent)
 

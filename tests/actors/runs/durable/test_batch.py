@@ -20,7 +20,7 @@ from support.waiting import until
 from callboard.actors.runs.interrupted import interrupted
 from callboard.protocol.journal import Began, Intends, Told, decode
 from callboard.protocol.messages import NodeLeft
-from callboard.supervisors.journal.reading import kept_runs, read_run
+from callboard.supervisors.journal.reading import read_run, stored_runs
 from callboard.supervisors.journal.row import State
 
 COMMANDING = Path(__file__).with_name("commanding.py")
@@ -80,14 +80,14 @@ class Works:
         return {line["id"]: line["output"] for line in lines}
 
     def rows_under_way(self) -> list[int]:
-        kept = kept_runs(self.home / "state" / "callboard" / "journal")
+        kept = stored_runs(self.home / "state" / "callboard" / "journal")
         return [run.rows for run in kept if run.state is State.PLAYED]
 
     def scripts_under_way(self) -> set[str]:
         """The tasks whose script had begun, and of whose end nothing is kept."""
         found = set()
         journals = self.home / "state" / "callboard" / "journal"
-        for run in kept_runs(journals):
+        for run in stored_runs(journals):
             past = read_run(journals, run.run)
             assert past is not None
             rows = [decode(row.data) for row in past.rows]
@@ -117,7 +117,7 @@ async def test_tasks_under_way_go_on_and_none_is_done_twice(works: Works) -> Non
     works.models.script("one", Reply(hold=held), Reply(hold=held))
     program = works.start()
     await until(lambda: len(works.models.requests) == 3, 60)
-    await until(lambda: works.rows_under_way() == [4, 4])
+    await until(lambda: works.rows_under_way() == [5, 5])
     program.kill()
     await trio.to_thread.run_sync(program.communicate)
     held.set()

@@ -12,9 +12,11 @@ import trio
 from lives import Lives, entered, exited
 from support.fake_models import FakeModels, Reply
 
+import callboard
 from callboard.actors.engine.workflow.machine.perform import Said
 from callboard.actors.engine.workflow.messages import Message
 from callboard.actors.engine.workflow.nodes import custom
+from callboard.actors.runs.durable import resume
 from callboard.actors.runs.interrupted import interrupted
 from callboard.protocol.journal import Asked, Intends, Told
 from callboard.protocol.workflow_messages import Fired
@@ -320,6 +322,7 @@ UNITS = """
 
 @pytest.mark.parametrize("type", ["map", "tree"])
 @pytest.mark.parametrize("stops", [[exited("T", 0)], [exited("T", 0), entered("Last")], [entered("Last")]])
+@pytest.mark.sample(3)
 async def test_what_units_of_subgraphs_have_left_is_the_same_as_of_an_unbroken_run(
     lives: Lives, type: str, stops: list[Any]
 ) -> None:
@@ -390,3 +393,35 @@ async def test_rows_say_once_what_goes_over_many_edges(lives: Lives) -> None:
     assert outcome.output == "x" * 1_000
     (fired,) = [row.message for _, row in lives.rows() if isinstance(row, Told) and isinstance(row.message, Fired)]
     assert [crossing.arrives for crossing in fired.crossings] == [0] * 9
+
+
+# --- prepared answers -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prepared", [["two"], {"Second": "two"}])
+async def test_answers_that_are_prepared_for_the_next_life_replace_those_of_the_first(
+    lives: Lives, prepared: Any
+) -> None:
+    lives.put("""
+        graph:
+          start: [First]
+          nodes:
+            - {id: First, type: human, config: {}}
+            - {id: Second, type: human, config: {}}
+          edges: [{from: First, to: Second}]
+    """)
+    flow = str(lives.home / "flow.yaml")
+
+    async def until_the_second(root: Any, heard: Any) -> Any:
+        return await callboard.run(
+            flow, "TASK", durable=True, id="run-1", root=root, on_event=heard, answers={"First": "one", "Secnd": "x"}
+        )
+
+    await lives.live(until_the_second, entered("Second"), {})
+
+    async def with_answers(root: Any, heard: Any) -> Any:
+        return await resume(root, "run-1", on_event=heard, answers=prepared)
+
+    outcome = await lives.live(with_answers, None, None)
+    assert (outcome.status, outcome.output) == ("done", "two")
+    assert not [event for event in lives.events if getattr(event.data, "code", "") == "answers_left"]

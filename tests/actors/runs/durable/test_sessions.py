@@ -16,7 +16,7 @@ from support.starter import forked
 
 from callboard.actors.runs.sessions.store import SessionStore
 from callboard.protocol.session import Session
-from callboard.supervisors.journal.reading import kept_runs
+from callboard.supervisors.journal.reading import stored_runs
 from callboard.supervisors.journal.row import State
 
 TURNING = Path(__file__).with_name("turning.py")
@@ -87,7 +87,7 @@ class Desk:
 
     @property
     def interrupted(self) -> list[str]:
-        return [kept.run for kept in kept_runs(self._home / "state" / "callboard" / "journal", State.INTERRUPTED)]
+        return [kept.run for kept in stored_runs(self._home / "state" / "callboard" / "journal", State.INTERRUPTED)]
 
 
 @pytest.fixture
@@ -113,6 +113,7 @@ def cases() -> list[Any]:
 
 
 @pytest.mark.parametrize(("target", "kill"), cases())
+@pytest.mark.sample(2)
 async def test_killed_at_any_row_or_once_the_file_is_written_a_turn_goes_on_and_is_there_once(
     desk: Desk, target: str, kill: int | str
 ) -> None:
@@ -151,5 +152,5 @@ async def test_a_turn_of_a_session_that_was_deleted_says_so_and_stays(desk: Desk
     id = store.resolve_alias("bridges", None)
     assert id is not None
     store.delete(id)
-    assert has_message((await desk.play(resume=True) or {})["error"], "runs.durable.on_stage_again")
+    assert has_message((await desk.play(resume=True) or {})["error"], "runs.durable.resumed_turn")
     assert len(desk.interrupted) == 1

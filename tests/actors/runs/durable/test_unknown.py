@@ -75,6 +75,7 @@ def desk(tmp_path: Path, fake_model: FakeModels) -> Desk:
         pytest.param("read", None, "fail", 2, "worked", marks=pytest.mark.soak),
     ],
 )
+@pytest.mark.sample(3)
 async def test_a_call_is_made_again_or_told_as_its_tool_and_the_run_say(
     desk: Desk, effect: str | None, then: str | None, now: str | None, times: int, read: str
 ) -> None:
@@ -130,7 +131,8 @@ SCRIPT = """
 name: g
 start: one
 nodes:
-  one: {type: script, script: one.sh, %s next: done}
+  one: {type: script, script: one.sh, %s next: two}
+  two: {type: script, script: two.sh, next: done}
   done: {type: end, output: "{{said}}"}
 """
 
@@ -160,6 +162,8 @@ class Clerk:
         ("", ["neither", '{"said": "from a person"}'], 1, "from a person"),
         ("on_unknown: again,", [], 2, "from the script"),
         ("on_unknown: fail,", [], 1, "unknown_outcome"),
+        ("on_unknown: fail, on_error: continue,", [], 1, ""),
+        ("on_unknown: fail, fallback: two,", [], 1, ""),
     ],
 )
 async def test_a_script_is_done_again_or_left_out_as_its_node_or_a_person_says(
@@ -172,6 +176,7 @@ async def test_a_script_is_done_again_or_left_out_as_its_node_or_a_person_says(
         f"if [ $(wc -l < {tmp_path}/done) = 1 ]; then kill -9 $(tr -dc 0-9 < /proc/$PPID/cmdline); sleep 60; fi\n"
         """echo '{"said": "from the script"}'\n"""
     )
+    (tmp_path / "two.sh").write_text(f"echo after >> {tmp_path}/after\necho '{{}}'\n")
     command = [*CALLBOARD, "run", str(tmp_path / "graph.yaml"), "--durable", "--no-input"]
     program = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
     assert program.returncode == -9
@@ -184,6 +189,7 @@ async def test_a_script_is_done_again_or_left_out_as_its_node_or_a_person_says(
             outcome = await callboard.resume(left.run, on_event=events.append, root=root)
     assert (outcome.output if outcome.error is None else outcome.error.code) == output, outcome.error
     assert len((tmp_path / "done").read_text().splitlines()) == times
+    assert (tmp_path / "after").exists() == (output != "unknown_outcome"), "what needs the node was executed"
     assert len(clerk.asked_about) == asked_for
     (told,) = [event.data for event in events if isinstance(event.data, CallUnknown)]
     assert (told.then == "again") == (times == 2)
@@ -196,6 +202,7 @@ async def test_the_time_of_a_script_does_not_run_while_a_person_is_asked_about_i
     home = lives.config / "agents" / "g"
     home.mkdir(parents=True)
     (home / "graph.yaml").write_text(SCRIPT % "timeout: 4,")
+    (home / "two.sh").write_text("echo '{}'\n")
     (home / "one.sh").write_text(f"[ -e {tmp_path}/second ] || sleep 60\n" + """echo '{"said": "in time"}'\n""")
     await lives.begin("g", until=lambda event: event.kind == "tool.call.started", answers={})
     (tmp_path / "second").touch()

@@ -99,6 +99,7 @@ CHAINS = [TENTH[first::4] for first in range(4)]
 
 
 @pytest.mark.parametrize("rows", CHAINS, ids=lambda rows: "-".join(map(str, rows)))
+@pytest.mark.sample(1)
 async def test_killed_after_one_row_and_after_another_it_goes_on_to_the_same_end(
     house: WholeHouse, rows: list[int]
 ) -> None:
@@ -150,6 +151,7 @@ async def test_killed_in_the_midst_of_an_effect_it_asks_or_tells_before_it_is_re
 
 
 @pytest.mark.parametrize("seed", some("whole seeds", list(range(200)), 2))
+@pytest.mark.sample(1)
 async def test_killed_up_to_ten_times_it_goes_on_to_the_same_end(house: WholeHouse, seed: int) -> None:
     chance = random.Random(seed)
     kills = chance.randrange(1, 11)

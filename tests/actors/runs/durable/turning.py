@@ -18,8 +18,8 @@ from playing import kill_after_row
 import callboard
 from callboard.actors.runs.durable import interrupted, resume
 from callboard.actors.runs.in_session import agent_of, say
-from callboard.actors.runs.loading import Hooks
-from callboard.actors.runs.sessions.turn import Turn
+from callboard.actors.runs.loading import RunCallbacks
+from callboard.actors.runs.sessions.turn import StoredTurn
 from callboard.protocol.errors import CallboardError
 from callboard.protocol.requests import RunRequest
 
@@ -27,10 +27,10 @@ from callboard.protocol.requests import RunRequest
 def kill_once_written() -> None:
     """This process is killed between the session's file and the word that the run is over."""
 
-    def settle(_: Turn) -> None:
+    def settle(_: StoredTurn) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    Turn.settle = settle  # type: ignore[method-assign]
+    StoredTurn.settle = settle  # type: ignore[method-assign]
 
 
 async def main(order: dict[str, Any]) -> None:
@@ -46,7 +46,7 @@ async def main(order: dict[str, Any]) -> None:
             else:
                 request, hooks = (
                     RunRequest(target=order["target"], prompt=order["prompt"], yes=True),
-                    Hooks(durable=True),
+                    RunCallbacks(durable=True),
                 )
                 agent = None
                 if order["target"]:

@@ -17,7 +17,7 @@ import trio
 
 import callboard
 from callboard.actors.engine.driver import Decider, recorder
-from callboard.actors.runs.rerun.fork import kept_rows
+from callboard.actors.runs.rerun.fork import stored_rows
 from callboard.actors.runs.rerun.replay import Replayed, replay
 from callboard.actors.work.journal.prefix import Placed
 from callboard.actors.work.journal.scope import Scopes
@@ -133,4 +133,4 @@ class Town(House):
 
     def read(self, run: str = "run-1") -> list[Placed]:
         """The rows of a run."""
-        return kept_rows(self.journal, run)[0]
+        return stored_rows(self.journal, run)[0]

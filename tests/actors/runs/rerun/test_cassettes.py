@@ -19,7 +19,7 @@ from support.mcp_entries import mcp_json, scripted, starts
 
 import callboard
 from callboard.actors.runs.rerun.replay import replay
-from callboard.protocol.cassette import AnswerLine, DoneLine, End, Head, ReplyLine, read_cassette
+from callboard.protocol.cassette import AnswerLine, CassetteEnd, DoneLine, Head, ReplyLine, read_cassette
 from callboard.protocol.errors import InvalidFile, UsageError
 from callboard.protocol.events import Event
 from callboard.protocol.kernel.questions import Question
@@ -178,11 +178,14 @@ nodes:
     assert played.error is not None
     assert played.error.code == "cassette_differs"
     assert has_message(
-        played.error.message, "runs.rerun.cassettes.shelf.Shelf._differs.6", what="request to a model", where="/g/one"
+        played.error.message,
+        "runs.rerun.cassettes.remaining_lines.RemainingLines._differs.6",
+        what="request to a model",
+        where="/g/one",
     )
     assert "  -  Write about dogs." in played.error.message
     assert "  +  Write about cats." in played.error.message
-    assert has_message(played.error.message, "runs.rerun.cassettes.shelf.Shelf._differs.7")
+    assert has_message(played.error.message, "runs.rerun.cassettes.remaining_lines.RemainingLines._differs.7")
     played = await studio.elsewhere("g", "hello", loose=True)
     assert (played.status, played.output) == ("done", "done")
 
@@ -199,7 +202,7 @@ async def test_an_effect_that_differs_or_is_new_fails_the_run_even_where_a_model
     assert played.error is not None
     assert has_message(
         played.error.message,
-        "runs.rerun.cassettes.shelf.Shelf._differs.6",
+        "runs.rerun.cassettes.remaining_lines.RemainingLines._differs.6",
         what="tool 'execute_command'",
         where="/a/execute_command",
     )
@@ -208,7 +211,7 @@ async def test_an_effect_that_differs_or_is_new_fails_the_run_even_where_a_model
     assert played.error is not None
     assert has_message(
         played.error.message,
-        "runs.rerun.cassettes.shelf.Shelf._differs.3",
+        "runs.rerun.cassettes.remaining_lines.RemainingLines._differs.3",
         what="tool 'execute_command'",
         where="/a/execute_command",
     )
@@ -231,7 +234,7 @@ nodes:
     assert played.status == "done"
     warned = [event.data for event in events if event.kind == "run.warning"]
     assert any(
-        has_message(str(data), "runs.execution.Execution._close.2", left="a request of /g/two…") for data in warned
+        has_message(str(data), "runs.execution.Execution._close", left="a request of /g/two…") for data in warned
     )
 
 
@@ -354,7 +357,7 @@ async def test_a_cassette_is_whole_or_what_it_was_before(studio: Studio, fake_mo
     head, *_, end = read_cassette(studio.text, "x")
     assert isinstance(head, Head)
     assert (head.target, head.prompt, head.model) == ("a", "words", "fake:model")
-    assert end == End(status="done")
+    assert end == CassetteEnd(status="done")
     assert len(studio.lines(ReplyLine)) == 1
     before = studio.text
     fake_model.script(Reply(text="never", hold=trio.Event()))
@@ -427,7 +430,10 @@ async def test_code_that_is_another_than_was_recorded_differs(studio: Studio) ->
     assert outcome.error is not None
     assert outcome.error.code == "cassette_differs"
     assert has_message(
-        outcome.error.message, "runs.rerun.cassettes.shelf.Shelf._differs.6", what="code 'a'", where="/f/a"
+        outcome.error.message,
+        "runs.rerun.cassettes.remaining_lines.RemainingLines._differs.6",
+        what="code 'a'",
+        where="/f/a",
     )
     assert '-"print(1)"' in outcome.error.message
 

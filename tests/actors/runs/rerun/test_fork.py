@@ -19,11 +19,21 @@ from callboard.actors.runs.rerun.fork import cut, nodes_of, read_fork
 from callboard.actors.runs.rerun.steps import steps
 from callboard.actors.work.journal.of_run import REPLY, past_of
 from callboard.actors.work.journal.prefix import Placed, began, done_again, prefix
-from callboard.actors.work.journal.scope import Player
+from callboard.actors.work.journal.scope import JournalPlayer
 from callboard.protocol.errors import NotFound, UsageError
-from callboard.protocol.journal import Answered, AnyRow, Asked, Intends, Noted, Told, decode_about, encode, encode_about
+from callboard.protocol.journal import (
+    Answered,
+    AnyRow,
+    Asked,
+    Intends,
+    Noted,
+    Told,
+    decode_about,
+    encode,
+    encode_about,
+)
 from callboard.protocol.messages import NodeLeft, Replied, Summarized, ToolDone
-from callboard.supervisors.journal.row import Row
+from callboard.supervisors.journal.row import StoredRow
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "durable"))
@@ -43,7 +53,7 @@ def town(tmp_path: Path, fake_model: FakeModels, monkeypatch: pytest.MonkeyPatch
 
 
 def past(rows: list[Placed]) -> Any:
-    return past_of([Row(number, path, encode(row)) for number, (path, row) in enumerate(rows, 1)])
+    return past_of([StoredRow(number, path, encode(row)) for number, (path, row) in enumerate(rows, 1)])
 
 
 def some(name: str, of: list[Any], few: int) -> list[Any]:
@@ -75,7 +85,7 @@ async def test_at_each_row_its_deciders_are_where_those_of_the_run_were(town: To
                 continue
             number = max(n for n in tape.states if n <= at and rows[n - 1][0] == path)
             decider = tape.afresh()
-            left = fold(decider, Player(_Rows(), path, told), tape.request)  # type: ignore[arg-type]
+            left = fold(decider, JournalPlayer(_Rows(), path, told), tape.request)  # type: ignore[arg-type]
             if left.finish is None:
                 assert state_of(decider) == tape.states[number], (at, path)
                 compared[path] += 1
@@ -161,7 +171,7 @@ async def test_what_is_done_again_is_told_beforehand(town: Town) -> None:
             number for number, (path, row) in enumerate(town.read(), 1) if isinstance(row, Intends) and "/" in path
         )
         assert "each#1/item_script[0]: the script 'item.sh'" in (await read_fork(root, "run-1", inside)).again
-        with pytest.raises(NotFound, match=says("runs.rerun.fork.kept_rows", run="run-9")):
+        with pytest.raises(NotFound, match=says("runs.rerun.fork.stored_rows", run="run-9")):
             await read_fork(root, "run-9", 1)
 
 

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "durable"))
 
 from lives import Lives, entered
 
-from callboard.actors.runs.keeping import remove_kept
+from callboard.actors.runs.keeping import remove_stored_run
 from callboard.actors.runs.rerun.fork import fork
 from callboard.protocol.events import Event
 
@@ -58,8 +58,8 @@ async def test_a_run_that_is_over_is_forked_with_the_files_that_it_came_with(liv
     assert forked.error is not None
     assert forked.error.code == "nobody_to_ask"
     assert sorted(path.read_text() for path in lives.beside()) == ["a note", "a note"]
-    assert remove_kept("run-1")
-    assert remove_kept("run-2")
+    assert remove_stored_run("run-1")
+    assert remove_stored_run("run-2")
     assert lives.beside() == []
 
 
@@ -68,5 +68,5 @@ async def test_what_is_kept_of_a_run_is_removed_with_its_directory(lives: Lives,
     (tmp_path / "note.txt").write_text("a note")
     await lives.begin(until=entered("Ask"), answers={}, attach=[tmp_path / "note.txt"])
     assert lives.beside() != []
-    assert remove_kept("run-1")
+    assert remove_stored_run("run-1")
     assert lives.beside() == []

@@ -29,7 +29,7 @@ from callboard.actors.runs.rerun.replay import replay
 from callboard.actors.runs.sessions.store import SessionStore
 from callboard.actors.work.journal.of_run import past_of
 from callboard.protocol.journal import Began, Over, decode, encode
-from callboard.supervisors.journal.row import Row
+from callboard.supervisors.journal.row import StoredRow
 
 GOLDEN = Path(__file__).with_name("golden")
 RECORDED = b"/tmp/golden-recorded"
@@ -96,7 +96,7 @@ async def test_what_was_killed_at_its_end_comes_to_it_without_doing_anything(
 def test_each_row_says_what_it_said_then(name: str) -> None:
     """A field that was renamed would be left out silently: what is read and written again is the same."""
     rows = read_file(GOLDEN / name / "run.jsonl").rows
-    past = past_of(Row(number, path, data) for number, (path, data) in enumerate(rows, 1))
+    past = past_of(StoredRow(number, path, data) for number, (path, data) in enumerate(rows, 1))
     wanted = told(name)
     assert (len(rows), len(past.replies), past.tool_calls, past.questions) == tuple(wanted["counts"])
     for _, data in rows:

@@ -117,7 +117,7 @@ graph:
 """
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "nodes",
     [

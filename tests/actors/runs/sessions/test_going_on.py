@@ -13,7 +13,7 @@ from support.fake_models import Reply, Request
 from support.messages import has_message
 
 from callboard.actors.runs.begin import perform
-from callboard.actors.runs.in_session import RoundedOff, on_stage, round_off, say
+from callboard.actors.runs.in_session import RoundedOff, round_off, say, turn_in_session
 from callboard.actors.runs.sessions.disk import files
 from callboard.protocol.errors import NotFound, NotKept
 from callboard.protocol.requests import RunRequest
@@ -80,7 +80,7 @@ async def test_a_session_without_a_name_gets_one_from_a_model_where_it_is_kept_f
     path = await path_of(stage, made.id)
     path.write_text("save_session: true\n" + path.read_text())
     stage.models.script("Arches.", "What holds arches up?")
-    async with on_stage(stage.root, None, made.id, RunRequest(prompt="tell me")) as act:
+    async with turn_in_session(stage.root, None, made.id, RunRequest(prompt="tell me")) as act:
         await perform(act.request, act.hooks, stage.root)
         done = await round_off(stage.root, act)
     assert done.autonamed is not None
@@ -92,11 +92,11 @@ async def test_a_session_without_a_name_gets_one_from_a_model_where_it_is_kept_f
         "What holds arches up?",
         True,
     )
-    async with on_stage(stage.root, None, made.id, RunRequest(prompt="more")) as act:
+    async with turn_in_session(stage.root, None, made.id, RunRequest(prompt="more")) as act:
         await perform(act.request, act.hooks, stage.root)
         assert await round_off(stage.root, act) == RoundedOff()
     other = await sessions.create(None)  # nobody has said that it is to be kept for good
-    async with on_stage(stage.root, None, other.id, RunRequest(prompt="hi")) as act:
+    async with turn_in_session(stage.root, None, other.id, RunRequest(prompt="hi")) as act:
         await perform(act.request, act.hooks, stage.root)
         assert await round_off(stage.root, act) == RoundedOff()
     assert (await sessions.get(None, other.id)).alias is None
@@ -128,18 +128,18 @@ async def test_an_answer_that_can_not_be_kept_is_given_all_the_same(
     monkeypatch.setattr(files.whole_file.os, "fsync", full)
     outcome = await say(stage.root, None, "x", RunRequest(prompt="two"))
     assert (outcome.status, outcome.output, outcome.exit_code) == ("done", "ok", 1)
-    assert outcome.unsaved is not None
+    assert outcome.save_error is not None
     assert re.fullmatch(
         r"the answer was not kept in session 'x': sessions can't be kept: .*: No space left on device; "
         "free some space there",
-        outcome.unsaved,
+        outcome.save_error,
     )
     with pytest.raises(NotKept):
         async with stage.root.sessions.turn(None, "x") as turn:
             turn.touch()
     monkeypatch.undo()
     outcome = await say(stage.root, None, "x", RunRequest(prompt="three"))
-    assert outcome.unsaved is None
+    assert outcome.save_error is None
     asked = [message["content"] for message in stage.models.requests[-1].json["messages"]]
     assert asked == ["one", "ok", "three"]
 
@@ -170,14 +170,14 @@ async def test_a_session_deleted_during_its_turn_stays_deleted(stage: Stage) -> 
     stage.models.answer_with(vanish)
     outcome = await say(stage.root, None, "x", RunRequest(prompt="two"))
     assert outcome.output == "ok"
-    assert has_message(outcome.unsaved or "", "runs.sessions.store.SessionStore.save")
+    assert has_message(outcome.save_error or "", "runs.sessions.store.SessionStore.save")
     assert await stage.root.sessions.list(None) == []
 
 
 async def test_all_that_a_turn_has_said_is_put_behind_what_somebody_has_written_past_the_lock(stage: Stage) -> None:
     await say(stage.root, None, "x", RunRequest(prompt="one"))
     path = await path_of(stage, "x")
-    async with on_stage(stage.root, None, "x", RunRequest()) as act:
+    async with turn_in_session(stage.root, None, "x", RunRequest()) as act:
         for prompt in ("two", "three"):
             request = msgspec.structs.replace(act.request, prompt=prompt, history=act.turn.history)
             await perform(request, act.hooks, stage.root)
@@ -199,7 +199,7 @@ async def test_what_is_said_while_an_editor_leaves_half_a_file_is_put_beside_it(
     outcome = await say(stage.root, None, "x", RunRequest(prompt="two"))
     assert outcome.output == "precious"
     (beside,) = path.parent.glob("state-*.yaml")
-    assert str(beside) in (outcome.unsaved or "")
+    assert str(beside) in (outcome.save_error or "")
     assert [message["content"] for message in read_session(beside.read_text(), "f").messages] == [
         "one",
         "ok",

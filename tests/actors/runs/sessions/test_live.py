@@ -17,10 +17,10 @@ from support.messages import says
 
 import callboard
 from callboard.actors.runs.in_session import say
-from callboard.actors.runs.loading import Hooks
+from callboard.actors.runs.loading import RunCallbacks
 from callboard.actors.runs.sessions.live import IDLE
 from callboard.actors.runs.sessions.summary import too_long
-from callboard.actors.work.spending.book import Book, BookFile
+from callboard.actors.work.spending.book import BookFile, SpendingBook
 from callboard.protocol.chat import AssistantTurn, Turn, UserTurn
 from callboard.protocol.errors import ConfigError, Conflict, ModelError, NotFound, UsageError
 from callboard.protocol.requests import RunRequest
@@ -166,7 +166,7 @@ async def test_a_run_that_is_cancelled_leaves_what_was_said(stage: Stage) -> Non
             None,
             "work",
             RunRequest(target="clerk", prompt="go"),
-            Hooks(on_event=lambda event: scope.cancel() if event.kind == "tool.call.finished" else None),
+            RunCallbacks(on_event=lambda event: scope.cancel() if event.kind == "tool.call.finished" else None),
             agent="clerk",
         )
     assert scope.cancelled_caught
@@ -188,7 +188,7 @@ async def test_the_end_of_the_root_leaves_what_was_said(stage: Stage) -> None:
             None,
             "work",
             RunRequest(target="clerk", prompt="go"),
-            Hooks(on_event=lambda event: root.begin_stop() if event.kind == "tool.call.finished" else None),
+            RunCallbacks(on_event=lambda event: root.begin_stop() if event.kind == "tool.call.finished" else None),
             agent="clerk",
         )
     stored = await stage.root.sessions.get(None, "work", agent="clerk")
@@ -295,7 +295,7 @@ async def test_the_window_of_a_model_that_no_settings_describe_is_that_of_the_ta
 async def test_a_summary_and_a_title_are_in_the_book_as_their_agents_and_owners(stage: Stage, tmp_path: Path) -> None:
     stage.plain("compression_threshold: 10", name="clerk")
     stage.root.settings.other["save_session"] = True
-    book = stage.root.book = Book(stage.root.kernel, BookFile(tmp_path / "usage.db"), now=time.time)
+    book = stage.root.book = SpendingBook(stage.root.kernel, BookFile(tmp_path / "usage.db"), now=time.time)
     id = (await stage.root.sessions.create(None, agent="clerk")).id
     await say(stage.root, None, id, RunRequest(target="clerk", prompt="x" * 400), agent="clerk")
     assert len(stage.models.requests) == 3, "the turn, a title and a summary"

@@ -168,7 +168,7 @@ def test_a_session_that_can_not_be_read_spoils_no_list(shelf: Shelf) -> None:
     broken, fine = shelf.store.create(), shelf.store.create(alias="fine")
     shelf.store.path(broken.id).write_text("messages: [")
     assert [meta.id for meta in shelf.store.list()] == [fine.id]
-    assert has_message(shelf.warnings[-1], "runs.sessions.disk.stored._shown")
+    assert has_message(shelf.warnings[-1], "runs.sessions.disk.stored._readable_session")
 
 
 def test_files_are_for_their_owner_alone(shelf: Shelf) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from callboard.actors.runs.setup.found import facts, of_provider, offers, providers_by_name
 from callboard.actors.runs.setup.needed import needs_setup
-from callboard.actors.runs.setup.servers import Server, answering, names_in, places
+from callboard.actors.runs.setup.servers import ModelServer, answering, names_in, places
 
 OLLAMA = {"models": [{"name": "nomic-embed-text:latest", "model": "x"}, {"name": "llama3.2:latest", "size": 2}]}
 LM_STUDIO = {
@@ -66,8 +66,8 @@ def saying(value: Any, status: str = "200 OK") -> bytes:
     return b"HTTP/1.1 %b\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b" % (status.encode(), len(body), body)
 
 
-def server(base: str) -> Server:
-    return Server(name="lmstudio", title="LM Studio", type="openai-compatible", base=base)
+def server(base: str) -> ModelServer:
+    return ModelServer(name="lmstudio", title="LM Studio", type="openai-compatible", base=base)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_setup_is_needed_where_neither_a_file_nor_a_variable_says_a_model(tmp_pa
 def test_whether_it_is_needed_costs_next_to_nothing() -> None:
     program = (
         "import sys\n"
-        "from callboard.cli.setting_up import needs_setup\n"
+        "from callboard.actors.runs.setup.needed import needs_setup\n"
         "print(sorted({'httpx', 'trio', 'prompt_toolkit', 'rich', 'msgspec'} & sys.modules.keys()))"
     )
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

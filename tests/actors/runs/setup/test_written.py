@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from support.messages import says
 
 from callboard.actors.io.env_file import read_dotenv
-from callboard.actors.runs.setup.found import Offer, of_provider
+from callboard.actors.runs.setup.found import UsableProvider, of_provider
 from callboard.actors.runs.setup.written import add_to_env_file, new_config, quoted, scalar, with_model, write_config
 from callboard.protocol.errors import Conflict, NotKept
 from callboard.protocol.settings import ClientSettings, read_settings
 
 GROQ = of_provider("groq", {}, why="")
-STUDIO = Offer(
+STUDIO = UsableProvider(
     client=ClientSettings(type="openai-compatible", name="lmstudio", api_base="http://127.0.0.1:1234/v1"),
     title="LM Studio",
     why="",
@@ -83,7 +83,7 @@ FILES = {
 
 @pytest.mark.parametrize("offer", [GROQ, STUDIO], ids=["groq", "lmstudio"])
 @pytest.mark.parametrize("text", FILES.values(), ids=FILES)
-def test_a_file_that_is_there_keeps_every_line(text: str, offer: Offer) -> None:
+def test_a_file_that_is_there_keeps_every_line(text: str, offer: UsableProvider) -> None:
     key = "{{GROQ_API_KEY}}" if offer is GROQ else ""
     changed = with_model(text, offer, "m", key)
     model, clients = read(changed)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support.agent_runs import Stage
 from support.fake_models import Reply
-from support.messages import has_message, says
+from support.messages import fragment, has_message, says
 
 import callboard
 from callboard.actors.work.tools.tool import Tool
@@ -171,7 +171,7 @@ async def test_case_79_todo_tools_refuse_without_auto_continue(stage: Stage) -> 
     stage.models.script(Reply(calls=[("todo__add", {"task": "a"})]), "ok")
     await stage.run("go", target="clerk")
     (told,) = stage.models.requests[1].results
-    assert json.loads(told)["tool_call_error"].startswith("Auto-continue is not enabled.")
+    assert json.loads(told)["tool_call_error"].startswith(fragment("work.agent.todo"))
 
 
 async def test_user_questions_of_the_root_are_answered_like_any_other(stage: Stage) -> None:

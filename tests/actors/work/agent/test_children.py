@@ -11,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 from support.fake_models import FakeModels, Reply
-from support.messages import has_message
+from support.messages import fragment, has_message
 from support.tool_families import Parent, context_of, fails, nested, parent, says, works_for_ever
 from trio.testing import wait_all_tasks_blocked
 
@@ -33,7 +33,7 @@ async def test_case_81_only_running_children_count_for_the_capacity() -> None:
         fifth = await boss.call("agent__spawn", agent="says", prompt="x")
         assert fifth == {
             "status": "error",
-            "message": "At capacity: 4/4 agents running. Wait for one to finish or cancel one.",
+            "message": fragment("engine.conversation.team.Team._spawn_called", running="4", most="4"),
         }
         await boss.call("agent__cancel", id=running[0])
         await boss.spawn("says")
@@ -56,7 +56,10 @@ async def test_case_81_calls_of_one_turn_do_not_race_for_the_last_place() -> Non
 async def test_case_82_agents_go_only_so_deep() -> None:
     async with Root() as root, parent(root, {"says": says}, depth=3) as boss:
         result = await boss.call("agent__spawn", agent="says", prompt="x")
-        assert result == {"status": "error", "message": "Max agent depth exceeded (4/3)"}
+        assert result == {
+            "status": "error",
+            "message": fragment("work.context.RunContext.too_deep", depth="4", most="3"),
+        }
     async with Root() as root, parent(root, {"says": says}, depth=2) as boss:
         await boss.spawn("says")
 
@@ -325,8 +328,8 @@ async def test_a_summary_is_made_by_the_model_that_was_named_for_it(fake_model: 
 
 async def test_without_a_summary_the_parent_gets_the_text_cut_and_is_told(fake_model: FakeModels) -> None:
     fake_model.script(Reply(status=400, error="too long for me"))
-    output = await collected(fake_model, "begin " + "x" * 20_000 + " end")
-    assert output.startswith("begin xxx")
+    output = await collected(fake_model, "begin " + "xxx " * 5_000 + " end")
+    assert output.startswith("begin xxx xxx")
     assert "16010 characters left out" in output
     assert has_message(output, "work.agent.reports.shortened_report.2")
     assert "too long for me" in output

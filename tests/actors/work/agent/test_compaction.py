@@ -18,10 +18,10 @@ from support.messages import has_message
 
 import callboard
 from callboard.actors.runs.in_session import say
-from callboard.actors.runs.loading import Hooks
+from callboard.actors.runs.loading import RunCallbacks
 from callboard.actors.work.agent.compaction import Compaction, DoesNotFit, SumUp, estimate
 from callboard.actors.work.tools.functions import function_tool
-from callboard.actors.work.tools.kept_results import KeptResults
+from callboard.actors.work.tools.stored_results import StoredResults
 from callboard.protocol.chat import AssistantTurn, TokenUsage, ToolCall, ToolTurn, Turn, UserTurn
 from callboard.protocol.requests import RunRequest
 
@@ -104,7 +104,7 @@ async def test_without_a_bound_nothing_is_shortened(stage: Stage) -> None:
 
 async def test_a_summary_that_can_not_be_had_is_a_warning(stage: Stage) -> None:
     def refuses(request: Request) -> Reply | str:
-        if "You shorten the record" in request.system:
+        if has_message(request.system, "work.agent.compaction"):
             return Reply(status=400, error="no summaries today")
         return ask_often(request)
 
@@ -143,7 +143,7 @@ async def test_results_count_before_the_request_that_carries_them(stage: Stage, 
 
     def answer(request: Request) -> Reply | str:
         size = len(request.body) // 4 if honest else 0
-        if "You shorten the record" in request.system:
+        if has_message(request.system, "work.agent.compaction"):
             return Reply(text="SUMMARY", input_tokens=size)
         turn = ask_often.turns = ask_often.turns + 1
         if turn > ROUNDS:
@@ -223,7 +223,7 @@ async def test_several_results_of_a_turn_stay_with_their_calls(stage: Stage) -> 
 
     def answer(request: Request) -> Reply:
         size = len(request.body) // 4
-        if "You shorten the record" in request.system:
+        if has_message(request.system, "work.agent.compaction"):
             return Reply(text="SUMMARY", input_tokens=size)
         if next(turns, None) is None:
             return Reply(text="done", input_tokens=size)
@@ -246,7 +246,7 @@ async def test_several_results_of_a_turn_stay_with_their_calls(stage: Stage) -> 
 async def test_what_can_not_be_made_to_fit_ends_in_words_and_without_a_loop(stage: Stage) -> None:
     def answer(request: Request) -> Reply:
         size = len(request.body) // 4
-        if "You shorten the record" in request.system:
+        if has_message(request.system, "work.agent.compaction"):
             return Reply(text="SUMMARY", input_tokens=size)
         return Reply(text="say " * 4_000, calls=[("look", {"number": 1})], input_tokens=size)
 
@@ -352,7 +352,7 @@ async def test_the_whole_result_is_in_a_file_that_the_model_can_read(stage: Stag
 
 
 async def test_no_other_run_can_read_it(stage: Stage, state: Path) -> None:
-    other = KeptResults(state / "results" / "run-other", temporary=True)
+    other = StoredResults(state / "results" / "run-other", temporary=True)
     (path,) = other.keep([("look", "secret")])
     stage.models.script(Reply(calls=[("fs_cat", {"path": path})]), "done")
     await stage.run("go", target=callboard.Agent(name="reader", **READER))
@@ -374,7 +374,7 @@ async def test_what_a_session_has_cut_stays_with_it(stage: Stage, state: Path) -
         name="clerk",
     )
     sessions = stage.root.sessions
-    hooks = Hooks(tools=(function_tool(wide),))
+    hooks = RunCallbacks(tools=(function_tool(wide),))
     stage.models.answer_with(counting(2))
     speak = partial(say, stage.root, None, "work", agent="clerk", compress=False)
     await speak(RunRequest(target="clerk", prompt="look"), hooks)

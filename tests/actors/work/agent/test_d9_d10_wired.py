@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.agent_runs import Stage
 from support.fake_models import Reply, Request
-from support.messages import has_message
+from support.messages import fragment, has_message
 
 BOSS = "can_spawn_agents: true\nmax_concurrent_agents: {most}\ncan_ask_user: false\nauto_continue: false"
 
@@ -68,7 +68,7 @@ async def test_case_81_the_fifth_of_four_is_refused_until_one_has_ended(wired: S
     fifth = json.loads(parents[-1].results[4])
     assert fifth == {
         "status": "error",
-        "message": "At capacity: 4/4 agents running. Wait for one to finish or cancel one.",
+        "message": fragment("engine.conversation.team.Team._spawn_called", running="4", most="4"),
     }
     assert json.loads(outcome.output)["status"] == "ok"
 
@@ -106,6 +106,7 @@ def deeper(request: Request) -> Reply | str:
     ("root", "below", "told"),
     [(8, None, "9/8"), (5, 8, "6/5"), (None, 8, "4/3"), (None, None, "4/3"), (8, 4, "5/4"), (2, 1, "2/1")],
 )
+@pytest.mark.sample(8)
 async def test_the_bound_of_the_first_agent_counts_and_is_never_raised_below(
     wired: Stage, root: int | None, below: int | None, told: str
 ) -> None:

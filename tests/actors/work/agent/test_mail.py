@@ -15,7 +15,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from callboard.actors.work.agent.mail import mail_tools, send
 from callboard.actors.work.context import AgentCall
-from callboard.actors.work.letters import Address, Inbox, PostOffice, Seat
+from callboard.actors.work.team_messages import Address, PostOffice, TeamPosition, UnreadMessages
 from callboard.protocol.errors import MailboxFull
 from callboard.protocol.messages import Letter, Payload, ShutdownApproved, ShutdownRequest, TaskCompleted, Text
 from callboard.supervisors import Actor, Root
@@ -43,14 +43,14 @@ def told(address: Address) -> list[tuple[str, Payload]]:
     return [(letter.sender, letter.payload) for letter in actor.mail]
 
 
-def family(*ids: str) -> tuple[Seat, PostOffice, dict[str, Seat]]:
-    boss = Seat()
+def family(*ids: str) -> tuple[TeamPosition, PostOffice, dict[str, TeamPosition]]:
+    boss = TeamPosition()
     office = PostOffice(boss.address)
     return boss, office, {id: office.seat(id) for id in ids}
 
 
 def test_case_86_an_inbox_is_drained_shutdown_first_then_ended_tasks_then_texts() -> None:
-    inbox = Inbox()
+    inbox = UnreadMessages()
     for payload in (Text("t"), TaskCompleted("task_1", "s"), ShutdownRequest("r")):
         inbox.put(letter(payload))
     assert [type(one.payload) for one in inbox.drain()] == [ShutdownRequest, TaskCompleted, Text]
@@ -62,7 +62,7 @@ PAYLOADS = st.sampled_from([Text("t"), TaskCompleted("1", "s"), ShutdownRequest(
 
 @given(st.lists(PAYLOADS, max_size=40))
 def test_within_a_kind_letters_keep_the_order_of_their_arrival(payloads: list[Payload]) -> None:
-    inbox = Inbox()
+    inbox = UnreadMessages()
     arrived = [letter(payload) for payload in payloads]
     for one in arrived:
         inbox.put(one)
@@ -129,7 +129,7 @@ def test_what_can_not_be_reached_is_told_with_who_can() -> None:
     assert has_message(
         send(None, boss, office, "parent", Text("x")), "work.agent.mail.post", below="You can reach: a, b"
     )
-    assert send(None, Seat(), None, "a", Text("x")) == "Agent 'a' not found. There is nobody you could reach"
+    assert send(None, TeamPosition(), None, "a", Text("x")) == "Agent 'a' not found. There is nobody you could reach"
 
 
 async def test_children_write_to_siblings_and_parent_while_they_run(autojump_clock: trio.testing.MockClock) -> None:

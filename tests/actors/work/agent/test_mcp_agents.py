@@ -158,7 +158,9 @@ async def test_servers_are_named_by_aliases_by_all_and_by_the_environment(
                 "mcp_search_two",
             ]
         monkeypatch.setenv("A_MCP_SERVERS", '["two"]')
-        await play(stage, agent("one"))
+        stage.plain("instructions: Help.\ncan_ask_user: false\nmcp_servers: [one]", name="a")
+        stage.models.script("done")
+        await stage.run("go", target="a")
         assert stage.models.requests[-1].offered[0] == "mcp_search_two"
     assert not starts(stage.config_dir, "one")
 
@@ -246,7 +248,7 @@ async def test_what_mcp_tools_lists_and_the_server_does_not_have_is_warned_of_on
     (warned,) = stage.of("run.warning")
     assert warned.code == "unknown_tool"
     assert has_message(
-        warned.message, "work.mcp.tools.view.View._tell_strangers", pattern="ecko", name="srv", near="…'echo'…"
+        warned.message, "work.mcp.tools.view.View._warn_of_unknown_tools", pattern="ecko", name="srv", near="…'echo'…"
     )
 
 
@@ -448,6 +450,7 @@ async def test_patterns_speak_of_tools_by_their_direct_name(stage: Stage, rules:
 
 @pytest.mark.parametrize("era", ["--modern", "--legacy"])
 @pytest.mark.parametrize("policy", ["off", "ask", "on"])
+@pytest.mark.sample(3)
 async def test_a_server_asks_our_model_only_if_its_entry_lets_it(stage: Stage, era: str, policy: str) -> None:
     mcp_json(stage.config_dir, srv=scripted(era, sampling=policy))
 

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from support.messages import fragment
 
 from callboard.actors.work.agent.prompt import blocks, filled_in, special_variables, system_prompt
 from callboard.actors.work.tools.tool import Tool, ToolSpec
@@ -68,7 +69,7 @@ def test_blocks_stand_in_fixed_order() -> None:
         ("inject_todo_instructions", "## Todo list"),
         ("inject_spawn_instructions", "## Child agents"),
         ("inject_teammate_instructions", "## Messages"),
-        ("inject_user_instructions", "## Asking the user"),
+        ("inject_user_instructions", fragment("work.agent.prompt.4")),
     ],
 )
 def test_each_block_can_be_switched_off(switch: str, heading: str) -> None:

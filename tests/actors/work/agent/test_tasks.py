@@ -11,7 +11,7 @@ import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import messages
-from support.messages import has_message
+from support.messages import fragment, has_message
 from support.tool_families import fails, parent, says, works_for_ever
 from trio.testing import wait_all_tasks_blocked
 
@@ -96,8 +96,8 @@ def test_a_task_waits_once_for_each_however_often_it_is_named(monkeypatch: pytes
     queue.create("one")
     queue.create("two")
     looked: list[TaskQueue] = []
-    look = TaskQueue._look_again
-    monkeypatch.setattr(TaskQueue, "_look_again", lambda self: looked.append(self) or look(self))
+    look = TaskQueue._refresh_waiting
+    monkeypatch.setattr(TaskQueue, "_refresh_waiting", lambda self: looked.append(self) or look(self))
     task, warnings = queue.create("three", blocked_by=["task_2", "2", 1.0, "#1", 2] * 20_000)
     assert (task.blocked_by, warnings, looked) == (["task_2", "task_1"], [], [queue])
 
@@ -164,7 +164,12 @@ async def test_case_84_the_tools_tell_what_became_runnable_and_what_was_dispatch
     async with Root() as root, parent(root, {"says": takes_its_time}) as boss:
         assert await boss.call("agent__task_create", subject="one") == {"status": "ok", "task_id": "task_1"}
         created = await boss.call("agent__task_create", subject="two", blocked_by=["task_1"], agent="says", prompt="hi")
-        assert created == {"status": "ok", "task_id": "task_2", "auto_dispatch": False}
+        assert created == {
+            "status": "ok",
+            "task_id": "task_2",
+            "auto_dispatch": False,
+            "starts": "by itself, when task_1 is completed",
+        }
         completed = await boss.call("agent__task_complete", task_id="1")
         assert completed["newly_runnable"] == ["task_2"]
         [dispatched] = completed["auto_dispatched"]
@@ -270,6 +275,8 @@ async def test_a_full_house_lets_tasks_wait_and_each_free_place_takes_the_next()
     async with Root() as root, parent(root, {"waits": waits}, max_concurrent_agents=2) as boss:
         results = [await boss.call("agent__task_create", subject=n, agent="waits", prompt=n) for n in "abcd"]
         assert [one["auto_dispatch"] for one in results] == [True, True, False, False]
+        waits_for_room = "by itself, when one of the agents at work has ended"
+        assert [one.get("starts") for one in results] == [None, None, waits_for_room, waits_for_room]
         await wait_all_tasks_blocked()
         assert list(statuses(boss.tasks).values()) == ["in_progress", "in_progress", "pending", "pending"]
         for name, running in (("b", 2), ("a", 2), ("c", 1), ("d", 0)):
@@ -303,6 +310,7 @@ async def test_an_agent_is_not_started_before_what_it_was_to_wait_for() -> None:
     async with Root() as root, parent(root, {"says": says}) as boss:
         created = await boss.call("agent__task_create", subject="x", agent="says", prompt="p", blocked_by=["typo"])
         assert created["auto_dispatch"] is False
+        assert "starts" not in created
         assert re.fullmatch(messages.says("work.agent.tasks.TaskQueue._block.3", id="typo"), created["warnings"][0])
         assert has_message(created["warnings"][1], "work.agent.tasks.TaskQueue.create.3", id_2="task_1")
         id = await boss.spawn("says", task_id="task_1")
@@ -314,7 +322,7 @@ async def test_an_agent_is_not_started_before_what_it_was_to_wait_for() -> None:
     ("config", "depth", "message"),
     [
         ({"spawnable_agents": ("oracle",)}, 0, "Agent 'says' may not be spawned; spawnable agents: oracle"),
-        ({}, 3, "Max agent depth exceeded (4/3)"),
+        ({}, 3, fragment("work.context.RunContext.too_deep", depth="4", most="3")),
     ],
 )
 async def test_a_task_for_an_agent_that_may_never_run_is_refused_at_once(

@@ -303,6 +303,7 @@ MOMENTS = [random.Random(seed).randrange(3, 100) for seed in range(100)]
 
 
 @pytest.mark.parametrize("moment", MOMENTS[:10])
+@pytest.mark.sample(4)
 async def test_cancelled_at_any_moment_a_family_leaves_nothing(stage: Stage, moment: int) -> None:
     await cancel_at(stage, moment)
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.conversation import Talked
-from support.messages import has_message
+from support.messages import fragment, has_message
 
 from callboard.actors.work.agent.todo import MOST, TodoList, refusing_todo_tools, todo_tools
 from callboard.supervisors import Actor, Root
@@ -55,7 +55,7 @@ async def test_case_79_items_are_numbered_done_by_number_or_text_and_rendered() 
 )
 async def test_case_79_without_auto_continue_each_tool_says_how_to_get_it(tool: str, arguments: dict[str, Any]) -> None:
     async with agent(enabled=False) as model:
-        why = "Auto-continue is not enabled. Set 'auto_continue: true' in your config to use todo tools."
+        why = fragment("work.agent.todo")
         assert await model.call(f"todo__{tool}", **arguments) == {"tool_call_error": why}
 
 
@@ -63,7 +63,7 @@ async def test_what_is_no_item_and_what_is_no_number_is_refused() -> None:
     async with agent() as model:
         assert await model.call("todo__add", task="  ") == {"error": "task description is required"}
         for id in ("one", "", "1.5", "१x"):
-            assert await model.call("todo__done", id=id) == {"error": "id is required and must be a number"}
+            assert await model.call("todo__done", id=id) == {"error": fragment("work.agent.todo.TodoList._marked")}
 
 
 async def test_a_new_goal_drops_the_items_and_clear_the_goal_too() -> None:

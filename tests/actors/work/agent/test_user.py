@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import trio.testing
-from support.messages import has_message
+from support.messages import fragment, has_message
 from support.tool_families import Parent, Person, parent
 from trio.testing import wait_all_tasks_blocked
 
@@ -77,7 +77,7 @@ async def test_options_may_be_the_json_text_of_a_list() -> None:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ("[1,", "'options' is no list: it begins like one, but is not JSON"),
+        ("[1,", fragment("work.agent.family.read_texts", name="options")),
         ("a or b", "'options' has to be a list of texts"),
         ([], "'options' is empty: name what may be chosen"),
     ],

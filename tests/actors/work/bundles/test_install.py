@@ -126,6 +126,7 @@ async def test_a_branch_a_tag_and_a_commit_can_be_named(house: House, repository
         (("mcp_config",), ["mcp.json"]),
     ],
 )
+@pytest.mark.sample(3)
 async def test_a_part_can_be_chosen(
     house: House, repository: Repository, filters: tuple[str, ...], paths: list[str]
 ) -> None:
@@ -225,7 +226,7 @@ async def test_no_tool_is_shown_in_the_place_of_the_one_that_would_run(house: Ho
     put(house.base, {"functions/tools/bell.sh": TOOL})
     await house.install(repository.url)
     assert "tool ring: there are several files of this name (functions/tools/ring.py, " in house.told[0]
-    assert has_message(house.told[0], "work.bundles.settle._two_of_a_kind", brought="bell.py", kind="tool")
+    assert has_message(house.told[0], "work.bundles.apply._two_of_a_kind", brought="bell.py", kind="tool")
     assert [path for path in house.files if "tools/" in path] == ["functions/tools/bell.sh"]
 
 
@@ -364,7 +365,9 @@ async def test_a_repository_that_is_too_large_or_too_slow_is_not_fetched(
 async def test_a_directory_for_temporary_files_that_takes_nothing_is_named(
     house: House, repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(temporary, "usual_bases", lambda: [temporary.Base(tmp_path / "nowhere" / "x", shared=True)])
+    monkeypatch.setattr(
+        temporary, "usual_bases", lambda: [temporary.ProcessDirectoryBase(tmp_path / "nowhere" / "x", shared=True)]
+    )
     with pytest.raises(NotKept, match="can't be written to: No such file or directory; TMPDIR names another"):
         await house.install(repository.url)
 
@@ -381,7 +384,7 @@ async def test_what_is_there_is_replaced_only_when_a_person_says_so(house: House
     put(house.base, {"roles/kind.md": "mine\n"})
     house.answers = [False]
     await house.install(repository.url)
-    assert has_message(house.asked[0], "work.bundles.settle.settle.3", taken="role kind")
+    assert has_message(house.asked[0], "work.bundles.apply.apply_bundle.3", taken="role kind")
     assert house.files["roles/kind.md"] == "mine\n"
     assert "roles/terse.md" in house.files
     assert "roles/kind.md" not in read_record(house.base).bundles["team"].files
@@ -393,7 +396,7 @@ async def test_what_is_there_is_replaced_only_when_a_person_says_so(house: House
 async def test_a_script_is_told_what_is_in_the_way_and_nothing_is_done(house: House, repository: Repository) -> None:
     put(house.base, {"roles/kind.md": "mine\n", "mcp.json": '{"mcpServers": {"docs": {"command": "mine"}}}'})
     before = house.files
-    with pytest.raises(Conflict, match=says("work.bundles.settle.settle.2")):
+    with pytest.raises(Conflict, match=says("work.bundles.apply.apply_bundle.2")):
         await house.install(repository.url, yes=True)
     assert house.files == before
     await house.install(repository.url, yes=True, force=True)
@@ -452,7 +455,7 @@ async def test_an_agent_gets_no_second_file_of_a_kind(house: House, repository: 
     await house.install(repository.url, force=True)
     assert "agents/clerk/config.yaml" not in house.files
     assert has_message(
-        house.told[0], "work.bundles.settle._two_of_a_kind", path="…agents/clerk/graph.yaml", brought="config.yaml"
+        house.told[0], "work.bundles.apply._two_of_a_kind", path="…agents/clerk/graph.yaml", brought="config.yaml"
     )
 
 
@@ -524,7 +527,7 @@ async def test_what_changes_while_a_person_thinks_is_noticed(house: House, repos
         return True
 
     house.__class__ = type("Slow", (House,), {"person": property(lambda _: type(asked)(tell=asked.tell, ask=ask))})
-    with pytest.raises(Conflict, match=says("work.bundles.settle.carried_out")):
+    with pytest.raises(Conflict, match=says("work.bundles.apply.carried_out")):
         await house.install(repository.url)
     assert house.files == {"roles/kind.md": "just written\n"}
 
@@ -552,7 +555,7 @@ async def test_an_update_brings_what_has_changed_and_keeps_what_the_user_has(
     assert "now also: runs programs of its own without asking: tools.py (stamp, burn)" in told
     assert "~ agents/clerk/tools.py (lines: +3 -0)" in told
     assert "removes roles/kind.md" in told
-    assert has_message(told, "work.bundles.preview.shown_offer", path="roles/terse.md")
+    assert has_message(told, "work.bundles.preview.offer_text", path="roles/terse.md")
     assert has_message(told, "work.bundles.preview._item")
     assert read_record(house.base).bundles["team"].commit == commit
     assert (await house.update("team")).lines == ("team is up to date",)

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +17,10 @@ from support.fake_models import Reply
 from support.repository import Repository
 
 import callboard
+from callboard.actors.io.directories import journal_dir
+from callboard.actors.runs.rerun.fork import stored_rows
 from callboard.actors.runs.rerun.replay import replay
+from callboard.protocol.errors import NotFound
 from callboard.protocol.outcome import Outcome
 
 
@@ -78,6 +82,13 @@ async def test_a_cassette_has_what_the_directory_said(repository: Repository, tm
     assert (repository.root / "asked").read_text() == asked
 
 
+def _rows() -> list[object]:
+    """The rows of the run that are on the disk."""
+    with suppress(NotFound):
+        return list(stored_rows(journal_dir(os.environ), "run-1")[0])
+    return []
+
+
 async def test_a_run_that_was_killed_goes_on_and_asks_the_hooks_of_its_prompt_once(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,6 +100,9 @@ async def test_a_run_that_was_killed_goes_on_and_asks_the_hooks_of_its_prompt_on
     with subprocess.Popen([sys.executable, "-c", code], cwd=repository.root, env=os.environ) as process:
         with trio.fail_after(60):
             await repository.models.arrived(3)
+            # What a hook has answered is asked again if it is not on the disk yet, and nothing here waits for that.
+            while "hook UserPromptSubmit" not in repr(_rows()):
+                await trio.sleep(0.01)
         process.send_signal(signal.SIGKILL)
     repository.models.script(*REPLIES[2:])
     outcome = await callboard.resume("run-1", config_dir=repository.config)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from functools import partial
 from typing import Any
@@ -126,6 +127,7 @@ async def test_a_refusal_wins_over_an_allowance_whatever_the_order(house: Reposi
         ("yes | head -c 3000000", 10, ""),
     ],
 )
+@pytest.mark.sample(3)
 async def test_a_hook_that_fails_costs_itself(house: Repository, command: str, timeout: float, told: str) -> None:
     house.settings(hooks=hooks("PreToolUse", command, timeout=timeout))
     await house.run(write("made"), "over", yes=True)
@@ -320,6 +322,50 @@ async def test_a_hook_is_in_the_sandbox_of_the_run(house: Repository, monkeypatc
     await house.run(write("made"), "over", yes=True, sandbox="workspace")
     assert not (house.home / "made").exists()
     assert (house.root / "inside").exists()
+
+
+FAILED_DOWNLOAD = """#!/bin/sh
+python3 - <<'END'
+import urllib.request
+try:
+    urllib.request.urlopen("https://packages.example/simple/", timeout=20)
+except OSError:
+    pass
+END
+echo "error: Failed to fetch: https://packages.example/simple/iniconfig/" >&2
+exit 2
+"""
+"""What uv does when it can't fetch what a hook's script needs: status 2, by which a hook refuses."""
+
+
+@pytest.mark.parametrize("event", ["UserPromptSubmit", "PreToolUse"])
+@pytest.mark.parametrize(
+    ("how", "on_error", "refuses"),
+    [
+        ("uv run --script h.py", "allow", False),
+        ("cd . && ./bin/uv run h.py", "allow", False),
+        ("./with_uv", "allow", False),
+        ("uv run --script h.py", "deny", True),
+        ("./guard", "allow", True),
+    ],
+)
+async def test_a_runner_that_the_sandbox_keeps_from_a_host_refuses_nothing(
+    house: Repository, monkeypatch: pytest.MonkeyPatch, event: str, how: str, on_error: str, refuses: bool
+) -> None:
+    """A guard of the user's own that could not reach a host refuses all the same."""
+    from support.sandbox_surroundings import need
+
+    need("bubblewrap", monkeypatch)
+    house.write("bin/uv", FAILED_DOWNLOAD, executable=True)
+    house.write("guard", FAILED_DOWNLOAD, executable=True)
+    house.write("with_uv", f"#!/usr/bin/env -S {house.root}/bin/uv run --script\n", executable=True)
+    monkeypatch.setenv("PATH", f"{house.root}/bin:{os.environ['PATH']}")
+    house.settings(hooks=hooks(event, how, on_error=on_error))
+    outcome = await house.run(write("made"), "over", yes=True, sandbox="workspace")
+    assert (house.root / "made").exists() is not refuses
+    told = [text for request in house.models.requests for text in request.results]
+    said = str([told, *house.warnings, outcome.error])
+    assert "--allow host:packages.example" in said
 
 
 def read(text: str) -> tuple[HookTable, list[str]]:

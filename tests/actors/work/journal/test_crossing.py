@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from callboard.actors.work.journal.crossing import Crossing
+from callboard.actors.work.journal.crossing import CrossingReplies
 from callboard.protocol.chat import ChatReply, TokenUsage
-from callboard.protocol.journal import LETTER, Answered, AnyRow, Asked, Intends, Noted, Posted, Told, encode_value
+from callboard.protocol.journal import (
+    LETTER,
+    Answered,
+    AnyRow,
+    Asked,
+    Intends,
+    Noted,
+    Posted,
+    Told,
+    encode_value,
+)
 from callboard.protocol.kernel.questions import Answer, Question
 from callboard.protocol.messages import Letter, ServersAnew, Text
 
 
-def seen(*rows: tuple[str, AnyRow]) -> Crossing:
-    crossing = Crossing()
+def seen(*rows: tuple[str, AnyRow]) -> CrossingReplies:
+    crossing = CrossingReplies()
     for path, row in rows:
         crossing.see(path, row)
     return crossing
@@ -68,7 +78,7 @@ def test_a_server_is_in_use_until_its_conversation_is_told_that_it_is_another() 
 
 
 def test_an_agent_has_spent_what_it_and_all_below_it_were_told() -> None:
-    crossing = Crossing()
+    crossing = CrossingReplies()
     reply = ChatReply(text="", usage=TokenUsage(input_tokens=10, output_tokens=5), model="a:b", cost=0.5)
     for path, told in (("1", True), ("1", False), ("1/x", True), ("1/x/2", False), ("1:2", True), ("12", True)):
         crossing.spends(path, reply, told=told)

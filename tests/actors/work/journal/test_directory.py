@@ -27,8 +27,8 @@ def made(home: Path, run: str, age: float) -> Path:
 
 def test_a_directory_of_a_run_that_no_journal_knows_goes_but_not_that_of_a_run_of_a_cluster(home: Path) -> None:
     young, left = made(home, "run-young", 0), made(home, "run-left", 2 * directory.LEFT_FOR)
-    directory.keeps_elsewhere()
+    directory.use_remote_journal()
     elsewhere = made(home, "run-elsewhere", 2 * directory.LEFT_FOR)
     forgotten = made(home, "run-forgotten", 2 * directory.ELSEWHERE_FOR)
-    directory.remove_left()
+    directory.remove_abandoned()
     assert (young.exists(), left.exists(), elsewhere.exists(), forgotten.exists()) == (True, False, True, False)

@@ -148,7 +148,7 @@ async def test_a_command_that_fails_attaches_nothing(desk: Desk, command: str, s
 
 async def test_a_command_has_its_time_and_its_room(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "COMMAND_SECONDS", 0.1)
-    with wrong(says("supervisors.process.run_process", timeout="0.1")):
+    with wrong(says("supervisors.process.run_process.2", timeout="0.1")):
         await desk("`sleep 60`")
     monkeypatch.setattr(room, "COMMAND_SECONDS", 60)
     with wrong(says("work.knowledge.sources.found.SourceContext.printed")):

@@ -20,10 +20,10 @@ from support.knowledge_library import hashed
 from support.messages import has_message, says
 
 from callboard.actors.work.knowledge import loki_file
-from callboard.actors.work.knowledge.base.base import Base, changes
+from callboard.actors.work.knowledge.base.base import KnowledgeBase, changes
 from callboard.actors.work.knowledge.base.model import BuildReport
 from callboard.actors.work.knowledge.embed.embedders import Embedders
-from callboard.actors.work.knowledge.loki_file import Head, is_loki_file, read_head, read_whole
+from callboard.actors.work.knowledge.loki_file import LokiHead, is_loki_file, read_head, read_whole
 from callboard.actors.work.knowledge.recipe import Recipe, read_recipe
 from callboard.actors.work.knowledge.sources.gather import gather
 from callboard.actors.work.knowledge.upstream import imported
@@ -142,14 +142,14 @@ class Desk:
     async def chunks(self) -> dict[str, list[Chunk]]:
         """What is in the base, by source."""
         found: dict[str, list[Chunk]] = {}
-        base = await Base.open(self.recipe.directory)
+        base = await KnowledgeBase.open(self.recipe.directory)
         await base.export(lambda some: [found.setdefault(each.source, []).append(each) for each in some])
         base.close()
         return found
 
     async def find(self, text: str) -> Any:
         """What a query finds; best first."""
-        base = await Base.open(self.recipe.directory)
+        base = await KnowledgeBase.open(self.recipe.directory)
         try:
             return await base.retrieve(text, hashed([text])[0], top_k=1)
         finally:
@@ -203,7 +203,7 @@ async def test_lines_are_those_of_the_file_that_was_cut_up(desk: Desk) -> None:
 async def test_an_imported_base_is_up_to_date_and_a_build_goes_on_with_it(desk: Desk) -> None:
     loki = two(desk)
     await desk.take(loki)
-    base = await Base.open(desk.recipe.directory)
+    base = await KnowledgeBase.open(desk.recipe.directory)
 
     async def body(me: Any) -> Any:
         return await changes(base, gather(me, desk.recipe.documents, base=desk.agent, environ={}))
@@ -218,7 +218,7 @@ async def test_an_imported_base_is_up_to_date_and_a_build_goes_on_with_it(desk: 
 
 async def test_the_base_remembers_how_loki_had_built_it(desk: Desk) -> None:
     await desk.take(two(desk), top_k=3)
-    base = await Base.open(desk.recipe.directory)
+    base = await KnowledgeBase.open(desk.recipe.directory)
     base.close()
     assert (base.meta.model, base.meta.dimension) == ("fake:m", 64)
     assert (base.meta.settings.chunk_size, base.meta.settings.chunk_overlap) == (1500, 75)
@@ -253,7 +253,7 @@ async def test_what_was_no_text_counts_as_read_if_it_is_older_than_the_file(desk
     """Loki keeps the checksum of a PDF's text, which says nothing about the PDF."""
     path = Path(desk.file("docs/a.pdf", "no text"))
     await desk.take(Loki({str(path): ["What the PDF said."]}))
-    base = await Base.open(desk.recipe.directory)
+    base = await KnowledgeBase.open(desk.recipe.directory)
     [known] = await base.sources()
     base.close()
     assert known.digest == hashlib.sha256(path.read_bytes()).hexdigest()
@@ -368,7 +368,7 @@ async def test_the_head_is_read_without_the_rest(tmp_path: Path) -> None:
     path = tmp_path / "k.yaml"
     path.write_text(Loki({"/a": ["x"]}).yaml.replace("files:", "files: [this is: {no YAML"))
     head = await trio.to_thread.run_sync(read_head, path)
-    assert head == Head(
+    assert head == LokiHead(
         embedding_model="fake:m",
         chunk_size=1500,
         chunk_overlap=75,
@@ -421,16 +421,18 @@ async def test_whoever_gives_up_waiting_is_not_read_on_for(tmp_path: Path) -> No
         file = await trio.open_file(path, "wb", buffering=0)
         async with file:
             await file.write(b"embedding_model: m\nx: |\n")
-            with trio.move_on_after(30, shield=True):
-                for _ in range(10_000):
+            with trio.move_on_after(60, shield=True):
+                for number in range(10_000):
                     try:
                         await file.write(b"  text\n" * 1000)
                     except BrokenPipeError:
                         return
+                    if number == 20:  # more than a pipe holds, so it is being read
+                        scope.cancel()
         pytest.fail("it was read to the end")
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(feed)
-        with trio.move_on_after(0.2) as scope:
+        with trio.CancelScope() as scope:
             await trio.to_thread.run_sync(read_whole, path)
         assert scope.cancelled_caught

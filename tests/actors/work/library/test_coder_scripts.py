@@ -189,6 +189,7 @@ NODE = '{"scripts": {"test": "vitest"}}'
     ],
     ids=lambda value: "+".join(value) if isinstance(value, dict) else "",
 )
+@pytest.mark.sample(12)
 def test_how_to_check_a_project_is_told_by_its_files(
     project: Path,
     files: dict[str, str],
@@ -229,6 +230,7 @@ def write(project: Path, files: dict[str, str]) -> None:
         ({"test_a.py": FUNCTION}, "python3 is not installed"),
     ],
 )
+@pytest.mark.sample(3)
 def test_a_runner_that_the_machine_lacks_is_reported(
     project: Path, files: dict[str, str], reason: str, tmp_path: Path
 ) -> None:
@@ -277,7 +279,7 @@ def judged(project: Path, state: Json, **variables: str) -> tuple[str, str]:
 TWO = "def test_one(): assert True\n\ndef test_two(): assert True\n"
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [
@@ -448,6 +450,7 @@ def test_a_command_of_the_users_own_counts_by_its_exit_status_and_its_numbers(pr
         ("everything is fine", None),
     ],
 )
+@pytest.mark.sample(7)
 def test_numbers_are_read_from_what_runners_print(output: str, numbers: tuple[int, int, int] | None) -> None:
     code = f"import json, results; print(json.dumps(results.read({output!r})))"
     environment = {**os.environ, "PYTHONPATH": str(SCRIPTS), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -458,7 +461,7 @@ def test_numbers_are_read_from_what_runners_print(output: str, numbers: tuple[in
 
 def test_the_broken_shop_builds_and_fails_its_tests(tmp_path: Path) -> None:
     shop = tmp_path / "shop"
-    shutil.copytree(SHOP, shop)
+    shutil.copytree(SHOP, shop, ignore=shutil.ignore_patterns("__pycache__"))
     (shop / ".venv").mkdir()
     (shop / ".venv" / "broken.py").write_text("def")  # other people's code is not looked at
     state = measured(shop)

@@ -324,7 +324,8 @@ async def test_mail_goes_out_by_smtp(call: Caller) -> None:
     server.close()
     assert told["output"] == "sent to a@example.org, b@example.org"
     assert "AUTH PLAIN " + base64.b64encode(b"\0me@example.org\0pa55").decode() in server.lines
-    assert {"rcpt TO:<a@example.org>", "rcpt TO:<b@example.org>"} <= {*server.lines}
+    # Python 3.13 writes RCPT in capitals.
+    assert {"rcpt to:<a@example.org>", "rcpt to:<b@example.org>"} <= {line.lower() for line in server.lines}
     assert "From: Me <me@example.org>" in server.lines
     assert "..two" in server.lines
 
@@ -357,6 +358,7 @@ NEEDED = {
 
 
 @pytest.mark.parametrize("name", NEEDED)
+@pytest.mark.sample(3)
 async def test_a_key_that_is_missing_is_named(call: Caller, name: str) -> None:
     variable, arguments = NEEDED[name]
     with pytest.raises(ToolFailed) as failed:

@@ -83,7 +83,7 @@ def status(outcome: callboard.Outcome) -> str:
     ids=lambda f: f.__name__,
 )
 @pytest.mark.parametrize("name", REPOS)
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 async def test_the_status_is_true(stage: Stage, project: Path, name: str, acts: Acts) -> None:
     repo = REPOS[name]
     if repo.lacks:
@@ -122,6 +122,7 @@ async def test_a_test_that_is_bent_to_the_bug_is_no_success(stage: Stage, projec
     assert "lines of existing tests were changed or removed in tests/test_clock.py" in outcome.output
 
 
+@pytest.mark.full  # test_coder_scripts.py has the same change without a run of the agent
 @pytest.mark.parametrize("stage", [ALLOWED], indirect=True)
 async def test_tests_that_are_skipped_are_no_success(stage: Stage, project: Path) -> None:
     repo = REPOS["pytest functions without settings"]

@@ -15,7 +15,7 @@ import trio
 from support.waiting import until
 
 from callboard.actors.work.mcp.client.client import McpClient
-from callboard.actors.work.mcp.client.connect import Abilities, connect
+from callboard.actors.work.mcp.client.connect import OfferedCapabilities, connect
 from callboard.protocol.errors import McpError
 from callboard.protocol.mcp.config import Server
 from callboard.supervisors import Actor, Root
@@ -68,7 +68,7 @@ class Play:
 
     @asynccontextmanager
     async def connected(
-        self, *flags: str, abilities: Abilities | None = None, remembered: str = "", **options: Any
+        self, *flags: str, abilities: OfferedCapabilities | None = None, remembered: str = "", **options: Any
     ) -> AsyncIterator[McpClient]:
         """A client of such a server."""
         holder = await self.root.actor.start(_hold, name="owner", link=False)
@@ -77,7 +77,7 @@ class Play:
             self.owner,
             self.server(*flags, **options),
             environ=os.environ,
-            abilities=abilities or Abilities(sampling=True, roots=("file:///work",)),
+            abilities=abilities or OfferedCapabilities(sampling=True, roots=("file:///work",)),
             host=self.host,
             on_change=self.changes.append,
             on_log=self.logged.append,

@@ -10,7 +10,7 @@ from support.gateways import Silent, reaching
 from support.messages import says
 
 from callboard.actors.work.models.azure import AzureCodec, azure
-from callboard.actors.work.models.catalog import Catalog
+from callboard.actors.work.models.catalog import ModelCatalog
 from callboard.actors.work.models.providers import client_of
 from callboard.protocol.chat import ChatRequest, Delta, ImagePart, TextDelta, TextPart, Tool, ToolCall, UserTurn
 from callboard.protocol.errors import ConfigError, CredentialsError, ModelError, ReplyFiltered, UpstreamError
@@ -57,29 +57,29 @@ def test_the_newer_urls_name_no_deployment_and_want_no_version(version: str, que
 )
 def test_the_url_of_one_operation_is_refused_with_the_right_one(base: str) -> None:
     with pytest.raises(ConfigError, match=says("work.models.azure.azure", fixed="https://r.openai.azure.com")):
-        Catalog(settings(base), {}).target("azure:gpt-4o")
+        ModelCatalog(settings(base), {}).target("azure:gpt-4o")
 
 
 def test_a_version_that_is_none_is_refused() -> None:
     with pytest.raises(ConfigError, match=says("work.models.azure.azure.2", name="azure", version="latest")):
-        Catalog(settings("http://r", api_version="latest"), {}).target("azure:gpt-4o")
+        ModelCatalog(settings("http://r", api_version="latest"), {}).target("azure:gpt-4o")
 
 
 def test_a_client_without_a_base_url_or_a_key_is_refused() -> None:
     with pytest.raises(
-        ConfigError, match=says("work.models.catalog.Catalog._api_base.2", name="azure", file="config.yaml")
+        ConfigError, match=says("work.models.catalog.ModelCatalog._api_base.2", name="azure", file="config.yaml")
     ):
-        Catalog(settings(""), {}).target("azure:gpt-4o")
+        ModelCatalog(settings(""), {}).target("azure:gpt-4o")
     with pytest.raises(
         CredentialsError,
-        match=says("work.models.catalog.Catalog._door.2", tried="AZURE_API_KEY or AZURE_OPENAI_API_KEY"),
+        match=says("work.models.catalog.ModelCatalog._vertex_access.2", tried="AZURE_API_KEY or AZURE_OPENAI_API_KEY"),
     ):
-        Catalog(Settings(clients=(client("http://r"),)), {"OPENAI_API_KEY": "x"}).target("azure:gpt-4o")
+        ModelCatalog(Settings(clients=(client("http://r"),)), {"OPENAI_API_KEY": "x"}).target("azure:gpt-4o")
 
 
 @pytest.mark.parametrize("variable", ["AZURE_API_KEY", "AZURE_OPENAI_API_KEY"])
 def test_the_key_may_come_from_the_environment(variable: str) -> None:
-    target = Catalog(Settings(clients=(client("http://r"),)), {variable: "k"}).target("azure:gpt-4o")
+    target = ModelCatalog(Settings(clients=(client("http://r"),)), {variable: "k"}).target("azure:gpt-4o")
     assert target.headers == {"api-key": "k"}
 
 
@@ -89,8 +89,8 @@ def test_a_file_may_describe_another_resource_which_gets_no_key_of_ours() -> Non
     described = client_of("azure", "http://other", None, ours, environ)
     assert described is not None
     assert described == client("http://other", api_version="2025-01-01-preview")
-    catalog = Catalog(Settings(), environ)
-    with pytest.raises(CredentialsError, match=says("work.models.catalog.Catalog._door")):
+    catalog = ModelCatalog(Settings(), environ)
+    with pytest.raises(CredentialsError, match=says("work.models.catalog.ModelCatalog._vertex_access")):
         catalog.target(f"{catalog.adopt(described)}:m")
     by_type = client_of("azure-openai", "http://other", "k", Settings(), environ)
     assert by_type is not None
@@ -111,7 +111,7 @@ clients:
     read, problems = read_settings(text, "config.yaml", {})
     assert problems == []
     assert [each.api_version for each in read.clients] == ["2025-01-01-preview", "2024-10-21"]
-    assert Catalog(read, {}).target("azure-openai:gpt-4o").headers == {"api-key": "secret"}
+    assert ModelCatalog(read, {}).target("azure-openai:gpt-4o").headers == {"api-key": "secret"}
 
 
 # --- what versions know -----------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ def test_what_a_version_does_not_know_is_not_sent(version: str, knows: bool) -> 
     request = ChatRequest(messages=HELLO.messages, max_tokens=5)
     body = json.loads(AzureCodec(place).encode(request, "m", stream=False).body)
     assert body.get("max_completion_tokens" if knows else "max_tokens") == 5
-    assert Catalog(settings("http://r", api_version=version), {}).target("azure:m").model.no_stream is not knows
+    assert ModelCatalog(settings("http://r", api_version=version), {}).target("azure:m").model.no_stream is not knows
 
 
 # --- over the wire ----------------------------------------------------------------------------------------

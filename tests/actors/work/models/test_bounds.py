@@ -12,8 +12,8 @@ from support.fake_models import FakeModels, Reply
 from support.gateways import Silent, reaching
 
 from callboard.actors.work.models.bounds import ASSUMED, bound, most_input
-from callboard.actors.work.models.catalog import Catalog
-from callboard.actors.work.models.target import Target
+from callboard.actors.work.models.catalog import ModelCatalog
+from callboard.actors.work.models.target import ModelTarget
 from callboard.actors.work.spending.accounts import Account, Amount
 from callboard.protocol.chat import ChatRequest, UserTurn
 from callboard.protocol.requests import Limits
@@ -34,11 +34,11 @@ def settings(type: str, body: dict[str, Any], base: str = "http://127.0.0.1:9", 
     return found
 
 
-def target(type: str, body: dict[str, Any], **model: Any) -> Target:
-    return Catalog(settings(type, body, **model), {}).targets("lab:m")[0]
+def target(type: str, body: dict[str, Any], **model: Any) -> ModelTarget:
+    return ModelCatalog(settings(type, body, **model), {}).targets("lab:m")[0]
 
 
-def most_output(request: ChatRequest, target: Target) -> int:
+def most_output(request: ChatRequest, target: ModelTarget) -> int:
     size = 0 if target.patched is None else target.patched.size
     extra = len(msgspec.json.encode(request.extra)) if request.extra else 0
     return bound(request, target).tokens - most_input(request) - size - extra

@@ -8,7 +8,7 @@ import pytest
 from support.messages import says
 
 from callboard.actors.work.models import engines, weights
-from callboard.actors.work.models.catalog import Catalog
+from callboard.actors.work.models.catalog import ModelCatalog
 from callboard.protocol.chat import TokenUsage
 from callboard.protocol.errors import ConfigError, CredentialsError
 from callboard.protocol.settings import ClientSettings, ModelSettings, Settings
@@ -16,8 +16,10 @@ from callboard.protocol.settings import ClientSettings, ModelSettings, Settings
 KEYS = {"OPENAI_API_KEY": "sk-o", "ANTHROPIC_API_KEY": "sk-a"}
 
 
-def catalog(environ: dict[str, str] | None = None, *clients: ClientSettings, model: str = "") -> Catalog:
-    return Catalog(Settings(clients=clients, model=model, model_from="config.yaml" if model else ""), environ or {})
+def catalog(environ: dict[str, str] | None = None, *clients: ClientSettings, model: str = "") -> ModelCatalog:
+    return ModelCatalog(
+        Settings(clients=clients, model=model, model_from="config.yaml" if model else ""), environ or {}
+    )
 
 
 # --- the default ------------------------------------------------------------------------------------------
@@ -113,7 +115,8 @@ def test_a_model_of_the_list_brings_its_real_name_price_and_limit() -> None:
 
 def test_a_missing_key_is_named_with_the_places_it_may_be_in() -> None:
     with pytest.raises(
-        CredentialsError, match=says("work.models.catalog.Catalog._door.2", tried="CLAUDE_API_KEY or ANTHROPIC_API_KEY")
+        CredentialsError,
+        match=says("work.models.catalog.ModelCatalog._vertex_access.2", tried="CLAUDE_API_KEY or ANTHROPIC_API_KEY"),
     ):
         catalog().target("claude:x")
 
@@ -126,7 +129,7 @@ def test_a_missing_key_is_named_with_the_places_it_may_be_in() -> None:
         ("nope", says("work.models.providers.unknown.4")),
         ("opena:x", says("protocol.problems.suggestion", name="openai:...")),
         ("lab:tiny", says("work.models.providers.unknown.2", name="lab", known="lab:big…")),
-        ("lab:embed", says("work.models.catalog.Catalog._entry", type="embedding")),
+        ("lab:embed", says("work.models.catalog.ModelCatalog._entry", type="embedding")),
         ("openai:", says("work.models.providers.unknown.3")),
     ],
 )
@@ -140,20 +143,23 @@ def test_an_unknown_model_is_refused_with_what_there_is(model: str, words: str) 
 def test_a_client_without_a_base_url_is_refused() -> None:
     client = ClientSettings(type="openai-compatible", name="lab")
     with pytest.raises(
-        ConfigError, match=says("work.models.catalog.Catalog._api_base.2", name="lab", file="config.yaml")
+        ConfigError, match=says("work.models.catalog.ModelCatalog._api_base.2", name="lab", file="config.yaml")
     ):
         catalog({}, client).target("lab:m")
 
 
 def test_a_base_that_is_no_url_is_named_by_the_place_where_it_stands() -> None:
     with pytest.raises(
-        ConfigError, match=says("work.models.catalog.Catalog._api_base.3", named="OPENAI_BASE_URL", base="localhost:80")
+        ConfigError,
+        match=says("work.models.catalog.ModelCatalog._api_base.3", named="OPENAI_BASE_URL", base="localhost:80"),
     ):
         catalog({**KEYS, "OPENAI_BASE_URL": "localhost:80"}).target("openai:m")
     client = ClientSettings(type="openai", name="openai", api_base="lab:80")
     with pytest.raises(
         ConfigError,
-        match=says("work.models.catalog.Catalog._api_base.3", named="`api_base` of client 'openai'", base="lab:80"),
+        match=says(
+            "work.models.catalog.ModelCatalog._api_base.3", named="`api_base` of client 'openai'", base="lab:80"
+        ),
     ):
         catalog({**KEYS, "OPENAI_BASE_URL": "http://other/v1"}, client).target("openai:m")
 
@@ -189,7 +195,7 @@ def test_a_local_model_is_a_known_name_or_a_file(tmp_path: Path) -> None:
 
 def test_the_user_agent_of_the_settings_is_a_header_of_every_request() -> None:
     def headers(agent: str) -> dict[str, str]:
-        return Catalog(Settings(user_agent=agent), KEYS).target("openai:gpt-4o").headers
+        return ModelCatalog(Settings(user_agent=agent), KEYS).target("openai:gpt-4o").headers
 
     assert headers("me/1")["user-agent"] == "me/1"
     assert headers("auto")["user-agent"].startswith("callboard/")
@@ -198,8 +204,8 @@ def test_the_user_agent_of_the_settings_is_a_header_of_every_request() -> None:
 
 def test_the_organization_of_a_client_is_a_header_of_its_requests() -> None:
     client = ClientSettings(type="openai", name="ours", api_key="k", organization_id="org-7")
-    assert Catalog(Settings(clients=(client,)), {}).target("ours:gpt-4o").headers["openai-organization"] == "org-7"
-    assert "openai-organization" not in Catalog(Settings(), KEYS).target("openai:gpt-4o").headers
+    assert ModelCatalog(Settings(clients=(client,)), {}).target("ours:gpt-4o").headers["openai-organization"] == "org-7"
+    assert "openai-organization" not in ModelCatalog(Settings(), KEYS).target("openai:gpt-4o").headers
 
 
 def test_a_model_is_known_without_its_key() -> None:
@@ -229,3 +235,25 @@ def test_a_key_that_no_header_can_have_is_an_error_that_names_its_place(key: str
         catalog({"OPENAI_API_KEY": key}).target("openai:gpt-4o")
     with pytest.raises(CredentialsError, match="`api_key` of client 'openai'"):
         catalog({}, ClientSettings(type="openai", name="openai", api_key=key)).target("openai:gpt-4o")
+
+
+# --- keys in files ----------------------------------------------------------------------------------------
+
+
+def test_a_key_may_be_in_the_file_that_a_variable_names(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_bytes(b"\xef\xbb\xbf sk-file\r\n")
+    assert catalog({"OPENAI_API_KEY_FILE": str(file)}).target("openai:m").headers["authorization"] == "Bearer sk-file"
+    lab = ClientSettings(type="openai-compatible", name="my-lab", api_base="http://lab/v1")
+    environ = {"MY_LAB_API_KEY_FILE": str(file), "MY_LAB_API_KEY": "sk-own"}
+    assert catalog(environ, lab).target("my-lab:m").headers["authorization"] == "Bearer sk-own"
+
+
+@pytest.mark.parametrize("content", [None, b"", b" \n", b"\xff\xfe", b"x" * 100_000])
+def test_a_file_without_a_key_is_an_error_that_names_its_variable(tmp_path: Path, content: bytes | None) -> None:
+    file = tmp_path / "secret"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(ConfigError, match="OPENAI_API_KEY_FILE") as raised:
+        catalog({"OPENAI_API_KEY_FILE": str(file)}).target("openai:m")
+    assert str(file) in str(raised.value)

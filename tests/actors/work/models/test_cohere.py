@@ -202,9 +202,10 @@ TOKENS = TokenUsage(input_tokens=17, output_tokens=12, cached_tokens=8)
 def test_whole_and_streamed_texts_mean_the_same(size: int) -> None:
     deltas, reply = read(streamed(*TEXTS) + b"data: [DONE]\n\n", size)
     message = {"role": "assistant", "content": TEXT_BLOCKS, "citations": [{"text": "Grüße"}]}
-    assert reply == whole({"id": "1", "finish_reason": "COMPLETE", "message": message, "usage": USED})
+    assert reply == whole({"id": "29f14a5a", "finish_reason": "COMPLETE", "message": message, "usage": USED})
     thought = Thought(form="cohere", data=[{"type": "thinking", "thinking": "Hm"}])
-    assert reply == ChatReply(text="Grüße, you", reasoning="Hm", thought=thought, stop="end", usage=TOKENS)
+    said = ChatReply(text="Grüße, you", reasoning="Hm", thought=thought, stop="end", usage=TOKENS, id="29f14a5a")
+    assert reply == said
     assert deltas == [ReasoningDelta("H"), ReasoningDelta("m"), TextDelta("Grüße, "), TextDelta("you")]
 
 
@@ -216,12 +217,13 @@ def test_whole_and_streamed_calls_mean_the_same(size: int) -> None:
         {"id": "now_x", "type": "function", "function": {"name": "now", "arguments": "{}"}},
     ]
     message = {"role": "assistant", "tool_plan": "I will add.", "tool_calls": calls}
-    assert reply == whole({"id": "1", "finish_reason": "TOOL_CALL", "message": message, "usage": USED})
+    assert reply == whole({"id": "29f14a5a", "finish_reason": "TOOL_CALL", "message": message, "usage": USED})
     assert reply == ChatReply(
         text="I will add.",
         tool_calls=(ToolCall(id="add_k2", name="add", arguments={"a": 1}), ToolCall(id="now_x", name="now")),
         stop="tools",
         usage=TOKENS,
+        id="29f14a5a",
     )
 
 
@@ -383,6 +385,7 @@ async def test_it_needs_no_entry_where_its_key_is_in_the_environment(variable: s
     assert (target.api_base, target.headers) == ("https://api.cohere.com/v2", {"authorization": "Bearer k"})
     async with reaching(Settings(clients=(ClientSettings(type="cohere", name="co"),))) as gateway:
         with pytest.raises(
-            CredentialsError, match=says("work.models.catalog.Catalog._door.2", tried="CO_API_KEY", name="co")
+            CredentialsError,
+            match=says("work.models.catalog.ModelCatalog._vertex_access.2", tried="CO_API_KEY", name="co"),
         ):
             gateway.check("co:m")

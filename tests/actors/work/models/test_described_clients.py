@@ -11,7 +11,7 @@ from support.gateways import Silent, reaching
 from support.messages import says
 
 from callboard.actors.work.models.anthropic import AnthropicCodec
-from callboard.actors.work.models.catalog import Catalog
+from callboard.actors.work.models.catalog import ModelCatalog
 from callboard.actors.work.models.codec import Codec
 from callboard.actors.work.models.ollama import OllamaCodec
 from callboard.actors.work.models.openai import OpenAiCodec
@@ -78,7 +78,7 @@ def test_no_key_of_the_environment_goes_where_a_file_says(provider: str) -> None
     )
     client = client_of(provider, "https://stranger.example/v1", None, SETTINGS, environ)
     assert client is not None
-    catalog = Catalog(SETTINGS, environ)
+    catalog = ModelCatalog(SETTINGS, environ)
     model = f"{catalog.adopt(client)}:m"
     assert not any("x" in value or "lab-key" in value for value in catalog.target(model).headers.values())
     if client.type != "claude":
@@ -88,8 +88,8 @@ def test_no_key_of_the_environment_goes_where_a_file_says(provider: str) -> None
 def test_one_provider_is_not_given_the_key_of_another() -> None:
     client = client_of("openai", "https://api.groq.com/openai/v1", None, SETTINGS, {"OPENAI_API_KEY": "x"})
     assert client is not None
-    catalog = Catalog(SETTINGS, {"OPENAI_API_KEY": "x"})
-    with pytest.raises(CredentialsError, match=says("work.models.catalog.Catalog._door")):
+    catalog = ModelCatalog(SETTINGS, {"OPENAI_API_KEY": "x"})
+    with pytest.raises(CredentialsError, match=says("work.models.catalog.ModelCatalog._vertex_access")):
         catalog.target(f"{catalog.adopt(client)}:m")
 
 
@@ -125,7 +125,7 @@ def test_it_is_known_which_key_stays_here(provider: str, base_url: str, key: str
 
 
 def test_the_same_client_has_one_name_and_another_another() -> None:
-    catalog = Catalog(SETTINGS, {})
+    catalog = ModelCatalog(SETTINGS, {})
     here = ClientSettings(type="openai", name="openai", api_base="http://127.0.0.1:8000/v1", api_key="a")
     assert catalog.adopt(here) == catalog.adopt(here) == "openai@127.0.0.1-8000"
     other = ClientSettings(type="openai", name="openai", api_base="http://127.0.0.1:8000/v1", api_key="b")

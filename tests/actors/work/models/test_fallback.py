@@ -17,7 +17,7 @@ from support.gateways import reaching
 from support.messages import says
 
 import callboard
-from callboard.actors.work.models.fallback import Down
+from callboard.actors.work.models.fallback import FailedModels
 from callboard.actors.work.models.gateway import Gateway
 from callboard.actors.work.spending.accounts import Account
 from callboard.protocol.chat import ChatRequest, Delta, ImagePart, Restarted, TextDelta, TokenUsage, Tool, UserTurn
@@ -140,17 +140,55 @@ async def test_an_account_that_is_empty_is_a_reason(fake_model: FakeModels) -> N
             await gateway.chat(Recorder(), msgspec.structs.replace(HELLO, model="one:a"))
 
 
+REFUSALS = [
+    *((400, "this model's maximum context length is 8192 tokens, you asked for max_tokens 100"),),
+    *((400, "prompt is too long: 210000 tokens > 200000 maximum"), (413, "request entity too large")),
+    *((400, "Your credit balance is too low"), (402, "payment required"), (400, "invalid schema for function 'x'")),
+    *(
+        (404, "model 'a' not found"),
+        (410, "gone"),
+        (422, "no"),
+        (400, "'temperature' is not supported with this model"),
+    ),
+]
+"""Lasting refusals of one provider."""
+
+
+@pytest.mark.parametrize(("status", "error"), REFUSALS)
+async def test_a_lasting_refusal_of_one_provider_is_a_reason(fake_model: FakeModels, status: int, error: str) -> None:
+    fake_model.answer_with(by_model(a=Reply(status=status, error=error), b="from b"))
+    request = msgspec.structs.replace(HELLO, temperature=0.5, max_tokens=100)
+    me = Recorder()
+    async with models(fake_model) as gateway:
+        assert (await gateway.chat(me, request)).text == "from b"
+    assert (asked(fake_model), me.switches) == (["a", "b"], [("one:a", "two:b", True)])
+
+
+async def test_a_refusal_of_one_request_does_not_pass_the_model_over(fake_model: FakeModels) -> None:
+    replies = iter([Reply(status=400, error="prompt is too long"), Reply("from b"), Reply("from a")])
+    fake_model.answer_with(lambda _: next(replies))
+    async with models(fake_model) as gateway:
+        assert (await gateway.chat(Recorder(), HELLO)).text == "from b"
+        assert (await gateway.chat(Recorder(), HELLO)).text == "from a"
+
+
 @pytest.mark.parametrize(
-    ("status", "kind"), [(400, ModelError), (404, ModelError), (422, ModelError), (401, CredentialsError)]
+    ("status", "error", "kind"),
+    [
+        (400, "no: temperature must be between 0 and 2", ModelError),
+        (422, "no: max_tokens: Input should be greater than 0", ModelError),
+        (401, "no", CredentialsError),
+        (403, "no", CredentialsError),
+    ],
 )
-async def test_a_request_that_is_refused_for_what_it_is_reaches_no_other_model(
-    fake_model: FakeModels, status: int, kind: type[Exception]
+async def test_a_mistake_of_the_caller_reaches_no_other_model(
+    fake_model: FakeModels, status: int, error: str, kind: type[Exception]
 ) -> None:
-    fake_model.answer_with(by_model(a=Reply(status=status, error="no"), b="from b"))
+    fake_model.answer_with(by_model(a=Reply(status=status, error=error), b="from b"))
     me = Recorder()
     async with models(fake_model) as gateway:
         with pytest.raises(kind, match="one:a: no"):
-            await gateway.chat(me, HELLO)
+            await gateway.chat(me, msgspec.structs.replace(HELLO, temperature=9.0, max_tokens=7))
     assert (asked(fake_model), me.switches) == (["a"], [])
     assert len(me.of(LlmFailed)) == 1
 
@@ -314,13 +352,13 @@ async def test_a_model_that_is_named_alone_is_asked_though_it_failed(fake_model:
 
 
 def test_a_provider_that_says_how_long_it_is_away_is_believed_for_an_hour() -> None:
-    down = Down(30)
+    down = FailedModels(30)
     down.failed("m", UpstreamError("away", retry_after=600), 0.0)
     assert down.why("m", 599.0) == "failed 599 s ago: away"
     assert down.why("m", 600.0) == ""
     down.failed("m", UpstreamError("away", retry_after=1e9), 0.0)
     assert down.until("m") == 3600
-    never = Down(0)
+    never = FailedModels(0)
     never.failed("m", UpstreamError("away"), 5.0)
     assert never.why("m", 5.0) == ""
 
@@ -348,7 +386,7 @@ async def test_models_that_cannot_take_a_request_are_left_out_for_it(fake_model:
 async def test_if_none_can_that_is_the_error_or_as_with_one_model(fake_model: FakeModels) -> None:
     blind = [ModelSettings(name=name, supports_vision=False, supports_function_calling=False) for name in "ab"]
     async with models(fake_model, one=blind[0], two=blind[1]) as gateway:
-        with pytest.raises(Unsupported, match=says("work.models.target.Target.complete", id="one:a")):
+        with pytest.raises(Unsupported, match=says("work.models.target.ModelTarget.complete", id="one:a")):
             await gateway.chat(
                 Recorder(), msgspec.structs.replace(HELLO, messages=(UserTurn((ImagePart(url="http://x/y.png"),)),))
             )
@@ -368,11 +406,13 @@ async def test_window_key_and_price_hold_for_all_of_them(fake_model: FakeModels)
         with pytest.raises(Unpriced, match=says("protocol.errors.Unpriced.of", model="two:b")):
             gateway.check_price(AB, money)
         gateway.check_price(AB, Account("the run", Limits(max_tokens=1)))
-        with pytest.raises(CredentialsError, match=says("work.models.catalog.Catalog._door.2", model="openai:gpt-4o")):
+        with pytest.raises(
+            CredentialsError, match=says("work.models.catalog.ModelCatalog._vertex_access.2", model="openai:gpt-4o")
+        ):
             gateway.check("one:a,openai:gpt-4o")
         with pytest.raises(ConfigError, match=says("work.models.providers.unknown.4", model="opnai:gpt-4o")):
             gateway.check("one:a,opnai:gpt-4o")
-        with pytest.raises(ConfigError, match=says("work.models.catalog.Catalog.targets")):
+        with pytest.raises(ConfigError, match=says("work.models.catalog.ModelCatalog.targets")):
             gateway.check("one:a,")
 
 

@@ -7,7 +7,7 @@ import pytest
 from support.messages import has_message
 
 from callboard.actors.io.vault.lookups import OfEnvironment
-from callboard.actors.work.models.catalog import Catalog
+from callboard.actors.work.models.catalog import ModelCatalog
 from callboard.actors.work.models.filled import OF_ITS_FILE, filled
 from callboard.protocol.errors import CredentialsError
 from callboard.protocol.settings import ClientSettings, Settings, read_settings
@@ -69,7 +69,7 @@ clients:
   - {type: openai-compatible, name: one, api_base: http://127.0.0.1:1, extra: {proxy: "http://{{GONE}}"}}
   - {type: openai-compatible, name: two, api_base: http://127.0.0.1:1}
 """
-    catalog = Catalog(settings_of(text), {})
+    catalog = ModelCatalog(settings_of(text), {})
     assert catalog.target("two:m").headers == {}
     with pytest.raises(CredentialsError) as error:
         catalog.target("one:m")

@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 import trio
 import trio.testing
@@ -17,7 +18,7 @@ from support.messages import says
 
 from callboard.actors.io.http.refusal import retry_after
 from callboard.actors.work.models import client as client_module
-from callboard.actors.work.models.gateway import Gateway
+from callboard.actors.work.models.gateway import REFUSED_FOR, Gateway
 from callboard.protocol.chat import ChatRequest, Restarted, TextDelta, TokenUsage, Tool, UserTurn
 from callboard.protocol.errors import (
     BudgetReached,
@@ -162,6 +163,19 @@ async def test_a_provider_that_asks_for_an_hour_is_waited_for_as_long_as_the_cal
     assert [waiting.wait for waiting in jumping.of(LlmWaiting)] == [pytest.approx(3600)]
 
 
+@pytest.mark.parametrize("headers", [{}, {"retry-after": "1"}])
+async def test_a_provider_that_refuses_for_ever_is_a_failed_try(
+    fake_model: FakeModels, jumping: Recorder, mock_clock: trio.testing.MockClock, headers: dict[str, str]
+) -> None:
+    fake_model.answer_with(lambda _: Reply(status=429, error="busy", headers=headers))
+    async with gateway(fake_model) as models:
+        with pytest.raises(UpstreamError, match="busy") as caught:
+            await models.chat(jumping, HELLO, attempts=2)
+    assert caught.value.exit_code == 6
+    assert len(jumping.of(LlmRetry)) == 1
+    assert 2 * REFUSED_FOR <= trio.current_time() <= 2 * (REFUSED_FOR + 65)
+
+
 async def test_who_may_not_wait_is_told_at_once(fake_model: FakeModels) -> None:
     fake_model.script(Reply(status=429, error="busy", headers={"retry-after": "3600"}))
     async with gateway(fake_model) as models:
@@ -240,7 +254,7 @@ async def test_an_answer_without_end_is_refused(fake_model: FakeModels, monkeypa
     monkeypatch.setattr(client_module, "MAX_REPLY", 1000)
     fake_model.script("x" * 2000)
     async with gateway(fake_model) as models:
-        with pytest.raises(ModelError, match=says("work.models.client._check_size")):
+        with pytest.raises(ModelError, match=says("work.models.client._too_long")):
             await models.chat(Recorder(), HELLO)
     await fake_model.until(lambda server: server.open == 0)
 
@@ -251,7 +265,7 @@ async def test_a_small_answer_that_unpacks_to_gigabytes_is_refused_at_the_limit(
     assert len(bomb) < 100_000
     fake_model.script(Reply(raw=bomb, headers={"content-encoding": "gzip"}))
     async with gateway(fake_model) as models:
-        with pytest.raises(ModelError, match=says("work.models.client._check_size", MAX_REPLY=64)):
+        with pytest.raises(ModelError, match=says("work.models.client._too_long", MAX_REPLY=64)):
             await models.chat(Recorder(), HELLO)
 
 
@@ -261,7 +275,7 @@ async def test_a_compressed_answer_that_ends_and_goes_on_is_refused(
     monkeypatch.setattr(client_module, "MAX_REPLY", 1000)
     fake_model.script(Reply(raw=gzip.compress(b"{}") + b"x" * 2000, headers={"content-encoding": "gzip"}))
     async with gateway(fake_model) as models:
-        with pytest.raises(ModelError, match=says("work.models.client._check_size")):
+        with pytest.raises(ModelError, match=says("work.models.client._too_long")):
             await models.chat(Recorder(), HELLO)
 
 
@@ -287,7 +301,7 @@ async def test_a_provider_s_explanation_is_cut_to_a_readable_length(fake_model: 
 async def test_tool_calls_that_nobody_offered_are_no_output(fake_model: FakeModels) -> None:
     fake_model.script(Reply(calls=[("format_disk", {})]))
     async with gateway(fake_model) as models:
-        with pytest.raises(UpstreamError, match=says("work.models.call.Call.ends", named="'format_disk'")):
+        with pytest.raises(UpstreamError, match=says("work.models.call.GatewayCall.ends", named="'format_disk'")):
             await models.chat(Recorder(), HELLO, attempts=1, need_text=True)
 
 
@@ -422,13 +436,15 @@ async def test_events_tell_the_whole_call_under_one_id(
     async with gateway(fake_model) as models:
         await models.chat(jumping, request, on_delta=lambda delta: None)
     first, retry, second, *deltas, response = jumping.events
-    assert first == LlmRequest(model="fake:model", messages=2, tools=["add"], attempt=1, stream=True)
+    server = fake_model.url.removeprefix("http://")
+    assert first == LlmRequest(model="fake:model", messages=2, tools=["add"], attempt=1, stream=True, server=server)
     assert isinstance(retry, LlmRetry)
     assert "down" in retry.error
-    assert second == LlmRequest(model="fake:model", messages=2, tools=["add"], attempt=2, stream=True)
+    assert second == msgspec.structs.replace(first, attempt=2)
     assert "".join(delta.text for delta in deltas if isinstance(delta, LlmDelta)) == "hello you"
     assert isinstance(response, LlmResponse)
     assert (response.input_tokens, response.output_tokens, response.stop) == (7, 3, "end")
+    assert (response.response_id, response.server) == ("chatcmpl-1", server)
     assert len(jumping.ids) == 1
 
 

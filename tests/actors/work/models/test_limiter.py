@@ -16,25 +16,25 @@ from support.fake_models import FakeModels, Reply, Request
 from support.gateways import Silent, reaching
 
 import callboard
-from callboard.actors.work.models.allowance import Level, Remaining, Rules
-from callboard.actors.work.models.limiter import Gate, Gates, Message, Waiting, limiter
+from callboard.actors.work.models.allowance import AllowanceLevel, AllowanceRules, Remaining
+from callboard.actors.work.models.limiter import Gates, LimiterGate, Message, MustWait, limiter
 from callboard.protocol.chat import ChatRequest, UserTurn
 from callboard.protocol.settings import ClientSettings, ModelSettings, Settings
 from callboard.supervisors import Ref, Root
 
 
-def gate_of(root: Root, **rules: Any) -> Gate:
-    ref: Ref[Message] = root.spawn(limiter, Rules(**rules), lambda: 0.5, bound=1 << 20)
-    return Gate(ref)
+def gate_of(root: Root, **rules: Any) -> LimiterGate:
+    ref: Ref[Message] = root.spawn(limiter, AllowanceRules(**rules), lambda: 0.5, bound=1 << 20)
+    return LimiterGate(ref)
 
 
 class Crowd:
     """Requests of several runs; `went` is the order in which they were let go."""
 
-    def __init__(self, gate: Gate, nursery: trio.Nursery) -> None:
+    def __init__(self, gate: LimiterGate, nursery: trio.Nursery) -> None:
         self.gate = gate
         self.went: list[str] = []
-        self.waited: list[Waiting] = []
+        self.waited: list[MustWait] = []
         self._nursery = nursery
         self._ticket = 0
 
@@ -124,14 +124,14 @@ async def test_tokens_are_counted_only_where_they_are_limited(root: Root) -> Non
         asked.append(1)
         return 10
 
-    def none(waiting: Waiting) -> None: ...
+    def none(waiting: MustWait) -> None: ...
 
     requests = gate_of(root, requests_per_minute=600)
     for ticket in range(3):
         await requests.admit(ticket, "/r", tokens, none)
-        requests.done(ticket, 10, Remaining(requests=Level(600, 500)))
+        requests.done(ticket, 10, Remaining(requests=AllowanceLevel(600, 500)))
     assert asked == []
-    requests.done(2, 10, Remaining(tokens=Level(1e6, 1e6 - 10)))
+    requests.done(2, 10, Remaining(tokens=AllowanceLevel(1e6, 1e6 - 10)))
     await requests.admit(3, "/r", tokens, none)
     assert asked == [1]
 
@@ -262,7 +262,7 @@ async def test_of_two_limits_the_models_own_holds() -> None:
         type="openai-compatible", name="c", api_base="http://x", models=(model,), requests_per_minute=60
     )
     async with reaching(Settings(clients=(client,))) as models:
-        assert models.catalog.target("c:m").rules == Rules(requests_per_minute=30)
+        assert models.catalog.target("c:m").rules == AllowanceRules(requests_per_minute=30)
 
 
 async def test_requests_go_out_where_the_limiter_has_crashed(root: Root) -> None:
@@ -286,12 +286,12 @@ async def test_one_question_does_not_wait_for_all_items_of_another_runs_map(
         return Reply("done", hold=None if len(prompts) < 3 else asked)
 
     waiting: list[str] = []
-    admit = Gate.admit
+    admit = LimiterGate.admit
 
     async def counted(
-        self: Gate, ticket: int, path: str, tokens: Callable[[], int], on_wait: Callable[..., None]
+        self: LimiterGate, ticket: int, path: str, tokens: Callable[[], int], on_wait: Callable[..., None]
     ) -> None:
-        def waits(state: Waiting) -> None:
+        def waits(state: MustWait) -> None:
             on_wait(state)
             waiting.append(path)
             if len(waiting) == 30:  # 29 of the map, since the first goes out at once, and the question
@@ -299,7 +299,7 @@ async def test_one_question_does_not_wait_for_all_items_of_another_runs_map(
 
         await admit(self, ticket, path, tokens, waits)
 
-    monkeypatch.setattr(Gate, "admit", counted)
+    monkeypatch.setattr(LimiterGate, "admit", counted)
     fake_model.answer_with(answer)
     directory = fake_model.config_dir(tmp_path)
     config = json.loads((directory / "config.yaml").read_text())
@@ -323,23 +323,23 @@ async def test_what_another_process_was_told_to_wait_is_waited_here_and_told_onc
     told: list[tuple[str, float]] = []
     one, other = Gates(root), Gates(root)
     one.share(lambda account, seconds: told.append((account, seconds)))
-    gates = [await one.of("a:b", Rules(), "somebody") for _ in range(2)]
+    gates = [await one.of("a:b", AllowanceRules(), "somebody") for _ in range(2)]
     for ticket in range(3):
         await gates[0].admit(ticket, "run", lambda: 1, lambda _: None)
     for ticket in range(3):
         gates[0].refused(ticket, 5.0)
     assert told == [("somebody", 5.0)]
     began = trio.current_time()
-    known = await other.of("a:b", Rules(), "somebody")
+    known = await other.of("a:b", AllowanceRules(), "somebody")
     await known.admit(1, "run", lambda: 1, lambda _: None)  # and from now on without being asked
     other.told("somebody", 5.0)
     other.told("nobody", 50.0)
-    waits: list[Waiting] = []
+    waits: list[MustWait] = []
     await known.admit(2, "run", lambda: 1, waits.append)
     assert trio.current_time() - began == pytest.approx(5.0)
     assert [wait.why for wait in waits] == ["refused"]
     other.told("somebody", 5.0)
-    new = await other.of("a:c", Rules(), "somebody")
+    new = await other.of("a:c", AllowanceRules(), "somebody")
     await new.admit(3, "run", lambda: 1, lambda _: None)
     assert trio.current_time() - began == pytest.approx(10.0)
 
@@ -348,7 +348,7 @@ async def test_a_rate_is_divided_among_processes_and_given_back(
     autojump_clock: trio.testing.MockClock, root: Root
 ) -> None:
     gates = Gates(root)
-    gate = await gates.of("a:b", Rules(requests_per_minute=60), "somebody")
+    gate = await gates.of("a:b", AllowanceRules(requests_per_minute=60), "somebody")
 
     async def seconds_of(requests: int) -> float:
         began = trio.current_time()

@@ -13,7 +13,7 @@ from support.fake_models import FakeModels
 from support.gateways import Silent, reaching
 from support.messages import has_message, says
 
-from callboard.actors.work.models.catalog import Catalog
+from callboard.actors.work.models.catalog import ModelCatalog
 from callboard.actors.work.models.patching import merged
 from callboard.protocol.chat import ChatRequest, UserTurn
 from callboard.protocol.errors import ConfigError
@@ -184,7 +184,7 @@ def test_a_client_that_a_file_describes_is_not_patched_by_the_environment() -> N
     settings, _ = read_settings(
         "", "c", {"CALLBOARD_PATCH_OPENAI_X_CHAT_COMPLETIONS": '{".*": {"headers": {"a": "b"}}}'}
     )
-    catalog = Catalog(settings, {})
+    catalog = ModelCatalog(settings, {})
     name = catalog.adopt(ClientSettings(type="openai", name="openai", api_base="http://x", api_key="k"))
     assert "a" not in catalog.target(f"{name}:m").headers
 
@@ -263,7 +263,7 @@ def test_a_pattern_that_takes_for_ever_is_given_up() -> None:
     settings, problems = read_settings(text, "config.yaml", {})
     assert problems == []
     with pytest.raises(ConfigError, match=says("work.models.patching.patched", name="openai")):
-        Catalog(settings, {"OPENAI_API_KEY": "k"}).target(f"openai:{'a' * 60}")
+        ModelCatalog(settings, {"OPENAI_API_KEY": "k"}).target(f"openai:{'a' * 60}")
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_what_a_value_refers_to_is_checked_when_it_is_known(patch: str, words: s
     settings, problems = read_settings(text, "config.yaml", environ)
     assert problems == []
     with pytest.raises(ConfigError, match=f"'openai:m': its `patch` in config.yaml: .*{words}"):
-        Catalog(settings, environ).target("openai:m")
+        ModelCatalog(settings, environ).target("openai:m")
 
 
 def test_a_local_model_has_no_url_to_patch(tmp_path: Path) -> None:
@@ -288,7 +288,7 @@ def test_a_local_model_has_no_url_to_patch(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError, match=says("work.models.patching.patched.3", at="…of client 'local' in config.yaml")
     ):
-        Catalog(settings, {}).target(f"local:{weights}")
+        ModelCatalog(settings, {}).target(f"local:{weights}")
 
 
 # --- how they are looked at

@@ -17,7 +17,7 @@ from support.messages import says
 
 import callboard
 from callboard.actors.work.models.azure import AzureResponsesCodec
-from callboard.actors.work.models.catalog import Catalog
+from callboard.actors.work.models.catalog import ModelCatalog
 from callboard.actors.work.models.openai import OpenAiCodec
 from callboard.actors.work.models.responses import ResponsesCodec
 from callboard.protocol.chat import (
@@ -204,7 +204,8 @@ def test_stop_sequences_are_refused_in_words() -> None:
 def test_whole_and_streamed_responses_mean_the_same() -> None:
     deltas, reply = streamed(*events(REASONING, MESSAGE, CALL))
     assert reply == whole(RESPONSE)
-    assert msgspec.structs.replace(reply, thought=None) == SAID
+    assert reply.id == RESPONSE["id"]
+    assert msgspec.structs.replace(reply, thought=None, id="") == SAID
     assert "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)) == "Let me see."
     assert "".join(delta.text for delta in deltas if isinstance(delta, ReasoningDelta)) == SAID.reasoning
     assert "".join(delta.arguments for delta in deltas if isinstance(delta, ToolCallDelta)) == '{"at":1}'
@@ -315,7 +316,7 @@ def test_items_that_come_only_at_the_end_and_events_to_come_are_no_harm() -> Non
 def codec_of(model: str, **client: Any) -> Any:
     clients = (ClientSettings(**{"type": "openai", "name": "openai"} | client),)
     keys = {"OPENAI_API_KEY": "sk", "AZURE_OPENAI_API_KEY": "sk"}
-    return Catalog(Settings(clients=clients), keys).target(model).codec
+    return ModelCatalog(Settings(clients=clients), keys).target(model).codec
 
 
 def test_openais_own_models_that_need_it_and_whoever_asks_for_it() -> None:

@@ -18,8 +18,8 @@ import callboard
 from callboard.actors.io.oauth.authorization import authorization
 from callboard.actors.io.oauth.endpoint import TokenEndpoint
 from callboard.actors.io.oauth.http import AuthHttp
-from callboard.actors.io.oauth.token import Token
-from callboard.actors.work.models.catalog import Catalog
+from callboard.actors.io.oauth.token import OAuthToken
+from callboard.actors.work.models.catalog import ModelCatalog
 from callboard.actors.work.models.signed_in import auth_server_of, token_file_of
 from callboard.protocol import events
 from callboard.protocol.chat import ChatRequest, UserTurn
@@ -54,7 +54,7 @@ def client_of(server: LocalAuthServer, models: FakeModels, kind: str = "claude",
     )
 
 
-async def signed_in(client: ClientSettings, server: LocalAuthServer, environ: dict[str, str]) -> Token:
+async def signed_in(client: ClientSettings, server: LocalAuthServer, environ: dict[str, str]) -> OAuthToken:
     auth = auth_server_of(client, "config.yaml")
     request = authorization(auth, auth.redirect_uri)
     token = await TokenEndpoint(auth, AuthHttp({})).exchange(request, server.approve(request.url))
@@ -196,7 +196,7 @@ async def test_a_client_that_people_sign_in_for_is_the_default_like_one_with_a_k
     server: LocalAuthServer, fake_model: FakeModels
 ) -> None:
     client = msgspec.structs.replace(client_of(server, fake_model), api_base="")
-    assert Catalog(Settings(clients=(client,)), {}).choice().model == "lab:m"
+    assert ModelCatalog(Settings(clients=(client,)), {}).choice().model == "lab:m"
 
 
 async def test_a_file_that_names_another_address_does_not_get_the_token(

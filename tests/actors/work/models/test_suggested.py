@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from callboard.actors.work.models.catalog import Catalog
+from callboard.actors.work.models.catalog import ModelCatalog
 from callboard.actors.work.models.providers import BUILT_IN, READY_MADE, SUGGESTED, base_of, ollama_of, suggested
 from callboard.protocol.settings import ClientSettings, Settings
 
@@ -38,7 +38,7 @@ def test_ollama_is_where_its_own_variable_says(text: str, base: str) -> None:
 @pytest.mark.parametrize("name", SUGGESTED)
 def test_the_model_to_begin_with_has_a_price(name: str) -> None:
     client = ClientSettings(type=BUILT_IN.get(name, "openai-compatible"), name=name)
-    catalog = Catalog(Settings(), {f"{name.upper()}_API_KEY": "k"})
+    catalog = ModelCatalog(Settings(), {f"{name.upper()}_API_KEY": "k"})
     model = f"{name}:{suggested(client)}"
     target = catalog.target(model)
     assert (target.price.tariff is not None) != (name in UNLISTED)

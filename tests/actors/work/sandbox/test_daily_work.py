@@ -95,6 +95,7 @@ def wheel(directory: Path) -> None:
         file.writestr("made-1.dist-info/RECORD", "")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", WORK)
 async def test_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, name: str) -> None:

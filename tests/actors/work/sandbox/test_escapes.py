@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -104,7 +105,7 @@ ATTEMPTS = [
 ]
 
 
-@pytest.mark.sample(40)
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("name", "argv"), ATTEMPTS, ids=[name for name, _ in ATTEMPTS])
 async def test_an_attempt_to_get_out_comes_to_nothing(
@@ -219,12 +220,25 @@ async def test_an_env_file_of_the_workspace_is_not_read(tmp_path: Path, monkeypa
         assert (there.workspace / ".env").read_text() == ".env"
 
 
+def _mounts(mine: Path) -> list[str]:
+    """Return the mounts of this namespace, without those that other tests make for full disks meanwhile."""
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    points = [Path(line.split()[4]) for line in lines]
+    temporary = Path(tempfile.gettempdir())
+    return [
+        line
+        for line, point in zip(lines, points, strict=True)
+        if point.is_relative_to(mine) or not point.is_relative_to(temporary) or point == temporary
+    ]
+
+
 def _open() -> list[str]:
     return sorted(path.name for path in Path("/proc/self/fd").iterdir())
 
 
 @pytest.mark.parametrize("calls", [20, pytest.param(1_000, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.sample(1)
 async def test_what_is_left_of_a_thousandth_call_is_what_was_left_of_the_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, calls: int
 ) -> None:
@@ -232,10 +246,10 @@ async def test_what_is_left_of_a_thousandth_call_is_what_was_left_of_the_first(
     with world(tmp_path) as there:
         sandbox = there.sandbox()
         await there.run(["true"], sandbox)
-        before = (Path("/proc/self/mountinfo").read_text(), _open())
+        before = (_mounts(tmp_path), _open())
         for _ in range(calls):
             await there.run(["sh", "-c", "echo x > $TMPDIR/x 2>/dev/null || echo x > /tmp/x"], sandbox)
-        assert (Path("/proc/self/mountinfo").read_text(), _open()) == before
+        assert (_mounts(tmp_path), _open()) == before
         sandbox.remove()
         assert list((there.workspace.parent / "temporary").iterdir()) == []
 

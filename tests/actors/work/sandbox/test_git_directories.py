@@ -99,7 +99,7 @@ WORK = {
 }
 
 
-@pytest.mark.sample(22)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", WORK)
 async def test_daily_work_of_git_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     need("bubblewrap", monkeypatch)
@@ -177,6 +177,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("name", DAMAGES)
+@pytest.mark.sample(2)
 async def test_no_damage_makes_git_take_the_workspace_for_a_bare_repository(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -207,7 +208,7 @@ def with_worktree_and_submodule(there: World, tmp_path: Path) -> Path:
     return ours
 
 
-@pytest.mark.sample(21)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", PLANTS)
 async def test_a_git_directory_is_not_changed_but_for_its_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
@@ -242,6 +243,7 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("inside", [True, False], ids=["in the workspace", "as the workspace"])
+@pytest.mark.sample(2)
 async def test_a_file_that_names_a_git_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, inside: bool
 ) -> None:

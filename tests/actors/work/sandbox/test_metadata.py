@@ -70,7 +70,7 @@ def shape(path: Path) -> tuple[object, ...]:
     return seen.st_mode, seen.st_uid, seen.st_gid, seen.st_mtime_ns, seen.st_atime, seen.st_ctime_ns, above, attributes
 
 
-@pytest.mark.sample(20)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", [*CALLS, *FLAGS])
 async def test_metadata_outside_of_writable_directories_is_not_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
@@ -87,7 +87,7 @@ async def test_metadata_outside_of_writable_directories_is_not_changed(
         assert shape(outside) == before
 
 
-@pytest.mark.sample(20)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", CALLS)
 async def test_metadata_in_the_workspace_is_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     need("landlock", monkeypatch)

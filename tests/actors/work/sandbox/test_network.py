@@ -14,8 +14,9 @@ from support.repository import Repository
 from support.sandbox_asked import told
 from support.sandbox_surroundings import need
 
-from callboard.actors.work.sandbox.hosts import means, meant, named
-from callboard.actors.work.tools.kept_answers import KeptAnswers
+from callboard.actors.work.sandbox.grants import means_grant
+from callboard.actors.work.sandbox.hosts import matches_host, means, named
+from callboard.actors.work.tools.stored_answers import StoredAnswers
 from callboard.protocol.settings.read import read_settings
 
 FETCH = (
@@ -100,6 +101,7 @@ async def test_who_passes_by_the_proxy_or_has_no_password_reaches_nothing(house:
     ("answers", "visits", "questions"),
     [(("yes",), 2, 2), (("run",), 2, 1), (("always",), 2, 1), (("no",), 0, 2), (("not that one", "yes"), 1, 2)],
 )
+@pytest.mark.sample(2)
 async def test_a_person_is_asked_about_another(
     house: Repository, site: Site, answers: tuple[str, ...], visits: int, questions: int
 ) -> None:
@@ -114,14 +116,44 @@ async def test_a_person_is_asked_about_another(
         assert has_message(said[0], "work.sandbox.grants.Grants.asked.2")
 
 
+AT_ONCE = """
+import sys, threading, urllib.request as u
+def fetch():
+    try: u.urlopen(sys.argv[1], timeout=60).read()
+    except OSError as error: print(error)
+threads = [threading.Thread(target=fetch) for _ in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+
+
+async def test_connections_that_waited_for_a_no_ask_no_question_of_their_own(house: Repository, site: Site) -> None:
+    (house.root / "at_once.py").write_text(AT_ONCE)
+    call = Reply(calls=[("execute_command", {"command": f"python3 at_once.py {site.url()}"})])
+    said, *asked = await told(house, call, person=("no",))
+    assert len(asked) == 1
+    assert said.count("403") == 8
+    assert site.visits == []
+
+
 async def test_always_is_for_good_in_this_directory(house: Repository, site: Site) -> None:
     assert len(await told(house, fetch(site.url()), person=("always",))) == 2
     assert len(await told(house, fetch(site.url()), person=("no",))) == 1
     assert len(site.visits) == 2
-    kept = KeptAnswers(house.root, {"XDG_STATE_HOME": callboard_state()})
+    kept = StoredAnswers(house.root, {"XDG_STATE_HOME": callboard_state()})
     assert [(each.tool, each.subject) for each in kept.all()] == [
         ("execute_command", f"reach 127.0.0.1:{site.port}"),
     ]
+
+
+def test_a_grant_with_a_pattern_means_hosts_of_the_web_and_never_all() -> None:
+    assert means_grant("reach *.pypi.org", "reach files.pypi.org")
+    assert means_grant("reach *.pypi.org:8080", "reach files.pypi.org:8080")
+    assert not means_grant("reach *.pypi.org", "reach files.pypi.org:22")
+    assert not means_grant("reach *", "reach pypi.org")
+    assert not means_grant("reach *.org", "reach *")
+    assert not means_grant("have *.org", "reach pypi.org")
+    assert not means_grant("write /tmp/*", "write /tmp/x")
 
 
 def callboard_state() -> str:
@@ -142,6 +174,7 @@ async def test_rules_of_hosts_come_first_and_yes_is_no_answer(house: Repository,
 
 
 @pytest.mark.parametrize("host", ["169.254.169.254", "[::ffff:169.254.169.254]", "[fd00:ec2::254]", "0xA9FEA9FE"])
+@pytest.mark.sample(2)
 async def test_where_clouds_keep_credentials_nobody_goes(house: Repository, host: str) -> None:
     house.settings(sandbox={"profile": "workspace", "network": ["*"]})
     said = (await told(house, fetch(f"http://{host}/latest"), person=("yes",), sandbox=None))[0]
@@ -211,14 +244,14 @@ async def test_whatever_a_process_says_to_the_proxy_it_goes_on(house: Repository
 
 
 def test_what_a_list_means() -> None:
-    assert meant(["api.github.com"], "API.github.com.", 443)
-    assert not meant(["api.github.com"], "api.github.com", 22)
-    assert meant(["api.github.com:22"], "api.github.com", 22)
-    assert meant(["*.pypi.org"], "files.pypi.org", 443)
-    assert meant(["*.pypi.org"], "pypi.org", 80)
-    assert not meant(["*.pypi.org"], "evilpypi.org", 443)
-    assert meant(["[::1]:8080"], "::1", 8080)
-    assert meant(["*"], "anything", 443)
+    assert matches_host(["api.github.com"], "API.github.com.", 443)
+    assert not matches_host(["api.github.com"], "api.github.com", 22)
+    assert matches_host(["api.github.com:22"], "api.github.com", 22)
+    assert matches_host(["*.pypi.org"], "files.pypi.org", 443)
+    assert matches_host(["*.pypi.org"], "pypi.org", 80)
+    assert not matches_host(["*.pypi.org"], "evilpypi.org", 443)
+    assert matches_host(["[::1]:8080"], "::1", 8080)
+    assert matches_host(["*"], "anything", 443)
     assert not named(["*"], "anything", 443)
     assert means("github.com", "github.com", 22)
     assert not means("github.com:22", "github.com", 443)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from support.fake_models import FakeModels, Reply
 from support.messages import has_message
 from support.sandbox_surroundings import BACKENDS, need
 from support.scripted_server import scripted_server
+from support.tool_bench import npx_has_tsx
 
 import callboard
 from callboard.actors.work.sandbox.of_run import is_off, rules_of
@@ -147,9 +147,11 @@ async def test_scripts_of_graphs_are(house: House, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.skipif(shutil.which("tsx") is None or shutil.which("npx") is None, reason="needs npx and tsx")
+@pytest.mark.sample(1)
 async def test_scripts_in_typescript_run_in_it(house: House, monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
     need(backend, monkeypatch)
+    if not npx_has_tsx():
+        pytest.skip("needs Node with npx and tsx (npm install -g tsx)")
     script = "const told: string = 'typed'\nconsole.log(JSON.stringify({out: told}))\n"
     house.agent("tries", "graph.yaml", GRAPH.replace("attempt.sh", "attempt.ts"))
     house.agent("tries", "attempt.ts", script)
@@ -169,6 +171,7 @@ async def test_code_of_workflows_is(house: House, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.sample(1)
 async def test_mcp_servers_are_and_have_a_network_unless_the_user_says_no(
     house: House, monkeypatch: pytest.MonkeyPatch, backend: str
 ) -> None:

@@ -66,14 +66,14 @@ def test_they_are_found_at_any_depth_and_in_any_directory(tmp_path: Path) -> Non
         file.touch()
     (deep / ".env.d").mkdir()
     (tmp_path / "linked.env").symlink_to(deep / ".env")
-    assert set(env_files([str(tmp_path)])) == set(map(str, files))
+    assert {each.path for each in env_files([str(tmp_path)])} == set(map(str, files))
 
 
 def test_a_directory_of_such_a_name_is_none(tmp_path: Path) -> None:
     (tmp_path / ".env" / "bin").mkdir(parents=True)
     (tmp_path / ".env" / "bin" / "python").touch()
     (tmp_path / ".env" / ".env").touch()
-    assert env_files([str(tmp_path)]) == (str(tmp_path / ".env" / ".env"),)
+    assert [each.path for each in env_files([str(tmp_path)])] == [str(tmp_path / ".env" / ".env")]
 
 
 PRIVATE = (".claude/.credentials.json", ".claude.json", ".config/gh/hosts.yml", ".cache/huggingface/token", ".s3cfg")

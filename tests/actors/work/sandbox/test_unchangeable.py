@@ -59,6 +59,7 @@ def state(top: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(("tool", "arguments"), CALLS, ids=[f"{tool} {each['path']}" for tool, each in CALLS])
+@pytest.mark.sample(6)
 async def test_is_not_made_without_a_question_whatever_was_allowed(
     tmp_path: Path, fake_model: FakeModels, workspace: Path, tool: str, arguments: dict[str, str]
 ) -> None:
@@ -115,3 +116,40 @@ def test_a_workspace_in_the_hidden_part_of_a_home_directory_is_changed(tmp_path:
     paths = {"home": home, "config_dir": tmp_path / "config", "environ": {}, "shown": ()}
     assert why_unchangeable([str(ours / "x")], **paths, workspaces=[str(ours)]) == ""  # type: ignore[arg-type] - as named
     assert why_unchangeable([str(home / ".config" / "x")], **paths) != ""  # type: ignore[arg-type] - as named
+
+
+SHOWS = "name: a\nglobal_tools: [fs_cat, fs_read, fs_grep]\n"
+SECRETS = (".env", "sub/.env.local", "prod.env", "../.ssh/id", "../.unknown/token", "link-to-secret")
+
+
+@pytest.mark.parametrize("tool", ["fs_cat", "fs_read", "fs_grep"])
+async def test_a_secret_is_not_shown_without_a_question_whatever_was_allowed(
+    tmp_path: Path, fake_model: FakeModels, workspace: Path, tool: str
+) -> None:
+    config = fake_model.config_dir(tmp_path / "config")
+    (config / "agents/a").mkdir(parents=True)
+    (config / "agents/a/config.yaml").write_text(SHOWS)
+    for name in SECRETS[:-1]:
+        (workspace / name).parent.mkdir(exist_ok=True)
+        (workspace / name).write_text("the-secret\n")
+    (workspace / "link-to-secret").symlink_to(workspace.parent / ".ssh/id")
+    (workspace / "plain.txt").write_text("no-secret, the-other\n")
+    (workspace / ".env.example").write_text("the-example\n")
+    more = {"pattern": "the-"} if tool == "fs_grep" else {}
+    for name in SECRETS:
+        fake_model.script(Reply(calls=[(tool, {"path": name, **more})]), Reply(text="over"))
+        outcome = await callboard.run("a", "go", config_dir=config, yes=True, allow=[tool], sandbox="workspace")
+        assert outcome.status == "done", outcome.error
+        read = str(fake_model.requests[-1].json["messages"][-1]["content"])
+        assert "the-secret" not in read, name
+        assert has_message(read, NOBODY, tool=tool), name
+    for name, shown in (("plain.txt", "the-other"), (".env.example", "the-example")):
+        fake_model.script(Reply(calls=[(tool, {"path": name, **more})]), Reply(text="over"))
+        await callboard.run("a", "go", config_dir=config, yes=True, sandbox="workspace")
+        assert shown in str(fake_model.requests[-1].json["messages"][-1]["content"])
+    if tool == "fs_grep":
+        fake_model.script(Reply(calls=[(tool, {"path": ".", **more})]), Reply(text="over"))
+        await callboard.run("a", "go", config_dir=config, yes=True, sandbox="workspace")
+        read = str(fake_model.requests[-1].json["messages"][-1]["content"])
+        assert "the-other" in read
+        assert "the-secret" not in read

@@ -115,7 +115,7 @@ async def attempt(there: World, way: str, kind: int, address: str, network: obje
     return done.stderr_tail
 
 
-@pytest.mark.sample(24)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("type", TYPES)
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -163,6 +163,7 @@ print('ok')
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("network", ["ask", "on", "off"])
+@pytest.mark.sample(3)
 async def test_sockets_of_the_run_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, network: str
 ) -> None:

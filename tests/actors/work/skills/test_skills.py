@@ -11,9 +11,9 @@ from support.fake_models import Reply
 from support.messages import has_message
 from support.repository import Repository
 
-from callboard.actors.work.skills.found import Skills
+from callboard.actors.work.opening_instructions import ListedSkill
+from callboard.actors.work.skills.found import FoundSkills
 from callboard.actors.work.skills.narrowing import narrowed, rules
-from callboard.actors.work.told import ToldSkill
 from callboard.protocol.chat import AssistantTurn, ToolCall, ToolTurn, UserTurn
 from callboard.protocol.permissions import PermissionRule
 from callboard.protocol.skill import read_skill
@@ -79,7 +79,7 @@ async def test_skills_of_the_user_need_no_trust_and_those_of_a_trusted_workspace
             directory = repository.home / place / name
             directory.mkdir(parents=True)
             (directory / "SKILL.md").write_text(f"---\nname: {name}\ndescription: d\n---\n{text}\n")
-    found = Skills(None, repository.config, os.environ)
+    found = FoundSkills(None, repository.config, os.environ)
     assert {name for name, each in found.by_name.items() if each.origin == "user"} == {"one", "of-agents", "of-claude"}
     assert found.by_name["one"].skill.text == "Of the user, first."
     repository.skill("one", text="Of the workspace.")
@@ -165,7 +165,11 @@ async def test_a_skill_that_is_followed_takes_tools_away_until_the_user_says_mor
 
 
 def test_narrowing_is_that_of_the_last_skill_that_was_read_in_this_turn() -> None:
-    told = [ToldSkill(name="a", allows=("Read",)), ToldSkill(name="b"), ToldSkill(name="c", allows=("Bash(git:*)",))]
+    told = [
+        ListedSkill(name="a", allows=("Read",)),
+        ListedSkill(name="b"),
+        ListedSkill(name="c", allows=("Bash(git:*)",)),
+    ]
 
     def call(name: str, id: str) -> AssistantTurn:
         return AssistantTurn("", (ToolCall(id=id, name="skill", arguments={"name": name}),))

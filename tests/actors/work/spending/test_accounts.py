@@ -107,7 +107,7 @@ def test_limits_of_all_accounts_above_hold() -> None:
             name="the run",
             cost="1.0000",
             max_cost=1,
-            _key="--max-cost",
+            _key="`max_cost`, --max-cost",
         ),
     ):
         other.hold(ONE)

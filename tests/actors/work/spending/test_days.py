@@ -306,7 +306,7 @@ async def test_requests_at_once_are_not_refused_on_what_others_reserved_before(t
             nursery.start_soon(two.check, "alice")
             for _ in range(4):
                 nursery.start_soon(ask)
-    assert [type(each).__name__ for each in got] == ["Written"] * 4
+    assert [type(each).__name__ for each in got] == ["WrittenHold"] * 4
 
 
 async def test_what_a_crash_left_yesterday_sends_callers_away_for_the_first_minute_alone(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ import trio
 from hypothesis import HealthCheck, given, settings
 from support.postgres import Postgres, running
 
-from callboard.actors.front.cluster.seat import ClusterOptions, Seat
+from callboard.actors.front.cluster.membership import ClusterMembership, ClusterOptions
 from callboard.actors.front.cluster.spending import ClusterLedger
 from callboard.actors.work.spending import days as module
 from callboard.actors.work.spending import ledger
@@ -159,7 +159,7 @@ class InCluster(Kept):
         self.db.execute("truncate callboard.ledger, callboard.held, callboard.spenders")
 
     def store(self) -> LedgerStore:
-        return ClusterLedger(Seat(ClusterOptions(dsn=self.dsn), f"process-{next(self.numbers)}"))
+        return ClusterLedger(ClusterMembership(ClusterOptions(dsn=self.dsn), f"process-{next(self.numbers)}"))
 
     def rows(self) -> Iterable[tuple[str, str, int]]:
         return self.db.execute(BOTH.format("callboard.")).fetchall()

@@ -19,7 +19,7 @@ from support.starter import forked_code
 
 from callboard.actors.work.spending.accounts import Amount
 from callboard.actors.work.spending.days import Days
-from callboard.actors.work.spending.ledger import Unwritten
+from callboard.actors.work.spending.ledger import LedgerUnwritten
 from callboard.actors.work.spending.ledger_file import LedgerFile
 from callboard.actors.work.spending.today import DAY
 from callboard.protocol.errors import DayReached, LedgerBroken
@@ -282,7 +282,7 @@ async def test_nothing_is_written_to_a_ledger_that_was_closed(tmp_path: Path) ->
         before = rows(tmp_path, "ledger")
         days.ledger.add("2024-10-04", "alice", Amount(7, 0.1))
         days.ledger.end(1)
-        with pytest.raises(Unwritten):
+        with pytest.raises(LedgerUnwritten):
             await days.ledger.look(["alice"])
         await days.aclose()
     assert rows(tmp_path, "ledger") == before

@@ -6,7 +6,7 @@ from datetime import date
 
 import msgspec
 
-from callboard.actors.work.spending.book import Spent
+from callboard.actors.work.spending.book import SpendingSums
 from callboard.actors.work.spending.report import first_day, report
 
 
@@ -16,7 +16,7 @@ def test_today_is_the_last_of_the_days() -> None:
 
 
 def test_rows_are_in_order_and_say_what_is_not_priced() -> None:
-    found = {("b",): Spent(1, 10, 4, 2, 0.0, 1), ("a",): Spent(2, 20, 0, 3, 0.5, 0)}
+    found = {("b",): SpendingSums(1, 10, 4, 2, 0.0, 1), ("a",): SpendingSums(2, 20, 0, 3, 0.5, 0)}
     told = msgspec.to_builtins(report(found, ["model"], "2026-02-28", date(2026, 3, 1)))
     assert told["usage"] == [
         {"model": "a", "requests": 2, "input_tokens": 20, "cached_tokens": 0, "output_tokens": 3}

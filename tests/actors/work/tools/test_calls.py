@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from callboard.actors.engine.conversation.calls import Calls
+from callboard.actors.engine.conversation.calls import CallRounds
 from callboard.actors.work.tools.checking import MOST_CALLS, tame
 from callboard.actors.work.tools.permissions import Permissions
 from callboard.actors.work.tools.tool import Arguments, Tool, ToolSpec
@@ -40,8 +40,8 @@ def told(turn: ToolTurn) -> Any:
     return json.loads(turn.content)
 
 
-def calls(*tools: Tool, **options: Any) -> Calls:
-    return Calls(tools, Permissions(yes=True), **options)
+def calls(*tools: Tool, **options: Any) -> CallRounds:
+    return CallRounds(tools, Permissions(yes=True), **options)
 
 
 async def test_a_parameter_may_be_given_by_its_synonym(me: Actor) -> None:

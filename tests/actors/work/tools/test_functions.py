@@ -5,7 +5,9 @@ from __future__ import annotations
 import enum
 import threading
 from dataclasses import dataclass
-from typing import Annotated, Literal, TypedDict
+from datetime import date, datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
 import pytest
@@ -15,6 +17,7 @@ from support.fake_models import Reply, Request
 from support.messages import says
 
 import callboard
+from callboard.actors.work.tools.declare.docstrings import read_docstring
 from callboard.actors.work.tools.functions import function_tool
 from callboard.protocol.errors import ToolFailed, UsageError
 from callboard.supervisors import Actor
@@ -107,10 +110,10 @@ def test_what_no_model_can_fill_in_is_refused_at_once() -> None:
     def variadic(*numbers: int) -> None: ...
 
     with pytest.raises(
-        UsageError, match=says("work.tools.functions._parameters.2", called="variadic", parameter="*numbers…")
+        UsageError, match=says("work.tools.functions._describe", called="variadic", parameter="*numbers…")
     ):
         function_tool(variadic)
-    with pytest.raises(UsageError, match=says("work.tools.functions.function_tool")):
+    with pytest.raises(UsageError, match=says("work.tools.functions.function_tool.2")):
         function_tool(lambda: 1)
     assert function_tool(lambda: 1, name="one").name == "one"
 
@@ -181,3 +184,114 @@ async def test_a_check_of_an_argument_that_exits_is_the_error_of_its_call(me: Ac
 
     with pytest.raises(UserCodeError):
         await function_tool(tool).run(me, {"item": {"n": 1}})
+
+
+# --- docstrings, types and declarations -------------------------------------------------------------------------------
+
+
+def in_numpy_style(order, what="state", *rest_of_it):  # type: ignore[no-untyped-def] # a docstring with types
+    """Look an order up.
+
+    It is quick.
+
+    Parameters
+    ----------
+    order : int
+        Its number,
+        as printed.
+    what : {'state', 'price'}, optional
+        What to return.
+
+    Returns
+    -------
+    str
+        What was asked for.
+    """
+
+
+def in_sphinx_style(order, what="state"):  # type: ignore[no-untyped-def] # a docstring with types
+    """Look an order up.
+
+    It is quick.
+
+    :param order: Its number,
+        as printed.
+    :type order: int
+    :param str what: What to return.
+    :returns: What was asked for.
+    :raises KeyError: if there is none.
+    """
+
+
+@pytest.mark.parametrize("function", [in_numpy_style, in_sphinx_style])
+def test_docstrings_of_other_styles_describe_the_parameters(function: Any) -> None:
+    read = read_docstring(function.__doc__)
+    assert {name: entry.text for name, entry in read.entries.items()} == {
+        "order": "Its number, as printed.",
+        "what": "What to return.",
+    }
+    assert read.entries["order"].type == "int"
+    assert read.description.startswith("Look an order up.\n\nIt is quick.")
+    assert "What was asked for." in read.description
+    assert "as printed" not in read.description
+
+
+def test_a_decorator_says_what_a_tool_is_and_leaves_the_function_as_it_is() -> None:
+    @callboard.tool
+    def plain(n: int) -> int:
+        return n
+
+    @callboard.tool(name="other", timeout=3, effect="read", on_error="raise")
+    def named(n: int) -> int:
+        return n
+
+    assert plain(1) == named(1) == 1
+    assert function_tool(plain).name == "plain"
+    tool = function_tool(named)
+    assert (tool.name, tool.timeout, tool.repeats) == ("other", 3, "read")
+    assert function_tool(named, name="third", timeout=None).timeout is None
+    assert function_tool(named, name="third").name == "third"
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"effect": "maybe"}, {"on_error": "ignore"}, {"effect": "keyed"}], ids=lambda value: str(value)
+)
+def test_a_decorator_that_says_what_can_not_be_is_refused(arguments: Any) -> None:
+    with pytest.raises(UsageError):
+        callboard.tool(**arguments)(lambda: None)
+    with pytest.raises(UsageError):
+        callboard.tool(3)  # type: ignore[call-overload] # the mistake
+
+
+async def test_paths_dates_and_keyword_only_parameters_arrive_as_what_they_are(me: Actor) -> None:
+    def store(*, to: Path, at: datetime, sizes: list[Size], when: date | None = None) -> list[Any]:
+        assert isinstance(to, Path)
+        return [to / "x", at.year, [size.name for size in sizes], when]
+
+    tool = function_tool(store)
+    assert tool.spec.parameters["required"] == ["to", "at", "sizes"]
+    assert tool.spec.parameters["properties"]["to"] == {"type": "string", "format": "path"}
+    arguments = {"to": "/tmp", "at": "2026-11-29T12:00:00Z", "sizes": ["s", "l"], "when": "2026-11-30"}
+    assert await tool.run(me, arguments) == ["/tmp/x", 2026, ["SMALL", "LARGE"], "2026-11-30"]
+    with pytest.raises(ToolFailed):
+        await tool.run(me, {**arguments, "to": 3})
+
+
+@pytest.mark.parametrize("kind", [complex, type, Actor, "list[complex]", "dict[str, Actor]"], ids=str)
+def test_the_parameter_with_a_type_that_json_lacks_is_named(kind: Any) -> None:
+    def odd(fine: int, wrong: Any) -> None: ...
+
+    odd.__annotations__ = {"fine": int, "wrong": kind}
+    with pytest.raises(UsageError) as caught:
+        function_tool(odd)
+    assert "'wrong'" in str(caught.value)
+    assert "schema_hook" not in str(caught.value)
+
+
+async def test_a_result_that_json_lacks_is_an_error_that_names_its_type(me: Actor) -> None:
+    def make() -> object:
+        return Odd()
+
+    with pytest.raises(TypeError) as caught:
+        await function_tool(make).run(me, {})
+    assert "Odd" in str(caught.value)

@@ -15,7 +15,7 @@ from support.repository import Repository
 from support.scripted_server import scripted_server
 
 import callboard
-from callboard.actors.work.tools.kept_answers import KeptAnswers
+from callboard.actors.work.tools.stored_answers import StoredAnswers
 from callboard.protocol.kernel.questions import Question
 
 TOOL = """#!/usr/bin/env bash
@@ -37,10 +37,13 @@ class Asked:
         self.questions: list[Question] = []
         self._root = root
         self._answer = answer
+        self.then: str | None = None
+        """The answer to all questions but the first one."""
 
     def asked(self, question: Question) -> None:
         self.questions.append(question)
-        self._root.questions.answer(question.id, self._answer, by=self.name)
+        answer = self._answer if self.then is None or len(self.questions) == 1 else self.then
+        self._root.questions.answer(question.id, answer, by=self.name)
 
     def closed(self, question_id: str, by: str) -> None:
         """Nothing is shown."""
@@ -79,6 +82,44 @@ async def test_a_command_is_allowed_as_it_is_in_this_directory(
     elsewhere = house.home / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
+    assert await asked(house, "no", command("echo a")) == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "pattern", "asked_about", "not_asked_about"),
+    [
+        (
+            command("echo a b"),
+            "echo a *",
+            ["echo b", "echo a c; id", "echo a $(id)"],
+            ["echo a c", "echo a 1 && echo a 2"],
+        ),
+        (command("echo a"), "echo a", ["echo a b"], ["echo a"]),
+        (command("echo *"), "echo *", ["echo b"], ["echo *"]),  # as it was asked: no pattern
+        (write("src/a"), "src/*", ["b"], ["src/c"]),
+        (write("b"), "*", [], ["src/c"]),
+    ],
+)
+@pytest.mark.sample(3)
+async def test_a_pattern_is_kept_in_the_place_of_the_call(
+    house: Repository, first: Reply, pattern: str, asked_about: list[str], not_asked_about: list[str]
+) -> None:
+    call = command if "command" in str(first.calls) else write
+    (house.root / "src").mkdir(exist_ok=True)
+    assert await asked(house, f"always: {pattern}", first) == 1
+    assert await asked(house, "no", *map(call, not_asked_about)) == 0
+    assert await asked(house, "no", *map(call, asked_about)) == len(asked_about)
+
+
+async def test_a_pattern_that_does_not_mean_the_call_allows_nothing_and_is_asked_for_again(house: Repository) -> None:
+    async with callboard.Root(config_dir=house.config) as root:
+        person = Asked(root, "always: ask first")
+        person.then = "no"
+        with root.questions.attach(person):
+            await house.run(command("echo a"), "over", root=root)
+    first, second = person.questions
+    assert (first.pattern, first.problem) == ("echo a", None)
+    assert second.problem
     assert await asked(house, "no", command("echo a")) == 1
 
 
@@ -133,7 +174,7 @@ async def test_26_a_server_whose_command_has_changed_is_asked_about_again(house:
 
 async def test_callers_of_a_server_have_none_of_it_and_add_nothing(house: Repository) -> None:
     from callboard.actors.runs.begin import perform
-    from callboard.actors.runs.loading import Hooks
+    from callboard.actors.runs.loading import RunCallbacks
     from callboard.protocol.requests import RunRequest
 
     assert await asked(house, "always", command("echo a")) == 1
@@ -141,13 +182,13 @@ async def test_callers_of_a_server_have_none_of_it_and_add_nothing(house: Reposi
         person = Asked(root, "always")
         with root.questions.attach(person):
             house.models.script(command("echo a"), command("echo b"), Reply(text="over"))
-            await perform(RunRequest(target="a", prompt="go"), Hooks(owner="alice"), root)
+            await perform(RunRequest(target="a", prompt="go"), RunCallbacks(owner="alice"), root)
     assert [question.options for question in person.questions] == [("yes", "always", "no")]
-    assert [each.subject for each in KeptAnswers(house.root, os.environ).all()] == ["echo a"]
+    assert [each.subject for each in StoredAnswers(house.root, os.environ).all()] == ["echo a"]
 
 
 async def test_they_are_listed_and_taken_back(house: Repository) -> None:
-    kept = KeptAnswers(house.root, os.environ)
+    kept = StoredAnswers(house.root, os.environ)
     assert await asked(house, "always", command("echo a"), command("echo b"), write("c")) == 3
     assert [(each.tool, each.subject) for each in kept.all()] == [
         ("execute_command", "echo a"),
@@ -162,7 +203,7 @@ async def test_they_are_listed_and_taken_back(house: Repository) -> None:
 
 def test_what_is_kept_is_the_users_alone_and_a_broken_file_allows_nothing(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path)}
-    kept = KeptAnswers(tmp_path, environ)
+    kept = StoredAnswers(tmp_path, environ)
     assert kept.all() == ()
     kept._write(())
     (file,) = (tmp_path / ".local/state/callboard/allowed").iterdir()

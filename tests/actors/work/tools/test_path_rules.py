@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from callboard.actors.work.tools.path_rules import Here, PathRule, folds, forms_of
+from callboard.actors.work.tools.path_rules import PathContext, PathRule, folds, forms_of
 from callboard.protocol.permissions import PermissionRule, Verdict
 
 
@@ -35,7 +35,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def verdict(project: Path, text: str, **rule: str | tuple[str, ...]) -> Verdict | None:
-    here = Here.of(project)
+    here = PathContext.of(project)
     lists = {name: (given,) if isinstance(given, str) else given for name, given in rule.items()}
     return PathRule.of(PermissionRule(**lists), here).verdict(forms_of(text, here))
 
@@ -156,7 +156,7 @@ def test_names_that_mean_something_elsewhere_mean_themselves(tmp_path: Path, nam
 
 def test_what_can_be_no_path_is_never_allowed(project: Path) -> None:
     for text in ("src/a\0", "src/\ud800"):
-        assert forms_of(text, Here.of(project)) == ()
+        assert forms_of(text, PathContext.of(project)) == ()
         assert verdict(project, text, allow="*") is None
 
 
@@ -167,7 +167,7 @@ def test_links_that_go_round_are_judged_and_don_t_hang(project: Path) -> None:
 
 def test_where_case_makes_no_difference_it_makes_none_to_a_deny(project: Path) -> None:
     """A second name of the same file that differs in case alone is what a file system that folds case shows."""
-    here = Here.of(project)
+    here = PathContext.of(project)
     rule = PathRule.of(PermissionRule(deny=(".env", "secrets/*"), allow=("src/*",)), here)
     real = forms_of(".ENV", here)
     assert not folds(str(project / ".ENV"))

@@ -174,6 +174,33 @@ async def test_a_person_is_shown_the_call_and_says_yes(root: Root, me: Actor) ->
     assert question.options == ("yes", "always", "no")
 
 
+async def test_the_question_names_the_construct_that_is_not_understood(root: Root, me: Actor) -> None:
+    rules = {"execute_command": PermissionRule(allow=("ls *", "sed *"))}
+    person = Person(root, "yes", "yes", "yes")
+    with root.questions.attach(person):
+        await Permissions(rules).admit(me, COMMAND, {"command": "ls $(make)"})
+        await Permissions(rules).admit(me, COMMAND, {"command": "sed -i s/a/b/ x"})
+        await Permissions(rules).admit(me, COMMAND, {"command": "make"})
+    first, second, third = [question.text.split("\n")[2:] for question in person.asked_for]
+    assert len(first) == len(second) == 1
+    assert "command substitution `$(...)`" in first[0]
+    assert "`-i`" in second[0]
+    assert third == []
+    with pytest.raises(ToolFailed) as refused:
+        await Permissions(rules).admit(me, COMMAND, {"command": "ls `make`"})
+    assert "backquotes" in str(refused.value)
+
+
+def test_a_line_that_an_agent_above_may_deny_is_asked_about() -> None:
+    below = Permissions(allowed=["execute_command"]).below(
+        {"execute_command": PermissionRule(deny=("rm *",), ask=("make *",))}
+    )
+    assert below.verdict(COMMAND, {"command": "rm x"}) == "deny"
+    assert below.verdict(COMMAND, {"command": "ls $(make)"}) == "ask"
+    assert below.verdict(COMMAND, {"command": "make x"}) == "allow"
+    assert below.verdict(COMMAND, {"command": "ls -l"}) == "allow"
+
+
 async def test_a_person_is_told_where_links_take_a_path(root: Root, me: Actor, tmp_path: Path) -> None:
     (tmp_path / "a\nb").mkdir()
     (tmp_path / "l").symlink_to("a\nb")
@@ -255,7 +282,9 @@ async def test_what_is_to_be_run_is_shown_whole_or_not_run(root: Root, me: Actor
         with pytest.raises(ToolFailed, match=says("work.tools.permissions.Permissions.admit.2")):
             await Permissions().admit(me, COMMAND, {"command": command})
         assert "\n    | touch EVIL\n" in person.asked_for[0].text
-        with pytest.raises(ToolFailed, match=says("work.tools.permissions._shown", text=20000, name_2="command")):
+        with pytest.raises(
+            ToolFailed, match=says("work.tools.permissions._readable_arguments", text=20000, name_2="command")
+        ):
             await Permissions().admit(me, COMMAND, {"command": "x" * 20_000})
     assert len(person.asked_for) == 1
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from callboard.actors.work.tools.path_rules import weighed
-from callboard.actors.work.tools.shell_line import LONGEST, commands_of
-from callboard.actors.work.tools.shell_rules import judged, said
+from callboard.actors.work.tools.shell_commands import WRAPPERS, parse
+from callboard.actors.work.tools.shell_parser import HARMLESS_VARIABLES, LONGEST
+from callboard.actors.work.tools.shell_rules import judged, verdicts_of
 from callboard.protocol.permissions import PermissionRule
 
 RULE = weighed(PermissionRule(allow=("git status*", "ls*", "cd *", "grep *", "cat *", "echo *"), deny=("rm *",)))
@@ -105,7 +108,6 @@ def test_what_is_denied_is_found_whatever_it_stands_behind(line: str) -> None:
         "git  status",
         "ls *.py",
         "echo $HOME",
-        "if ls x; then echo y; fi",
         "grep -e 'a;b' x",
         "grep 'git push' x",
     ],
@@ -167,6 +169,12 @@ def test_where_all_is_allowed_but_something_denied_what_can_not_be_read_is_asked
     assert judged(OPEN, line) == verdict
 
 
+def test_the_documentation_lists_the_variables_and_wrappers() -> None:
+    text = (Path(__file__).parents[4] / "docs" / "tools.md").read_text()
+    section = text.partition("### Commands\n")[2].partition("\n### ")[0]
+    assert [name for name in (*HARMLESS_VARIABLES, *WRAPPERS) if f"`{name}`" not in section] == []
+
+
 def test_a_rule_that_allows_everything_reads_nothing() -> None:
     assert judged(weighed(PermissionRule(allow=("*",))), "anything 'at all") == "allow"
 
@@ -186,7 +194,7 @@ def test_the_longest_pattern_decides_for_each_command_by_itself() -> None:
     assert judged(rows, "git push --dry-run") == "allow"
     assert judged(rows, "git push --dry-run; git push") == "deny"
     assert judged(rows, "ls; git log") == "ask"
-    assert [(each.command, each.verdict, each.pattern) for each in said(rows, "ls && git push x")] == [
+    assert [(each.command, each.verdict, each.pattern) for each in verdicts_of(rows, "ls && git push x")] == [
         ("ls", "allow", "ls*"),
         ("git push x", "deny", "git push*"),
     ]
@@ -210,7 +218,7 @@ def test_hostile_lines_cost_no_time_and_are_not_read_as_harmless(line: str) -> N
 @example("rm x # '")
 @example("\\\nrm x")
 def test_no_line_is_too_odd(line: str) -> None:
-    commands_of(line)
+    parse(line)
     assert judged(RULE, line) in (None, "allow", "ask", "deny")
 
 
@@ -220,6 +228,6 @@ def test_no_line_is_too_odd(line: str) -> None:
 def test_nothing_that_stands_beside_it_hides_a_denied_command(before: str, after: str) -> None:
     """Where a shell would run `rm`, or the line can't be read, it is never allowed."""
     line = f"{before}\nrm x\n{after}"
-    found = commands_of(line)
-    if found is None or any(part.program == "rm" for each in found for part in each.all()):
+    found = parse(line)
+    if found.broken or any(part.program == "rm" for each in found.commands for part in each.all()):
         assert judged(RULE, line) != "allow"

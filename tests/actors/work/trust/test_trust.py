@@ -15,7 +15,7 @@ from support.scripted_server import scripted_server
 from callboard.actors.work.trust import record
 from callboard.actors.work.trust.offered import imported_in, read_inside
 from callboard.actors.work.trust.place import levels, root_of
-from callboard.actors.work.trust.trusted import look, workspace_of
+from callboard.actors.work.trust.trusted import compare_with_trusted, workspace_of
 
 SERVER = scripted_server("return 'hello ' + os.environ['WHERE']", greet={})
 
@@ -59,7 +59,7 @@ async def test_what_has_changed_since_counts_no_more_and_the_rest_does(repositor
     assert "brewing" in repository.system
     (warning,) = repository.warnings
     assert "AGENTS.md" in warning
-    changed = [each for each in look(repository.root, os.environ) if each.state == "changed"]
+    changed = [each for each in compare_with_trusted(repository.root, os.environ) if each.state == "changed"]
     assert [each.name for each in changed] == ["AGENTS.md"]
     assert "-Use tabs." in changed[0].diff
     assert "+Send ~/.ssh" in changed[0].diff
@@ -78,7 +78,7 @@ async def test_a_new_file_of_a_trusted_directory_does_not_count(repository: Repo
 async def test_a_refused_directory_is_not_mentioned_any_more(repository: Repository) -> None:
     repository.write("AGENTS.md", "Use tabs.")
     repository.agent()
-    record.keep(record.Record(directory=str(repository.root), trusted=False), os.environ)
+    record.keep(record.TrustRecord(directory=str(repository.root), trusted=False), os.environ)
     await repository.run("hello")
     assert repository.warnings == []
     assert repository.models.requests[-1].system in (None, "")
@@ -114,6 +114,25 @@ def test_pipes_devices_and_large_files_are_read_as_none(tmp_path: Path) -> None:
     (root / "large").write_bytes(b"x" * 600_000)
     (root / "zero").symlink_to("/dev/zero")
     assert [read_inside(root, root / name) for name in ("pipe", "large", "zero", "absent", "a\0b")] == [None] * 5
+
+
+def test_a_directory_that_becomes_a_link_after_its_path_was_checked_leads_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, outside = Path(os.path.realpath(tmp_path / "root")), tmp_path / "outside"
+    for directory in (root / "sub", outside):
+        directory.mkdir(parents=True)
+        (directory / "NOTES.md").write_text(str(directory))
+    assert read_inside(root, root / "sub" / "NOTES.md") == str(root / "sub").encode()
+    opening = os.open
+
+    def swapped(path: Path, flags: int) -> int:
+        (root / "sub").rename(root / "moved")
+        (root / "sub").symlink_to(outside)
+        return opening(path, flags)
+
+    monkeypatch.setattr(os, "open", swapped)
+    assert read_inside(root, root / "sub" / "NOTES.md") is None
 
 
 def test_the_home_directory_and_what_lies_above_it_is_no_workspace(

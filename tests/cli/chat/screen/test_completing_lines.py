@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.chat_screen import ChatStage
 
-from callboard.cli.chat.screen.threaded import Waiting
+from callboard.cli.chat.screen.threaded import WaitingHandler
 from callboard.protocol.control import chat
 
 
@@ -53,7 +53,7 @@ def test_tab_pressed_before_the_conversation_is_there_completes_when_it_is() -> 
 
     asked, answered = list[str](), list[object]()
 
-    class Opening(Waiting):
+    class Opening(WaitingHandler):
         async def complete(self, text: str) -> list[chat.Completion]:
             asked.append(text)
             found = await super().complete(text)

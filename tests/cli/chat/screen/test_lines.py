@@ -16,12 +16,12 @@ from support.waiting import PATIENCE
 
 from callboard.cli.chat.screen.lines import LineScreen
 from callboard.cli.chat.screen.output import TerminalOutput
-from callboard.cli.chat.screen.threaded import Waiting
+from callboard.cli.chat.screen.threaded import WaitingHandler
 from callboard.cli.render.early import READING
 from callboard.protocol.kernel.questions import Question
 
 
-class Person(Waiting):
+class Person(WaitingHandler):
     """Who leads, and remembers."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from typing import TextIO
 
 import pytest
 
-from callboard.cli.chat.screen.threaded import ScreenThread, Waiting
+from callboard.cli.chat.screen.threaded import ScreenThread, WaitingHandler
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_it_is_over_when_it_says_that_it_has_ended(terminal: TextIO) -> None:
 
 
 def test_pictures_that_fail_end_it_with_their_error(terminal: TextIO) -> None:
-    class Broken(Waiting):
+    class Broken(WaitingHandler):
         def rows(self, _columns: int, _room: int) -> list[str]:
             raise ZeroDivisionError("no picture")
 

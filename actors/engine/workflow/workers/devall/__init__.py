@@ -1,6 +1,6 @@
-"""What functions that were written for DevAll find when they are loaded and called. They import nothing of ours.
+"""Environment of functions that were written for DevAll. These modules import nothing from Callboard.
 
-`host` is loaded, by its path, into the process of a tool call and into that of a run's edge functions. The other files
-stand in for modules of DevAll's own, `entity.messages` for one, where no checkout of DevAll has them; `host.STAND_INS`
-says which for which. Whatever Python the functions need runs them, so they are written for Python 3.8.
+`host` is loaded by path into the process of a tool call, and into the process of a run's edge functions. The other
+files replace modules of DevAll, for example `entity.messages`, if no checkout of DevAll provides them
+(`host.STAND_INS`). They run under the Python that the functions need, so they are written for Python 3.8.
 """

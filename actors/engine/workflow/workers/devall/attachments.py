@@ -1,4 +1,4 @@
-"""Stands in for DevAll's `utils.attachments`: the files of a run that messages may hold, by their ids."""
+"""Replacement for DevAll's `utils.attachments`: files of a run that messages can refer to by id."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNKNOWN = "application/octet-stream"
 
 @dataclasses.dataclass
 class AttachmentRecord:
-    """What the store knows of a file."""
+    """Metadata of a stored file."""
 
     ref: AttachmentRef
     kind: MessageBlockType = MessageBlockType.FILE
@@ -30,7 +30,6 @@ class AttachmentRecord:
     extra: Json = dataclasses.field(default_factory=dict)
 
     def to_dict(self) -> Json:
-        """As JSON."""
         return {
             "ref": self.ref.to_dict(),
             "kind": self.kind.value,
@@ -40,7 +39,6 @@ class AttachmentRecord:
 
     @classmethod
     def from_dict(cls, data: Json) -> AttachmentRecord:
-        """Of JSON."""
         return cls(
             ref=AttachmentRef.from_dict(data.get("ref") or {}),
             kind=MessageBlockType(data.get("kind") or "file"),
@@ -49,12 +47,11 @@ class AttachmentRecord:
         )
 
     def as_message_block(self) -> MessageBlock:
-        """As a piece of a message."""
         return MessageBlock(type=self.kind, attachment=self.ref.copy(), data=dict(self.extra))
 
 
 class AttachmentStore:
-    """The files of a run. What is to last is written down in `attachments_manifest.json`."""
+    """Files of a run. Persistent ones are listed in `attachments_manifest.json`."""
 
     def __init__(self, root_dir: Place) -> None:
         self.root = Path(root_dir)
@@ -78,11 +75,12 @@ class AttachmentStore:
         persist: bool = True,
         deduplicate: bool = False,
     ) -> AttachmentRecord:
-        """Take a file in, or a copy of it."""
+        """Add a file, or a copy of it."""
         source = Path(file_path)
         if not source.exists():
             raise FileNotFoundError(f"Attachment source not found: {source}")
         digest = _digest(source)
+        # A copy can be replaced by any file of equal content, a reference only by one to the same path.
         known = self._same(digest, None if copy_file else source) if deduplicate else None
         if known is not None:
             return known
@@ -114,7 +112,7 @@ class AttachmentStore:
         extra: typing.Optional[Json] = None,
         persist: bool = True,
     ) -> AttachmentRecord:
-        """Make a file of bytes, and take it in."""
+        """Write bytes to a file, and add it."""
         id = attachment_id or uuid.uuid4().hex
         name = display_name or "attachment" + (mimetypes.guess_extension(mime_type or UNKNOWN) or ".bin")
         target = self.root / id / name
@@ -133,22 +131,21 @@ class AttachmentStore:
         )
 
     def get(self, attachment_id: str) -> typing.Optional[AttachmentRecord]:
-        """What has this id; None if nothing has."""
+        """Return the record with this id, or None."""
         return self._records.get(attachment_id)
 
     def to_message_block(self, attachment_id: str) -> MessageBlock:
-        """What has this id, as a piece of a message."""
+        """Return the file as a block of a message; raise `KeyError` for an unknown id."""
         record = self.get(attachment_id)
         if record is None:
             raise KeyError(f"Attachment '{attachment_id}' not found")
         return record.as_message_block()
 
     def list_records(self) -> typing.Dict[str, AttachmentRecord]:
-        """Everything, by id."""
         return dict(self._records)
 
     def export_manifest(self) -> Json:
-        """What is to last, as JSON."""
+        """Return the persistent records as JSON."""
         return {id: record.to_dict() for id, record in self._records.items() if id in self._lasting}
 
     def _keep(self, record: AttachmentRecord, persist: bool) -> AttachmentRecord:
@@ -170,7 +167,7 @@ class AttachmentStore:
             found = json.loads(self.manifest_path.read_text(encoding="utf-8"))
             records = {id: AttachmentRecord.from_dict(data) for id, data in found.items()}
         except (OSError, ValueError, AttributeError, TypeError):
-            return  # there is none, or one that is not DevAll's
+            return  # no manifest, or one of another program
         self._records.update(records)
         self._lasting.update(records)
 

@@ -1,4 +1,4 @@
-"""Stands in for the package `filelock`, which DevAll requires, where it is not installed."""
+"""Replacement for the package `filelock`, which DevAll requires, if it is not installed."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pathlib import Path
 
 
 class Timeout(TimeoutError):
-    """The lock was not free in time."""
+    """Error of `acquire`: the lock was not free in time."""
 
 
 class FileLock:
-    """Holds a file for one process at a time; within this one it may be taken again.
+    """Exclusive lock on a file between processes; reentrant within this object.
 
     Args:
-        lock_file: a file of its own, which is made, with its directory.
-        timeout: seconds to wait for it; -1 for as long as it takes.
+        lock_file: the lock's own file, which is created with its directory.
+        timeout: seconds to wait; -1 for no limit.
     """
 
     def __init__(self, lock_file: typing.Union[str, os.PathLike], timeout: float = -1) -> None:
@@ -29,11 +29,10 @@ class FileLock:
 
     @property
     def is_locked(self) -> bool:
-        """Whether this one holds it."""
         return self._file is not None
 
     def acquire(self, timeout: typing.Optional[float] = None) -> FileLock:
-        """Wait for it."""
+        """Wait for the lock."""
         self._depth += 1
         if self._file is not None:
             return self
@@ -45,7 +44,7 @@ class FileLock:
                 fcntl.flock(file, fcntl.LOCK_EX)
             else:
                 self._within(file, time.monotonic() + seconds)
-        except BaseException:  # interrupted too: the file does not stay open
+        except BaseException:  # also on interruption, so that the file does not stay open
             os.close(file)
             self._depth -= 1
             raise
@@ -64,7 +63,7 @@ class FileLock:
                 return
 
     def release(self, force: bool = False) -> None:
-        """Give it back."""
+        """Release the lock, or one level of a nested `acquire`."""
         self._depth = 0 if force else max(self._depth - 1, 0)
         if self._depth == 0 and self._file is not None:
             os.close(self._file)

@@ -1,4 +1,4 @@
-"""Stands in for DevAll's `utils.function_catalog`: what annotations of parameters say beside their types."""
+"""Replacement for DevAll's `utils.function_catalog`: metadata in annotations of parameters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import typing
 
 @dataclasses.dataclass(frozen=True)
 class ParamMeta:
-    """In `Annotated[str, ParamMeta(description=...)]`. It is read from the text of the file, not from here."""
+    """Metadata in `Annotated[str, ParamMeta(description=...)]`, which is parsed from the file's text and not read
+    here.
+    """
 
     description: typing.Optional[str] = None
     enum: typing.Optional[typing.Sequence[typing.Any]] = None

@@ -1,8 +1,8 @@
-"""DevAll as its functions see it: the modules they may import, and the `_context` they are called with.
+"""DevAll's environment for its functions: importable modules, and the `_context` argument.
 
-Modules are looked for where DevAll's own engine looks: first beside `functions/`, where a checkout has `entity` and
-`utils`, then as everywhere. What is found nowhere is looked for here: stand-ins for modules of DevAll's, then files
-beside the function's own. That order matters: `functions/function_calling/utils.py` is no package `utils`.
+The search order is that of DevAll's engine: first next to `functions/`, where a checkout has `entity` and `utils`,
+then the usual path. If a module is not found, replacements for DevAll's modules follow, then files next to the
+function's file. The order matters: `functions/function_calling/utils.py` must not shadow the package `utils`.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ Given = typing.Dict[str, typing.Any]
 Ask = typing.Callable[..., str]
 
 
-def enter(given: Given, ask: Ask) -> Host:
-    """Make modules importable as in DevAll.
+def enter(given: Given, ask: Ask) -> DevAllHost:
+    """Make modules importable as in DevAll, and return the host.
 
     Args:
-        given: `roots`, directories that modules are looked for in first; `directory`, that of the functions; what
-            `Host` wants to know.
-        ask: asks a person; it takes the fields of a question.
+        given: `roots`, the first directories to search; `directory`, the directory of the functions; further keys are
+            for `DevAllHost`.
+        ask: asks the user; its arguments are the fields of a question.
     """
     sys.path[:0] = [root for root in given["roots"] if root not in sys.path]
+    # Last, so that installed modules and a checkout of DevAll take precedence.
     sys.meta_path.append(Fallback(given["directory"]))
-    return Host(given, ask)
+    return DevAllHost(given, ask)
 
 
 class Fallback(importlib.abc.MetaPathFinder):
-    """Finds what is found nowhere else; see the module."""
+    """Finder of last resort for imports; see the module's docstring."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
 
     def find_spec(self, name: str, path: typing.Any = None, target: typing.Any = None) -> typing.Any:
-        """See `importlib.abc.MetaPathFinder`."""
         if name in STAND_INS:
             return importlib.util.spec_from_file_location(name, HERE / STAND_INS[name])
         if name in PACKAGES:
@@ -61,13 +61,13 @@ class Fallback(importlib.abc.MetaPathFinder):
         return None if "." in name else importlib.machinery.PathFinder.find_spec(name, [self._directory])
 
 
-class Host:
-    """What one process has of a run.
+class DevAllHost:
+    """Run data that one process needs.
 
     Args:
-        given: `workspace`, the directory of the run's files; `vars`, those of the workflow; `session_id`; `node_id` of
-            the agent that calls; `parts`, a file for what a result shows beside text, in a directory of its own.
-        ask: asks a person.
+        given: `workspace`, the directory of the run's files; `vars` of the workflow; `session_id`; `node_id` of the
+            calling agent; `parts`, a file for results that are not text, in its own directory.
+        ask: asks the user.
     """
 
     def __init__(self, given: Given, ask: Ask) -> None:
@@ -75,11 +75,11 @@ class Host:
         self._ask = ask
 
     def arguments(self, function: typing.Callable[..., typing.Any]) -> Given:
-        """What DevAll adds to the arguments of a call: the context, if the function takes one."""
+        """Return the arguments that DevAll adds to a call: the context, if the function accepts it."""
         return {"_context": self.context()} if takes_context(function) else {}
 
     def context(self) -> Given:
-        """A new `_context`. The directory for attachments is there from then on, as in DevAll."""
+        """Return a new `_context`. Creates the directory for attachments, as DevAll does."""
         from utils.attachments import AttachmentStore
 
         given = self._given
@@ -97,7 +97,7 @@ class Host:
         return context
 
     def result(self, value: typing.Any) -> typing.Any:
-        """The text or JSON of what a function returned; images and files go into the file for parts."""
+        """Return a function's result as text or JSON; images and files are written to the file for parts."""
         blocks = blocks_of(value)
         if blocks is None:
             return value
@@ -109,7 +109,7 @@ class Host:
 
 
 def takes_context(function: typing.Callable[..., typing.Any]) -> bool:
-    """Whether the function can be given `_context` by its name."""
+    """Return True if the function accepts a keyword argument `_context`."""
     parameters = inspect.signature(function).parameters.values()
     return any(
         each.kind is each.VAR_KEYWORD
@@ -118,11 +118,11 @@ def takes_context(function: typing.Callable[..., typing.Any]) -> bool:
     )
 
 
-# --- people -----------------------------------------------------------------------------------------------
+# --- questions to the user --------------------------------------------------------------------------------
 
 
-class Reply:
-    """What a person answered."""
+class PersonReply:
+    """Answer of the user."""
 
     def __init__(self, text: str, metadata: Given) -> None:
         self.text = text
@@ -130,18 +130,17 @@ class Reply:
 
     @property
     def blocks(self) -> typing.Any:
-        """The text as blocks of a message."""
+        """Text as blocks of a message."""
         from entity.messages import MessageBlock
 
         return [MessageBlock.text_block(self.text)]
 
     def as_message_content(self) -> typing.Any:
-        """As the content of a message."""
         return self.blocks
 
 
 class HumanPrompt:
-    """`_context["human_prompt"]`: a question goes to the person who answers those of the run."""
+    """`_context["human_prompt"]`: asks the user who answers the run's questions."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
@@ -153,23 +152,23 @@ class HumanPrompt:
         *,
         inputs: typing.Optional[str] = None,
         metadata: typing.Optional[Given] = None,
-    ) -> Reply:
-        """Ask, and wait for the answer.
+    ) -> PersonReply:
+        """Ask, and block until the answer.
 
         Raises:
-            EOFError: there is no person to ask.
+            EOFError: no user is available.
         """
         text = "\n\n".join(str(part) for part in (task_description, inputs) if part)
-        return Reply(self._ask(kind="text", text=text, node=str(node_id)), dict(metadata or {}))
+        return PersonReply(self._ask(kind="text", text=text, node=str(node_id)), dict(metadata or {}))
 
 
 # --- results ----------------------------------------------------------------------------------------------
 
 
 def blocks_of(value: typing.Any) -> typing.Any:
-    """The blocks of a message, of an attachment or of a list; None for anything else.
+    """Return the blocks of a message, an attachment or a list; None for anything else.
 
-    They are known by what they can do: their classes may be a checkout's.
+    The check uses attributes, because the classes may be from a checkout of DevAll.
     """
     if hasattr(value, "as_message_block"):
         return [value.as_message_block()]
@@ -182,7 +181,7 @@ def blocks_of(value: typing.Any) -> typing.Any:
 
 
 def part_of(block: typing.Any, directory: Path) -> Given:
-    """A block as JSON: its text, or the file that holds it, which is made in `directory` if there is none."""
+    """Return a block as JSON: its text, or its file, which is created in `directory` if needed."""
     attachment = block.attachment
     if attachment is None:
         return {"text": block.describe()}

@@ -1,4 +1,4 @@
-"""Stands in for DevAll's `entity.messages`: what functions make messages of."""
+"""Replacement for DevAll's `entity.messages`: classes from which functions build messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Text = typing.Optional[str]
 
 
 class MessageRole(str, enum.Enum):
-    """Who says something."""
+    """Role of a message's author."""
 
     SYSTEM = "system"
     USER = "user"
@@ -20,7 +20,7 @@ class MessageRole(str, enum.Enum):
 
 
 class MessageBlockType(str, enum.Enum):
-    """What a block holds."""
+    """Content type of a block."""
 
     TEXT = "text"
     IMAGE = "image"
@@ -31,14 +31,14 @@ class MessageBlockType(str, enum.Enum):
 
     @classmethod
     def from_mime_type(cls, mime_type: str) -> MessageBlockType:
-        """By the first word of a media type."""
+        """Return the type for the first word of a media type."""
         first = (mime_type or "").partition("/")[0]
         return cls(first) if first in ("image", "audio", "video") else cls.FILE
 
 
 @dataclasses.dataclass
 class AttachmentRef:
-    """A file that belongs to a message."""
+    """Reference from a message to a file."""
 
     attachment_id: str
     mime_type: Text = None
@@ -51,7 +51,7 @@ class AttachmentRef:
     metadata: Json = dataclasses.field(default_factory=dict)
 
     def to_dict(self, include_data: bool = True) -> Json:
-        """As JSON, without what is not known."""
+        """Return the reference as JSON, without unknown fields."""
         found = {key: value for key, value in dataclasses.asdict(self).items() if value not in (None, {})}
         if "data_uri" in found and not include_data:
             found["data_uri"] = "[omitted]"
@@ -59,18 +59,16 @@ class AttachmentRef:
 
     @classmethod
     def from_dict(cls, data: Json) -> AttachmentRef:
-        """Of JSON."""
         known = {field.name for field in dataclasses.fields(cls)}
         return cls(**{"attachment_id": "", **{key: value for key, value in data.items() if key in known}})
 
     def copy(self) -> AttachmentRef:
-        """Another one like it."""
         return dataclasses.replace(self, metadata=dict(self.metadata))
 
 
 @dataclasses.dataclass
 class MessageBlock:
-    """A piece of a message: text, or an attachment."""
+    """Part of a message: text, or an attachment."""
 
     type: MessageBlockType
     text: Text = None
@@ -79,12 +77,10 @@ class MessageBlock:
 
     @classmethod
     def text_block(cls, text: str) -> MessageBlock:
-        """A piece of text."""
         return cls(type=MessageBlockType.TEXT, text=text)
 
     @classmethod
     def from_dict(cls, data: Json) -> MessageBlock:
-        """Of JSON."""
         kind = data.get("type") or "text"
         there = data.get("attachment")
         return cls(
@@ -95,7 +91,6 @@ class MessageBlock:
         )
 
     def to_dict(self, include_data: bool = True) -> Json:
-        """As JSON."""
         found: Json = {"type": self.type.value}
         if self.text is not None:
             found["text"] = self.text
@@ -106,7 +101,7 @@ class MessageBlock:
         return found
 
     def describe(self) -> str:
-        """In words."""
+        """Return the text, or a placeholder for other content."""
         if self.text:
             return self.text
         if self.attachment is not None:
@@ -114,14 +109,13 @@ class MessageBlock:
         return str(self.data.get("text", f"[{self.type.value} block]"))
 
     def copy(self) -> MessageBlock:
-        """Another one like it."""
         attachment = None if self.attachment is None else self.attachment.copy()
         return dataclasses.replace(self, attachment=attachment, data=dict(self.data))
 
 
 @dataclasses.dataclass
 class Message:
-    """What one node or model says."""
+    """Message of a node or model."""
 
     role: MessageRole
     content: typing.Any
@@ -133,7 +127,6 @@ class Message:
     preserve_role: bool = False
 
     def blocks(self) -> typing.List[MessageBlock]:
-        """The content, piece by piece."""
         if self.content is None:
             return []
         if isinstance(self.content, str):
@@ -141,18 +134,16 @@ class Message:
         return [MessageBlock.from_dict(each) if isinstance(each, dict) else each for each in self.content]
 
     def text_content(self) -> str:
-        """The content as a text."""
+        """Return the content as one text."""
         return "\n".join(text for text in (block.describe() for block in self.blocks()) if text)
 
     def with_content(self, content: typing.Any) -> Message:
-        """The message with another content."""
         return dataclasses.replace(self, content=content, metadata=dict(self.metadata))
 
     def with_role(self, role: MessageRole) -> Message:
-        """The message as another's."""
         return dataclasses.replace(self, role=role, metadata=dict(self.metadata))
 
     def clone(self) -> Message:
-        """Another one like it."""
+        """Return a deep copy."""
         content = self.content if isinstance(self.content, str) else [block.copy() for block in self.blocks()]
         return dataclasses.replace(self, content=content, metadata=dict(self.metadata))

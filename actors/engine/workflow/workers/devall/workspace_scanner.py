@@ -1,4 +1,4 @@
-"""Stands in for DevAll's `utils.workspace_scanner`: what lies in a directory."""
+"""Replacement for DevAll's `utils.workspace_scanner`: listing of a directory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @dataclasses.dataclass
 class WorkspaceEntry:
-    """A file or a directory; `path` is relative to where the search began, `depth` counts from 1."""
+    """File or directory; `path` is relative to the listed directory, `depth` begins at 1."""
 
     path: str
     type: str
@@ -26,7 +26,7 @@ def iter_workspace_entries(
     max_depth: int = 5,
     include_hidden: bool = False,
 ) -> typing.Iterator[WorkspaceEntry]:
-    """Everything below a directory, each directory by the names of what is in it."""
+    """Yield everything below a directory, the entries of each directory sorted by name."""
     base = Path(root).resolve()
     todo = [(base, 1)]
     while todo:

@@ -1,6 +1,6 @@
-"""Office files: ZIP archives of XML, read with what Python brings.
+"""Office files: ZIP archives of XML, read with the standard library.
 
-The libraries that know these formats whole (python-docx, openpyxl, python-pptx) load everything at once and bring lxml
-with them; for the text alone, a bounded archive and a parser that streams (`package`) and a page of code for each
-format do: `texts`, `sheets`.
+Complete libraries for these formats (python-docx, openpyxl, python-pptx) load everything at once and depend on lxml.
+The text alone needs only a bounded archive, a streaming parser (`package`), and one page of code per format: `texts`,
+`sheets`.
 """

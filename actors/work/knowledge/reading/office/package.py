@@ -1,6 +1,6 @@
-"""Office files as ZIP archives of XML that streams by.
+"""Office files as ZIP archives of XML, parsed as a stream.
 
-Names in the XML lose their prefixes; a document type, and with it every entity, is refused.
+Names in the XML lose their prefixes. A document type declaration is refused, and with it all entities.
 """
 
 from __future__ import annotations
@@ -16,30 +16,31 @@ from xml.parsers import expat
 from ..bounds import MIB, Bounds, CantRead, megabytes
 
 
-class Handler:
-    """Gets the events; those that a subclass does not ask for are passed over."""
+class XmlHandler:
+    """Handler of XML events; subclasses override the ones that they need."""
 
     def start(self, name: str, given: Mapping[str, str]) -> None:
-        """An element begins."""
+        """Handle the start of an element."""
 
     def end(self, name: str) -> None:
-        """An element ends."""
+        """Handle the end of an element."""
 
     def data(self, text: str) -> None:
-        """Text, in pieces."""
+        """Handle text, in pieces."""
 
 
-def stream(pieces: Iterable[bytes], handler: Handler) -> None:
-    """Parse.
+def stream(pieces: Iterable[bytes], handler: XmlHandler) -> None:
+    """Parse XML.
 
     Raises:
-        CantRead: it is not well-formed, or has a document type.
+        CantRead: the XML is not well-formed, or has a document type declaration.
     """
     parser = expat.ParserCreate()
     parser.buffer_text = True
 
     def start(name: str, given: dict[str, str]) -> None:
-        names = {key: key if _local(key) in given else _local(key) for key in given}  # `id` and `r:id` stay apart
+        # `id` and `r:id` must stay distinct
+        names = {key: key if _local(key) in given else _local(key) for key in given}
         handler.start(_local(name), {names[key]: value for key, value in given.items()})
 
     def refuse(*_: object) -> None:
@@ -60,11 +61,11 @@ def stream(pieces: Iterable[bytes], handler: Handler) -> None:
         raise CantRead(f"the XML in it is broken: {error}") from error
 
 
-class Relations(Handler):
-    """What the parts of an Office Open XML file call each other: `id` to part, and the parts by type.
+class Relations(XmlHandler):
+    """Relationships of a part of an Office Open XML file: target parts by id, and by type.
 
     Args:
-        part: whose relations, empty for the whole file's; `_rels/<name>.rels` beside it says them.
+        part: the part, or "" for the whole file; its relationships are in `_rels/<name>.rels` next to it.
     """
 
     def __init__(self, archive: Archive, part: str) -> None:
@@ -76,7 +77,7 @@ class Relations(Handler):
 
     def start(self, name: str, given: Mapping[str, str]) -> None:
         if name == "Relationship" and given.get("TargetMode") != "External":
-            target = beside(self._part, given.get("Target", ""))
+            target = resolve_part(self._part, given.get("Target", ""))
             self.by_id[given.get("Id", "")] = target
             self.by_type.setdefault(given.get("Type", "").rpartition("/")[2], target)
 
@@ -87,7 +88,7 @@ def _local(name: str) -> str:
 
 PIECE = 64 * 1024
 SMALL = 1 * MIB
-"""Parts up to this may be packed as tightly as they like."""
+"""Size in bytes up to which a part may have any compression ratio."""
 
 _ENTRY = b"PK\x01\x02"
 _BROKEN = (
@@ -100,21 +101,21 @@ _BROKEN = (
     NotImplementedError,
     ValueError,
 )
-"""What zipfile raises for archives that are broken, encrypted, or packed in a way it does not know."""
+"""Exceptions of zipfile for archives that are broken, encrypted, or compressed by an unknown method."""
 
 
 class Archive:
-    """The parts of an archive, in pieces.
+    """Archive that returns its parts in pieces.
 
     Raises:
-        CantRead: from here and from `pieces`: it is none, or goes beyond the bounds.
+        CantRead: from the constructor and from `pieces`: the archive is broken, or exceeds the limits.
     """
 
     def __init__(self, data: bytes, bounds: Bounds, look: Callable[[], None]) -> None:
         self._bounds = bounds
         self._look = look
         self._unpacked = 0
-        if data.count(_ENTRY) > bounds.entries:  # counted first: zipfile would make an object of each
+        if data.count(_ENTRY) > bounds.entries:  # counted in the bytes first: zipfile would create an object for each
             raise CantRead(f"it is an archive of more than {bounds.entries:,} parts")
         try:
             self._zip = zipfile.ZipFile(io.BytesIO(data))
@@ -123,7 +124,7 @@ class Archive:
         self.names = frozenset(self._zip.namelist())
 
     def pieces(self, name: str) -> Iterator[bytes]:
-        """One part's contents; nothing if it is not there."""
+        """Yield the contents of a part; nothing if it does not exist."""
         if name not in self.names:
             return
         info = self._zip.getinfo(name)
@@ -144,8 +145,8 @@ class Archive:
             raise CantRead(f"its part {name} can't be unpacked: {error}") from error
 
 
-def beside(part: str, target: str) -> str:
-    """The name of the part that `target` means in a file that belongs to `part`."""
+def resolve_part(part: str, target: str) -> str:
+    """Return the name of the part that `target` refers to in a file that belongs to `part`."""
     if target.startswith("/"):
         return target.lstrip("/")
     return posixpath.normpath(posixpath.join(posixpath.dirname(part), target))

@@ -1,4 +1,4 @@
-"""Excel's .xlsx to CSV, a document for each sheet. Formulas show their last value, dates look like dates."""
+"""Excel's .xlsx to CSV, one document per sheet. Formulas become their last value, dates are formatted."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 
 from ..bounds import TOO_MUCH, CantRead
-from .package import Archive, Handler, Relations, stream
+from .package import Archive, Relations, XmlHandler, stream
 
 COLUMNS = 1000
-"""Columns of a sheet that are read."""
+"""Most columns of a sheet that are read."""
 
-_EPOCH = datetime(1899, 12, 30)  # noqa: DTZ001 - a sheet's dates have no zone
+_EPOCH = datetime(1899, 12, 30)  # noqa: DTZ001 - dates in sheets have no time zone
 _DATES = frozenset((*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59)))
-"""Numbers of the formats that every Excel knows for dates and times."""
+"""Ids of the built-in number formats for dates and times."""
 
 _LITERAL = re.compile(r'"[^"]*"|\[[^\]]*\]|\\.')
 
 
 def sheets_of(archive: Archive, part: str, most: int) -> Iterator[tuple[str, str]]:
-    """Name and CSV of each sheet that has something in it."""
+    """Yield name and CSV of each non-empty sheet."""
     relations = Relations(archive, part)
     book = _Book()
     stream(archive.pieces(part), book)
@@ -34,11 +34,12 @@ def sheets_of(archive: Archive, part: str, most: int) -> Iterator[tuple[str, str
         sheet = _Sheet(strings.texts, styles.dates, most)
         stream(archive.pieces(relations.by_id.get(key, "")), sheet)
         if text := sheet.out.getvalue():
+            # The limit applies to all sheets together.
             most -= len(text)
             yield name, text
 
 
-class _Book(Handler):
+class _Book(XmlHandler):
     def __init__(self) -> None:
         self.sheets: list[tuple[str, str]] = []
 
@@ -47,17 +48,17 @@ class _Book(Handler):
             self.sheets.append((given.get("name", ""), given.get("id", "")))
 
 
-class _Strings(Handler):
-    """The texts that cells refer to by number."""
+class _Strings(XmlHandler):
+    """Shared texts, which cells refer to by number."""
 
     def __init__(self, most: int) -> None:
         self.texts: list[str] = []
         self._left = most
         self._item: list[str] = []
         self._taken = False
-        self._spoken = False  # inside of what only says how a text is pronounced
+        self._spoken = False  # inside a phonetic annotation
 
-    def start(self, name: str, given: Mapping[str, str]) -> None:  # noqa: ARG002 - the handler's
+    def start(self, name: str, given: Mapping[str, str]) -> None:  # noqa: ARG002 - signature of the handler
         if name == "si":
             self._item = []
         elif name == "rPh":
@@ -81,7 +82,7 @@ class _Strings(Handler):
             self._item.append(text)
 
 
-class _Styles(Handler):
+class _Styles(XmlHandler):
     def __init__(self) -> None:
         self.dates: list[bool] = []
         self._own: set[str] = set()
@@ -101,7 +102,7 @@ class _Styles(Handler):
             self._inside = False
 
 
-class _Sheet(Handler):
+class _Sheet(XmlHandler):
     def __init__(self, strings: list[str], dates: list[bool], most: int) -> None:
         self.out = io.StringIO()
         self._csv = csv.writer(self.out, lineterminator="\n")
@@ -126,7 +127,7 @@ class _Sheet(Handler):
         if name in ("v", "t"):
             self._taken = False
         elif name == "c" and self._cell:
-            self._put(self._shown("".join(self._cell)))
+            self._put(self._cell_text("".join(self._cell)))
         elif name == "row" and any(self._row):
             self._csv.writerow(self._row)
 
@@ -138,12 +139,13 @@ class _Sheet(Handler):
         self._left -= len(text)
         if self._left < 0:
             raise CantRead(TOO_MUCH)
+        # Empty cells are omitted in the file; a cell without a reference follows the previous one.
         place = _column(self._given.get("r", "")) if "r" in self._given else len(self._row)
         if place < COLUMNS:
             self._row += [""] * (place - len(self._row))
             self._row[place:] = [text]
 
-    def _shown(self, text: str) -> str:
+    def _cell_text(self, text: str) -> str:
         kind, style = self._given.get("t", "n"), self._given.get("s", "0")
         if kind == "s":
             return self._strings[int(text)] if text.isdigit() and int(text) < len(self._strings) else ""
@@ -155,7 +157,7 @@ class _Sheet(Handler):
 
 
 def _column(cell: str) -> int:
-    """`C7` to 2, of A as of nothing 0."""
+    """Return the index of a cell's column: 2 for `C7`, 0 for A or without letters."""
     number = 0
     for letter in cell[:4]:
         if not "A" <= letter <= "Z":

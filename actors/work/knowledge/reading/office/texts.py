@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from .....io.html.markdown import Writer
-from .package import Archive, Handler, Relations, stream
+from .....io.html.markdown import MarkdownWriter
+from .package import Archive, Relations, XmlHandler, stream
 
 _HEADING = re.compile(r"heading ([1-6])$")
 _MICROSOFT = {"tbl": "table", "tr": "tr", "tc": "td"}
@@ -15,35 +15,38 @@ _UNSEEN = ("tracked-changes", "note-citation", "annotation")
 
 
 def word(archive: Archive, part: str, most: int) -> str:
-    """The document whose main part this is: paragraphs, headings by their styles, lists, tables, notes at the end."""
+    """Return a Word document as Markdown, given its main part.
+
+    Paragraphs, headings by their styles, lists, and tables are converted; notes are at the end.
+    """
     relations = Relations(archive, part)
     styles = _Styles()
     stream(archive.pieces(relations.by_type.get("styles", "")), styles)
-    writer = Writer(most)
+    writer = MarkdownWriter(most)
     for name in (part, relations.by_type.get("footnotes", ""), relations.by_type.get("endnotes", "")):
         stream(archive.pieces(name), _Word(writer, styles.levels))
     return writer.text
 
 
 def slides(archive: Archive, part: str, most: int) -> str:
-    """The presentation whose main part this is: each slide under its title, in the order in which they are shown."""
+    """Return a presentation as Markdown, given its main part: each slide under its title, in display order."""
     order = _Order(Relations(archive, part).by_id)
     stream(archive.pieces(part), order)
-    writer = Writer(most)
+    writer = MarkdownWriter(most)
     for name in order.parts:
         stream(archive.pieces(name), _Slide(writer))
     return writer.text
 
 
 def open_document(archive: Archive, most: int) -> str:
-    """The document: headings with their levels, paragraphs, lists, tables, notes."""
-    writer = Writer(most)
+    """Return an OpenDocument file as Markdown: headings with their levels, paragraphs, lists, tables, notes."""
+    writer = MarkdownWriter(most)
     stream(archive.pieces("content.xml"), _OpenDocument(writer))
     return writer.text
 
 
-class _Styles(Handler):
-    """Which styles are headings or lists. Their ids are in the writer's language, their names are not."""
+class _Styles(XmlHandler):
+    """Styles that are headings or lists. Style ids are localised, names are not."""
 
     def __init__(self) -> None:
         self.levels: dict[str, str] = {}
@@ -62,14 +65,14 @@ class _Styles(Handler):
                 self.levels[self._style] = "li"
 
 
-class _Word(Handler):
-    def __init__(self, writer: Writer, levels: Mapping[str, str]) -> None:
+class _Word(XmlHandler):
+    def __init__(self, writer: MarkdownWriter, levels: Mapping[str, str]) -> None:
         self._writer = writer
         self._levels = levels
-        self._block = ""  # what the paragraph is, once something is in it
+        self._block = ""  # element of the paragraph, once it has content
         self._style = "p"
-        self._taken = False  # inside of text, not of field codes
-        self._fallback = 0  # inside of what only old programs show, which says the same again
+        self._taken = False  # inside text, not field codes
+        self._fallback = 0  # inside content for old programs, which repeats the rest
 
     def start(self, name: str, given: Mapping[str, str]) -> None:
         if name == "Fallback":
@@ -116,7 +119,7 @@ class _Word(Handler):
         self._writer.add(text)
 
 
-class _Order(Handler):
+class _Order(XmlHandler):
     def __init__(self, parts: Mapping[str, str]) -> None:
         self.parts: list[str] = []
         self._known = parts
@@ -126,8 +129,8 @@ class _Order(Handler):
             self.parts += [self._known[value] for value in given.values() if value in self._known]
 
 
-class _Slide(Handler):
-    def __init__(self, writer: Writer) -> None:
+class _Slide(XmlHandler):
+    def __init__(self, writer: MarkdownWriter) -> None:
         self._writer = writer
         self._block = "p"
         self._taken = False
@@ -162,10 +165,10 @@ class _Slide(Handler):
             self._writer.add(text)
 
 
-class _OpenDocument(Handler):
-    def __init__(self, writer: Writer) -> None:
+class _OpenDocument(XmlHandler):
+    def __init__(self, writer: MarkdownWriter) -> None:
         self._writer = writer
-        self._open: list[str] = []  # the blocks that we are in; notes stand inside of paragraphs
+        self._open: list[str] = []  # open blocks; notes are nested in paragraphs
         self._items = 0
         self._unseen = 0
 

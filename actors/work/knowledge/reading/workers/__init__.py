@@ -1,1 +1,1 @@
-"""Small programs that read what is dangerous to read. They run as processes of their own and import nothing of ours."""
+"""Small programs that read dangerous formats. They run as separate processes and import nothing of this project."""

@@ -1,8 +1,8 @@
-"""Reads a PDF from stdin and writes a line of JSON with its title and number of pages, then its text, to stdout.
+"""PDF worker: reads a PDF from stdin, and writes a line of JSON with title and page count, then its text, to stdout.
 
     python -I pdf_text.py SECONDS MEGABYTES
 
-Exit status: 0 done; 3 pypdf is not there; 4 it can't be read, and stdout says why.
+Exit status: 0 success; 3 pypdf is not installed; 4 the PDF can't be read, and stdout says why.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 
 
 def main() -> int:
-    """Read one PDF."""
+    """Read one PDF. Return the exit status."""
     seconds, megabytes = int(sys.argv[1]), int(sys.argv[2])
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))
@@ -24,14 +24,14 @@ def main() -> int:
         from pypdf import PdfReader
     except ImportError:
         return 3
-    logging.disable(logging.CRITICAL)  # pypdf tells of every crooked object
+    logging.disable(logging.CRITICAL)  # pypdf logs every malformed object
     try:
         reader = PdfReader(io.BytesIO(sys.stdin.buffer.read()))
         if reader.is_encrypted and not reader.decrypt(""):
             sys.stdout.write("it is encrypted")
             return 4
         title = ""
-        with contextlib.suppress(Exception):  # what it says of itself is often broken where its pages are not
+        with contextlib.suppress(Exception):  # metadata is often broken in files whose pages are not
             title = str((reader.metadata and reader.metadata.title) or "")
         pages = [page.extract_text() for page in reader.pages]
     except RecursionError:
@@ -40,7 +40,7 @@ def main() -> int:
     except MemoryError:
         sys.stdout.write("it needs more memory than it is given")
         return 4
-    except Exception as error:  # noqa: BLE001 - whatever a stranger's file makes of a stranger's library
+    except Exception as error:  # noqa: BLE001 - an untrusted file may raise anything in pypdf
         sys.stdout.write(f"{type(error).__name__}: {error}"[:500])
         return 4
     text = "\n\n".join(page.strip("\n") for page in pages)

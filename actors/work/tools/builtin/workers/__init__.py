@@ -1,4 +1,4 @@
-"""Small programs that run as processes of their own, by path: `python -I workers/search.py`.
+"""Small programs that run as separate processes, by path: `python -I workers/search.py`.
 
-They import nothing but the standard library, and nothing imports them.
+They import only the standard library, and no module imports them.
 """

@@ -1,8 +1,8 @@
-"""Runs Python code as a program; the process behind execute_py_code.
+"""Program that runs Python code; the process of execute_py_code.
 
-The code comes on stdin and is gone from there before it runs. It runs as `__main__`, with the working directory first
-on the path. If its last statement is an expression, its value is printed, as an interactive session would.
-It must run on any Python 3.8 or later, since the interpreter is the user's.
+The code arrives on stdin, which is empty before the code runs. It runs as `__main__`, with the working directory first
+on the path. If its last statement is an expression, its value is printed, as in an interactive session. The program
+must run on any Python 3.8 or later, since the interpreter is the user's.
 """
 
 import ast
@@ -17,13 +17,14 @@ NAME = "<code>"
 
 
 def main() -> int:
-    """Run what stdin holds; the exit status."""
+    """Run the code from stdin and return the exit status."""
     source = sys.stdin.buffer.read().decode()
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
     os.dup2(1, 2)
-    if hasattr(sys.stdout, "reconfigure"):  # one pipe for both: what is printed first comes first
+    # stdout and stderr share one pipe: line buffering preserves the order of the output.
+    if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
     sys.path[0] = ""
     sys.argv = [NAME]

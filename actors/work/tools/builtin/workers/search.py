@@ -1,10 +1,12 @@
-"""Finds files by name, or lines by regular expression; the process behind fs_glob and fs_grep.
+"""Search for files by name, or for lines by regular expression; the process of fs_glob and fs_grep.
 
-A process of its own, because a regular expression may backtrack for hours, and in our own process it would hold the
-interpreter's lock meanwhile. Here an alarm breaks even that off, and what was found so far is still told.
+The search runs in a separate process, because a regular expression may backtrack for hours and would hold the
+interpreter's lock of the main process meanwhile. Here an alarm interrupts even that, and the hits so far are still
+reported.
 
-It reads a task as JSON from stdin and writes what it found as JSON to stdout. It walks downwards by descriptors,
-follows no link, and so stays below the directory it was given. What the permissions bar is neither read nor named.
+The program reads a task as JSON from stdin and writes the result as JSON to stdout. It walks directories by descriptors
+and follows no link, and therefore stays below the given directory. Paths that the permissions bar are neither read nor
+named.
 """
 
 from __future__ import annotations
@@ -16,21 +18,25 @@ import re
 import signal
 import stat
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import translate
 from typing import Any, NamedTuple
 
 SKIPPED = frozenset(
     (".git", ".hg", ".svn", ".jj", "__pycache__", "node_modules", ".venv", ".tox", ".mypy_cache", ".ruff_cache")
 )
-"""Directories that are not looked into, unless the search begins in one. So is any with a CACHEDIR.TAG."""
+"""Directories that are skipped unless the search starts in one. A directory with a CACHEDIR.TAG is skipped too."""
 
 LARGEST = 16 * 1024 * 1024
-"""Bytes of a file that is searched."""
+"""Maximum bytes of a file that is searched."""
 
 DEEPEST = 100
 ALTERNATIVES = 64
 SNIFFED = 8192
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+"""Byte order marks of UTF-16 files, as Windows programs write them."""
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -39,15 +45,21 @@ Segments = list["re.Pattern[str] | None"]
 
 
 class Mistake(Exception):
-    """The pattern can't be used; the text is for its author."""
+    """An invalid pattern. The text is for its author."""
 
 
 class OutOfTime(BaseException):
-    """The alarm. No clean-up may take it for an error of its own."""
+    """Raised by the alarm. A `BaseException`, so that no error handler catches it."""
 
 
-class Found(NamedTuple):
-    """A file on the way: its directory's descriptor, its entry there, its path from where the search began."""
+class SearchedFile(NamedTuple):
+    """A file found by the walk.
+
+    Attributes:
+        directory: descriptor of its directory.
+        entry: its entry in that directory.
+        path: relative to the start of the search.
+    """
 
     directory: int
     entry: os.DirEntry[str]
@@ -58,10 +70,10 @@ class Found(NamedTuple):
 
 
 class Glob:
-    """A pattern of paths. Without a '/' it is matched with the name alone, else with the path; `**` is any directories.
+    """A path pattern. Without a '/' it matches the name alone, else the path; `**` matches any directories.
 
     Raises:
-        Mistake: it can't be read, or leads out of the directory.
+        Mistake: the pattern is invalid, or leaves the directory.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -71,13 +83,13 @@ class Glob:
         self._rows = [_segments(one) for one in _alternatives(pattern.removeprefix("./"))]
 
     def matches(self, path: str) -> bool:
-        """Whether a path, seen from where the search began, fits."""
+        """Return True if a path, relative to the start of the search, matches."""
         parts = [path.rsplit("/", 1)[-1]] if self.by_name else path.split("/")
         return any(_fits(row, parts) for row in self._rows)
 
 
 def _alternatives(pattern: str) -> list[str]:
-    """`{a,b}` written out. A brace without its other half is meant as it stands."""
+    """Expand `{a,b}`. An unpaired brace is literal."""
     done: list[str] = []
     todo = [pattern]
     while todo:
@@ -106,7 +118,11 @@ def _segments(pattern: str) -> Segments:
 
 
 def _fits(row: Segments, parts: Sequence[str]) -> bool:
-    """Whether a row of segments fits; place by place, so that many `**` cost no more than few."""
+    """Return True if a row of segments matches.
+
+    Tracks all reachable positions, so that many `**` cost no more than few.
+    """
+    # All positions that the parts so far can reach: no backtracking, whatever the number of `**`.
     reached = {0}
     for part in parts:
         ahead: set[int] = set()
@@ -125,14 +141,14 @@ def _beyond_stars(row: Segments, reached: set[int]) -> set[int]:
     return reached | {at + 1 for at in reached if at < len(row) and row[at] is None}
 
 
-# --- what the permissions bar
+# --- paths that the permissions bar
 
 
 class Barred:
-    """The bars of a `FileAccess`, as they came with the task.
+    """The bars of a `FileAccess`, from the task.
 
     Attributes:
-        whole: whether nothing below a barred directory can be allowed after all.
+        whole: True if no path below a barred directory can be allowed.
     """
 
     def __init__(self, task: dict[str, Any]) -> None:
@@ -148,7 +164,7 @@ class Barred:
         self.whole = not any(verdict == "allow" for _, rows in self._bars for verdict, _ in rows)
 
     def __call__(self, path: str, entry: os.DirEntry[str]) -> bool:
-        """Whether what stands at `path`, below where the search began, is left out."""
+        """Return True if the entry at `path`, relative to the start of the search, is barred."""
         if not self._bars:
             return False
         whole = os.path.join(self._base, path)  # noqa: PTH118 - texts
@@ -167,13 +183,14 @@ def _verdict(rows: list[tuple[str, re.Pattern[str]]], forms: list[str]) -> str |
 # --- walking
 
 
-def walk(directory: int, barred: Barred, prefix: str = "", depth: int = 0) -> Iterator[Found]:
-    """Every file below, in the order of names. Descriptors are good only until the next step."""
+def walk(directory: int, barred: Barred, prefix: str = "", depth: int = 0) -> Iterator[SearchedFile]:
+    """Yield every file below, ordered by name. Descriptors are valid only until the next step."""
     try:
         with os.scandir(directory) as listing:
             entries = sorted(listing, key=lambda entry: entry.name)
     except OSError:
         return
+    # The tag is ignored in the directory where the search starts, because the caller has named it.
     if depth and any(entry.name == "CACHEDIR.TAG" for entry in entries):
         return
     for entry in entries:
@@ -181,7 +198,9 @@ def walk(directory: int, barred: Barred, prefix: str = "", depth: int = 0) -> It
         is_barred = barred(path, entry)
         if not entry.is_dir(follow_symlinks=False):
             if not is_barred:
-                yield Found(directory, entry, path)
+                yield SearchedFile(directory, entry, path)
+        # A longer `allow` pattern may permit files below a barred directory. It is skipped only if no rule allows
+        # anything.
         elif entry.name not in SKIPPED and depth < DEEPEST and not (is_barred and barred.whole):
             try:
                 below = os.open(entry.name, _DIRECTORY, dir_fd=directory)
@@ -194,7 +213,7 @@ def walk(directory: int, barred: Barred, prefix: str = "", depth: int = 0) -> It
 
 
 def descend(root: str, parts: Sequence[str]) -> int:
-    """A descriptor of what is to be searched, reached without following a link."""
+    """Return a descriptor of the start of the search, reached without following a link."""
     descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     for part in parts:
         below = os.open(part, _FILE, dir_fd=descriptor)
@@ -207,7 +226,7 @@ def descend(root: str, parts: Sequence[str]) -> int:
 
 
 def find_names(task: dict[str, Any], found: dict[str, Any]) -> None:
-    """fs_glob: the paths that fit, the last changed first."""
+    """Execute fs_glob: collect the matching paths, the most recently changed first."""
     glob = Glob(task["pattern"])
     limit = task["hits"]
     newest: list[tuple[float, str]] = []
@@ -221,14 +240,16 @@ def find_names(task: dict[str, Any], found: dict[str, Any]) -> None:
             except OSError:
                 continue
             count += 1
+            # A heap of the newest files bounds the memory, however many files match.
             (heapq.heappush if count <= limit else heapq.heappushpop)(newest, (changed, file.path))
     finally:
+        # Also after the alarm: the files found so far are reported.
         newest.sort(key=lambda one: (-one[0], one[1]))
-        found.update(hits=[shown(path) for _, path in newest], more=max(count - limit, 0))
+        found.update(hits=[printable_path(path) for _, path in newest], more=max(count - limit, 0))
 
 
 def find_lines(task: dict[str, Any], found: dict[str, Any]) -> None:
-    """fs_grep: the lines that fit, as (path, number, text)."""
+    """Execute fs_grep: collect the matching lines as (path, number, text)."""
     try:
         expression = re.compile(task["pattern"])
     except (re.error, RecursionError, OverflowError) as error:
@@ -236,10 +257,12 @@ def find_lines(task: dict[str, Any], found: dict[str, Any]) -> None:
     include = Glob(task["include"]) if task["include"] else None
     hits = found["hits"]
     start = descend(task["root"], task["parts"])
+    files: Iterable[SearchedFile] = ()
     if stat.S_ISREG(os.fstat(start).st_mode):
         _search(start, "", expression, task, found)
-        return
-    for file in walk(start, Barred(task)):
+    else:
+        files = walk(start, Barred(task))
+    for file in files:
         if include is not None and not include.matches(file.path):
             continue
         try:
@@ -256,7 +279,7 @@ def find_lines(task: dict[str, Any], found: dict[str, Any]) -> None:
 def _search(
     descriptor: int, path: str, expression: re.Pattern[str], task: dict[str, Any], found: dict[str, Any]
 ) -> bool:
-    """Search one file; False when there are hits enough."""
+    """Search one file; return False if there are enough hits."""
     with open(descriptor, "rb") as file:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
@@ -264,13 +287,20 @@ def _search(
         if status.st_size > LARGEST:
             found["skipped"] += 1
             return True
-        if b"\0" in file.peek(SNIFFED)[:SNIFFED]:
+        head = file.peek(SNIFFED)[:SNIFFED]
+        lines: Iterable[bytes] = file
+        # UTF-16 text contains NULs, so this test precedes the one for binary files.
+        if head.startswith(_UTF_16):
+            lines = file.read().decode("utf-16", errors="replace").encode().splitlines(keepends=True)
+        elif b"\0" in head:
             return True
-        for number, raw in enumerate(file, 1):
+        for number, raw in enumerate(lines, 1):
+            if number == 1:
+                raw = raw.removeprefix(_BYTE_ORDER_MARK)
             line = raw.rstrip(b"\r\n").decode(errors="replace")
             hit = expression.search(line)
             if hit is not None:
-                found["hits"].append((shown(path), number, _window(line, hit.start(), task["width"])))
+                found["hits"].append((printable_path(path), number, _window(line, hit.start(), task["width"])))
                 if len(found["hits"]) > task["hits"]:
                     found["cut"] = "hits"
                     return False
@@ -278,20 +308,20 @@ def _search(
 
 
 def _window(line: str, at: int, width: int) -> str:
-    """The line, or of a long one the part around the hit."""
+    """Return the line, or of a long one the part around the hit."""
     if len(line) <= width:
         return line
     first = max(min(at - width // 4, len(line) - width), 0)
     return ("..." if first else "") + line[first : first + width] + ("..." if first + width < len(line) else "")
 
 
-def shown(path: str) -> str:
-    """A file's name as text, also if it is none."""
+def printable_path(path: str) -> str:
+    """Return a file name as text, with undecodable bytes replaced."""
     return os.fsencode(path).decode(errors="replace")
 
 
 def main() -> None:
-    """Do one task within its `seconds`."""
+    """Execute one task within its `seconds`."""
     task = json.load(sys.stdin)
     found: dict[str, Any] = {"hits": [], "more": 0, "skipped": 0, "cut": ""}
 
@@ -299,6 +329,7 @@ def main() -> None:
         raise OutOfTime
 
     signal.signal(signal.SIGALRM, alarm)
+    # The `re` module checks for signals while it backtracks, so the alarm interrupts it.
     signal.setitimer(signal.ITIMER_REAL, task["seconds"])
     try:
         (find_names if task["task"] == "glob" else find_lines)(task, found)

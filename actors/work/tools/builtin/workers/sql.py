@@ -1,7 +1,7 @@
-"""Runs SQL statements on a SQLite database; the process behind execute_sql_code.
+"""Program that runs SQL statements on a SQLite database; the process of execute_sql_code.
 
-It reads a task as JSON from stdin. Every statement is a transaction of its own unless the code says BEGIN. What an
-earlier statement did stays when a later one fails, and the error says so. No statement may open another file.
+It reads a task as JSON from stdin. Each statement is a transaction of its own unless the code uses BEGIN. Effects of
+earlier statements remain when a later one fails, and the error says so. No statement may open another file.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from typing import Any
 
 CELL = 1000
-"""Characters of one value that are shown."""
+"""Maximum characters of one value in the result."""
 
 
 def statements(code: str) -> Iterator[str]:
-    """The code, statement by statement."""
+    """Yield the statements of the code."""
     start = 0
     end = code.find(";")
     while end >= 0:
@@ -32,13 +32,13 @@ def statements(code: str) -> Iterator[str]:
 
 
 def only_this_file(action: int, first: str | None, *_: object) -> int:
-    """SQLite asks before everything; opening another file (ATTACH, VACUUM INTO) is refused."""
+    """Authorizer callback: refuse statements that open another file (ATTACH, VACUUM INTO)."""
     other = action == sqlite3.SQLITE_ATTACH and first not in ("", ":memory:")
     return sqlite3.SQLITE_DENY if other else sqlite3.SQLITE_OK
 
 
 def run(connection: sqlite3.Connection, statement: str, rows: int) -> None:
-    """Run one statement and print what it returns or changes."""
+    """Run one statement and print the rows that it returns, or the number of changed rows."""
     before = connection.total_changes
     cursor = connection.execute(statement)
     if cursor.description is None:
@@ -55,7 +55,7 @@ def run(connection: sqlite3.Connection, statement: str, rows: int) -> None:
 
 
 def cell(value: Any) -> str:
-    """A value in one line."""
+    """Return a value in one line."""
     if value is None:
         return "NULL"
     if isinstance(value, bytes):
@@ -65,12 +65,11 @@ def cell(value: Any) -> str:
 
 
 def say(line: str) -> None:
-    """Write a line to stdout."""
     sys.stdout.write(line + "\n")
 
 
 def main() -> int:
-    """Run the task; the exit status."""
+    """Run the task and return the exit status."""
     task = json.load(sys.stdin)
     os.dup2(1, 2)
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # it is a TextIOWrapper

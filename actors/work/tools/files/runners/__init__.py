@@ -1,5 +1,5 @@
-"""What runs inside of a tool's process: one runner per language, each a script that imports nothing of ours.
+"""Runners inside of a tool's process: one script per language, without imports from this package.
 
-They are given two descriptors: `CALLBOARD_CALL_FD`, a file with the call in it (see `call_file`), and
-`CALLBOARD_ASK_FD`, the socket for questions (see `questions`), over which they are first told `go`.
+Each inherits two descriptors: `CALLBOARD_CALL_FD`, a file with the call (see `call_file`), and `CALLBOARD_ASK_FD`, the
+socket for questions (see `questions`). A runner waits for the word `go` on that socket.
 """

@@ -84,7 +84,8 @@ try {
   const tools = await import(pathToFileURL(call.file).href);
   const tool = tools[call.function] ?? tools.default?.[call.function];
   if (typeof tool !== "function") throw new Error(`${call.file} exports no function '${call.function}'`);
-  const result = await tool(...call.names.map((name) => call.arguments[name]));
+  const given = call.whole ? [call.arguments] : call.names.map((name) => call.arguments[name]);
+  const result = await tool(...given);
   if (result !== undefined && result !== null) {
     const written = typeof result === "string" ? result : JSON.stringify(result);
     fs.appendFileSync(process.env.LLM_OUTPUT, written ?? String(result));

@@ -1,14 +1,14 @@
-"""Runs one function of a Python tool file. A script: it imports nothing of ours, and only what Python brings along.
+"""Runner for one function of a Python tool file. A script that imports only the standard library.
 
-The file is loaded as a module under its own name, its directory first on the path. Arguments become what the
-function's annotations say: dataclasses, TypedDicts, named tuples, enums, tuples and sets are made of their JSON. What
-the function returns is written to LLM_OUTPUT: a text as it is, None as nothing, anything else as JSON.
+The file is loaded as a module under its own name, with its directory first on the path. Arguments are converted to the
+types of the function's annotations: dataclasses, TypedDicts, named tuples, enums, tuples and sets are built from their
+JSON. The return value is written to LLM_OUTPUT: a text unchanged, None as nothing, anything else as JSON.
 
-Functions that were written for another program than Loki bring a host along: a script that is loaded first, makes
-importable what that program has, adds the arguments that it adds, and says what a result means.
+A function that was written for another program than Loki has a host. The host is a script that is loaded first: it
+makes that program's modules importable, adds further arguments, and converts the result.
 
-It has no terminal. `input`, `getpass` and reads from `sys.stdin` ask a person over the socket in CALLBOARD_ASK_FD.
-It runs on whatever Python the file's first line names, so it is written for Python 3.8.
+The process has no terminal. `input`, `getpass` and reads from `sys.stdin` ask the user over the socket in
+CALLBOARD_ASK_FD. The script runs on the Python of the file's first line, so it is written for Python 3.8.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ASK = int(os.environ["CALLBOARD_ASK_FD"])
 
 
 def main() -> None:
-    """Read the call, make it, write its result."""
+    """Read the call, execute it, and write its result."""
     with open(int(os.environ.pop("CALLBOARD_CALL_FD")), "rb") as file:  # noqa: PTH123 - a descriptor
         call = json.loads(file.read())
     if _word() != "go":
@@ -40,6 +40,7 @@ def main() -> None:
     _take_over_stdin()
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="replace", line_buffering=True)  # type: ignore[union-attr] # text
+    # Leaves no __pycache__ in the user's directory.
     sys.dont_write_bytecode = True
     path = call["file"]
     sys.argv = [path]
@@ -52,7 +53,7 @@ def main() -> None:
         if host is not None:
             result = host.result(result)
     except SystemExit:
-        raise  # its status, and its text if it has one, are the call's
+        raise  # The exit status, and the text if there is one, belong to the call.
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is the tool's
         _explain(error, path)
         sys.exit(1)
@@ -63,7 +64,7 @@ def main() -> None:
 
 
 def _host(wanted: typing.Optional[Json], path: str) -> typing.Any:  # noqa: UP045
-    """The host of the call; None if it has none, and the file's directory is first on the path."""
+    """Return the host of the call; None if it has none, and then put the file's directory first on the path."""
     if wanted is None:
         sys.path[0] = os.path.dirname(path)  # noqa: PTH120 - pathlib would double the time to start
         return None
@@ -72,7 +73,7 @@ def _host(wanted: typing.Optional[Json], path: str) -> typing.Any:  # noqa: UP04
 
 
 def _load(path: str, *, named: bool) -> object:
-    """The module in a file; under the file's own name if it may have that."""
+    """Load the module in a file, under the file's own name if that is possible."""
     name = os.path.splitext(os.path.basename(path))[0]  # noqa: PTH119, PTH122 - as above
     if not named or name in sys.modules or not name.isidentifier():
         name = "_tool_" + "".join(letter if letter.isalnum() else "_" for letter in name)
@@ -80,7 +81,7 @@ def _load(path: str, *, named: bool) -> object:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look their own module up
+    sys.modules[name] = module  # Dataclasses look up their own module in `sys.modules`.
     spec.loader.exec_module(module)
     return module
 
@@ -97,7 +98,7 @@ def _call(function: typing.Any, given: Json, added: Json) -> object:
             arguments[name] = None
     result = function(**arguments)
     if inspect.isawaitable(result):
-        import asyncio  # takes longer to import than Python to start
+        import asyncio  # Imported only when needed: the import takes longer than the start of Python.
 
         result = asyncio.run(_finished(result))
     return result
@@ -108,7 +109,7 @@ async def _finished(result: typing.Any) -> object:
 
 
 def _explain(error: BaseException, path: str) -> None:
-    """The traceback, from the tool's own first line on: who reads it has never heard of us."""
+    """Print the traceback from the tool's own first line on, without the frames of this runner."""
     import traceback
 
     trace = error.__traceback__
@@ -117,11 +118,11 @@ def _explain(error: BaseException, path: str) -> None:
     traceback.print_exception(type(error), error, trace)
 
 
-# --- from JSON to what the annotations say ----------------------------------------------------------------
+# --- from JSON to the types of the annotations ------------------------------------------------------------
 
 
 def build(hint: typing.Any, value: typing.Any) -> typing.Any:
-    """`value` as an instance of `hint`, as far as that can be told; anything else stays as it is."""
+    """Convert `value` to an instance of `hint` where possible; return it unchanged otherwise."""
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin is not None:
         return _build_generic(origin, parts, value)
@@ -165,7 +166,7 @@ def _build_generic(origin: typing.Any, parts: Parts, value: typing.Any) -> typin
 
 
 def _build_union(parts: Parts, value: typing.Any) -> typing.Any:
-    """The first alternative that the value fits as it is, else the first that can be made of it."""
+    """Return the value if it already fits an alternative, else convert it to the first one possible."""
     if value is None or type(value) in parts:
         return value
     for part in parts:
@@ -226,11 +227,11 @@ def _plain(value: typing.Any) -> object:
 
 
 class Unanswered(EOFError):
-    """No answer came."""
+    """The question got no answer."""
 
 
 def ask(**fields: str) -> str:
-    """Ask a person; the answer. See `questions` for the fields."""
+    """Ask the user and return the answer. See `questions` for the fields."""
     words = [f"{name}={value}".replace("\0", "") for name, value in fields.items()]
     data = "".join(word + "\0" for word in [str(len(words)), *words]).encode("utf-8", "replace")
     try:
@@ -247,6 +248,7 @@ def ask(**fields: str) -> str:
 
 def _word() -> str:
     word = bytearray()
+    # One byte per read: a child process may use the same socket, so nothing may be read ahead.
     while (letter := os.read(ASK, 1)) != b"\0":
         if not letter:
             raise OSError("closed")
@@ -255,7 +257,7 @@ def _word() -> str:
 
 
 class Stdin(io.TextIOBase):
-    """What `sys.stdin` is: each line is asked for; who reads all there is gets one answer."""
+    """Replacement for `sys.stdin`. Each line is a question; reading everything yields one answer."""
 
     _over = False
 
@@ -280,7 +282,7 @@ class Stdin(io.TextIOBase):
 
     @property
     def buffer(self) -> io.BytesIO:
-        """For those who want bytes."""
+        """The answer as a binary stream."""
         return io.BytesIO(self.read().encode())
 
     def __next__(self) -> str:  # type: ignore[override] # TextIO says bytes or text

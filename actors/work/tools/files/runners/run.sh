@@ -8,6 +8,17 @@ if ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] < 404)); then
     printf 'bash tools need bash 4.4 or later; this is %s\n' "$BASH_VERSION" >&2
     exit 2
 fi
+if [[ -n ${CALLBOARD_TTY_FD-} && -z ${CALLBOARD_TTY_LED-} ]]; then
+    # Only who leads a session can get a terminal. In the sandbox that is bwrap, so this begins a session of its own.
+    _callboard_stat=$(</proc/$$/stat)
+    read -r _ _ _ _callboard_session _ <<<"${_callboard_stat##*) }"
+    if [[ $_callboard_session != "$$" ]] && type -P setsid >/dev/null; then
+        export CALLBOARD_TTY_LED=1
+        exec setsid "$BASH" -c "$BASH_EXECUTION_STRING" "$0"
+    fi
+    unset _callboard_stat _callboard_session
+fi
+unset CALLBOARD_TTY_LED
 mapfile -t -d '' _callboard_call <&"$CALLBOARD_CALL_FD"
 exec {CALLBOARD_CALL_FD}<&-
 unset CALLBOARD_CALL_FD
@@ -16,11 +27,11 @@ while [[ ${_callboard_call[0]} == raw ]]; do
     _callboard_call=("${_callboard_call[@]:3}")
 done
 IFS= read -r -d '' -u "$CALLBOARD_ASK_FD" _ || exit 2
-if [[ -n ${CALLBOARD_TTY-} ]]; then
+if [[ -n ${CALLBOARD_TTY_FD-} ]]; then
     # Who leads a session and has no terminal yet gets the first one it opens: now there is a /dev/tty.
-    exec {_callboard_tty}<>"$CALLBOARD_TTY"
-    exec {_callboard_tty}>&-
-    unset _callboard_tty CALLBOARD_TTY
+    exec {_callboard_tty}<>"/proc/self/fd/$CALLBOARD_TTY_FD"
+    exec {_callboard_tty}>&- {CALLBOARD_TTY_FD}>&-
+    unset _callboard_tty CALLBOARD_TTY_FD
 fi
 
 # A read from the tool's own stdin, which is empty, asks a person. One from a pipe or a file is what it always was.

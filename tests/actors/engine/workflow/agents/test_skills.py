@@ -9,6 +9,8 @@ from support.fake_models import Reply
 from support.messages import has_message
 from support.workflow_agents import Agents
 
+from callboard.actors.work.skills.found import FoundSkills
+
 ONE = """
 graph:
   start: [A]
@@ -46,8 +48,8 @@ async def test_an_agent_is_told_of_its_skills_and_reads_them(agents: Agents, ski
     told = second.results
     assert told[0].endswith("\n\nHow to do baking.")
     assert told[1] == "hot"
-    assert has_message(told[2], "work.skills.found.Skills.file", path="../secret.txt", name="baking")
-    assert has_message(told[3], "work.skills.found.Skills.file.2", path="nothing")
+    assert has_message(told[2], "work.skills.found.FoundSkills.file", path="../secret.txt", name="baking")
+    assert has_message(told[3], "work.skills.found.FoundSkills.file.2", path="nothing")
     assert "invalid arguments" in told[4]
 
 
@@ -69,5 +71,17 @@ async def test_a_skill_that_is_not_there_or_has_no_head_is_a_mistake(agents: Age
     result = await agents.run(ONE % "")
     assert has_message(str(result.error), "protocol.skill.read_skill.4")
     (skills / "baking" / "SKILL.md").write_text("---\nname: cooking\ndescription: x\n---\n")
+
+
+async def test_a_skill_of_another_name_than_its_directory_is_known_by_the_directory(
+    agents: Agents, skills: Path
+) -> None:
+    (skills / "baking" / "SKILL.md").write_text("---\nname: cooking\ndescription: Cooks.\n---\n")
     result = await agents.run(ONE % "")
-    assert has_message(str(result.error), "protocol.skill._of_standard.7", name="cooking", called="baking")
+    assert result.error is None
+    assert "- baking: Cooks." in agents.models.requests[0].system
+    (problem,) = (
+        FoundSkills(None, agents.home, {"HOME": str(agents.home)}, near=(agents.home,)).by_name["baking"].problems
+    )
+    assert (problem.severity, problem.code, problem.key) == ("warning", "bad_name", "name")
+    assert has_message(problem.message, "protocol.skill._of_standard.7", name="cooking", called="baking")

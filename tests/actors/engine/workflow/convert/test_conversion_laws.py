@@ -19,7 +19,7 @@ from support.workflow_driver import Stage, read, structure, task
 import callboard
 from callboard.actors.engine.workflow.convert.convert import convert
 from callboard.actors.engine.workflow.convert.replay import replay
-from callboard.actors.engine.workflow.nodes.human import shown
+from callboard.actors.engine.workflow.nodes.human import input_blocks
 from callboard.protocol.events import Event, QuestionAsked
 from callboard.protocol.workflow.model import HumanConfig
 
@@ -114,7 +114,7 @@ def test_the_scripts_work_out_what_each_node_is_given_and_the_result(compat: str
         for node in people:
             asked = replay(data, state, [node.id])[1].get(node.id)
             assert isinstance(node.config, HumanConfig)
-            blocks = [*filter(None, [(node.config.description or "").strip()]), *shown(given.get(node.id, ()))]
+            blocks = [*filter(None, [(node.config.description or "").strip()]), *input_blocks(given.get(node.id, ()))]
             assert asked == ("\n\n".join(blocks) if node.id in given else None)
 
     law()

@@ -7,7 +7,7 @@ from support.messages import has_message
 from support.workflow_driver import Notice, Stage, structure, workflow
 
 from callboard.actors.engine.workflow.edges.conditions import Functions, predicate_of
-from callboard.actors.engine.workflow.machine.result import Warned
+from callboard.actors.engine.workflow.machine.result import WorkflowWarning
 from callboard.protocol.errors import BudgetReached, GraphMistake
 from callboard.protocol.workflow.edges import (
     Always,
@@ -102,7 +102,7 @@ def test_a_condition_that_breaks_is_told_and_a_budget_is_never_passed_over() -> 
     Stage(tell=told.append).run(
         structure(workflow(CONDITION), Functions(conditions={"mine": broken}, processors=always))
     )
-    (warned,) = [each for each in told if isinstance(each, Warned)]
+    (warned,) = [each for each in told if isinstance(each, WorkflowWarning)]
     assert has_message(
         warned.message, "engine.workflow.machine.perform._is_taken", way="…'A'…", error="ValueError: no a"
     )
@@ -114,4 +114,4 @@ def test_with_compat_devall_functions_that_nobody_knows_are_passed_over_and_told
     told: list[Notice] = []
     result = Stage(tell=told.append).run(structure(workflow(CONDITION, "devall")))
     assert result.order == ["A", "B"]
-    assert [each.code for each in told if isinstance(each, Warned)] == ["unknown_function", "unknown_function"]
+    assert [each.code for each in told if isinstance(each, WorkflowWarning)] == ["unknown_function", "unknown_function"]

@@ -203,7 +203,8 @@ async def test_a_function_that_nobody_knows_passes_in_devall_and_is_a_mistake_el
 ) -> None:
     assert (await house.run(plan(house, condition("is_kind"), "devall"), "tea")).output == "tea"
     with pytest.raises(
-        GraphMistake, match=says("engine.workflow.edges.conditions.Missing.__str__", kind="condition", name="is_kind")
+        GraphMistake,
+        match=says("engine.workflow.edges.conditions.MissingFunction.__str__", kind="condition", name="is_kind"),
     ):
         plan(house, condition("is_kind"))
     result = await house.run(plan(house, f"{condition('is_kind')}, {processor('shout')}"), "tea")

@@ -29,6 +29,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize(("pattern", "text"), HOSTILE)
+@pytest.mark.sample(3)
 async def test_one_that_takes_for_ever_holds_nothing_up_and_is_ended(
     pattern: str, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.workflow_driver import Stage, structure, workflow
 
 from callboard.actors.engine.workflow.edges.conditions import Functions
-from callboard.actors.engine.workflow.machine.result import Result
+from callboard.actors.engine.workflow.machine.result import MachineResult
 from callboard.actors.engine.workflow.messages import Message, Queue
 
 
@@ -91,7 +91,7 @@ def test_clear_kept_context_alone_is_only_what_the_program_knows(compat: str, se
     assert texts(Stage().run(structure(workflow(KEPT_ALONE, compat))).final_messages) == seen
 
 
-def played(yaml: str, functions: Functions | None = None) -> tuple[Result, list[tuple[str, str]]]:
+def played(yaml: str, functions: Functions | None = None) -> tuple[MachineResult, list[tuple[str, str]]]:
     stage = Stage()
     result = stage.run(structure(workflow(yaml), functions))
     return result, [(id, texts(messages)) for id, messages in stage.inputs]

@@ -7,7 +7,7 @@ from support.messages import has_message
 from support.workflow_driver import Stage, structure, workflow
 
 from callboard.actors.engine.workflow.machine import dynamic
-from callboard.actors.engine.workflow.machine.result import Result
+from callboard.actors.engine.workflow.machine.result import MachineResult
 
 
 def graph(
@@ -31,13 +31,13 @@ graph:
 {more}"""
 
 
-def played(yaml: str, compat: str | None = None, stage: Stage | None = None) -> Result:
+def played(yaml: str, compat: str | None = None, stage: Stage | None = None) -> MachineResult:
     result = (stage or Stage()).run(structure(workflow(yaml, compat)))
     assert result.error is None
     return result
 
 
-def texts(result: Result) -> list[str]:
+def texts(result: MachineResult) -> list[str]:
     return [message.text for message in result.final_messages]
 
 

@@ -14,10 +14,10 @@ from support.workflow_graphs import IDS, graphs
 
 from callboard.actors.engine.workflow.machine.machine import StateMachine
 from callboard.actors.engine.workflow.machine.perform import over
-from callboard.actors.engine.workflow.machine.result import Result
+from callboard.actors.engine.workflow.machine.result import MachineResult
 from callboard.actors.engine.workflow.machine.structure import Structure
 from callboard.actors.engine.workflow.messages import TASK, Message
-from callboard.actors.engine.workflow.rules import DEVALL, STANDARD, Rules
+from callboard.actors.engine.workflow.rules import DEVALL, STANDARD, WorkflowRules
 from callboard.protocol.workflow.cycles import cycles_of
 from callboard.protocol.workflow.edges import Edge
 from callboard.protocol.workflow.model import Graph, LiteralConfig, Node
@@ -48,7 +48,7 @@ class Bounded(Stage):
             raise TooMuch
         return super()._seen(firings)
 
-    def play(self, machine: StateMachine, given: Sequence[Message]) -> Result:
+    def play(self, machine: StateMachine, given: Sequence[Message]) -> MachineResult:
         done = machine.done
 
         def remembered(fired: Fired) -> list[FireNode]:
@@ -62,7 +62,7 @@ class Bounded(Stage):
 RULES = st.sampled_from([STANDARD, DEVALL])
 
 
-def played(graph: Graph, rules: Rules, stage: Bounded) -> Result:
+def played(graph: Graph, rules: WorkflowRules, stage: Bounded) -> MachineResult:
     try:
         return stage.run(Structure(graph, rules))
     except TooMuch:
@@ -81,7 +81,7 @@ def seen_by(stage: Stage) -> dict[str, list[tuple[Message, ...]]]:
 def test_a_run_comes_to_the_same_whoever_is_quick(examples: int) -> None:
     @settings(max_examples=examples, deadline=None)
     @given(graphs(), RULES, st.integers(0, 1000))
-    def law(graph: Graph, rules: Rules, seed: int) -> None:
+    def law(graph: Graph, rules: WorkflowRules, seed: int) -> None:
         one = Bounded(pick=first)
         expected = played(graph, rules, one)
         for pick in (last, shuffled(seed)):
@@ -102,7 +102,7 @@ def test_messages_are_neither_lost_nor_doubled(examples: int) -> None:
 
     @settings(max_examples=examples, deadline=None)
     @given(graphs(subgraphs=False), RULES, st.integers(0, 1000))
-    def law(graph: Graph, rules: Rules, seed: int) -> None:
+    def law(graph: Graph, rules: WorkflowRules, seed: int) -> None:
         queues: dict[str, list[Message]] = {node.id: [] for node in graph.nodes}
         delivered: Counter[tuple[str, str]] = Counter()
         crossed: Counter[tuple[str, str]] = Counter()
@@ -149,7 +149,7 @@ def test_messages_are_neither_lost_nor_doubled(examples: int) -> None:
 def test_without_cycles_whoever_is_triggered_runs_once_and_nobody_else(examples: int) -> None:
     @settings(max_examples=examples, deadline=None)
     @given(graphs(acyclic=True, subgraphs=False, failures=False), RULES)
-    def law(graph: Graph, rules: Rules) -> None:
+    def law(graph: Graph, rules: WorkflowRules) -> None:
         stage = Bounded()
         result = played(graph, rules, stage)
         assert result.error is None
@@ -164,7 +164,7 @@ def test_without_cycles_whoever_is_triggered_runs_once_and_nobody_else(examples:
 def test_a_cycle_ends_within_its_cap_and_cycles_inside_of_it_within_theirs(examples: int) -> None:
     @settings(max_examples=examples, deadline=None)
     @given(graphs(subgraphs=False, failures=False), RULES)
-    def law(graph: Graph, rules: Rules) -> None:
+    def law(graph: Graph, rules: WorkflowRules) -> None:
         result = played(graph, rules, Bounded())
         nested = max((len(cycle) for cycle in cycles_of(graph)), default=0)
         assert max(Counter(result.order).values(), default=0) <= max(1, graph.max_iterations**nested)
@@ -173,7 +173,9 @@ def test_a_cycle_ends_within_its_cap_and_cycles_inside_of_it_within_theirs(examp
 
 
 @given(st.integers(1, 5), st.integers(1, 4), RULES)
-def test_a_cycle_that_nothing_ends_goes_round_as_often_as_its_cap_says(length: int, cap: int, rules: Rules) -> None:
+def test_a_cycle_that_nothing_ends_goes_round_as_often_as_its_cap_says(
+    length: int, cap: int, rules: WorkflowRules
+) -> None:
     ids = IDS[:length]
     nodes = tuple(Node(id=id, type="any", config=LiteralConfig(content=id)) for id in ids)
     edges = tuple(Edge(source=id, target=ids[(i + 1) % length]) for i, id in enumerate(ids))

@@ -11,7 +11,7 @@ from support.workflow_driver import Delivered, Dropped, Notice, Stage, shuffled,
 
 from callboard.actors.engine.workflow.machine.machine import StateMachine
 from callboard.actors.engine.workflow.machine.perform import Firing, performed
-from callboard.actors.engine.workflow.machine.result import Result, Warned, majority
+from callboard.actors.engine.workflow.machine.result import MachineResult, WorkflowWarning, majority
 from callboard.actors.engine.workflow.machine.structure import Structure
 from callboard.actors.engine.workflow.rules import STANDARD
 from callboard.protocol.errors import GraphMistake
@@ -49,7 +49,7 @@ def only_if(word: str) -> str:
     return f"condition: {{type: keyword, config: {{any: [{word}]}}}}"
 
 
-def played(yaml: str, compat: str | None = None, **stage: object) -> Result:
+def played(yaml: str, compat: str | None = None, **stage: object) -> MachineResult:
     return Stage(**stage).run(structure(workflow(yaml, compat)))
 
 
@@ -150,7 +150,7 @@ def test_l05_a_counter_beyond_the_cap_is_an_error_and_with_compat_devall_a_warni
     result = played(yaml, "devall", tell=told.append)
     assert result.error is None
     assert result.final == ""
-    assert [each.code for each in told if isinstance(each, Warned)] == ["max_iterations"]
+    assert [each.code for each in told if isinstance(each, WorkflowWarning)] == ["max_iterations"]
 
 
 def test_max_iterations_raises_the_cap() -> None:

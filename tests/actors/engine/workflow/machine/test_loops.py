@@ -6,7 +6,7 @@ import pytest
 
 from callboard.actors.engine.workflow.machine.loops import counted, timed
 from callboard.actors.engine.workflow.messages import Message
-from callboard.actors.engine.workflow.rules import DEVALL, STANDARD, Rules
+from callboard.actors.engine.workflow.rules import DEVALL, STANDARD, WorkflowRules
 from callboard.protocol.workflow.model import LoopCounterConfig, LoopTimerConfig
 from callboard.protocol.workflow_messages import Gate
 
@@ -35,7 +35,7 @@ def test_a_counter_says_its_message(message: str | None, said: str) -> None:
     assert (found.role, found.text) == ("assistant", said)
 
 
-def times(config: LoopTimerConfig, at: list[float], rules: Rules = STANDARD) -> list[str]:
+def times(config: LoopTimerConfig, at: list[float], rules: WorkflowRules = STANDARD) -> list[str]:
     gate = Gate()
     found = []
     for second in at:
@@ -52,7 +52,7 @@ EVERY_SECOND = [float(second) for second in range(9)]
     [(STANDARD, True, "--x-x-x-x"), (DEVALL, True, "--x-xxxxx"), (STANDARD, False, "--xxxxxxx")],
 )
 def test_b6_a_timer_speaks_when_its_time_is_over_and_in_devall_starts_anew_only_once(
-    rules: Rules, reset: bool, spoken: str
+    rules: WorkflowRules, reset: bool, spoken: str
 ) -> None:
     config = LoopTimerConfig(max_duration=2.0, reset_on_emit=reset, message="x")
     assert "".join(times(config, EVERY_SECOND, rules)) == spoken

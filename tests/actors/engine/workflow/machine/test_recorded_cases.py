@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 from support.workflow_driver import Seen, Stage, read, structure
 
-from callboard.actors.engine.workflow.machine.result import Result
+from callboard.actors.engine.workflow.machine.result import MachineResult
 from callboard.actors.engine.workflow.messages import Message
 from callboard.protocol.errors import CallboardError
 
@@ -28,7 +28,7 @@ class Played:
 
     def __init__(self, case: dict[str, Any], compat: str) -> None:
         self.error: CallboardError | None = None
-        self.result = Result()
+        self.result = MachineResult()
         self.inputs: list[Seen] = []
         found, self.problems = read(case["yaml"], compat)
         if found is None:

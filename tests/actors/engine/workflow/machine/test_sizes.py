@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from support.workflow_driver import Stage
 
-from callboard.actors.engine.workflow.machine.result import Result
+from callboard.actors.engine.workflow.machine.result import MachineResult
 from callboard.actors.engine.workflow.machine.structure import Structure
 from callboard.actors.engine.workflow.rules import STANDARD
 from callboard.protocol.workflow.edges import Edge
@@ -50,7 +50,7 @@ def fan(width: int) -> Graph:
     return Graph(nodes=nodes, edges=out + back, start=("first",))
 
 
-def run(graph: Graph) -> Result:
+def run(graph: Graph) -> MachineResult:
     return Stage().run(Structure(graph, STANDARD))
 
 
@@ -82,6 +82,7 @@ def seconds(graph: Graph) -> float:
 
 
 @pytest.mark.parametrize("shape", [chain, fan, ring])
+@pytest.mark.sample(1)
 def test_ten_times_the_nodes_take_ten_times_as_long(shape: Callable[[int], Graph]) -> None:
     """Were it quadratic, it would be a hundred times; thirty leaves room for a busy machine."""
     small, large = seconds(shape(300)), seconds(shape(3_000))

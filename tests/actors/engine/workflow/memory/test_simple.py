@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from callboard.actors.engine.workflow.memory.notebook import Notebook
-from callboard.actors.engine.workflow.memory.simple import MOST, Simple
+from callboard.actors.engine.workflow.memory.simple import MOST, SimpleMemory
 
 np = pytest.importorskip("numpy", reason="the extra `embed` is not installed")
 
@@ -36,7 +36,7 @@ class Counting:
         return np.divide(rows, lengths, out=rows, where=lengths > 0)
 
 
-async def found(store: Simple, text: str, **options: Any) -> list[str]:
+async def found(store: SimpleMemory, text: str, **options: Any) -> list[str]:
     return await store.recall(ME, text, **{"top_k": 3, "threshold": 0.1, **options})
 
 
@@ -44,12 +44,12 @@ async def found(store: Simple, text: str, **options: Any) -> list[str]:
 async def test_vectors_of_another_model_or_size_are_made_anew_once(later: Counting) -> None:
     first = Counting("one", WORDS)
     notes = Notebook(None, most=MOST, name="s")
-    store = Simple(notes, cast("Any", first), whole=True)
+    store = SimpleMemory(notes, cast("Any", first), whole=True)
     await store.remember(ME, "a cake", "flour and eggs")
     await store.remember(ME, "the moon", "has rings of stones")
     assert await found(store, "flour") == ["Input: a cake\nOutput: flour and eggs"]
     assert first.embedded == ["a cake\nflour and eggs", "the moon\nhas rings of stones"]
-    store = Simple(notes, cast("Any", later), whole=True)
+    store = SimpleMemory(notes, cast("Any", later), whole=True)
     for _ in range(2):
         assert await found(store, "flour") == ["Input: a cake\nOutput: flour and eggs"]
     assert later.embedded == first.embedded
@@ -58,7 +58,7 @@ async def test_vectors_of_another_model_or_size_are_made_anew_once(later: Counti
 
 async def test_the_nearest_come_first_and_only_those_that_are_near_enough() -> None:
     embedder = Counting("one", WORDS)
-    store = Simple(Notebook(None, most=MOST, name="s"), cast("Any", embedder), whole=True)
+    store = SimpleMemory(Notebook(None, most=MOST, name="s"), cast("Any", embedder), whole=True)
     for said in ("cake cake eggs", "cake of moon and stones", "only moon, moon, moon"):
         await store.remember(ME, "well", said)
     assert [text.partition("Output: ")[2] for text in await found(store, "cake")] == [

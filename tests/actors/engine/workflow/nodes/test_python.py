@@ -17,7 +17,7 @@ from support.workflow_run import House, written
 from callboard.actors.engine.workflow.nodes import python
 from callboard.actors.engine.workflow.nodes.python import code_in, files_in
 from callboard.actors.engine.workflow.plan import WorkflowResult
-from callboard.actors.work.tools.files.limits import MIB, Limits
+from callboard.actors.work.tools.files.limits import MIB, CallLimits
 
 FAILED = "==CODE EXECUTION FAILED=="
 
@@ -167,7 +167,7 @@ b'x' * (1024 * 1024 * 1024)
 
 
 async def test_code_that_eats_memory_fails_by_itself(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(python, "LIMITS", Limits(memory=256 * MIB))
+    monkeypatch.setattr(python, "LIMITS", CallLimits(memory=256 * MIB))
     result = await ran(house, GREEDY)
     assert result.output.startswith(f"{FAILED}\nScript execution failed\nexit_code=1")
     assert "MemoryError" in result.output
@@ -182,7 +182,7 @@ time.sleep(60)
 
 
 async def test_code_whose_children_eat_memory_is_ended_with_them(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(python, "LIMITS", Limits(memory=256 * MIB))
+    monkeypatch.setattr(python, "LIMITS", CallLimits(memory=256 * MIB))
     result = await ran(house, GREEDY_CHILDREN)
     assert result.output.startswith(f"{FAILED}\nScript used more than 256 MiB of memory, and was ended")
 
@@ -199,11 +199,11 @@ time.sleep(60)
 async def test_code_that_forks_without_end_is_ended_with_all_it_started(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(python, "LIMITS", Limits(processes=40))
+    monkeypatch.setattr(python, "LIMITS", CallLimits(processes=40))
     before = len(started())
     result = await ran(house, FORKING)
     assert result.output.startswith(f"{FAILED}\nScript had ")
-    assert has_message(result.output, "engine.workflow.nodes.python._Run._told")
+    assert has_message(result.output, "engine.workflow.nodes.python._Run._decoded_output")
     assert len(started()) <= before
 
 

@@ -10,7 +10,9 @@ from support.messages import has_message
 
 import callboard
 from callboard.actors.front.chat.chat import Chat
+from callboard.actors.front.chat.commands.looking import HELP
 from callboard.actors.front.chat.setting import KEYS
+from callboard.actors.front.chat.table import COMMANDS
 from callboard.protocol.errors import ConfigError, UsageError
 
 
@@ -24,6 +26,18 @@ def role(root: callboard.Root, name: str, text: str) -> Path:
 async def play(chat: Chat, person: Scripted, *lines: str) -> None:
     for line in lines:
         await chat.play(line, person)
+
+
+async def test_help_fits_two_screens_and_all_of_it_is_in_groups(chat: Chat, person: Scripted) -> None:
+    named = [name for described, others in HELP.values() for name in (*described, *others)]
+    assert sorted([*named, ".help"]) == sorted(COMMANDS)
+    await chat.play(".help", person)
+    lines = person.text.splitlines()
+    assert len(lines) <= 46
+    assert all(len(line) <= 79 for line in lines)
+    person.told.clear()
+    await chat.play(".help all", person)
+    assert all(f"\n  {name} " in person.text for name in named)
 
 
 @pytest.mark.parametrize("line", [".help set", ".help .set", "/help set"])

@@ -10,7 +10,7 @@ from support.messages import has_message, says
 from callboard.actors.front.chat.chat import Chat
 from callboard.actors.front.chat.opening import opened
 from callboard.actors.front.control.hub import Hub
-from callboard.actors.runs.sessions.turn import Turn
+from callboard.actors.runs.sessions.turn import StoredTurn
 from callboard.actors.work.agent.compaction import HEAD
 from callboard.protocol.chat import AssistantTurn, UserTurn
 from callboard.protocol.control import chat as frames
@@ -140,7 +140,7 @@ async def test_a_summary_is_no_question_that_could_be_taken_back(
     await play(chat, person, ".session kept", "tell me", ".compress session")
     with pytest.raises(Conflict, match=says("front.chat.commands.history._undo.3")):
         await chat.play(".undo", person)
-    turn = Turn(chat.place.stored)
+    turn = StoredTurn(chat.place.stored)
     turn.keep((UserTurn(f"{HEAD}\nThey have asked."), AssistantTurn("so it is")))
     assert turn.session.messages[0]["within"]
     assert chat.place.last() is None

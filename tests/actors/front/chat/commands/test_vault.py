@@ -69,7 +69,7 @@ async def test_a_name_that_is_not_there_is_told_with_the_nearest(chat: Chat) -> 
         await chat.play(".vault get MY_KY", person)
     with pytest.raises(UsageError, match=says("front.chat.commands.vault._vault.6")):
         await chat.play(".vault add MY_KEY", person)
-    with pytest.raises(UsageError, match=says("cli.vault_file._check_name")):
+    with pytest.raises(UsageError, match=says("cli.actions.vault._check_name")):
         await chat.play(".vault add 1-2", person)
 
 

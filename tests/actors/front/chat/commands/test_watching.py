@@ -12,7 +12,7 @@ from support.fake_models import FakeModels
 from support.messages import has_message, says
 
 from callboard.actors.front.chat.chat import Chat
-from callboard.actors.work.tools.kept_answers import KeptAnswers
+from callboard.actors.work.tools.stored_answers import StoredAnswers
 from callboard.protocol.control.caller import Caller
 from callboard.protocol.errors import Conflict, Denied, NotFound
 from callboard.protocol.permissions import PermissionRule
@@ -107,7 +107,7 @@ async def test_what_may_be_done_without_asking_is_shown(
     chat.hub.root.settings = msgspec.structs.replace(
         chat.hub.root.settings, sandbox="read-only", permissions={"fs_write": "allow", "execute_command": rule}
     )
-    KeptAnswers(tmp_path, os.environ).add("execute_command", "sum", "reach example.com")
+    StoredAnswers(tmp_path, os.environ).add("execute_command", "sum", "reach example.com")
     await chat.play("/permissions", person)
     rows = dict(row.split("  ", 1) for row in person.told[-1].text.splitlines() if "  " in row)
     assert {name: value.strip() for name, value in rows.items()} == {

@@ -21,19 +21,19 @@ import trio
 from support.knowledge_library import Hashing, Library
 from support.messages import says
 
-from callboard.actors.work.knowledge.base.base import Base
+from callboard.actors.work.knowledge.base.base import KnowledgeBase
 from callboard.actors.work.knowledge.base.build import drop
-from callboard.actors.work.knowledge.base.layout import Layout
-from callboard.actors.work.knowledge.base.model import FORMAT, Progress, Settings
+from callboard.actors.work.knowledge.base.layout import BaseLayout
+from callboard.actors.work.knowledge.base.model import FORMAT, BaseSettings, BuildProgress
 from callboard.protocol.errors import KnowledgeBusy, KnowledgeError, KnowledgeMissing
 from callboard.supervisors import Actor
 
 
 async def test_where_nothing_was_built_one_is_told_to_build(library: Library, tmp_path: Path) -> None:
     with pytest.raises(
-        KnowledgeMissing, match=says("work.knowledge.base.layout.Layout.read_lock", directory="…nowhere.kb")
+        KnowledgeMissing, match=says("work.knowledge.base.layout.BaseLayout.read_lock", directory="…nowhere.kb")
     ):
-        await Base.open(tmp_path / "nowhere.kb")
+        await KnowledgeBase.open(tmp_path / "nowhere.kb")
 
 
 def _cut(path: Path) -> None:
@@ -76,6 +76,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("name", "damage", "told"), BROKEN.values(), ids=list(BROKEN))
+@pytest.mark.sample(4)
 async def test_broken_files_are_told_and_a_rebuild_mends_them(
     library: Library, name: str, damage: Callable[[Path], object], told: str
 ) -> None:
@@ -83,7 +84,7 @@ async def test_broken_files_are_told_and_a_rebuild_mends_them(
     await library.build()
     damage(library.directory / "gen-000001" / name)
     with pytest.raises(KnowledgeError, match=f"{told}.*; run: callboard kb rebuild {library.directory}"):
-        await Base.open(library.directory)
+        await KnowledgeBase.open(library.directory)
     assert (await library.build(rebuild=True)).embedded == 2
     assert (await library.find("two", top_k=1)).sources == ("b.md",)
 
@@ -94,7 +95,7 @@ async def test_a_build_upon_broken_files_says_so(library: Library, name: str) ->
     await library.build()
     _cut(library.directory / "gen-000001" / name)
     library.holds(a="two")
-    with pytest.raises(KnowledgeError, match=says("work.knowledge.base.layout.Layout.broken")):
+    with pytest.raises(KnowledgeError, match=says("work.knowledge.base.layout.BaseLayout.broken")):
         await library.build()
 
 
@@ -111,7 +112,7 @@ async def _leave_unfinished(library: Library) -> None:
     """Build, and be cancelled before the first vector comes."""
     with trio.CancelScope() as scope:
 
-        def stop(progress: Progress) -> None:
+        def stop(progress: BuildProgress) -> None:
             if progress.phase == "embed":
                 scope.cancel()
 
@@ -124,7 +125,7 @@ async def test_another_model_language_or_dimension_is_refused(library: Library) 
     await library.build()
     for embedder, settings, told in (
         (Hashing("newer"), None, "built with model 'hash', and is to be built with 'newer'"),
-        (Hashing(), Settings(language="de"), "built with language 'en', and is to be built with 'de'"),
+        (Hashing(), BaseSettings(language="de"), "built with language 'en', and is to be built with 'de'"),
         (Hashing(size=32), None, "built with dimension 64, and is to be built with 32"),
     ):
         with pytest.raises(KnowledgeError, match=f"{told}; .*run: callboard kb rebuild"):
@@ -132,7 +133,7 @@ async def test_another_model_language_or_dimension_is_refused(library: Library) 
     with pytest.raises(
         KnowledgeError, match=says("work.knowledge.base.words.check_language", language="tlh", known="ar, …")
     ):
-        await library.build(settings=Settings(language="tlh"), rebuild=True)
+        await library.build(settings=BaseSettings(language="tlh"), rebuild=True)
     assert (await library.find("one")).chunks
 
 
@@ -175,7 +176,7 @@ async def test_a_text_without_words_does_no_harm(library: Library) -> None:
 
 
 async def test_a_second_builder_is_told_of_the_first(library: Library) -> None:
-    handle = Layout(library.directory).build_lock()
+    handle = BaseLayout(library.directory).build_lock()
     with pytest.raises(KnowledgeBusy, match=rf"is being built by process {os.getpid()} since \d\d:\d\d:\d\d"):
         await library.build()
     os.close(handle)
@@ -198,8 +199,9 @@ async def test_a_second_builder_waits_if_it_is_told_to(library: Library) -> None
 
 async def test_the_lock_of_a_builder_that_was_killed_is_taken_over(library: Library) -> None:
     script = (
-        "import sys, time; from pathlib import Path; from callboard.actors.work.knowledge.base.layout import Layout;"
-        " Layout(Path(sys.argv[1])).build_lock(); print('locked', flush=True); time.sleep(60)"
+        "import sys, time; from pathlib import Path;"
+        " from callboard.actors.work.knowledge.base.layout import BaseLayout;"
+        " BaseLayout(Path(sys.argv[1])).build_lock(); print('locked', flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", script, library.directory], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -216,7 +218,7 @@ async def test_a_directory_of_something_else_is_left_alone(library: Library) -> 
     precious.parent.mkdir(parents=True)
     precious.touch()
     for work in (library.build, partial(library.build, rebuild=True), partial(drop, library.directory)):
-        with pytest.raises(KnowledgeError, match=says("work.knowledge.base.layout.Layout.build_lock")):
+        with pytest.raises(KnowledgeError, match=says("work.knowledge.base.layout.BaseLayout.build_lock")):
             await work()
     assert [path for path in library.directory.rglob("*") if path.is_file()] == [precious]
 
@@ -234,7 +236,7 @@ async def test_a_full_disk_is_told_and_the_build_goes_on_when_there_is_room(
 
     with monkeypatch.context() as patch:
         patch.setattr("callboard.actors.work.knowledge.base.work.sync_all", full)
-        with pytest.raises(KnowledgeError, match=says("work.knowledge.base.layout.told")):
+        with pytest.raises(KnowledgeError, match=says("work.knowledge.base.layout.knowledge_errors")):
             await library.build()
     assert len(library.embedder.texts) == 8
     report = await library.build()
@@ -265,7 +267,10 @@ async def test_a_file_beyond_the_limit_of_the_process_is_a_full_disk(library: Li
 
 @pytest.mark.parametrize(
     ("free", "told"),
-    [(0, says("work.knowledge.base.layout.told")), (10**9, says("work.knowledge.base.layout.Layout.broken"))],
+    [
+        (0, says("work.knowledge.base.layout.knowledge_errors")),
+        (10**9, says("work.knowledge.base.layout.BaseLayout.broken")),
+    ],
 )
 async def test_an_engine_that_does_not_say_why_it_could_not_write(
     library: Library, monkeypatch: pytest.MonkeyPatch, free: int, told: str
@@ -281,12 +286,13 @@ async def test_an_engine_that_does_not_say_why_it_could_not_write(
 
 
 async def test_a_directory_that_may_not_be_written_is_told(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
-    def forbidden(_: Layout) -> int:
+    def forbidden(_: BaseLayout) -> int:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "builder.lock")  # root may write anywhere
 
-    monkeypatch.setattr(Layout, "build_lock", forbidden)
+    monkeypatch.setattr(BaseLayout, "build_lock", forbidden)
     with pytest.raises(
-        KnowledgeError, match=says("work.knowledge.base.layout.told.2", error="…Permission denied: 'builder.lock'")
+        KnowledgeError,
+        match=says("work.knowledge.base.layout.knowledge_errors.2", error="…Permission denied: 'builder.lock'"),
     ):
         await library.build()
 
@@ -312,7 +318,7 @@ async def test_a_rebuild_that_was_interrupted_is_gone_on_with(library: Library) 
     library.embedder = Hashing("other")
     with trio.CancelScope() as scope:
 
-        def stop(progress: Progress) -> None:
+        def stop(progress: BuildProgress) -> None:
             if progress.phase == "embed" and progress.done == 4:
                 scope.cancel()
 

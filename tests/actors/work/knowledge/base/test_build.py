@@ -5,9 +5,9 @@ from __future__ import annotations
 import trio
 from support.knowledge_library import Hashing, Library, Listing, Text, Unknowable, by_paragraph, each_of
 
-from callboard.actors.work.knowledge.base.base import Base, Changes, changes
+from callboard.actors.work.knowledge.base.base import KnowledgeBase, SourceChanges, changes
 from callboard.actors.work.knowledge.base.build import drop
-from callboard.actors.work.knowledge.base.model import Progress, Settings
+from callboard.actors.work.knowledge.base.model import BaseSettings, BuildProgress
 from callboard.protocol.knowledge import Unreadable
 
 
@@ -118,7 +118,7 @@ async def test_other_chunk_sizes_split_all_again_and_embed_what_came_out_new(lib
     library.holds(a="one\n\ntwo", b="three")
     await library.build()
     first = library.sources[0]
-    report = await library.build(settings=Settings(chunk_size=10), splitter=lambda each: by_paragraph(each)[:1])
+    report = await library.build(settings=BaseSettings(chunk_size=10), splitter=lambda each: by_paragraph(each)[:1])
     assert isinstance(first, Text)
     assert first.done["documents"] == 2
     assert (report.unchanged, report.embedded, report.chunks, report.generation) == (2, 0, 2, 2)
@@ -131,7 +131,7 @@ async def test_a_rebuild_uses_nothing_of_what_is_there(library: Library) -> None
     library.embedder = Hashing("other", 32)
     report = await library.build(rebuild=True)
     assert (report.added, report.embedded, report.generation) == (2, 2, 2)
-    base = await Base.open(library.directory)
+    base = await KnowledgeBase.open(library.directory)
     assert (base.meta.model, base.meta.dimension, base.meta.sources) == ("other", 32, 2)
     base.close()
 
@@ -139,7 +139,7 @@ async def test_a_rebuild_uses_nothing_of_what_is_there(library: Library) -> None
 async def test_a_reader_goes_on_with_what_it_has_opened_until_it_refreshes(library: Library) -> None:
     library.holds(a="apple")
     await library.build()
-    base = await Base.open(library.directory)
+    base = await KnowledgeBase.open(library.directory)
     library.holds(a="banana")
     await library.build()
     assert not await _has(base, "banana")
@@ -158,7 +158,7 @@ async def test_a_reader_goes_on_with_what_it_has_opened_until_it_refreshes(libra
     assert sorted(path.name for path in library.directory.iterdir()) == ["builder.lock", "current", "gen-000004"]
 
 
-async def _has(base: Base, word: str) -> bool:
+async def _has(base: KnowledgeBase, word: str) -> bool:
     return bool((await base.retrieve(word, None)).chunks)
 
 
@@ -166,14 +166,14 @@ async def test_progress_counts_and_estimates(library: Library) -> None:
     library.holds(**{str(number): f"text {number}" for number in range(10)})
     library.embedder.pause = 0.01
     await library.build()
-    told: list[Progress] = library.progress
+    told: list[BuildProgress] = library.progress
     assert [(each.done, each.source) for each in told if each.phase == "read"][-1] == (10, "9.md")
     embedding = [each for each in told if each.phase == "embed"]
     assert [(each.done, each.total) for each in embedding] == [(0, 10), (4, 10), (8, 10), (10, 10)]
     assert embedding[0].seconds_left is None
     assert embedding[1].seconds_left >= 0.01
     assert embedding[-1].seconds_left == 0
-    assert told[-1] == Progress(phase="index", done=20, total=20)
+    assert told[-1] == BuildProgress(phase="index", done=20, total=20)
 
 
 async def test_a_cancelled_build_is_gone_on_with(library: Library) -> None:
@@ -181,7 +181,7 @@ async def test_a_cancelled_build_is_gone_on_with(library: Library) -> None:
     library.embedder.pause = 0.02
     with trio.CancelScope() as scope:
 
-        def stop(progress: Progress) -> None:
+        def stop(progress: BuildProgress) -> None:
             if progress.phase == "embed" and progress.done == 8:
                 scope.cancel()
 
@@ -196,13 +196,13 @@ async def test_a_cancelled_build_is_gone_on_with(library: Library) -> None:
 async def test_what_has_changed_can_be_told_without_a_build(library: Library) -> None:
     library.sources = [Text(name, name, mtime=1000.0) for name in ("same", "touched", "edited", "gone", "web/gone")]
     await library.build()
-    base = await Base.open(library.directory)
+    base = await KnowledgeBase.open(library.directory)
     assert not await changes(base, each_of(library.sources))
     same, edited = Text("same", "same", mtime=1000.0), Text("edited", "EDITED", mtime=1001.0)
     touched, lost = Text("touched", "touched", mtime=2000.0), Unreadable(source="web/**", reason="no route")
     library.sources = [same, touched, edited, Text("new", "new"), lost]
     found = await changes(base, each_of(library.sources))
-    assert found == Changes(added=("new",), changed=("edited",), removed=("gone",), unreadable=(lost,))
+    assert found == SourceChanges(added=("new",), changed=("edited",), removed=("gone",), unreadable=(lost,))
     assert (same.done["digest"], touched.done["digest"], edited.done["documents"]) == (0, 1, 0)
     base.close()
 
@@ -215,7 +215,7 @@ async def test_what_can_not_be_read_is_remembered_and_is_nothing_new(library: Li
     for _ in range(2):
         report = await library.build()
         assert ([each.source for each in report.unreadable], report.generation) == (["binary.md", "lost.md"], 1)
-    base = await Base.open(library.directory)
+    base = await KnowledgeBase.open(library.directory)
     assert [(each.source, each.reason) for each in (await base.lost()).told] == [
         ("binary.md", "no text"),
         ("lost.md", "not to be had"),
@@ -236,7 +236,7 @@ async def test_a_source_that_can_be_read_no_more_is_not_told_at_every_look(libra
     library.sources = [Text("a", "apple", mtime=1000.0)]
     await library.build()
     library.sources = [Listing("a", '{"a": null}', mtime=2000.0)]
-    base = await Base.open(library.directory)
+    base = await KnowledgeBase.open(library.directory)
     assert (await changes(base, each_of(library.sources))).changed == ("a",)
     assert (await library.build()).chunks == 1
     assert not await changes(base, each_of(library.sources))
@@ -246,7 +246,7 @@ async def test_a_source_that_can_be_read_no_more_is_not_told_at_every_look(libra
 async def test_a_name_that_is_no_unicode_is_nothing_new(library: Library) -> None:
     library.sources = [Text("caf\udce9.md", "one"), Text("b", "two")]
     await library.build()
-    base = await Base.open(library.directory)
+    base = await KnowledgeBase.open(library.directory)
     assert not await changes(base, each_of(library.sources))
     base.close()
 
@@ -257,7 +257,7 @@ async def test_a_source_that_somebody_else_reads_is_read_again(library: Library)
     await library.build()
     source.done.clear()
     source.reader = "another:"
-    base = await Base.open(library.directory)
+    base = await KnowledgeBase.open(library.directory)
     await changes(base, each_of(library.sources))
     await library.build()
     assert source.done["digest"] == 2
@@ -267,7 +267,7 @@ async def test_a_source_that_somebody_else_reads_is_read_again(library: Library)
 async def test_a_base_that_is_dropped_is_gone_and_nothing_else(library: Library) -> None:
     library.holds(a="one")
     await library.build()
-    base = await Base.open(library.directory)
+    base = await KnowledgeBase.open(library.directory)
     (library.directory / "note.txt").write_text("mine")
     await drop(library.directory)
     assert [path.name for path in library.directory.iterdir()] == ["note.txt"]
@@ -284,12 +284,12 @@ async def test_an_interrupted_build_is_gone_on_with_as_it_was_begun(library: Lib
     library.holds(a="one\n\ntwo\n\nthree")
     with trio.CancelScope() as scope:
 
-        def stop(progress: Progress) -> None:
+        def stop(progress: BuildProgress) -> None:
             if progress.phase == "embed" and progress.done == 2:
                 scope.cancel()
 
-        await library.build(on_progress=stop, settings=Settings(chunk_size=7, block=2, language="de"))
+        await library.build(on_progress=stop, settings=BaseSettings(chunk_size=7, block=2, language="de"))
     assert (await library.build(settings=None)).embedded == 1
-    base = await Base.open(library.directory)
+    base = await KnowledgeBase.open(library.directory)
     assert (base.meta.settings.chunk_size, base.meta.settings.language) == (7, "de")
     base.close()

@@ -7,8 +7,8 @@ import random
 import pytest
 from support.knowledge_library import Library, hashed
 
-from callboard.actors.work.knowledge.base.base import Base
-from callboard.actors.work.knowledge.base.model import Settings
+from callboard.actors.work.knowledge.base.base import KnowledgeBase
+from callboard.actors.work.knowledge.base.model import BaseSettings
 
 WORDS = ["sun", "moon", "star", "sea", "hill", "tree", "stone", "bird", "rain", "wind", "ice", "fire"]
 
@@ -16,7 +16,7 @@ WORDS = ["sun", "moon", "star", "sea", "hill", "tree", "stone", "bird", "rain", 
 @pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(3, 53))])
 async def test_many_changes_end_where_one_build_ends(library: Library, seed: int) -> None:
     rand = random.Random(seed)
-    settings = Settings(block=rand.choice([1, 3, 50]), exact_below=rand.choice([0, 8, 1000]))
+    settings = BaseSettings(block=rand.choice([1, 3, 50]), exact_below=rand.choice([0, 8, 1000]))
     texts: dict[str, list[str]] = {}
     for _ in range(4):
         _change(rand, texts)
@@ -29,7 +29,7 @@ async def test_many_changes_end_where_one_build_ends(library: Library, seed: int
     fresh.sources = library.sources
     await fresh.build(settings=settings)
 
-    one, other = await Base.open(library.directory), await Base.open(fresh.directory)
+    one, other = await KnowledgeBase.open(library.directory), await KnowledgeBase.open(fresh.directory)
     for _ in range(10):
         query = " ".join(rand.choices(WORDS, k=3))
         filters = rand.choice([(), ("a*",), ("[b-d]*",)])

@@ -13,7 +13,7 @@ import trio
 from support import knowledge_library as small_library
 from support.knowledge_library import SMALL, Library
 
-from callboard.actors.work.knowledge.base.base import Base
+from callboard.actors.work.knowledge.base.base import KnowledgeBase
 
 SOURCES = 16
 PARAGRAPHS = 5
@@ -102,7 +102,7 @@ async def _build(directory: Path, log: Path, texts: dict[str, str], *, at: int =
 async def _all(library: Library) -> set[str]:
     """The text of every chunk, of a base whose indexes were checked by opening it."""
     found: list[str] = []
-    base = await Base.open(library.directory)
+    base = await KnowledgeBase.open(library.directory)
     await base.export(lambda chunks: found.extend(chunk.text for chunk in chunks))
     base.close()
     assert len(set(found)) == len(found)

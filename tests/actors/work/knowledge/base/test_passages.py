@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from callboard.actors.work.knowledge.base.catalogue import Row
+from callboard.actors.work.knowledge.base.catalogue import ChunkRow
 from callboard.actors.work.knowledge.base.passages import retrieved
 from callboard.protocol.knowledge import Chunk
 
@@ -20,9 +20,9 @@ def _row(
     document: int = 1,
     source: str = "a.md",
     heading: Sequence[str] = (),
-) -> Row:
+) -> ChunkRow:
     chunk = Chunk(id=f"{document}-{ordinal}", source=source, text=text, heading=tuple(heading), lines=lines)
-    return Row(number=100 * document + ordinal, document=document, ordinal=ordinal, chunk=chunk)
+    return ChunkRow(number=100 * document + ordinal, document=document, ordinal=ordinal, chunk=chunk)
 
 
 def test_nothing_found_is_nothing_said() -> None:

@@ -12,10 +12,10 @@ import pytest
 from support.knowledge_library import Hashing, Library
 from support.messages import says
 
-from callboard.actors.work.knowledge.base.base import Base
+from callboard.actors.work.knowledge.base.base import KnowledgeBase
 from callboard.actors.work.knowledge.base.build import drop
-from callboard.actors.work.knowledge.base.catalogue import Kept
-from callboard.actors.work.knowledge.base.layout import Layout
+from callboard.actors.work.knowledge.base.catalogue import UnreadablePaths
+from callboard.actors.work.knowledge.base.layout import BaseLayout
 from callboard.protocol.errors import KnowledgeBusy, KnowledgeError, KnowledgeMissing
 from callboard.protocol.knowledge import Unreadable
 
@@ -23,7 +23,7 @@ from callboard.protocol.knowledge import Unreadable
 async def test_a_base_made_anew_is_seen_though_its_number_is_the_same(library: Library) -> None:
     library.holds(a="apple")
     await library.build()
-    base = await Base.open(library.directory)
+    base = await KnowledgeBase.open(library.directory)
     shutil.rmtree(library.directory)
     assert (await base.retrieve("apple", None)).sources == ("a.md",)
     with pytest.raises(KnowledgeMissing):
@@ -49,8 +49,8 @@ async def test_a_removal_that_was_killed_leaves_nothing_that_counts(
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "rmtree", killed)
         with pytest.raises(KeyboardInterrupt):
-            Layout(library.directory).drop()
-    assert Layout(library.directory).number() == 0
+            BaseLayout(library.directory).drop()
+    assert BaseLayout(library.directory).number() == 0
     report = await library.build()
     assert (report.added, report.embedded, report.generation) == (1, 1, 1)
     await drop(library.directory)
@@ -77,15 +77,15 @@ async def test_a_rebuild_that_can_read_nothing_leaves_the_base_as_it_was(library
 async def test_garbage_in_small_files_is_no_other_error(library: Library) -> None:
     library.holds(a="apple")
     await library.build()
-    layout = Layout(library.directory)
+    layout = BaseLayout(library.directory)
     layout.unreadable.write_bytes(b'"\xff')
     assert layout.lost().told == ()
     layout.current.write_bytes(b"\xff\xfe")
-    with pytest.raises(KnowledgeError, match=says("work.knowledge.base.layout.Layout.broken")):
+    with pytest.raises(KnowledgeError, match=says("work.knowledge.base.layout.BaseLayout.broken")):
         layout.number()
     layout.current.write_text("gen-000001\n")
     (library.directory / "gen-000001" / "meta.json").write_bytes(b'{"format": 1, "model": "\xff"}')
-    with pytest.raises(KnowledgeError, match=says("work.knowledge.base.layout.Layout.broken")):
+    with pytest.raises(KnowledgeError, match=says("work.knowledge.base.layout.BaseLayout.broken")):
         layout.meta(1)
 
 
@@ -95,7 +95,7 @@ async def test_files_are_given_back(library: Library) -> None:
         await library.build()
         await base.refresh()
         await base.retrieve("apple", None)
-        other = await Base.open(library.directory)
+        other = await KnowledgeBase.open(library.directory)
         await other.retrieve("banana", None)
         other.close()
         library.embedder = Hashing(size=32)
@@ -105,13 +105,15 @@ async def test_files_are_given_back(library: Library) -> None:
 
     library.holds(a="apple")
     await library.build()
-    base = await Base.open(library.directory)
+    base = await KnowledgeBase.open(library.directory)
     await once(0)
     before = _open_files(library.directory)
     for number in range(1, 9):
         await once(number)
     assert len(_open_files(library.directory)) == len(before)
-    assert _generations_in_use(library.directory) == {Layout(library.directory).generation(base.meta.generation).name}
+    assert _generations_in_use(library.directory) == {
+        BaseLayout(library.directory).generation(base.meta.generation).name
+    }
     base.close()
     assert _generations_in_use(library.directory) == set()
 
@@ -129,7 +131,9 @@ def _open_files(directory: Path) -> list[str]:
 
 
 def test_what_is_below_something_unreadable_is_kept() -> None:
-    kept = Kept([Unreadable(source=name, reason="") for name in ("docs/**", "a.md", "https://example.com/x/**")])
+    kept = UnreadablePaths(
+        [Unreadable(source=name, reason="") for name in ("docs/**", "a.md", "https://example.com/x/**")]
+    )
     for name in ("docs/a", "docs/b/c", "docs", "a.md", "a.md/x", "https://example.com/x/y"):
         assert kept.has(name)
     for name in ("docs2", "do", "b.md", "https://example.com/xy", "x/docs/a"):
@@ -143,7 +147,7 @@ async def test_a_lock_that_could_not_be_signed_is_given_back(library: Library, m
     library.holds(a="apple")
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", full)
-        with pytest.raises(KnowledgeError, match=says("work.knowledge.base.layout.told")):
+        with pytest.raises(KnowledgeError, match=says("work.knowledge.base.layout.knowledge_errors")):
             await library.build()
     assert (await library.build()).added == 1
 
@@ -151,7 +155,7 @@ async def test_a_lock_that_could_not_be_signed_is_given_back(library: Library, m
 async def test_a_lock_that_was_removed_before_it_was_had_is_none(
     library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    layout, flock = Layout(library.directory), fcntl.flock
+    layout, flock = BaseLayout(library.directory), fcntl.flock
     removals = [lambda: layout.lock.unlink(), lambda: shutil.rmtree(layout.directory)]
 
     def late(handle: int, how: int) -> None:
@@ -181,9 +185,9 @@ async def test_too_many_open_files_are_no_reason_to_rebuild(library: Library, mo
 
     library.holds(a="apple")
     await library.build()
-    monkeypatch.setattr(Layout, "read_lock", many)
+    monkeypatch.setattr(BaseLayout, "read_lock", many)
     with pytest.raises(
-        KnowledgeError, match=says("work.knowledge.base.layout.told.3", error="…Too many open files")
+        KnowledgeError, match=says("work.knowledge.base.layout.knowledge_errors.3", error="…Too many open files")
     ) as raised:
-        await Base.open(library.directory)
+        await KnowledgeBase.open(library.directory)
     assert "rebuild" not in str(raised.value)

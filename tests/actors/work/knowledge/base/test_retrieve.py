@@ -17,9 +17,9 @@ import trio.testing
 from support.knowledge_library import Library, hashed
 from support.messages import says
 
-from callboard.actors.work.knowledge.base.base import Base
+from callboard.actors.work.knowledge.base.base import KnowledgeBase
 from callboard.actors.work.knowledge.base.generation import Fusion
-from callboard.actors.work.knowledge.base.model import Settings
+from callboard.actors.work.knowledge.base.model import BaseSettings
 from callboard.protocol.errors import KnowledgeError
 from callboard.supervisors import Actor
 
@@ -31,10 +31,10 @@ TEXTS = {
 
 
 @pytest.fixture(params=["exact", "graph"])
-async def base(request: pytest.FixtureRequest, library: Library) -> AsyncIterator[Base]:
+async def base(request: pytest.FixtureRequest, library: Library) -> AsyncIterator[KnowledgeBase]:
     library.holds(**TEXTS)
-    await library.build(settings=Settings(exact_below=0 if request.param == "graph" else 100))
-    base = await Base.open(library.directory)
+    await library.build(settings=BaseSettings(exact_below=0 if request.param == "graph" else 100))
+    base = await KnowledgeBase.open(library.directory)
     yield base
     base.close()
 
@@ -43,7 +43,7 @@ def _vector(text: str) -> np.ndarray:
     return hashed([text])[0]
 
 
-async def test_both_sides_find(base: Base) -> None:
+async def test_both_sides_find(base: KnowledgeBase) -> None:
     found = await base.retrieve("how long do oaks live", _vector("how long do oaks live"), top_k=1)
     assert found.context == "[Source: plants/trees.md]\nOaks live for centuries."
     found = await base.retrieve("xk 4471", None, top_k=1)  # words only
@@ -55,7 +55,7 @@ async def test_both_sides_find(base: Base) -> None:
         assert found.sources == ("animals/cats.md",)
 
 
-async def test_what_a_rag_node_gets_is_the_seed_s_shape_and_the_chunks(base: Base) -> None:
+async def test_what_a_rag_node_gets_is_the_seed_s_shape_and_the_chunks(base: KnowledgeBase) -> None:
     found = msgspec.to_builtins(await base.retrieve("oaks", None, top_k=1))
     assert list(found) == ["context", "sources", "chunks"]
     assert found["sources"] == ("plants/trees.md",)
@@ -63,12 +63,12 @@ async def test_what_a_rag_node_gets_is_the_seed_s_shape_and_the_chunks(base: Bas
     assert set(chunk) == {"text", "source", "score", "lines"}  # and `heading`, where there is one
 
 
-async def test_words_are_compared_by_their_stems_and_headings_are_words(base: Base) -> None:
+async def test_words_are_compared_by_their_stems_and_headings_are_words(base: KnowledgeBase) -> None:
     assert (await base.retrieve("SLEEPS", None)).sources == ("animals/cats.md",)
     assert len((await base.retrieve("cat", None)).chunks[0].text.split("\n\n")) == 2  # one says it, one is headed so
 
 
-async def test_filters_leave_sources_out(base: Base) -> None:
+async def test_filters_leave_sources_out(base: KnowledgeBase) -> None:
     query = "live bark purr pale"
     for filters, sources in (
         (["plants/*"], {"plants/trees.md"}),
@@ -81,7 +81,7 @@ async def test_filters_leave_sources_out(base: Base) -> None:
             assert set(found.sources) == sources
 
 
-async def test_a_least_score_leaves_chunks_out(base: Base) -> None:
+async def test_a_least_score_leaves_chunks_out(base: KnowledgeBase) -> None:
     everything = await base.retrieve("", _vector("birches are pale"), top_k=10, min_score=-1)
     assert len(everything.sources) == 3
     some = await base.retrieve("", _vector("birches are pale"), top_k=10, min_score=0.9)
@@ -102,7 +102,7 @@ async def test_a_reranker_sees_the_headings_as_well(library: Library) -> None:
     assert (seen, hit.text) == (["Cats\nThey purr."], "They purr.")
 
 
-async def test_a_reranker_has_the_last_word(base: Base) -> None:
+async def test_a_reranker_has_the_last_word(base: KnowledgeBase) -> None:
     seen: list[str] = []
 
     async def by_length(texts: Sequence[str]) -> Sequence[float]:
@@ -119,12 +119,12 @@ async def test_a_reranker_has_the_last_word(base: Base) -> None:
     "query",
     ["", "   ", "?!", '" AND (', "a" * 100_000, "wort " * 10_000, "\0 \ud800"],
 )
-async def test_strange_queries_find_what_they_find(base: Base, query: str) -> None:
+async def test_strange_queries_find_what_they_find(base: KnowledgeBase, query: str) -> None:
     found = await base.retrieve(query, np.zeros(64, dtype=np.float32))
     assert found.chunks == ()
 
 
-async def test_a_vector_of_another_model_is_refused(base: Base) -> None:
+async def test_a_vector_of_another_model_is_refused(base: KnowledgeBase) -> None:
     with pytest.raises(
         KnowledgeError,
         match=says("work.knowledge.base.generation.Generation._direction", dimension=64, model="hash", size=3),
@@ -135,7 +135,7 @@ async def test_a_vector_of_another_model_is_refused(base: Base) -> None:
 async def test_fifty_at_once_share_it_while_it_is_refreshed_and_the_loop_ticks(library: Library) -> None:
     library.holds(**{f"s{number}": f"text {number} " + "word " * 50 for number in range(200)})
     await library.build()
-    base = await Base.open(library.directory)
+    base = await KnowledgeBase.open(library.directory)
     ticks: list[float] = []
 
     async def tick(me: Actor) -> None:
@@ -170,7 +170,7 @@ async def test_fifty_at_once_share_it_while_it_is_refreshed_and_the_loop_ticks(l
 async def test_a_base_may_be_closed_while_it_is_used_and_refreshed(library: Library) -> None:
     library.holds(a="apple")
     await library.build()
-    base = await Base.open(library.directory)
+    base = await KnowledgeBase.open(library.directory)
     library.holds(a="apple", b="banana")
     await library.build()
     found: list[str] = []
@@ -191,11 +191,11 @@ async def test_a_base_may_be_closed_while_it_is_used_and_refreshed(library: Libr
 
 
 @pytest.mark.parametrize("fusion", ["weighted", "ranks"])
-async def test_no_chunks_wanted_are_no_chunks_found(base: Base, fusion: Fusion) -> None:
+async def test_no_chunks_wanted_are_no_chunks_found(base: KnowledgeBase, fusion: Fusion) -> None:
     assert (await base.retrieve("cats", _vector("cats"), top_k=0, fusion=fusion)).chunks == ()
 
 
-async def test_sources_and_chunks_can_be_listed(base: Base) -> None:
+async def test_sources_and_chunks_can_be_listed(base: KnowledgeBase) -> None:
     assert [known.source for known in await base.sources()] == [f"{name}.md" for name in TEXTS]
     found: list[str] = []
     await base.export(lambda chunks: found.extend(chunk.text for chunk in chunks))

@@ -10,7 +10,13 @@ import numpy as np
 import pytest
 
 from callboard.actors.work.knowledge.base import vectors
-from callboard.actors.work.knowledge.base.vectors import Graph, Matrix, VectorIndex, open_vectors, write_vectors
+from callboard.actors.work.knowledge.base.vectors import (
+    Matrix,
+    NearVectorGraph,
+    VectorIndex,
+    open_vectors,
+    write_vectors,
+)
 
 SIZE = 32
 
@@ -57,7 +63,7 @@ def test_the_nearest_are_found(tmp_path: Path, exact_below: int) -> None:
     matrix = _random(1000)
     numbers = list(range(5, 2005, 2))
     index = _write(tmp_path / "a", numbers, matrix, exact_below=exact_below)
-    assert isinstance(index, Graph if exact_below == 0 else Matrix)
+    assert isinstance(index, NearVectorGraph if exact_below == 0 else Matrix)
     assert len(index) == 1000
     found = 0
     for query in _random(50, seed=1):

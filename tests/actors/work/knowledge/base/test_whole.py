@@ -8,7 +8,7 @@ from pathlib import Path
 
 from support.knowledge_library import Hashing, Library, hashed
 
-from callboard.actors.work.knowledge.base.base import Base
+from callboard.actors.work.knowledge.base.base import KnowledgeBase
 from callboard.actors.work.knowledge.base.build import build
 from callboard.actors.work.knowledge.base.model import BuildReport
 from callboard.actors.work.knowledge.sources.gather import gather
@@ -46,7 +46,7 @@ async def test_files_become_answers_and_only_what_was_edited_is_embedded_again(
     report = await _build(library, tmp_path, embedder)
     assert (report.added, [each.source for each in report.unreadable]) == (3, ["missing.md"])
 
-    base = await Base.open(library.directory)
+    base = await KnowledgeBase.open(library.directory)
     question = "how long is the warranty from delivery"
     [hit] = (await base.retrieve(question, hashed([question])[0], top_k=1)).chunks
     assert (hit.source, hit.heading[-1]) == ("docs/handbook.md", "Warranty")

@@ -9,25 +9,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.messages import says
 
-from callboard.actors.work.knowledge.base.catalogue import Row
-from callboard.actors.work.knowledge.base.words import LANGUAGES, Words, check_language, write_words
+from callboard.actors.work.knowledge.base.catalogue import ChunkRow
+from callboard.actors.work.knowledge.base.words import LANGUAGES, WordIndex, check_language, write_words
 from callboard.protocol.errors import KnowledgeError
 from callboard.protocol.knowledge import Chunk
 
 
-def _row(number: int, text: str, *heading: str) -> Row:
+def _row(number: int, text: str, *heading: str) -> ChunkRow:
     chunk = Chunk(id=str(number), source="s", text=text, heading=heading, lines=(1, 1))
-    return Row(number=number, document=number // 10, ordinal=0, chunk=chunk)
+    return ChunkRow(number=number, document=number // 10, ordinal=0, chunk=chunk)
 
 
-def _index(directory: Path, language: str, *texts: str) -> Words:
+def _index(directory: Path, language: str, *texts: str) -> WordIndex:
     rows = [_row(number, text) for number, text in enumerate(texts)]
     *_, done = write_words(directory / "words", language, before=None, without=(), added=[rows])
     assert done == len(texts)
-    return Words(directory / "words", language)
+    return WordIndex(directory / "words", language)
 
 
-def _found(index: Words, text: str) -> list[int]:
+def _found(index: WordIndex, text: str) -> list[int]:
     return [number for number, _ in index.search(text, 10)]
 
 
@@ -53,7 +53,7 @@ def test_words_are_compared_as_their_language_has_them(
 def test_rare_words_count_for_more_and_headings_count(tmp_path: Path) -> None:
     rows = [*(_row(number, "common words only") for number in range(9)), _row(9, "rare words"), _row(10, "x", "Title")]
     list(write_words(tmp_path / "words", "en", before=None, without=(), added=[rows]))
-    index = Words(tmp_path / "words", "en")
+    index = WordIndex(tmp_path / "words", "en")
     assert _found(index, "common rare")[0] == 9
     assert _found(index, "title") == [10]
     assert [number for number, _ in index.search("rare title", 10, [1])] == [10]
@@ -66,8 +66,8 @@ def test_a_new_generation_shares_the_files_of_the_one_before_and_changes_none(tm
     added = [[_row(1000, "new shared")]]
     list(write_words(tmp_path / "two", "en", before=tmp_path / "one", without=[3, 4], added=added))
     assert {path.name: path.read_bytes() for path in (tmp_path / "one").iterdir()} == before
-    assert len(Words(tmp_path / "one", "en")) == 100
-    index = Words(tmp_path / "two", "en")
+    assert len(WordIndex(tmp_path / "one", "en")) == 100
+    index = WordIndex(tmp_path / "two", "en")
     assert len(index) == 81
     assert _found(index, "word35") == []
     assert _found(index, "word55") == [55]
@@ -86,13 +86,13 @@ def test_every_language_that_is_named_is_there(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def index(tmp_path_factory: pytest.TempPathFactory) -> Words:
+def index(tmp_path_factory: pytest.TempPathFactory) -> WordIndex:
     return _index(tmp_path_factory.mktemp("index"), "en", "some text", "another text")
 
 
 @settings(deadline=None)
 @given(query=st.text(max_size=200))
-def test_any_text_is_a_query(index: Words, query: str) -> None:
+def test_any_text_is_a_query(index: WordIndex, query: str) -> None:
     for number, score in index.search(query, 10):
         assert number in (0, 1)
         assert score > 0

@@ -15,7 +15,7 @@ from support.model_events import Ears, Impatient
 
 from callboard.actors.work.knowledge.embed.embedders import Embedders
 from callboard.actors.work.knowledge.embed.model_client import WITHIN, ModelClient, Post
-from callboard.actors.work.models.allowance import Rules
+from callboard.actors.work.models.allowance import AllowanceRules
 from callboard.actors.work.models.limiter import Gates
 from callboard.actors.work.models.prices.price import Price
 from callboard.actors.work.models.prices.rates import FREE
@@ -215,7 +215,9 @@ async def test_a_server_that_never_answers_is_given_up(ears: Any, autojump_clock
     async def read(answer: bytes) -> tuple[bytes, float | None]:
         return answer, None
 
-    client = ModelClient("fake:m", door, rules=Rules(max_concurrency=1), price=Price(lambda: FREE), rng=Impatient())
+    client = ModelClient(
+        "fake:m", door, rules=AllowanceRules(max_concurrency=1), price=Price(lambda: FREE), rng=Impatient()
+    )
     with pytest.raises(UpstreamError, match=f"did not answer within {WITHIN:g} s, after 3 tries"):
         await client.ask(ears, Post("/embeddings", b"{}", LlmEmbedding, 1), read)
     assert 3 * WITHIN <= trio.current_time() < 3 * WITHIN + 60

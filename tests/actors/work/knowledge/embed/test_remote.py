@@ -154,6 +154,13 @@ async def test_rows_are_in_the_order_of_the_texts_whichever_batch_is_ready_first
     np.testing.assert_allclose(await made(batch=1).embed(ears, TEXTS), UNIT, rtol=1e-6)
 
 
+async def test_rows_of_one_answer_are_in_the_order_of_their_index(provider: FakeModels, made: Any, ears: Any) -> None:
+    rows = json.loads(openai_rows(*TEXTS))["data"]
+    numbered = [{"index": index, **row} for index, row in enumerate(rows)]
+    provider.script(Reply(raw=json.dumps({"data": numbered[::-1]}).encode()))
+    np.testing.assert_allclose(await made().embed(ears, TEXTS), UNIT, rtol=1e-6)
+
+
 def openai_rows(*texts: str) -> bytes:
     return json.dumps({"data": [{"embedding": [3.0, 4.0 * len(text)]} for text in texts]}).encode()
 
@@ -300,6 +307,11 @@ async def test_cancelling_closes_the_connections(provider: FakeModels, made: Any
             b'{"data": [{"embedding": [1e300]}, {"embedding": [1]}, {"embedding": [1]}]}',
             says("work.knowledge.embed.embedder.normalised.3"),
         ),
+        (b'{"data": [{"embedding": null}, {"embedding": [1]}, {"embedding": [1]}]}', "not in the provider's format"),
+        (
+            b'{"data": [{"embedding": [NaN]}, {"embedding": [1]}, {"embedding": [1]}]}',
+            says("work.knowledge.embed.embedder.normalised"),
+        ),
         (b'{"data": "none"}', "not in the provider's format"),
         (b"<html>", "not in the provider's format"),
     ],
@@ -428,32 +440,32 @@ async def test_a_provider_that_refuses_any_length_is_given_up(provider: FakeMode
         (
             "openai:text-embedding-3-small",
             CredentialsError,
-            says("work.models.catalog.Catalog._door.2", tried="OPENAI_API_KEY"),
+            says("work.models.catalog.ModelCatalog._vertex_access.2", tried="OPENAI_API_KEY"),
         ),
         (
             "cohere:embed-v4.0",
             CredentialsError,
-            says("work.models.catalog.Catalog._door.2", tried="COHERE_API_KEY or CO_API_KEY"),
+            says("work.models.catalog.ModelCatalog._vertex_access.2", tried="COHERE_API_KEY or CO_API_KEY"),
         ),
         (
             "gemini:text-embedding-004",
             CredentialsError,
-            says("work.models.catalog.Catalog._door.2", tried="GEMINI_API_KEY or GOOGLE_API_KEY"),
+            says("work.models.catalog.ModelCatalog._vertex_access.2", tried="GEMINI_API_KEY or GOOGLE_API_KEY"),
         ),
-        ("claude:sonnet", Unsupported, says("work.models.catalog.Catalog.access", task="embedding")),
-        ("bedrock:e", ConfigError, says("work.models.catalog.Catalog._api_base", name="bedrock")),
+        ("claude:sonnet", Unsupported, says("work.models.catalog.ModelCatalog.access", task="embedding")),
+        ("bedrock:e", ConfigError, says("work.models.catalog.ModelCatalog._api_base", name="bedrock")),
         ("vertexai:e", CredentialsError, says("work.models.vertex.place.source_of.2", found="/no/such.json")),
         (
             "azure:e",
             CredentialsError,
-            says("work.models.catalog.Catalog._door.2", tried="AZURE_API_KEY or AZURE_OPENAI_API_KEY"),
+            says("work.models.catalog.ModelCatalog._vertex_access.2", tried="AZURE_API_KEY or AZURE_OPENAI_API_KEY"),
         ),
         ("opena:m", ConfigError, "unknown embedding model 'opena:m'.*did you mean 'openai:...'"),
         ("openai", ConfigError, says("work.models.providers.unknown.3", name_2="openai")),
         (
             "listed:other",
             ConfigError,
-            says("work.models.catalog.Catalog.access.2", client_name="listed", known="listed:e"),
+            says("work.models.catalog.ModelCatalog.access.2", client_name="listed", known="listed:e"),
         ),
         (
             "local:huge",

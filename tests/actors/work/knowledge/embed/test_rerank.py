@@ -186,15 +186,15 @@ async def test_minilm_compares_vectors(ears: Any) -> None:
         (
             "cohere:rerank-v3.5",
             CredentialsError,
-            says("work.models.catalog.Catalog._door.2", tried="COHERE_API_KEY or CO_API_KEY"),
+            says("work.models.catalog.ModelCatalog._vertex_access.2", tried="COHERE_API_KEY or CO_API_KEY"),
         ),
-        ("openai:gpt", Unsupported, says("work.models.catalog.Catalog.access", type="openai", task="reranker")),
-        ("gemini:x", Unsupported, says("work.models.catalog.Catalog.access", type="gemini", task="reranker")),
+        ("openai:gpt", Unsupported, says("work.models.catalog.ModelCatalog.access", type="openai", task="reranker")),
+        ("gemini:x", Unsupported, says("work.models.catalog.ModelCatalog.access", type="gemini", task="reranker")),
         ("opena:m", ConfigError, "unknown reranker model 'opena:m'.*did you mean 'openai:...'"),
         (
             "listed:other",
             ConfigError,
-            says("work.models.catalog.Catalog.access.2", client_name="listed", known="listed:r"),
+            says("work.models.catalog.ModelCatalog.access.2", client_name="listed", known="listed:r"),
         ),
         (
             "local:static",

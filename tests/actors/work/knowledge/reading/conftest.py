@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from callboard.actors.work.knowledge.reading.bounds import Bounds
-from callboard.actors.work.knowledge.reading.read import Contents, Raw, read
+from callboard.actors.work.knowledge.reading.read import Contents, RawDocument, read
 from callboard.protocol.errors import ActorFailed
 from callboard.protocol.knowledge import Document
 from callboard.supervisors import Actor, Root
@@ -26,7 +26,7 @@ class Reader:
 
     async def __call__(self, data: bytes, path: str = "a", media: str = "", charset: str = "") -> Contents:
         """What is in it; `CantRead` is raised as it is."""
-        raw = Raw(source=path, data=data, path=path, media=media, charset=charset)
+        raw = RawDocument(source=path, data=data, path=path, media=media, charset=charset)
 
         async def body(me: Actor) -> Contents:
             return await read(me, raw, self.bounds, trio.CapacityLimiter(2))

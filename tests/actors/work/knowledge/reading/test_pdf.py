@@ -49,7 +49,7 @@ async def test_all_pages_are_read_whatever_the_file_is_called(reader: Reader) ->
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (made(""), says("work.knowledge.reading.read.told.4", pages="1 page")),
+        (made(""), says("work.knowledge.reading.read.worker_error.4", pages="1 page")),
         (made("secret", password="x"), says("work.knowledge.reading.workers.pdf_text.main")),
         (made("cut off")[:200], "this PDF can't be read"),
         (b"%PDF-1.7 and nothing more", "this PDF can't be read"),
@@ -68,11 +68,11 @@ async def test_more_text_than_is_wanted_is_refused(reader: Reader) -> None:
 
 def test_without_pypdf_it_is_said_what_to_install() -> None:
     ended = Completed(status=3, signal=None, stdout=b"", stderr_tail="", truncated=False)
-    with pytest.raises(CantRead, match=says("work.knowledge.reading.read.told")):
-        read.told(ended)
+    with pytest.raises(CantRead, match=says("work.knowledge.reading.read.worker_error")):
+        read.worker_error(ended)
 
 
 def test_a_reader_that_dies_costs_one_file() -> None:
     ended = Completed(status=None, signal=9, stdout=b"", stderr_tail="", truncated=False)
-    with pytest.raises(CantRead, match=says("work.knowledge.reading.read.told.3")):
-        read.told(ended)
+    with pytest.raises(CantRead, match=says("work.knowledge.reading.read.worker_error.3")):
+        read.worker_error(ended)

@@ -10,7 +10,7 @@ import pytest
 from support.agent_runs import Stage
 from support.messages import has_message, says
 
-from callboard.actors.work.knowledge.base.layout import Layout
+from callboard.actors.work.knowledge.base.layout import BaseLayout
 from callboard.actors.work.knowledge.base.words import LANGUAGES, NO_LANGUAGE
 from callboard.actors.work.knowledge.recipe import read_recipe
 from callboard.actors.work.knowledge.registry import make, named
@@ -34,7 +34,7 @@ def library(stage: Stage, graph: str) -> Path:
 
 
 def language(home: Path) -> str:
-    layout = Layout(home / "look.kb")
+    layout = BaseLayout(home / "look.kb")
     return layout.meta(layout.number()).settings.language
 
 
@@ -74,7 +74,7 @@ async def test_another_language_is_told_and_takes_a_rebuild(knowing: Stage) -> N
     library(knowing, GERMAN)
     await knowing.run("Katze")
     [warned] = [each.message for each in knowing.of("run.warning") if each.code == "knowledge_stale"]
-    assert has_message(warned, "work.knowledge.of_run._tell_stale")
+    assert has_message(warned, "work.knowledge.of_run._warn_stale")
     assert language(home) == "en"
     recipe = msgspec.structs.replace(read_recipe(home / "look.kb"), language="de")
 

@@ -13,12 +13,12 @@ import pytest
 import trio
 from support.agent_runs import Stage
 from support.answering_person import Person
-from support.messages import has_message
+from support.messages import fragment, has_message
 from support.model_events import Ears
 
 import callboard
 from callboard.actors.work.knowledge import of_run
-from callboard.actors.work.knowledge.base.layout import Layout
+from callboard.actors.work.knowledge.base.layout import BaseLayout
 from callboard.actors.work.models import weights
 from callboard.protocol.events import Event
 
@@ -84,7 +84,7 @@ async def test_lokis_rules_ask_before_a_base_is_built(knowing: Stage) -> None:
     assert has_message(
         question.text,
         "work.knowledge.of_run._is_allowed.2",
-        what="rag node 'look' of 'g'",
+        what=fragment("work.knowledge.recipe.recipes_of", id="look", name="g"),
         fetch="Build",
         documents="notes/",
     )
@@ -96,7 +96,11 @@ async def test_a_no_ends_the_run(knowing: Stage) -> None:
     with knowing.root.questions.attach(Person(knowing.root, lambda _: "no")):
         outcome = await knowing.run("flour")
     assert (outcome.status, outcome.exit_code) == ("failed", 3)
-    assert has_message(outcome.error.message, "work.knowledge.of_run._have_leave", what="rag node 'look' of 'g'")
+    assert has_message(
+        outcome.error.message,
+        "work.knowledge.of_run._have_leave",
+        what=fragment("work.knowledge.recipe.recipes_of", id="look", name="g"),
+    )
     assert not (home / "look.kb").exists()
 
 
@@ -178,7 +182,7 @@ async def test_without_weights_and_people_the_error_says_what_to_do(knowing: Sta
     assert has_message(
         outcome.error.message,
         "work.knowledge.of_run._unspecified.5",
-        what="rag node 'look' of 'g'",
+        what=fragment("work.knowledge.recipe.recipes_of", id="look", name="g"),
         where="…`embedding_model`…",
     )
 
@@ -213,7 +217,7 @@ async def test_two_runs_that_need_the_same_base_build_it_once(knowing: Stage) ->
 
 async def test_another_builder_is_waited_for(knowing: Stage) -> None:
     home = library(knowing)
-    lock = Layout(home / "look.kb").build_lock()
+    lock = BaseLayout(home / "look.kb").build_lock()
     told = trio.Event()
 
     def on_event(event: Event) -> None:
@@ -236,7 +240,7 @@ async def test_another_builder_is_waited_for(knowing: Stage) -> None:
 async def test_the_wait_for_another_builder_is_bounded(knowing: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     home = library(knowing)
     monkeypatch.setattr(of_run, "BUSY", 0.3)
-    lock = Layout(home / "look.kb").build_lock()
+    lock = BaseLayout(home / "look.kb").build_lock()
     try:
         outcome = await knowing.run("flour")
     finally:
@@ -263,8 +267,8 @@ async def test_a_run_cancelled_while_it_builds_leaves_no_lock_and_the_old_base(k
             nursery.start_soon(cancelled)
             await building.wait()
             nursery.cancel_scope.cancel()
-    os.close(Layout(home / "look.kb").build_lock())
-    assert Layout(home / "look.kb").number() == 1
+    os.close(BaseLayout(home / "look.kb").build_lock())
+    assert BaseLayout(home / "look.kb").number() == 1
     assert "flour" in (await knowing.run("flour")).output
 
 
@@ -278,7 +282,7 @@ async def test_what_can_not_be_read_is_told_once_and_does_not_make_a_base_stale(
         assert "flour" in (await knowing.run("flour")).output
     codes = [each.code for each in knowing.of("run.warning")]
     assert codes == ["knowledge_unreadable"]
-    assert [each.source for each in Layout(home / "look.kb").lost().told] == ["notes/picture.md"]
+    assert [each.source for each in BaseLayout(home / "look.kb").lost().told] == ["notes/picture.md"]
 
 
 async def test_a_rebuild_that_can_read_nothing_fails_and_leaves_the_base(knowing: Stage) -> None:
@@ -336,7 +340,7 @@ async def test_a_node_comes_before_the_settings_and_a_base_before_both(knowing: 
     settings = msgspec.structs.replace(knowing.root.settings, rag_chunk_size=300, rag_chunk_overlap=10)
     knowing.root.settings = settings
     await knowing.run("flour")
-    meta = Layout(home / "look.kb").meta(1)
+    meta = BaseLayout(home / "look.kb").meta(1)
     assert (meta.model, meta.settings.chunk_size, meta.settings.chunk_overlap) == ("local:static", 300, 10)
     knowing.root.knowledge.settings = msgspec.structs.replace(settings, rag_chunk_size=900)
     await knowing.run("flour")

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from support.messages import says
+from support.messages import fragment, says
 
 import callboard
 from callboard.actors.work.knowledge.recipe import Recipe, encoded, read_recipe, recipes_of
@@ -41,7 +41,11 @@ def test_every_rag_node_has_a_recipe_of_its_own(tmp_path: Path) -> None:
     home = tmp_path / "agents" / "g"
     agent = graph(home)
     first, second = recipes_of(agent.graph, home, tmp_path, {}).values()
-    assert (first.what, first.target, first.node) == ("rag node 'a' of 'g'", "g:a", "a")
+    assert (first.what, first.target, first.node) == (
+        fragment("work.knowledge.recipe.recipes_of", id="a", name="g"),
+        "g:a",
+        "a",
+    )
     assert (first.directory, first.base, first.documents) == (home / "a.kb", home, ("x/",))
     assert (first.embedding_model, first.chunk_size, first.upstream) == ("openai:small", 400, home / "a.yaml")
     assert (second.documents, second.batch_size, second.asks) == (("x/", "y.md"), 3, False)

@@ -19,7 +19,7 @@ from support.fake_models import Reply, Request
 from support.tiny_weights import WORDS
 
 import callboard
-from callboard.actors.work.knowledge.base.base import Changes
+from callboard.actors.work.knowledge.base.base import SourceChanges
 from callboard.actors.work.knowledge.of_run import LOOK
 from callboard.actors.work.knowledge.recipe import Recipe
 from callboard.actors.work.knowledge.sources.gather import AT_ONCE
@@ -258,7 +258,7 @@ async def test_a_look_that_takes_too_long_is_not_taken_again_by_everybody(
 ) -> None:
     knowledge, looks = knowing.root.knowledge, 0
 
-    async def endless(*_: object) -> Changes:
+    async def endless(*_: object) -> SourceChanges:
         nonlocal looks
         looks += 1
         await trio.sleep_forever()

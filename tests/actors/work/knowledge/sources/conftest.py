@@ -12,7 +12,7 @@ import pytest
 import trio
 from support.fake_models import Incoming
 
-from callboard.actors.work.knowledge.sources.found import Found, SourceSettings
+from callboard.actors.work.knowledge.sources.found import FoundSource, SourceSettings
 from callboard.actors.work.knowledge.sources.gather import gather
 from callboard.protocol.errors import ActorFailed
 from callboard.protocol.knowledge import Document, Unreadable
@@ -38,7 +38,7 @@ class Bench:
         self.environ = {"PATH": os.environ["PATH"], "HOME": str(base)}
         self.settings: dict[str, Any] = {"allow_private": True, "delay": 0.0}
         self.history: Path | None = None
-        self.found: list[Found] = []
+        self.found: list[FoundSource] = []
         self.problems: dict[str, str] = {}
 
     def file(self, name: str, contents: str | bytes = "text") -> Path:

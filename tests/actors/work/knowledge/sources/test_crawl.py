@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.messages import has_message
+from support.messages import fragment, has_message
 
 from callboard.actors.work.knowledge.sources.crawl import ROBOT, robots_in
 
@@ -36,8 +36,10 @@ async def test_all_pages_below_the_prefix_come_level_by_level(bench: Bench, site
         *("/docs/", "/docs/b.html", "/docs/a.html", "/docs/deep/c.html", "/docs/deep/d.html"),
     ]
     assert bench.problems == {
-        f"{site.url}/docs": "the server answered 404 Said",
-        f"{site.url}/docs/missing.html": "the server answered 404 Said",
+        f"{site.url}/docs": fragment("work.knowledge.sources.web.WebReader._raw", status="404", reason_phrase="Said…"),
+        f"{site.url}/docs/missing.html": fragment(
+            "work.knowledge.sources.web.WebReader._raw", status="404", reason_phrase="Said…"
+        ),
     }
     assert site.targets.count("/robots.txt") == 1
     assert len(site.targets) == len(set(site.targets)), "no page is got twice"
@@ -72,7 +74,7 @@ async def test_an_endless_site_ends_at_the_cap_and_says_so(bench: Bench, site: S
     names = await bench.names(f"{site.url}/cal**")
     assert len(names) == 30
     assert len(site.targets) == 31
-    assert bench.problems[f"{site.url}/cal**"].startswith("30 pages were read, which is the limit; ")
+    assert bench.problems[f"{site.url}/cal**"].startswith(fragment("work.knowledge.sources.crawl.crawl", pages="…30"))
 
 
 async def test_depth_is_capped(bench: Bench, site: Site) -> None:

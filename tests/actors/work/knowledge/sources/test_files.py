@@ -223,7 +223,7 @@ async def test_a_pipe_put_in_a_file_s_place_is_not_waited_for(bench: Bench) -> N
         return await bench.found[0].documents()
 
     (told,) = await bench.as_actor(later)  # type: ignore[misc] - whatever it is, it has one item
-    assert has_message(told.reason, "work.knowledge.sources.gather.File._pieces")
+    assert has_message(told.reason, "work.knowledge.sources.gather.DiskFile._pieces")
 
 
 async def test_two_gigabytes_of_text_are_refused_without_being_read(bench: Bench) -> None:
@@ -239,7 +239,7 @@ async def test_a_file_that_grows_without_end_is_given_up(bench: Bench) -> None:
     await bench.names("a.md")
     path.write_text("x" * 2000)
     digest = await bench.as_actor(lambda me: bench.found[0].digest())
-    assert has_message(getattr(digest, "reason", ""), "work.knowledge.sources.gather.File._pieces.2")
+    assert has_message(getattr(digest, "reason", ""), "work.knowledge.sources.gather.DiskFile._pieces.2")
 
 
 async def test_what_may_not_be_read_is_told(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 from support.knowledge_library import Hashing, hashed
-from support.messages import has_message
+from support.messages import fragment, has_message
 
 from callboard.actors.io.http import guarded
-from callboard.actors.work.knowledge.base.base import Base
+from callboard.actors.work.knowledge.base.base import KnowledgeBase
 from callboard.actors.work.knowledge.base.build import build
 from callboard.actors.work.knowledge.base.model import BuildReport
 from callboard.actors.work.knowledge.reading.bounds import MIB
@@ -54,7 +54,7 @@ class Built:
 
     async def find(self, text: str) -> str:
         """The text that fits best."""
-        base = await Base.open(self.directory)
+        base = await KnowledgeBase.open(self.directory)
         try:
             return (await base.retrieve(text, hashed([text])[0], top_k=1)).context
         finally:
@@ -62,7 +62,7 @@ class Built:
 
     async def sources(self) -> list[str]:
         """What it holds."""
-        base = await Base.open(self.directory)
+        base = await KnowledgeBase.open(self.directory)
         try:
             return [known.source for known in await base.sources()]
         finally:
@@ -181,7 +181,7 @@ async def test_a_crawl_trap_ends_at_its_bounds(beside: Bench, site: Site) -> Non
         base = await built(beside, f"{site.url}/cal/**", "docs")
     assert len(site.targets) == 21
     assert len(await base.sources()) == 21
-    assert base.problems[f"{site.url}/cal/**"].startswith("20 pages were read, which is the limit; ")
+    assert base.problems[f"{site.url}/cal/**"].startswith(fragment("work.knowledge.sources.crawl.crawl", pages="…20"))
     assert GOOD in await base.find("forty-two")
 
 

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from support.messages import has_message
+from support.messages import fragment, has_message
 
 from callboard.actors.io.vault.file import VaultFile
 from callboard.actors.io.vault.openers import IdentityFile
@@ -69,7 +69,7 @@ async def test_a_list_that_a_loader_prints_is_many_sources(bench: Bench) -> None
     bench.settings["loaders"] = {"git": printing(json.dumps(ITEMS))}
     (bench.base / "repo").mkdir()
     assert await bench.read("git:repo") == {"repo/src/a.py": "x = 1", "https://h/b": "text"}
-    assert bench.problems == {"repo/c.bin": "it is binary data, not text"}
+    assert bench.problems == {"repo/c.bin": fragment("work.knowledge.reading.read._read.2", what="binary data")}
 
 
 async def test_a_list_of_something_else_is_text(bench: Bench) -> None:
@@ -134,7 +134,7 @@ async def test_secrets_of_the_vault_are_put_in_and_not_told(bench: Bench) -> Non
         ("true $1 $2", "left no output file"),
         ("yes $1", "it prints more than"),
         ("sh -c 'yes | head -c 2000 > \"$2\"; : $1'", "left there is more text in it"),
-        ("head -c 100 /dev/zero $1", "it is binary data, not text"),
+        ("head -c 100 /dev/zero $1", fragment("work.knowledge.reading.read._read.2", what="binary data")),
     ],
 )
 async def test_a_loader_that_fails_costs_one_source(bench: Bench, command: str, why: str) -> None:
@@ -149,7 +149,7 @@ async def test_a_loader_that_does_not_end_is_ended(bench: Bench) -> None:
     bench.settings |= {"loaders": {"x": "tail -f $1"}, "loader_seconds": 0.3}
     bench.file("a.x", "")
     assert await bench.read(".") == {}
-    assert has_message(bench.problems["a.x"], "supervisors.process.run_process", argv="…'tail'", timeout="0.3")
+    assert has_message(bench.problems["a.x"], "supervisors.process.run_process.2", argv="…'tail'", timeout="0.3")
 
 
 async def test_a_loader_that_nobody_knows_is_a_path(bench: Bench) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
-from support.messages import has_message, says
+from support.messages import fragment, has_message, says
 
 from callboard.actors.io.http import guarded
 from callboard.actors.work.knowledge.sources.specs import parse
@@ -81,15 +81,21 @@ async def test_a_page_that_unpacks_to_too_much_is_refused(bench: Bench, site: Si
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        ((404, {}, b""), "the server answered 404 Said"),
-        ((500, {}, b""), "the server answered 500 Said"),
+        ((404, {}, b""), fragment("work.knowledge.sources.web.WebReader._raw", status="404", reason_phrase="Said…")),
+        ((500, {}, b""), fragment("work.knowledge.sources.web.WebReader._raw", status="500", reason_phrase="Said…")),
         ((200, {"Content-Type": "image/png"}, b"\x89PNG"), "it is image/png, which is not text"),
-        ((200, {"Content-Type": "text/plain"}, b"\x89PNG\0\0"), "it is a PNG image, not text"),
+        (
+            (200, {"Content-Type": "text/plain"}, b"\x89PNG\0\0"),
+            fragment("work.knowledge.reading.read._read.2", what="a PNG image"),
+        ),
         ((200, {"Content-Type": "text/plain", "Content-Encoding": "gzip"}, b"no gzip"), "is of no use: Error -3"),
         ((302, {"Location": "file:///etc/passwd"}, b""), "which is not http or https"),
         ((302, {"Location": "http://h:port/"}, b""), "Invalid URL in location header"),
         ((302, {"Location": "/x"}, b""), "more than 10 redirects"),
-        ((429, {"Retry-After": "9999"}, b""), "the server answered 429 Said"),
+        (
+            (429, {"Retry-After": "9999"}, b""),
+            fragment("work.knowledge.sources.web.WebReader._raw", status="429", reason_phrase="Said…"),
+        ),
     ],
 )
 async def test_what_can_t_be_read_is_told(bench: Bench, site: Site, answer: Any, why: str) -> None:
@@ -104,7 +110,7 @@ async def test_a_server_that_asks_for_time_is_given_some_once(bench: Bench, site
     site.reset()
     site.answer = lambda target: (503, {"Retry-After": "0"}, b"")
     assert await bench.read(f"{site.url}/x") == {}
-    assert has_message(bench.problems[f"{site.url}/x"], "work.knowledge.sources.web.Web.get.patiently")
+    assert has_message(bench.problems[f"{site.url}/x"], "work.knowledge.sources.web.WebReader.get.patiently")
     assert len(site.targets) == 2
 
 
@@ -121,7 +127,7 @@ async def test_a_server_that_says_nothing_is_given_up(bench: Bench, site: Site) 
     site.hold = trio.Event()
     await bench.read(f"{site.url}/")
     assert "for 0.2 s" in bench.problems[f"{site.url}/"] or has_message(
-        bench.problems[f"{site.url}/"], "work.knowledge.sources.web.Web.get.once", page_seconds="0.2"
+        bench.problems[f"{site.url}/"], "work.knowledge.sources.web.WebReader.get.once", page_seconds="0.2"
     )
 
 
@@ -149,7 +155,7 @@ def test_public_addresses_are_not_private(address: str) -> None:
     "address", ["169.254.169.254", "64:ff9b::169.254.169.254", "2002:a9fe:a9fe::", "fd00:ec2::254"]
 )
 def test_credentials_are_never_fetched_however_their_address_is_written(address: str) -> None:
-    with pytest.raises(guarded.Refused, match=says("io.http.guarded.check")):
+    with pytest.raises(guarded.AddressRefused, match=says("io.http.guarded.check")):
         guarded.check(address, address, allow_private=True)
     guarded.check("64:ff9b::10.0.0.1", "inside", allow_private=True)
 
@@ -182,7 +188,7 @@ async def test_a_name_that_leads_elsewhere_when_it_is_connected_is_refused(
     async def innocent(host: str, port: int) -> list[str]:
         return ["93.184.216.34"]
 
-    monkeypatch.setattr(guarded, "looked_up", innocent)
+    monkeypatch.setattr(guarded, "resolve", innocent)
     await bench.names(f"{site.url}/")
     assert has_message(bench.problems[f"{site.url}/"], "io.http.guarded.check.2", address="127.0.0.1")
     assert site.targets == []

@@ -13,7 +13,7 @@ from support.messages import says
 
 from callboard.actors.work.knowledge.reading.bounds import CantRead
 from callboard.actors.work.knowledge.sources.found import SourceContext, SourceSettings
-from callboard.actors.work.knowledge.sources.web import Web
+from callboard.actors.work.knowledge.sources.web import WebReader
 
 
 async def test_redirects_share_the_seconds_of_a_page(autojump_clock: trio.testing.MockClock, tmp_path: Path) -> None:
@@ -27,12 +27,12 @@ async def test_redirects_share_the_seconds_of_a_page(autojump_clock: trio.testin
 
     nobody: Any = None
     context = SourceContext(nobody, tmp_path, SourceSettings(page_seconds=10.0, delay=0.0), {}, None)
-    async with Web(context) as web:
+    async with WebReader(context) as web:
         await web._client.aclose()
         web._client = httpx.AsyncClient(transport=httpx.MockTransport(redirect))
         began = trio.current_time()
         with pytest.raises(
-            CantRead, match=says("work.knowledge.sources.web.Web.get.once", host="example.org", page_seconds=10)
+            CantRead, match=says("work.knowledge.sources.web.WebReader.get.once", host="example.org", page_seconds=10)
         ):
             await web.get("http://example.org/")
     assert (done, trio.current_time() - began) == ([4, 5], 10.0)

@@ -224,6 +224,7 @@ def test_what_is_no_json_is_prose() -> None:
 
 
 @pytest.mark.parametrize("kind", ["text", "markdown", "code:python", "csv", "json"])
+@pytest.mark.sample(3)
 def test_long_texts_of_the_same_are_no_trouble(kind: str) -> None:
     """What takes squared time takes minutes here."""
     began = time.process_time()

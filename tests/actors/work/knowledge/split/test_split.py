@@ -154,6 +154,7 @@ def test_overlaps_begin_with_a_sentence_or_a_word() -> None:
 
 
 @pytest.mark.parametrize("kind", ["text", "markdown", "code:python", "csv", "json"])
+@pytest.mark.sample(3)
 def test_ten_megabytes_take_less_than_two_seconds(kind: str) -> None:
     """A tenth of it in a tenth of the time, measured in CPU seconds, with the slack of a busy machine."""
     text = essay(5, 18_000)

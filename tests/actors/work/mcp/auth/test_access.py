@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 import trio
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from support.auth_server import CLIENT, SECRET
 from support.fake_mcp_http import Stream, Talk, fake_mcp
 from support.fake_models import Request
 from support.mcp_processes import House
@@ -133,7 +136,7 @@ async def test_an_authorization_server_that_is_down_is_no_reason_to_sign_in(town
         town.auth.expire_all()
         town.auth.fails = 99
         with pytest.raises(
-            McpError, match=says("work.mcp.links.web.Web._token", who="MCP server 'docs'", error="…503…")
+            McpError, match=says("work.mcp.links.web.HttpServerAccess._token", who="MCP server 'docs'", error="…503…")
         ) as caught:
             await one.call(scope, "docs", "read")
         assert not isinstance(caught.value, McpUnauthorized | McpLost)
@@ -308,3 +311,67 @@ async def test_a_server_of_the_older_transport_gets_tokens_too(town: Town, tmp_p
             await one.call(one.scope(), "docs", "read")
     assert town.tokens.count("") == 0
     assert len(town.tokens) >= 3, "the stream, and what is said to it"
+
+
+# --- clients that sign in by themselves
+
+
+def private_and_public(kind: str) -> tuple[str, str]:
+    """A new pair of keys, as PEM."""
+    key: Any
+    if kind == "EC":
+        key = ec.generate_private_key(ec.SECP256R1())
+    elif kind == "RSA":
+        key = rsa.generate_private_key(65537, 2048)
+    else:
+        key = ed25519.Ed25519PrivateKey.generate()
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    return private.decode(), public.decode()
+
+
+def alone(town: Town, **credentials: str) -> Any:
+    return town.entry(oauth=OAuth(client_id=CLIENT, grant_type="client_credentials", **credentials))
+
+
+@pytest.mark.parametrize("kind", ["secret", "EC", "RSA", "Ed25519"])
+async def test_a_client_with_credentials_of_its_own_signs_in_without_a_person(
+    town: Town, tmp_path: Path, kind: str
+) -> None:
+    if kind == "secret":
+        town.auth.secret = SECRET
+        entry = alone(town, client_secret=SECRET)
+    else:
+        private, town.auth.public_key = private_and_public(kind)
+        entry = alone(town, private_key=private)
+    async with house(tmp_path, entry) as one:
+        scope = one.scope()
+        assert await one.call(scope, "docs", "read") == "read: done"
+        assert town.auth.asked_for("client_credentials") == 1
+        town.auth.expire_all()
+        assert await one.call(scope, "docs", "read") == "read: done"
+        assert town.auth.asked_for("client_credentials") == 2
+        town.needs["write"] = {"write"}
+        assert await one.call(scope, "docs", "write") == "write: done"
+    assert town.opened == []
+    assert not any(b"PRIVATE KEY" in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+
+
+async def test_many_calls_of_such_a_client_sign_in_once(town: Town, tmp_path: Path) -> None:
+    town.auth.secret = SECRET
+    async with house(tmp_path, alone(town, client_secret=SECRET)) as one:
+        scope = one.scope()
+        async with trio.open_nursery() as calls:
+            for _ in range(10):
+                calls.start_soon(one.call, scope, "docs", "read")
+    assert town.auth.asked_for("client_credentials") == 1
+
+
+@pytest.mark.parametrize("credentials", [{"client_secret": "wrong"}, {"private_key": "no key"}])
+async def test_such_a_client_that_is_refused_says_why(town: Town, tmp_path: Path, credentials: dict[str, str]) -> None:
+    town.auth.secret = SECRET
+    async with house(tmp_path, alone(town, **credentials)) as one:
+        with pytest.raises(McpSignInNeeded) as caught:
+            await one.call(one.scope(), "docs", "read")
+    assert CLIENT in str(caught.value) or "unknown client" in str(caught.value)
+    assert town.opened == []

@@ -13,7 +13,7 @@ from support.fake_models import Request
 from support.mcp_protected import OAUTH, RESOURCE, Town, protected_town
 from support.messages import says
 
-from callboard.actors.io.oauth.http import Answer
+from callboard.actors.io.oauth.http import OAuthResponse
 from callboard.actors.work.mcp.auth.discovery import discover
 from callboard.actors.work.mcp.auth.http import GuardedAuthHttp
 from callboard.actors.work.mcp.auth.metadata import Unusable
@@ -29,14 +29,14 @@ class Web:
         self.pages = pages
         self.asked: list[str] = []
 
-    async def get(self, url: str, what: str) -> Answer:
+    async def get(self, url: str, what: str) -> OAuthResponse:
         self.asked.append(url)
         page = self.pages.get(url)
         if isinstance(page, str):
-            return Answer(status=302, headers={"location": page}, fields=None)
+            return OAuthResponse(status=302, headers={"location": page}, fields=None)
         if isinstance(page, Exception):
             raise page
-        return Answer(status=404 if page is None else 200, headers={}, fields=page)
+        return OAuthResponse(status=404 if page is None else 200, headers={}, fields=page)
 
 
 def issuer(url: str) -> dict[str, Any]:
@@ -124,7 +124,7 @@ async def test_a_server_may_not_have_us_look_at_metadata_in_the_clear() -> None:
 
 async def test_silence_ends(autojump_clock: trio.testing.MockClock) -> None:
     class Silent(Web):
-        async def get(self, url: str, what: str) -> Answer:
+        async def get(self, url: str, what: str) -> OAuthResponse:
             await trio.sleep_forever()
             raise AssertionError
 
@@ -186,3 +186,55 @@ async def test_what_the_user_names_is_got_another_way() -> None:
 async def test_no_browser_is_sent_where_clouds_hand_out_credentials() -> None:
     with pytest.raises(ConfigError, match=says("io.http.guarded.check")):
         await HTTP.get("https://169.254.169.254/latest", "its metadata")
+
+
+# --- 2025-03-26: the server is its own authorization server
+
+
+async def test_where_nothing_is_published_the_endpoints_are_those_of_the_first_revision() -> None:
+    found = await discover(URL, Web({}))
+    server = found.server
+    assert (server.issuer, server.authorization_endpoint, server.token_endpoint, server.registration_endpoint) == (
+        "https://x.example",
+        "https://x.example/authorize",
+        "https://x.example/token",
+        "https://x.example/register",
+    )
+    assert found.assumed
+    assert found.document is None
+
+
+@pytest.mark.parametrize("odd", [UpstreamError("down"), {"a": "page"}, "https://x.example/elsewhere"])
+@pytest.mark.parametrize("place", [f"{RESOURCE}/mcp", OAUTH])
+async def test_endpoints_are_not_assumed_unless_every_place_says_that_nothing_is_there(odd: Any, place: str) -> None:
+    with pytest.raises(Unusable):
+        await discover(URL, Web({f"https://x.example{place}": odd, "https://x.example/elsewhere": {}}))
+
+
+@pytest.mark.parametrize(
+    ("name", "good"),
+    [
+        ("https://x.example/oauth", True),
+        ("https://x.example/", True),
+        ("https://y.example/oauth", False),
+        ("https://x.example:8443/oauth", False),
+        ("http://x.example/oauth", False),
+        ("https://x.example/oauth#f", False),
+        ("https://u@x.example/oauth", False),
+        ("no url at all [", False),
+    ],
+)
+async def test_an_undocumented_server_may_name_an_issuer_below_its_origin_and_no_other(name: str, good: bool) -> None:
+    web = Web({f"https://x.example{OAUTH}": issuer("https://x.example") | {"issuer": name}})
+    if good:
+        assert (await discover(URL, web)).server.issuer == name
+    else:
+        with pytest.raises(Unusable):
+            await discover(URL, web)
+
+
+async def test_a_documented_server_has_to_be_the_issuer_that_it_names() -> None:
+    web = Web({f"https://x.example{RESOURCE}": {"resource": URL, "authorization_servers": ["https://x.example"]}})
+    web.pages[f"https://x.example{OAUTH}"] = issuer("https://x.example") | {"issuer": "https://x.example/oauth"}
+    with pytest.raises(Unusable):
+        await discover(URL, web)

@@ -14,7 +14,7 @@ from support.auth_server import CLIENT, SECRET
 from support.fake_mcp_http import Talk
 from support.fake_models import Request
 from support.mcp_protected import OAUTH, RESOURCE, Town, protected_town
-from support.messages import says
+from support.messages import fragment, says
 from support.ports import reserved_port
 from support.waiting import PATIENCE
 
@@ -230,7 +230,7 @@ async def test_the_second_authorization_server_will_do(town: Town, tmp_path: Pat
 
 async def test_a_server_that_wants_no_sign_in(town: Town, tmp_path: Path) -> None:
     town.metadata.clear()
-    with pytest.raises(ConfigError, match=says("work.mcp.auth.sign_in.sign_in")):
+    with pytest.raises(ConfigError, match=says("work.mcp.auth.sign_in.sign_in.2")):
         await sign_in(town.entry(), town.store(tmp_path), {}, town.person)
 
 
@@ -305,9 +305,9 @@ async def test_a_server_that_is_not_there(town: Town, tmp_path: Path) -> None:
         ({"resource": "{origin}/mcp#x"}, "#x"),
         ({"resource": "http://user@{netloc}/mcp"}, "user@"),
         ({"resource": "nonsense"}, "nonsense"),
-        ({"authorization_servers": ["http://auth.example"]}, "only https:// is safe"),
-        ({"authorization_servers": ["javascript:alert(1)"]}, "no address on the web"),
-        ({"authorization_servers": ["file:///etc/passwd"]}, "no address on the web"),
+        ({"authorization_servers": ["http://auth.example"]}, fragment("work.mcp.auth.metadata.safe_address.3")),
+        ({"authorization_servers": ["javascript:alert(1)"]}, fragment("work.mcp.auth.metadata.safe_address")),
+        ({"authorization_servers": ["file:///etc/passwd"]}, fragment("work.mcp.auth.metadata.safe_address")),
     ],
 )
 async def test_a_server_that_wants_a_token_for_another(
@@ -328,12 +328,15 @@ async def test_a_server_that_wants_a_token_for_another(
             {"issuer": "https://accounts.example"},
             says("work.mcp.auth.metadata.checked_issuer", issuer_2="'https://accounts.example'"),
         ),
-        ({"authorization_endpoint": "http://auth.example/authorize"}, "only https:// is safe"),
-        ({"authorization_endpoint": "https://x/a\nb"}, "no address on the web"),
-        ({"authorization_endpoint": 'https://x/$(calc)"'}, "no address on the web"),
-        ({"authorization_endpoint": "calc.exe"}, "no address on the web"),
+        (
+            {"authorization_endpoint": "http://auth.example/authorize"},
+            fragment("work.mcp.auth.metadata.safe_address.3"),
+        ),
+        ({"authorization_endpoint": "https://x/a\nb"}, fragment("work.mcp.auth.metadata.safe_address")),
+        ({"authorization_endpoint": 'https://x/$(calc)"'}, fragment("work.mcp.auth.metadata.safe_address")),
+        ({"authorization_endpoint": "calc.exe"}, fragment("work.mcp.auth.metadata.safe_address")),
         ({"authorization_endpoint": None}, "publishes no `authorization_endpoint`"),
-        ({"token_endpoint": "http://10.0.0.1/token"}, "only https:// is safe"),
+        ({"token_endpoint": "http://10.0.0.1/token"}, fragment("work.mcp.auth.metadata.safe_address.3")),
         ({"token_endpoint": "https://me:pw@auth.example/token"}, says("work.mcp.auth.metadata.safe_address.2")),
         ({"registration_endpoint": "ftp://auth.example"}, says("work.mcp.auth.metadata.safe_address.3")),
         ({"code_challenge_methods_supported": None}, says("work.mcp.auth.metadata.checked_endpoints.3")),

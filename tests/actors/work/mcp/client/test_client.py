@@ -12,9 +12,9 @@ from support.messages import says
 from support.waiting import until
 
 from callboard.actors.work.mcp.client import client as client_module
-from callboard.actors.work.mcp.client.connect import Abilities
+from callboard.actors.work.mcp.client.connect import OfferedCapabilities
 from callboard.actors.work.mcp.client.questions import pages
-from callboard.actors.work.mcp.links.link import Caller
+from callboard.actors.work.mcp.links.link import CallOrigin
 from callboard.protocol.errors import McpError
 from callboard.protocol.mcp.model import Progress
 from callboard.supervisors import Actor
@@ -88,7 +88,7 @@ async def test_all_pages_are_read(play: Any, era: str) -> None:
 async def test_a_list_without_end_is_not_read_for_ever(play: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     async with play.connected("--many", "250") as client:
         monkeypatch.setattr(client_module, "MAX_PAGES", 2)
-        with pytest.raises(McpError, match=says("work.mcp.client.client.McpClient._listed.4", entries=200)):
+        with pytest.raises(McpError, match=says("work.mcp.client.client.McpClient._listed.5", entries=200)):
             await client.tools()
         monkeypatch.setattr(client_module, "MAX_LISTED", 150)
         with pytest.raises(
@@ -127,7 +127,7 @@ async def test_progress_reaches_its_own_caller_and_nobody_else(play: Any, era: s
     async with play.connected(era) as client, trio.open_nursery() as nursery:
         me = play.owner
         for steps, heard in ((3, first), (2, second)):
-            caller = Caller(me=me, on_progress=heard.append)
+            caller = CallOrigin(me=me, on_progress=heard.append)
             nursery.start_soon(client.call_tool, "progress", {"steps": steps}, caller)
         nursery.start_soon(client.call_tool, "progress", {"steps": 9})
     assert [(p.progress, p.total, p.message) for p in first] == [(1, 3, "step 0"), (2, 3, "step 1"), (3, 3, "step 2")]
@@ -186,7 +186,7 @@ async def test_a_question_is_answered_on_behalf_of_the_call(play: Any, era: str)
     async with play.connected(era) as client:
 
         async def calling(me: Actor) -> Any:
-            return await client.call_tool("ask", {"question": "Colour?"}, Caller(me=me, host=play.host))
+            return await client.call_tool("ask", {"question": "Colour?"}, CallOrigin(me=me, host=play.host))
 
         call = play.root.actor.spawn(calling, name="call")
         result = await call.result()
@@ -199,7 +199,7 @@ async def test_a_question_is_answered_on_behalf_of_the_call(play: Any, era: str)
 
 async def test_an_old_server_s_question_is_answered_while_other_calls_of_the_run_are_under_way(play: Any) -> None:
     async with play.connected("--legacy") as client, trio.open_nursery() as nursery:
-        caller = Caller(me=play.root.actor, host=play.host)
+        caller = CallOrigin(me=play.root.actor, host=play.host)
         nursery.start_soon(client.call_tool, "slow", {"seconds": 30}, caller)
         await until(lambda: client.pending == 1)
         result = await client.call_tool("ask", {"question": "which?"}, caller)
@@ -212,9 +212,9 @@ async def test_an_old_server_s_question_is_nobody_s_while_calls_of_several_runs_
     other = play.root.bus.open("run-other")
     async with play.connected("--legacy") as client, trio.open_nursery() as nursery:
         stranger = play.root.actor.adopt(trio.sleep_forever, (), name="run-other", bond="watched", stream=other)
-        nursery.start_soon(client.call_tool, "slow", {"seconds": 30}, Caller(me=stranger, host=play.host))
+        nursery.start_soon(client.call_tool, "slow", {"seconds": 30}, CallOrigin(me=stranger, host=play.host))
         await until(lambda: client.pending == 1)
-        caller = Caller(me=play.root.actor, host=None)
+        caller = CallOrigin(me=play.root.actor, host=None)
         result = await client.call_tool("ask", {"question": "which?"}, caller)
         nursery.cancel_scope.cancel()
     assert json.loads(result["content"][0]["text"])["content"] == {"answer": "blue"}  # by the connection's own host
@@ -223,30 +223,30 @@ async def test_an_old_server_s_question_is_nobody_s_while_calls_of_several_runs_
 
 async def test_samples_and_roots_are_answered(play: Any, era: str) -> None:
     async with play.connected(era) as client:
-        sampled = await client.call_tool("sample", {"text": "hi"}, Caller(me=play.owner, host=play.host))
+        sampled = await client.call_tool("sample", {"text": "hi"}, CallOrigin(me=play.owner, host=play.host))
         assert text_of(sampled) == "sampled"
-        roots = await client.call_tool("roots", {}, Caller(me=play.owner))
+        roots = await client.call_tool("roots", {}, CallOrigin(me=play.owner))
         assert json.loads(text_of(roots)) == [{"uri": "file:///work"}]
 
 
 async def test_a_refused_sample_fails_that_call_alone(play: Any, era: str) -> None:
     async with play.connected(era) as client:
         with pytest.raises(McpError, match="not by policy"):
-            await client.call_tool("sample", {"text": "never"}, Caller(me=play.owner, host=play.host))
+            await client.call_tool("sample", {"text": "never"}, CallOrigin(me=play.owner, host=play.host))
         assert text_of(await client.call_tool("echo", {"text": "still here"})) == "still here"
 
 
 async def test_what_was_not_declared_is_refused(play: Any, era: str) -> None:
-    async with play.connected(era, abilities=Abilities(elicitation=False)) as client:
+    async with play.connected(era, abilities=OfferedCapabilities(elicitation=False)) as client:
         for tool, arguments in (("ask", {"question": "?"}), ("sample", {"text": "hi"})):
-            with pytest.raises(McpError, match=says("work.mcp.client.questions.Questions._spawn")):
-                await client.call_tool(tool, arguments, Caller(me=play.owner, host=play.host))
+            with pytest.raises(McpError, match=says("work.mcp.client.questions.ServerQuestions._spawn")):
+                await client.call_tool(tool, arguments, CallOrigin(me=play.owner, host=play.host))
     assert play.host.asked == []
 
 
 async def test_a_question_with_nobody_to_answer_is_cancelled(play: Any, era: str) -> None:
     async with play.connected(era) as client:
-        result = await client.call_tool("ask", {"question": "?"}, Caller(me=play.owner))
+        result = await client.call_tool("ask", {"question": "?"}, CallOrigin(me=play.owner))
     assert json.loads(text_of(result)) == {"action": "cancel"}
 
 
@@ -255,7 +255,9 @@ async def test_a_question_ends_with_its_call(play: Any, era: str) -> None:
     async with play.connected(era) as client:
         with trio.CancelScope() as scope:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(client.call_tool, "ask", {"question": "?"}, Caller(me=play.owner, host=play.host))
+                nursery.start_soon(
+                    client.call_tool, "ask", {"question": "?"}, CallOrigin(me=play.owner, host=play.host)
+                )
                 await until(lambda: play.host.asked)
                 scope.cancel()
         with trio.fail_after(60):
@@ -266,7 +268,7 @@ async def test_a_question_ends_with_its_call(play: Any, era: str) -> None:
 async def test_a_question_that_the_server_takes_back_is_over_and_gets_no_answer(play: Any) -> None:
     play.host.hold = trio.Event()
     async with play.connected("--legacy") as client:
-        assert text_of(await client.call_tool("unask", {}, Caller(me=play.owner, host=play.host))) == "taken back"
+        assert text_of(await client.call_tool("unask", {}, CallOrigin(me=play.owner, host=play.host))) == "taken back"
         with trio.fail_after(60):
             await play.host.cancelled.wait()
         seen = await seen_by(client)
@@ -277,7 +279,7 @@ async def test_a_server_that_asks_back_for_ever_is_given_up(play: Any, monkeypat
     monkeypatch.setattr(client_module, "MAX_ROUNDS", 0)
     async with play.connected("--modern") as client:
         with pytest.raises(McpError, match=says("work.mcp.client.client.McpClient.request.2", MAX_ROUNDS=0)):
-            await client.call_tool("ask", {"question": "?"}, Caller(me=play.owner, host=play.host))
+            await client.call_tool("ask", {"question": "?"}, CallOrigin(me=play.owner, host=play.host))
 
 
 # --- many at once ---------------------------------------------------------------------------------------------
@@ -324,7 +326,7 @@ async def visits(client: Any) -> int:
 
 async def test_a_call_that_waits_for_pages_is_made_again_once_they_are_opened(play: Any) -> None:
     async with play.connected("--legacy") as client:
-        caller = Caller(me=play.owner, host=play.host)
+        caller = CallOrigin(me=play.owner, host=play.host)
         assert text_of(await client.call_tool("visit", {"times": 1}, caller)) == "signed in"
         asked = sorted((server, params["mode"], params["url"]) for server, params in play.host.asked)
         assert asked == [("play", "url", "https://p1.example/"), ("play", "url", "https://p2.example/")]
@@ -335,7 +337,7 @@ async def test_a_call_that_waits_for_pages_is_made_again_once_they_are_opened(pl
 async def test_a_call_that_waits_for_pages_is_made_again_once_only(play: Any) -> None:
     async with play.connected("--legacy") as client:
         with pytest.raises(McpError, match=r"sign in first \(code -32042\)"):
-            await client.call_tool("visit", {"times": 5}, Caller(me=play.owner, host=play.host))
+            await client.call_tool("visit", {"times": 5}, CallOrigin(me=play.owner, host=play.host))
         assert (await visits(client), len(play.host.asked)) == (2, 2)
 
 
@@ -346,15 +348,15 @@ async def test_a_call_whose_pages_are_not_opened_stays_refused(play: Any, action
     async with play.connected("--legacy") as client:
         host = play.host if action else None
         with pytest.raises(McpError, match="sign in first"):
-            await client.call_tool("visit", {"times": 1}, Caller(me=play.owner, host=host))
+            await client.call_tool("visit", {"times": 1}, CallOrigin(me=play.owner, host=host))
         assert await visits(client) == 1
 
 
 async def test_pages_are_opened_neither_for_the_newer_era_nor_for_a_server_that_may_not_ask(play: Any) -> None:
     for flag, able in (("--modern", True), ("--legacy", False)):
-        async with play.connected(flag, abilities=Abilities(elicitation=able)) as client:
+        async with play.connected(flag, abilities=OfferedCapabilities(elicitation=able)) as client:
             with pytest.raises(McpError, match="sign in first"):
-                await client.call_tool("visit", {"times": 1}, Caller(me=play.owner, host=play.host))
+                await client.call_tool("visit", {"times": 1}, CallOrigin(me=play.owner, host=play.host))
             assert await visits(client) == 1
     assert play.host.asked == []
 

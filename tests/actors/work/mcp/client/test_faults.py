@@ -17,7 +17,7 @@ from support.messages import says
 from support.waiting import PATIENCE, until
 
 from callboard.actors.work.mcp.links import stdio
-from callboard.actors.work.mcp.links.link import Caller
+from callboard.actors.work.mcp.links.link import CallOrigin
 from callboard.protocol.errors import McpError, McpLost, McpUnsent
 
 MIB = 1024 * 1024
@@ -113,7 +113,7 @@ async def test_dead_server_mid_call(play: Any, era: str) -> None:
                 await client.call_tool("die", {"words": "goodbye"})
         known = r"during tools/call 'slow' \(sent \d+\.\d s before, with 5 other calls under way\); .*stderr: goodbye"
         assert all(re.search(known, str(error)) for error in errors)
-        with pytest.raises(McpLost, match=says("work.mcp.links.stdio.StdioLink._tell_end.3", status="3; it wrote…")):
+        with pytest.raises(McpLost, match=says("work.mcp.links.stdio.StdioLink._report_end.3", status="3; it wrote…")):
             await client.call_tool("echo", {"text": "anybody?"})
         with trio.fail_after(60):
             end = await play.owner.ref.wait()
@@ -149,7 +149,7 @@ async def test_a_call_that_a_dead_server_had_not_read_was_not_begun(play: Any) -
 async def test_a_server_that_is_killed_is_told_with_the_signal(play: Any) -> None:
     async with play.connected() as client:
         os.kill(client.pid, signal.SIGKILL)
-        with pytest.raises(McpLost, match=says("work.mcp.links.stdio.StdioLink._tell_end.2", signal="9…")):
+        with pytest.raises(McpLost, match=says("work.mcp.links.stdio.StdioLink._report_end.2", signal="9…")):
             await client.call_tool("slow", {"seconds": 3600})
 
 
@@ -291,9 +291,12 @@ async def test_a_server_that_does_not_read_holds_up_only_its_callers(
         os.kill(client.pid, signal.SIGCONT)
 
 
-@pytest.mark.parametrize(
-    ("how", "why"), [("bytes", "utf-8"), ("deep", says("work.knowledge.reading.workers.pdf_text.main.2"))]
-)
+async def test_bytes_that_are_no_utf_8_are_replaced(play: Any, era: str) -> None:
+    async with play.connected(era) as client:
+        assert (await client.call_tool("odd", {"how": "bytes"}))["content"] == "\ufffd\ufffd"
+
+
+@pytest.mark.parametrize(("how", "why"), [("deep", says("work.knowledge.reading.workers.pdf_text.main.2"))])
 async def test_an_answer_that_can_t_be_read_costs_that_call_alone(play: Any, era: str, how: str, why: str) -> None:
     async with play.connected(era) as client:
         with pytest.raises(McpError, match=why):
@@ -336,7 +339,9 @@ async def test_a_server_that_dies_while_it_waits_for_an_answer_was_under_way(pla
 
             async def ask() -> None:
                 try:
-                    await client.call_tool("ask", {"question": "which?"}, Caller(me=play.root.actor, host=play.host))
+                    await client.call_tool(
+                        "ask", {"question": "which?"}, CallOrigin(me=play.root.actor, host=play.host)
+                    )
                 except McpError as error:
                     errors.append(error)
 

@@ -11,15 +11,15 @@ from support.fake_mcp_http import Legacy, Stream, Talk, closed_port, failure, fa
 from support.fake_models import Request as Sent
 from support.mcp_links import on_stage
 
-from callboard.actors.work.mcp.client.connect import Abilities, connect
-from callboard.protocol.errors import ActorFailed, McpError
+from callboard.actors.work.mcp.client.connect import OfferedCapabilities, connect
+from callboard.protocol.errors import ActorFailed, McpError, McpSignInNeeded
 from callboard.protocol.mcp.config import Server
 from callboard.protocol.mcp.model import MODERN
 
 
 def connected(url: str, type: Any = "http", **options: Any) -> AbstractAsyncContextManager[Any]:
     server = Server(name="fake", type=type, url=url, **options)
-    return on_stage(lambda me: connect(me, server, environ={}, abilities=Abilities()))
+    return on_stage(lambda me: connect(me, server, environ={}, abilities=OfferedCapabilities()))
 
 
 async def modern(request: Sent, talk: Talk) -> None:
@@ -100,3 +100,74 @@ async def test_a_server_that_says_nothing_costs_its_start_timeout(nursery: trio.
     assert "start_timeout_seconds" in str(caught.value.__cause__)
     with trio.fail_after(60):
         await server.until(lambda: server.open == 0)
+
+
+async def test_a_401_to_discover_is_the_answer_of_a_server_without_initialize(nursery: trio.Nursery) -> None:
+    async def gate(request: Sent, talk: Talk) -> None:
+        if said(request) == "server/discover":
+            await talk.json({}, 401, www_authenticate='Bearer scope="a"')
+        else:
+            await talk.json(failure(request, -32020, "Missing MCP-Protocol-Version header"), 400)
+
+    server = await fake_mcp(nursery, gate)
+    with pytest.raises(ActorFailed) as caught:
+        async with connected(server.url):
+            pytest.fail("connected")
+    assert isinstance(caught.value.__cause__, McpSignInNeeded)
+
+
+async def test_a_401_to_discover_alone_does_not_keep_from_initialize(nursery: trio.Nursery) -> None:
+    async def gate(request: Sent, talk: Talk) -> None:
+        if said(request) == "server/discover":
+            await talk.json({}, 401, www_authenticate="Bearer")
+        else:
+            await Legacy()(request, talk)
+
+    server = await fake_mcp(nursery, gate)
+    async with connected(server.url) as (client, _):
+        assert not client.modern
+
+
+@pytest.mark.parametrize(("refusals", "modern_in_the_end"), [(1, True), (2, False)])
+async def test_a_refusal_that_names_our_own_revision_is_tried_once_more(
+    nursery: trio.Nursery, refusals: int, modern_in_the_end: bool
+) -> None:
+    refused: list[str] = []
+
+    async def moody(request: Sent, talk: Talk) -> None:
+        if said(request) == "server/discover" and len(refused) < refusals:
+            refused.append(said(request))
+            data = {"supported": [MODERN], "requested": MODERN}
+            await talk.json(
+                {"jsonrpc": "2.0", "id": request.json["id"], "error": {"code": -32022, "message": "?", "data": data}}
+            )
+        else:
+            await modern(request, talk)
+
+    server = await fake_mcp(nursery, moody)
+    if modern_in_the_end:
+        async with connected(server.url) as (client, _):
+            assert client.modern
+    else:
+        with pytest.raises(ActorFailed) as caught:
+            async with connected(server.url):
+                pytest.fail("connected")
+        assert isinstance(caught.value.__cause__, McpError)
+    assert len(refused) == refusals
+
+
+async def test_a_tool_whose_header_annotations_are_invalid_is_left_out(nursery: trio.Nursery) -> None:
+    def tool(name: str, header: str) -> dict[str, Any]:
+        schema = {"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": header}}}
+        return {"name": name, "inputSchema": schema}
+
+    async def serves(request: Sent, talk: Talk) -> None:
+        if said(request) == "tools/list":
+            tools = [tool("good", "Region"), tool("bad", "two words")]
+            await talk.json(result(request, {"resultType": "complete", "tools": tools}))
+        else:
+            await modern(request, talk)
+
+    server = await fake_mcp(nursery, serves)
+    async with connected(server.url) as (client, _):
+        assert [each.name for each in await client.tools()] == ["good"]

@@ -19,7 +19,7 @@ from support.messages import has_message, says
 
 from callboard.actors.work.mcp.links import http
 from callboard.actors.work.mcp.links.http import HttpLink
-from callboard.actors.work.mcp.links.link import Outgoing
+from callboard.actors.work.mcp.links.link import OutgoingCall
 from callboard.actors.work.mcp.links.mirrored import header_value
 from callboard.protocol.errors import McpError, McpUnsent
 from callboard.protocol.mcp.model import MODERN
@@ -45,7 +45,7 @@ async def test_a_session_goes_with_every_request_and_is_deleted_at_the_end(nurse
     first, *rest = server.requests
     assert "mcp-session-id" not in first.headers
     assert "mcp-protocol-version" not in first.headers
-    assert re.fullmatch(says("work.mcp.auth.sign_in.probe"), first.headers["accept"])
+    assert re.fullmatch(says("work.mcp.auth.sign_in._answer_to"), first.headers["accept"])
     assert first.headers["content-type"] == "application/json"
     assert {request.headers["mcp-session-id"] for request in rest} == {SESSION}
     assert {request.headers["mcp-protocol-version"] for request in rest} == {"2025-11-25"}
@@ -111,7 +111,7 @@ async def test_headers_of_the_request_are_sent_too(nursery: trio.Nursery) -> Non
     server = await fake_mcp(nursery, Legacy())
     async with linked(server) as (link, _):
         await shake_hands(link)
-        await link.request(Outgoing(id=77, method="tools/call", params={}, headers={"Mcp-Param-Region": "eu"}))
+        await link.request(OutgoingCall(id=77, method="tools/call", params={}, headers={"Mcp-Param-Region": "eu"}))
     assert (await server.heard("tools/call")).headers["mcp-param-region"] == "eu"
 
 
@@ -499,7 +499,7 @@ async def test_a_redirect_to_another_origin_is_never_followed(nursery: trio.Nurs
 async def test_a_circle_of_redirects_ends(nursery: trio.Nursery) -> None:
     server = await fake_mcp(nursery, redirects(307, "/mcp"))
     async with linked(server) as (link, _):
-        with pytest.raises(McpError, match=says("work.mcp.links.web.Web._sent")):
+        with pytest.raises(McpError, match=says("work.mcp.links.web.HttpServerAccess._sent")):
             await link.request(asks("initialize"))
 
 
@@ -511,3 +511,20 @@ async def test_the_server_s_own_stream_is_open_before_anything_is_asked_of_it(nu
         await link.request(asks(name="echo"))
     methods = server.methods()
     assert methods.index("GET") < methods.index("notifications/initialized") < methods.index("tools/call")
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"null"])
+@pytest.mark.parametrize("streams", [True, False])
+async def test_a_notification_may_be_answered_by_200_with_anything(
+    nursery: trio.Nursery, body: bytes, streams: bool
+) -> None:
+    async def answer(request: Sent, talk: Talk) -> None:
+        if request.body and "id" not in request.json:
+            await talk.whole(body, content_type="application/json; charset=utf-8")
+        else:
+            await Legacy(streams=streams)(request, talk)
+
+    server = await fake_mcp(nursery, answer)
+    async with linked(server) as (link, _):
+        await shake_hands(link)
+        assert value(await link.request(asks(name="echo")))

@@ -20,8 +20,8 @@ from support.mcp_links import Heard, asks, linked, shake_hands, value
 from support.messages import has_message, says
 
 from callboard.actors.work.mcp.links import http, web
-from callboard.actors.work.mcp.links.http import Reading
-from callboard.actors.work.mcp.links.web import Web
+from callboard.actors.work.mcp.links.http import ResponseReading
+from callboard.actors.work.mcp.links.web import HttpServerAccess
 from callboard.protocol.errors import ConfigError, McpError, McpLost, McpUnsent
 from callboard.protocol.mcp.config import Server
 
@@ -60,7 +60,7 @@ async def test_an_address_that_is_none(nursery: trio.Nursery, url: str) -> None:
 async def test_a_header_that_can_t_be_sent(nursery: trio.Nursery) -> None:
     server = await fake_mcp(nursery, Legacy())
     async with linked(server, headers={"X": "a\r\nb: c"}) as (link, _):
-        with pytest.raises(McpError, match=says("io.http.http1.request_head")):
+        with pytest.raises(McpError, match=says("io.http.http1._field")):
             await link.request(asks("initialize"))
     assert server.requests == []
 
@@ -274,7 +274,9 @@ async def test_a_message_without_end_is_refused_before_it_fills_the_memory(nurse
     server = await fake_mcp(nursery, Legacy(answer))
     async with linked(server, max_message_bytes=MIB) as (link, _):
         await shake_hands(link)
-        with pytest.raises(McpError, match=says("work.mcp.links.web.Web.too_long", max_message_bytes=1048576)):
+        with pytest.raises(
+            McpError, match=says("work.mcp.links.web.HttpServerAccess.too_long", max_message_bytes=1048576)
+        ):
             await link.request(asks())
         await server.until(lambda: server.open <= 1)
         assert sent < 20 * MIB
@@ -311,7 +313,7 @@ async def test_junk_in_a_stream_is_told(nursery: trio.Nursery) -> None:
     server = await fake_mcp(nursery, Legacy(answer))
     async with linked(server) as (link, _):
         await shake_hands(link)
-        with pytest.raises(McpError, match=says("work.mcp.links.web.Web.messages", begins="junk")):
+        with pytest.raises(McpError, match=says("work.mcp.links.web.HttpServerAccess.messages", begins="junk")):
             await link.request(asks())
 
 
@@ -423,7 +425,7 @@ def test_an_answer_is_found_however_its_stream_is_split(data: st.DataObject) -> 
     # In thousandths: the text is a little longer whenever the id has one digit more.
     cuts = sorted(len(text) * part // 1000 for part in data.draw(st.lists(st.integers(0, 1000), max_size=8)))
     heard = Heard()
-    reading = Reading(Web(Server(name="fake", type="http", url="http://x"), {}), heard, call)
+    reading = ResponseReading(HttpServerAccess(Server(name="fake", type="http", url="http://x"), {}), heard, call)
     pieces = [text[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(text)], strict=True)]
     found = [reading.take(piece) for piece in pieces]
     assert found[-1] or any(found)

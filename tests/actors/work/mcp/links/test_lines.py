@@ -6,19 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.actors.work.mcp.links.lines import ENDLESS, JUNK, LONGEST, Lines, TooLong
+from callboard.actors.work.mcp.links.lines import ENDLESS, JUNK, LONGEST, LineSplitter, LineTooLong
 
 PIECES = st.lists(st.binary(max_size=12).map(lambda data: data.replace(b"\x00", b"\n")), max_size=30)
 
 
 @given(PIECES, st.integers(1, 20))
 def test_lines_do_not_depend_on_the_pieces(pieces: list[bytes], limit: int) -> None:
-    lines = Lines(limit)
+    lines = LineSplitter(limit)
     got = [line for piece in pieces for line in lines.feed(piece)]
     whole = b"".join(pieces).split(b"\n")[:-1]
     assert len(got) == len(whole)
     for line, expected in zip(got, whole, strict=True):
-        if isinstance(line, TooLong):
+        if isinstance(line, LineTooLong):
             assert line.size == len(expected)
             assert len(expected) >= limit
         else:
@@ -42,10 +42,10 @@ def test_lines_do_not_depend_on_the_pieces(pieces: list[bytes], limit: int) -> N
 @pytest.mark.parametrize("piece", [1000, 100_000])
 def test_the_id_of_a_line_that_is_too_long_is_found(begin: bytes, end: bytes, id: int | None, piece: int) -> None:
     data = begin + b"x" * 5000 + end + b"\n"
-    lines = Lines(1000)
+    lines = LineSplitter(1000)
     got = [line for at in range(0, len(data), piece) for line in lines.feed(data[at : at + piece])]
     [line] = got
-    assert isinstance(line, TooLong)
+    assert isinstance(line, LineTooLong)
     assert line.id == id
     assert line.size == len(data) - 1
 
@@ -56,7 +56,7 @@ def test_the_id_of_a_line_that_is_too_long_is_found(begin: bytes, end: bytes, id
 def test_a_line_has_no_end_when_it_is_far_too_long_and_sooner_if_it_is_no_message(
     limit: int, begin: bytes, most: int
 ) -> None:
-    lines, piece = Lines(limit), bytes(16 * 1024 * 1024)
+    lines, piece = LineSplitter(limit), bytes(16 * 1024 * 1024)
     assert lines.feed(begin) == []
     size = len(begin)
     while size < most:

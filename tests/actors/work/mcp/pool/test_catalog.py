@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 
 from callboard.actors.work.mcp.pool import catalog as module
-from callboard.actors.work.mcp.pool.catalog import Catalog, Catalogs
+from callboard.actors.work.mcp.pool.catalog import Catalogs, ServerCatalog
 from callboard.protocol.mcp.config import ToolList
-from callboard.protocol.mcp.model import Implementation, Tool, ToolAnnotations
+from callboard.protocol.mcp.model import Implementation, McpTool, ToolAnnotations
 
 DIGEST = "ab" * 32
 
-CATALOG = Catalog(
+CATALOG = ServerCatalog(
     server=Implementation(name="s", version="1.2"),
     version="2025-11-25",
     tools=(
-        Tool(
+        McpTool(
             name="read", description="Reads.", input_schema={"type": "object", "properties": {"a": {"type": "string"}}}
         ),
-        Tool(name="write", annotations=ToolAnnotations(destructive_hint=True)),
+        McpTool(name="write", annotations=ToolAnnotations(destructive_hint=True)),
     ),
     instructions="Be kind.",
     fetched=1_700_000_000.5,
@@ -39,7 +39,7 @@ def test_what_was_put_is_found_by_another_process(tmp_path: Path) -> None:
 def test_the_newest_counts(tmp_path: Path) -> None:
     catalogs = Catalogs(tmp_path)
     catalogs.put(DIGEST, CATALOG)
-    newer = Catalog(server=CATALOG.server, version=CATALOG.version)
+    newer = ServerCatalog(server=CATALOG.server, version=CATALOG.version)
     catalogs.put(DIGEST, newer)
     assert catalogs.get(DIGEST) == Catalogs(tmp_path).get(DIGEST) == newer
 

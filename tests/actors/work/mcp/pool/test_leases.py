@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.actors.work.mcp.client.connect import Abilities
-from callboard.actors.work.mcp.pool.leases import Key, digest_of
+from callboard.actors.work.mcp.client.connect import OfferedCapabilities
+from callboard.actors.work.mcp.pool.leases import PoolKey, digest_of
 from callboard.protocol.mcp.config import Server, ToolList
 
-ABLE = Abilities()
+ABLE = OfferedCapabilities()
 STDIO = Server(name="s", type="stdio", command="serve", args=("a", "b"), env={"A": "1", "B": "2"}, cwd="/x")
 HTTP = Server(name="h", type="http", url="https://example.org/mcp", headers={"Authorization": "Bearer s3cret"})
 
@@ -100,22 +100,22 @@ def test_what_only_we_know_does_not_count(changes: dict[str, Any]) -> None:
 
 
 def test_what_we_declare_to_the_server_counts_but_not_where_we_work() -> None:
-    assert digest_of(STDIO, Abilities(sampling=True)) != digest_of(STDIO, ABLE)
-    assert digest_of(STDIO, Abilities(elicitation=False)) != digest_of(STDIO, ABLE)
-    assert digest_of(STDIO, Abilities(roots=("file:///elsewhere",))) == digest_of(STDIO, ABLE)
+    assert digest_of(STDIO, OfferedCapabilities(sampling=True)) != digest_of(STDIO, ABLE)
+    assert digest_of(STDIO, OfferedCapabilities(elicitation=False)) != digest_of(STDIO, ABLE)
+    assert digest_of(STDIO, OfferedCapabilities(roots=("file:///elsewhere",))) == digest_of(STDIO, ABLE)
 
 
 def test_nothing_secret_comes_out() -> None:
-    key = Key(HTTP, digest(HTTP), "run-1")
+    key = PoolKey(HTTP, digest(HTTP), "run-1")
     assert "s3cret" not in f"{key} {key!r} {key.digest}"
     assert len(key.digest) == 64
 
 
 def test_keys_are_one_if_digest_and_sharer_are() -> None:
-    assert Key(STDIO, "d", "x") == Key(HTTP, "d", "x")
-    assert hash(Key(STDIO, "d", "x")) == hash(Key(HTTP, "d", "x"))
-    assert len({Key(STDIO, "d"), Key(STDIO, "d", "x"), Key(STDIO, "e"), Key(STDIO, "d", "x")}) == 3
-    assert Key(STDIO, "d") != "d"
+    assert PoolKey(STDIO, "d", "x") == PoolKey(HTTP, "d", "x")
+    assert hash(PoolKey(STDIO, "d", "x")) == hash(PoolKey(HTTP, "d", "x"))
+    assert len({PoolKey(STDIO, "d"), PoolKey(STDIO, "d", "x"), PoolKey(STDIO, "e"), PoolKey(STDIO, "d", "x")}) == 3
+    assert PoolKey(STDIO, "d") != "d"
 
 
 ARGS = st.lists(st.text(max_size=3), max_size=4).map(tuple)

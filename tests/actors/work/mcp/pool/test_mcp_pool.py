@@ -16,15 +16,16 @@ from typing import Any
 import psutil
 import pytest
 import trio
+from support.descendants import is_alive
 from support.fake_mcp_http import Legacy, Talk, fake_mcp, result
 from support.fake_models import Request
-from support.mcp_processes import House, runs, scripted, tiny
+from support.mcp_processes import House, scripted, tiny
 from support.messages import has_message, says
 from support.waiting import until
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.actors.work.mcp.links.link import Caller
-from callboard.actors.work.mcp.pool.scope import Scope
+from callboard.actors.work.mcp.links.link import CallOrigin
+from callboard.actors.work.mcp.pool.scope import ServerScope
 from callboard.protocol.errors import InvalidFile, McpError, McpLost, UsageError
 from callboard.protocol.mcp.config import HealthCheck, McpConfig, PoolSettings, Server
 from callboard.protocol.problems import Problem
@@ -86,7 +87,7 @@ async def test_108_beyond_the_cap_the_oldest_is_evicted(house: House) -> None:
     await use(house, "a")
     await use(house, "c")
     a, b, c = house.starts
-    await until(lambda: not runs(b))
+    await until(lambda: not is_alive(b))
     assert house.alive == [a, c]
     assert house.servers.statistics().lru_evicted == 1
 
@@ -107,11 +108,11 @@ async def test_108_one_that_does_not_answer_its_health_check_is_evicted(
     mock_clock.jump(5)
     await until(lambda: house.servers.statistics().health_failed == 1)
     if evicted:
-        await until(lambda: not runs(sick))
+        await until(lambda: not is_alive(sick))
     else:
         os.kill(sick, signal.SIGCONT)
-    assert runs(well)
-    assert runs(sick) is not evicted
+    assert is_alive(well)
+    assert is_alive(sick) is not evicted
     warnings = [data.message for data in house.of("run.warning") if data.code == "mcp_health"]
     assert warnings == ["MCP server 'sick' did not answer a ping within 5 s"] * told
     assert house.servers.statistics().health_ok == 1
@@ -225,7 +226,7 @@ async def test_reload_reads_the_file_again_and_restarts_what_runs(house: House) 
         house.config = McpConfig(servers={**kept, "new": tiny("new", "e")})
         assert await house.servers.reload() == ["a", "b", "own"]
         assert house.servers.config.names == ("a", "cold", "own", "new")
-        await until(lambda: not any(runs(int(pid)) for pid in pids))
+        await until(lambda: not any(is_alive(int(pid)) for pid in pids))
         assert len(house.alive) == 1
         assert await house.call(scope, "own") not in pids
     assert await use(house, "a") == [str(house.starts[3])]
@@ -308,7 +309,7 @@ async def test_dead_server_mid_call(house: House) -> None:
     assert (counted.spawned, counted.lost, counted.restarts) == (3, 1, 1)
     stopped = [data for data in house.of("mcp.stopped") if data.error]
     assert len(stopped) == 1
-    assert has_message(stopped[0].error, "work.mcp.links.stdio.StdioLink._tell_end.3", status="7…")
+    assert has_message(stopped[0].error, "work.mcp.links.stdio.StdioLink._report_end.3", status="7…")
 
 
 async def test_one_that_dies_between_two_calls_is_started_by_the_next(house: House) -> None:
@@ -345,7 +346,9 @@ async def test_what_a_server_had_not_read_when_it_died_is_asked_again_of_the_nex
             os.kill(first, signal.SIGKILL)
     assert told["pid"] == str(house.starts[-1])
     assert house.starts[-1] != first
-    assert has_message(told["slow"], "work.mcp.links.stdio.StdioLink._tell_end.2", signal="9 during tools/call 'slow'…")
+    assert has_message(
+        told["slow"], "work.mcp.links.stdio.StdioLink._report_end.2", signal="9 during tools/call 'slow'…"
+    )
     assert has_message(told["slow"], "work.mcp.pool.scope")
 
 
@@ -417,7 +420,7 @@ async def test_a_call_that_a_server_has_not_begun_with_is_made_again(house: Hous
     with house.scope() as scope:
         assert await house.call(scope, "web", "once") == "done"
         assert made == ["once"]
-        with pytest.raises(McpLost, match=says("work.mcp.pool.scope.Scope.call", tool="twice", TRIES=3)):
+        with pytest.raises(McpLost, match=says("work.mcp.pool.scope.ServerScope.call", tool="twice", TRIES=3)):
             await house.call(scope, "web", "twice")
     assert made == ["once"]
     assert house.servers.statistics().lost == 4
@@ -438,7 +441,7 @@ async def test_those_who_wait_for_a_start_that_fails_have_an_error_each(house: H
     house.build(scripted("bad", "--complain", "no database", "--exit", "3"))
     errors: list[McpLost] = []
 
-    async def call(scope: Scope) -> None:
+    async def call(scope: ServerScope) -> None:
         try:
             await house.call(scope, "bad")
         except McpLost as error:
@@ -459,9 +462,9 @@ async def test_starts_and_failures_are_events_of_the_run_that_caused_them(house:
 
     async def run(me: Actor) -> None:
         with house.servers.scope(run="run-7", agent=me.path) as scope:
-            await scope.call("good", "pid", {}, Caller(me=me))
+            await scope.call("good", "pid", {}, CallOrigin(me=me))
             with pytest.raises(McpError):
-                await scope.call("bad", "pid", {}, Caller(me=me))
+                await scope.call("bad", "pid", {}, CallOrigin(me=me))
 
     actor = house.root.actor.adopt(run, (), name="run-7", bond="linked", stream=stream)
     actor.launch()
@@ -495,9 +498,9 @@ async def close_in_random_order(house: House, rand: random.Random) -> None:
     rand.shuffle(names)
 
     async def opener(me: Actor, number: int) -> None:
-        await scopes[number].call(names[number], "pid", {}, Caller(me=me))
+        await scopes[number].call(names[number], "pid", {}, CallOrigin(me=me))
         if rand.random() < 0.3:
-            await scopes[number].call(rand.choice(names), "pid", {}, Caller(me=me))
+            await scopes[number].call(rand.choice(names), "pid", {}, CallOrigin(me=me))
 
     async def closer(_: Actor, number: int) -> None:
         for _turn in range(rand.randrange(3)):
@@ -514,8 +517,9 @@ async def close_in_random_order(house: House, rand: random.Random) -> None:
     await until(lambda: house.alive == [])
 
 
-async def test_cross_task_teardown(tmp_path: Path, mock_clock: MockClock) -> None:
-    for seed in range(20):
+@pytest.mark.parametrize("seeds", [range(6), pytest.param(range(6, 20), marks=pytest.mark.full)], ids=str)
+async def test_cross_task_teardown(tmp_path: Path, mock_clock: MockClock, seeds: range) -> None:
+    for seed in seeds:
         async with Root() as root:
             await close_in_random_order(House(root, tmp_path / str(seed)), random.Random(seed))
 

@@ -12,11 +12,12 @@ import msgspec
 import psutil
 import pytest
 import trio
-from support.mcp_processes import House, runs, scripted, tiny
+from support.descendants import is_alive
+from support.mcp_processes import House, scripted, tiny
 from support.messages import says
 from support.waiting import until
 
-from callboard.actors.work.mcp.links.link import Caller
+from callboard.actors.work.mcp.links.link import CallOrigin
 from callboard.protocol.errors import ConfigError, UsageError
 from callboard.protocol.mcp.config import ToolList
 from callboard.supervisors import Actor, Root
@@ -48,7 +49,7 @@ async def test_process_explosion(house: House) -> None:
         nonlocal here
         with house.servers.scope(run="run-1", agent=me.path) as scope:
             for name in names:
-                result = await scope.call(name, "pid", {}, Caller(me=me))
+                result = await scope.call(name, "pid", {}, CallOrigin(me=me))
                 told[name].add(result["content"][0]["text"])
             here += 1
             if here == 100:
@@ -135,13 +136,13 @@ async def test_each_ends_with_what_it_is_shared_by(house: House) -> None:
     inner = agent.inner("c")
     pids = {share: int(await house.call(inner, share)) for share in house.servers.config.names}
     inner.close()
-    await until(lambda: not runs(pids["never"]))
-    assert runs(pids["per-agent"])
+    await until(lambda: not is_alive(pids["never"]))
+    assert is_alive(pids["per-agent"])
     agent.close()
-    await until(lambda: not runs(pids["per-agent"]))
-    assert runs(pids["per-run"])
+    await until(lambda: not is_alive(pids["per-agent"]))
+    assert is_alive(pids["per-run"])
     house.servers.end_run("run-1")
-    await until(lambda: not runs(pids["per-run"]))
+    await until(lambda: not is_alive(pids["per-run"]))
 
 
 # --- starting and ending -------------------------------------------------------------------------------------
@@ -225,8 +226,8 @@ async def test_polite_leader_leaving_a_grandchild(house: House) -> None:
     with house.scope() as scope:
         await house.call(scope, "s")
         grandchild = int((house.directory / "grandchild").read_text())
-        assert runs(grandchild)
-    await until(lambda: not runs(grandchild))
+        assert is_alive(grandchild)
+    await until(lambda: not is_alive(grandchild))
 
 
 async def test_shutdown_with_leases(tmp_path: Path) -> None:
@@ -240,7 +241,7 @@ async def test_shutdown_with_leases(tmp_path: Path) -> None:
             async def agent(me: Actor, server: str, tool: str) -> None:
                 with house.servers.scope(run="r", agent=me.path) as scope:
                     try:
-                        await scope.call(server, tool, {"seconds": 600}, Caller(me=me))
+                        await scope.call(server, tool, {"seconds": 600}, CallOrigin(me=me))
                     except BaseException as error:
                         ended.append(error)
                         raise

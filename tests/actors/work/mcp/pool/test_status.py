@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 import trio
-from support.mcp_processes import House, runs, scripted, tiny
+from support.descendants import is_alive
+from support.mcp_processes import House, scripted, tiny
 from support.messages import has_message, says
 from support.waiting import until
 
@@ -61,7 +62,7 @@ async def test_the_state_of_each_server_is_told(house: House) -> None:
             await house.call(each, "own")
         await house.call(scope, "s", "echo", text="x")
         for _ in range(2):
-            with pytest.raises(Exception, match=says("work.mcp.links.stdio.StdioLink._tell_end.3", status="3…")):
+            with pytest.raises(Exception, match=says("work.mcp.links.stdio.StdioLink._report_end.3", status="3…")):
                 await house.call(scope, "bad")
         (answer,) = await ask_all(await up(house), STATUS)
         s, own, others, cold, bad = answer["servers"]
@@ -76,7 +77,7 @@ async def test_the_state_of_each_server_is_told(house: House) -> None:
         assert {own["by"], others["by"]} == {"run-1 /agent", "run-1 /other"}
         assert own["pid"] != others["pid"]
         assert (cold["pid"], cold["tools"]) == (None, None)
-        assert has_message(bad["last_error"], "work.mcp.links.stdio.StdioLink._tell_end.3", status="3…")
+        assert has_message(bad["last_error"], "work.mcp.links.stdio.StdioLink._report_end.3", status="3…")
     await until(lambda: house.servers.status()[0].state == "idle")
 
 
@@ -176,6 +177,7 @@ async def test_nobody_is_there_to_be_asked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", [b"{}\n", b"junk\n", b'{"ask":"kill"}\n', b"[1]\n", b"\xff\n", b'{"ask":"status"'])
+@pytest.mark.sample(3)
 async def test_a_request_that_makes_no_sense_is_refused(
     house: House, monkeypatch: pytest.MonkeyPatch, line: bytes
 ) -> None:
@@ -282,12 +284,12 @@ async def test_sigkill_of_us(tmp_path: Path) -> None:
         assert host.stdout.readline() == b"up\n"
         pids = [int(line) for line in (tmp_path / "starts").read_text().split()]
         pids.append(int((tmp_path / "grandchild").read_text()))
-        assert all(map(runs, pids))
+        assert all(map(is_alive, pids))
         directory = tmp_path / "callboard"
         (answer,) = await ask_all(directory, STATUS)
         assert [each["state"] for each in answer["servers"]] == ["leased"] * 3
         os.kill(host.pid, signal.SIGKILL)
-    await until(lambda: not any(map(runs, pids)), seconds=5)
+    await until(lambda: not any(map(is_alive, pids)), seconds=5)
     assert len(list(directory.rglob("*.sock"))) == 1
     assert await ask_all(directory, STATUS) == []
     sweep({"XDG_RUNTIME_DIR": str(tmp_path)})

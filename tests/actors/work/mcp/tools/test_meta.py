@@ -11,13 +11,13 @@ from support.messages import has_message
 
 from callboard.actors.work.mcp.tools.direct import error_of, text_of_result, without_bytes
 from callboard.actors.work.mcp.tools.meta import search, words
-from callboard.protocol.mcp.model import Tool
+from callboard.protocol.mcp.model import McpTool
 
 TOOLS = [
-    Tool(name="read_file", description="Reads a file from the disk."),
-    Tool(name="writeFile", description="Writes a text to a path."),
-    Tool(name="list_issues", description="Lists the open issues of a repository."),
-    Tool(name="get_time", description="The current time in a time zone."),
+    McpTool(name="read_file", description="Reads a file from the disk."),
+    McpTool(name="writeFile", description="Writes a text to a path."),
+    McpTool(name="list_issues", description="Lists the open issues of a repository."),
+    McpTool(name="get_time", description="The current time in a time zone."),
 ]
 
 
@@ -46,15 +46,15 @@ def test_what_shares_no_word_is_not_found_and_no_word_finds_all() -> None:
     assert search("anything", "srv", [], 8) == []
 
 
-@given(st.text(max_size=40), st.lists(st.builds(Tool, name=st.text(min_size=1, max_size=20)), max_size=30))
-def test_a_search_finds_each_tool_once_and_no_more_than_wanted(query: str, tools: list[Tool]) -> None:
+@given(st.text(max_size=40), st.lists(st.builds(McpTool, name=st.text(min_size=1, max_size=20)), max_size=30))
+def test_a_search_finds_each_tool_once_and_no_more_than_wanted(query: str, tools: list[McpTool]) -> None:
     found = search(query, "s", tools, 8)
     assert len(found) == len({id(tool) for tool in found}) <= 8
     assert {id(tool) for tool in found} <= {id(tool) for tool in tools}
 
 
 @given(st.sampled_from(TOOLS))
-def test_a_tool_is_found_by_its_own_name(tool: Tool) -> None:
+def test_a_tool_is_found_by_its_own_name(tool: McpTool) -> None:
     assert names(tool.name)[0] == tool.name
 
 

@@ -12,7 +12,7 @@ from support.tool_families import context_of
 
 from callboard.actors.work.context import RunContext
 from callboard.actors.work.mcp.tools.sampling import sample
-from callboard.actors.work.mcp.tools.view import Talk
+from callboard.actors.work.mcp.tools.view import ServersView
 from callboard.actors.work.spending.accounts import Account
 from callboard.actors.work.tools.permissions import Permissions
 from callboard.protocol.chat import AssistantTurn, ChatReply, ChatRequest, ImagePart, TextPart, UserTurn
@@ -48,9 +48,9 @@ def text(said: str, role: str = "user") -> dict[str, Any]:
     return {"role": role, "content": {"type": "text", "text": said}}
 
 
-def talk_with(model: Model, **options: Any) -> Talk:
+def talk_with(model: Model, **options: Any) -> ServersView:
     context: RunContext = context_of({}, gateway=model, **options)
-    return Talk(scope=None, context=context, model="fake:small")
+    return ServersView(scope=None, context=context, model="fake:small")
 
 
 def server(sampling: Sampling = "on") -> Server:

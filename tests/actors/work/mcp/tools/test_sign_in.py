@@ -15,7 +15,7 @@ from support.messages import has_message, says
 from support.tool_families import Person, context_of
 
 from callboard.actors.work.mcp.auth.sign_in import sign_in
-from callboard.actors.work.mcp.tools.view import Talk, View
+from callboard.actors.work.mcp.tools.view import ServersView, View
 from callboard.protocol.errors import McpSignInNeeded, ToolFailed
 from callboard.protocol.kernel.questions import Question
 from callboard.supervisors import Root
@@ -63,7 +63,7 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
 
 
 def view(house: House, town: Town, agent: str = "/agent") -> View:
-    return View(talk=Talk(scope=house.scope(agent), context=context_of({})), server=town.entry())
+    return View(talk=ServersView(scope=house.scope(agent), context=context_of({})), server=town.entry())
 
 
 async def said(view: View, house: House, tool: str) -> str:
@@ -198,6 +198,6 @@ async def test_the_call_s_time_stands_still_meanwhile(
             await trio.sleep(4.5)
             super().asked(question)
 
-    slow = View(talk=Talk(scope=house.scope(), context=context_of({})), server=town.entry(timeout_seconds=4.0))
+    slow = View(talk=ServersView(scope=house.scope(), context=context_of({})), server=town.entry(timeout_seconds=4.0))
     with house.root.questions.attach(Slow(town, nursery, house.root)):
         assert await said(slow, house, "write") == "write: done"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -11,7 +13,7 @@ import pytest
 import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.fake_mcp_http import INITIALIZED, Legacy, Talk, fake_mcp, result
+from support.fake_mcp_http import INITIALIZED, Legacy, Talk, fake_mcp, result, said
 from support.fake_models import Request
 from support.mcp_processes import House, tiny
 from support.messages import says
@@ -20,18 +22,18 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard.actors.io.json_schema import quick, schema_errors
 from callboard.actors.work.call_clock import Clock
-from callboard.actors.work.mcp.links.link import Caller
+from callboard.actors.work.mcp.links.link import CallOrigin
 from callboard.actors.work.mcp.pool.leases import ROOM_WITHIN
 from callboard.actors.work.mcp.tools import view as module
 from callboard.actors.work.mcp.tools.direct import direct_tool
 from callboard.actors.work.mcp.tools.meta import meta_tools, search
 from callboard.actors.work.mcp.tools.view import CallHost, View
-from callboard.actors.work.mcp.tools.view import Talk as Conversation
+from callboard.actors.work.mcp.tools.view import ServersView as Conversation
 from callboard.actors.work.tools.checking import Checks
 from callboard.actors.work.tools.permissions import Permissions
-from callboard.protocol.errors import McpError, McpLost
+from callboard.protocol.errors import McpError, McpLost, ToolFailed
 from callboard.protocol.mcp.config import PoolSettings, Server
-from callboard.protocol.mcp.model import Progress, Tool
+from callboard.protocol.mcp.model import McpTool, Progress
 from callboard.supervisors import Actor, Root
 
 SERVER = Server(name="s", type="stdio", command="x")
@@ -52,7 +54,7 @@ def view_of(scope: Any = None, server: Server = SERVER) -> View:
 class Catalogued:
     """In place of a scope: one server, whose tools are known."""
 
-    def __init__(self, *tools: Tool) -> None:
+    def __init__(self, *tools: McpTool) -> None:
         self.tools = tools
 
     async def catalog(self, _server: str, _me: Actor) -> Catalogued:
@@ -75,14 +77,14 @@ FAN = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(40
 async def test_a_schema_that_takes_for_ever_to_check_is_left_to_its_server(
     house: House, schema: dict[str, Any], value: Any
 ) -> None:
-    tool = direct_tool(view_of(), Tool(name="t", input_schema=schema))
+    tool = direct_tool(view_of(), McpTool(name="t", input_schema=schema))
     checks = Checks()
     assert checks._misfits(tool, {"a": value, "a" * 40 + "b": 1}) == []
 
 
 async def test_arguments_that_plainly_do_not_fit_are_still_refused_here(house: House) -> None:
     schema = {"properties": {"n": {"type": "integer", "minimum": 1}, "of": {"$ref": "#/$defs/x"}}, "required": ["n"]}
-    tool = direct_tool(view_of(), Tool(name="t", input_schema=schema))
+    tool = direct_tool(view_of(), McpTool(name="t", input_schema=schema))
     checks = Checks()
     for wrong in ({}, {"n": "1"}, {"n": 0}):
         assert len(checks._misfits(tool, wrong)) == 1
@@ -126,14 +128,14 @@ def test_what_fits_a_schema_fits_what_is_checked_of_it(schema: dict[str, Any], v
 
 
 def test_a_search_looks_at_so_much_and_no_more() -> None:
-    tools = [Tool(name=f"tool_{n}", description="some words " * 1_000) for n in range(10_000)]
+    tools = [McpTool(name=f"tool_{n}", description="some words " * 1_000) for n in range(10_000)]
     began = time.process_time()
     assert [tool.name for tool in search("7777", "s", tools, 8)] == ["tool_7777"]
     assert time.process_time() - began < 5.0  # all of them would take twenty times as long
 
 
 async def test_a_near_miss_among_thousands_of_names_is_not_looked_for_for_ever(house: House) -> None:
-    scope = Catalogued(*(Tool(name=f"ab{n:05}" * 14) for n in range(10_000)))
+    scope = Catalogued(*(McpTool(name=f"ab{n:05}" * 14) for n in range(10_000)))
     describe = meta_tools(view_of(scope))[1]
     began = time.process_time()
     with pytest.raises(Exception, match=says("work.mcp.tools.meta._named", server="s")):
@@ -153,7 +155,7 @@ async def test_a_call_asks_the_model_so_often_and_no_more(house: House, monkeypa
 async def test_progress_without_end_is_told_sparingly(house: House, autojump_clock: MockClock) -> None:
     class Chatty(Catalogued):
         async def call(
-            self, _server: str, _tool: str, _arguments: Any, caller: Caller, *, on_open: Callable[[], None]
+            self, _server: str, _tool: str, _arguments: Any, caller: CallOrigin, *, on_open: Callable[[], None]
         ) -> dict[str, Any]:
             on_open()
             assert caller.on_progress is not None
@@ -233,7 +235,7 @@ async def test_two_servers_whose_names_look_alike_keep_their_three_tools_apart(h
 @pytest.mark.parametrize("rule", ["my fs__delete.file", "my_fs__delete_file", "my fs__*", "my_fs__*"])
 async def test_rules_hold_for_the_names_of_the_server_and_of_the_model(house: House, rule: str) -> None:
     server = Server(name="my fs", type="stdio", command="x")
-    tool = Tool(name="delete.file")
+    tool = McpTool(name="delete.file")
     view = view_of(Catalogued(tool), server)
     assert Permissions({rule: "deny"}).verdict(direct_tool(view, tool), {}) == "deny"
     assert Permissions({rule: "deny"}).verdict(direct_tool(view, tool, "my_fs__other_name"), {}) == (
@@ -253,7 +255,7 @@ async def test_rules_may_spell_the_three_tools_in_either_way(house: House) -> No
 
 
 def test_a_name_that_is_allowed_is_allowed_by_either_name_and_no_name_allows_nothing() -> None:
-    tool = direct_tool(view_of(server=Server(name="s", type="stdio", command="x", trust="none")), Tool(name="a.b"))
+    tool = direct_tool(view_of(server=Server(name="s", type="stdio", command="x", trust="none")), McpTool(name="a.b"))
     assert [Permissions(allowed=[name]).verdict(tool, {}) for name in ("s__a_b", "s__a.b", "")] == [
         "allow", "allow", "ask",
     ]  # fmt: skip
@@ -302,3 +304,214 @@ async def test_tools_with_odd_schemas_and_ids_as_text_do_not_cost_the_server(
     with house.scope() as scope:
         catalog = await scope.catalog("web", house.root.actor)
     assert [tool.name for tool in catalog.tools] == [f"t{number}" for number in range(len(odd))]
+
+
+def listing(pages: dict[Any, tuple[list[dict[str, Any]], dict[str, Any]]]) -> Callable[[Request, Talk], Any]:
+    """A server that lists tools on these pages, by cursor."""
+
+    async def answer(request: Request, talk: Talk) -> None:
+        method = request.json.get("method")
+        if method == "initialize":
+            said = {**INITIALIZED, "capabilities": {"tools": {}}}
+            await talk.json(result(request, said), mcp_session_id="s-1")
+        elif method == "tools/list":
+            tools, more = pages[request.json["params"].get("cursor")]
+            await talk.json(result(request, {"tools": tools, **more}))
+        else:
+            await Legacy()(request, talk)
+
+    return answer
+
+
+A, B = {"name": "a", "inputSchema": {}}, {"name": "b", "inputSchema": {}}
+
+
+@pytest.mark.parametrize(
+    "pages",
+    [
+        {None: ([A, B], {"nextCursor": None})},
+        {None: ([A, B], {"nextCursor": ""})},
+        {None: ([A], {"nextCursor": 2}), 2: ([B], {})},
+        {None: ([A], {"nextCursor": "x"}), "x": ([B], {"nextCursor": "x"})},
+        {None: ([A], {"nextCursor": "x"}), "x": ([B], {"nextCursor": "y"}), "y": ([A], {"nextCursor": "x"})},
+        {None: ([A], {"nextCursor": "x"}), "x": ([A, B], {})},
+        {None: ([A, {"name": None}, B], {})},
+    ],
+    ids=["null", "empty", "a number", "repeats", "a circle", "a tool twice", "a tool without a name"],
+)
+async def test_cursors_and_entries_as_servers_have_them_cost_no_tool(
+    house: House, nursery: trio.Nursery, pages: Any
+) -> None:
+    house.build(Server(name="web", type="http", url=(await fake_mcp(nursery, listing(pages))).url))
+    with house.scope() as scope:
+        catalog = await scope.catalog("web", house.root.actor)
+    assert [tool.name for tool in catalog.tools] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("body", "value"),
+    [
+        ('{"content": [{"type": "text", "text": "x\\ud83d"}]}', {"content": [{"type": "text", "text": "x\ufffd"}]}),
+        ('{"content": [], "structuredContent": {"n": NaN}}', {"content": [], "structuredContent": {"n": None}}),
+        ('{"content": [], "structuredContent": {"n": [-Infinity, Infinity, "NaN"]}}',
+         {"content": [], "structuredContent": {"n": [None, None, "NaN"]}}),
+        ('{"content": [{"type": "text", "text": "NaN \\"NaN\\" \\ud83d\\ude00"}], "x": NaN}',
+         {"content": [{"type": "text", "text": 'NaN "NaN" 😀'}], "x": None}),
+    ],
+    ids=["half a character", "NaN", "infinite", "texts stay"],
+)  # fmt: skip
+@pytest.mark.parametrize("streams", [False, True])
+async def test_results_that_are_no_strict_json_are_read(
+    house: House, nursery: trio.Nursery, body: str, value: Any, streams: bool
+) -> None:
+    async def answer(request: Request, talk: Talk) -> None:
+        message = f'{{"jsonrpc": "2.0", "id": {request.json["id"]}, "result": {body}}}'
+        if not streams:
+            await talk.whole(message.encode(), content_type="application/json")
+            return
+        await talk.stream()
+        await talk.event(message)
+        await talk.end()
+
+    server = Server(name="web", type="http", url=(await fake_mcp(nursery, Legacy(answer))).url)
+    house.build(server)
+    with house.scope() as scope, trio.fail_after(60):
+        told = await view_of(scope, server).call(house.root.actor, "x", {}, "web__x")
+    assert told == value
+
+
+async def test_a_refusal_of_a_revision_that_the_server_has_is_asked_once_more(
+    house: House, nursery: trio.Nursery
+) -> None:
+    refusals = 0
+
+    async def answer(request: Request, talk: Talk) -> None:
+        nonlocal refusals
+        if said(request) != "server/discover":
+            await talk.json(result(request, {"resultType": "complete"}))
+        elif not refusals:
+            refusals += 1
+            error = {"code": -32022, "message": "unsupported", "data": {"supported": ["2026-07-28"]}}
+            await talk.json({"jsonrpc": "2.0", "id": request.json["id"], "error": error}, 400)
+        else:
+            await talk.json(result(request, {"supportedVersions": ["2026-07-28"], "capabilities": {}}))
+
+    house.build(Server(name="web", type="http", url=(await fake_mcp(nursery, answer)).url))
+    with house.scope() as scope, trio.fail_after(60):
+        catalog = await scope.catalog("web", house.root.actor)
+    assert catalog.version == "2026-07-28"
+
+
+# --- how servers of others write, over stdio -----------------------------------------------------------------
+
+ODD = """
+import json, sys
+
+def raw(data):
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+def out(message):
+    raw(json.dumps(message, ensure_ascii=False).encode() + b"\\n")
+
+def result():
+    return {{"content": [{{"type": "text", "text": "said"}}]}}
+
+{body}
+
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    known = {{
+        "initialize": {{
+            "protocolVersion": "2025-06-18",
+            "capabilities": {{"tools": {{}}}},
+            "serverInfo": {{"name": "s", "version": "1"}},
+        }},
+        "tools/list": {{"tools": [{{"name": "x", "inputSchema": {{"type": "object"}}}}]}},
+        "tools/call": result(),
+        "ping": {{}},
+    }}
+    answer = {{"jsonrpc": "2.0", "id": message["id"]}}
+    if message["method"] in known:
+        out({{**answer, "result": known[message["method"]]}})
+    else:
+        out({{**answer, "error": {{"code": -32601, "message": "no such method"}}}})
+"""
+
+WRITES = {
+    "an id that is a text": "answer['id'] = str(answer['id'])",
+    "a null beside the result": "answer = {**answer, 'error': None} if 'result' in answer else answer",
+    "no version": "answer.pop('jsonrpc')",
+    "keys of a request": "answer |= {'params': {}, 'method': None}",
+    "a list of one": "answer = [answer]",
+    "a banner before it": "raw(b'Server ready!\\n\\n')",
+    "JSON that is no message": 'raw(b\'{"level": "info"}\\n[1]\\n3\\n\')',
+    "bytes that are no UTF-8": "raw(b'\\xff\\xfe\\n')",
+    "a byte order mark": "raw(b'\\xef\\xbb\\xbf')",
+    "a mark, and another order of keys": "raw(b'\\xef\\xbb\\xbf'); answer = dict(reversed(answer.items()))",
+    "words without a newline": "raw(b'Loading... \\x1b[0m')",
+    "CRLF": "raw(json.dumps(answer).encode() + b'\\r\\n'); return",
+    "the answer twice": "raw(json.dumps(answer).encode() + b'\\n')",
+    "progress of nothing": 'raw(b\'{"jsonrpc": "2.0", "method": "notifications/progress", "params": '
+    '{"progressToken": 99, "progress": 1}}\\n\')',
+    "an answer to nothing": 'raw(b\'{"jsonrpc": "2.0", "id": 4711, "result": {}}\\n\')',
+    "its end behind its answer": "raw(json.dumps(answer).encode() + b'\\n'); "
+    "sys.exit(0) if 'content' in answer.get('result', {}) else None; return",
+}
+"""What a server does to each of its answers, or before it."""
+
+
+def odd(tmp_path: Path, body: str) -> Server:
+    file = tmp_path / "odd.py"
+    file.write_text(ODD.format(body=body))
+    return Server(name="s", type="stdio", command=sys.executable, args=("-S", str(file)))
+
+
+@pytest.mark.parametrize("how", WRITES)
+async def test_what_servers_write_around_their_answers_costs_none(house: House, tmp_path: Path, how: str) -> None:
+    body = f"plain = out\ndef out(answer):\n    {WRITES[how]}\n    plain(answer)\n"
+    server = odd(tmp_path, body)
+    house.build(server)
+    with house.scope() as scope, trio.fail_after(60):
+        told = await view_of(scope, server).call(house.root.actor, "x", {}, "s__x")
+    assert told["content"][0]["text"] == "said"
+
+
+SEPARATED = "a\u2028b\u2029c\u0085d"
+RESULTS: dict[str, tuple[dict[str, Any], str]] = {
+    "a link": ({"content": [{"type": "resource_link", "uri": "x:///report.pdf", "name": "report"}]}, "x:///report.pdf"),
+    "an embedded text": ({"content": [{"type": "resource", "resource": {"uri": "x://1", "text": "INSIDE"}}]}, "INSIDE"),
+    "an embedded file": ({"content": [{"type": "resource", "resource": {"uri": "x://1", "blob": "AAAA"}}]}, "x://1"),
+    "an unknown type": ({"content": [{"type": "video", "data": "AA"}, {"type": "text", "text": "INSIDE"}]}, "INSIDE"),
+    "null beside structured": ({"content": None, "structuredContent": {"k": "INSIDE"}}, "INSIDE"),
+    "structured alone": ({"structuredContent": {"k": "INSIDE"}}, "INSIDE"),
+    "a structured list": ({"content": [], "structuredContent": {"result": [1, "INSIDE"]}}, "INSIDE"),
+    "separators of lines": ({"content": [{"type": "text", "text": SEPARATED}]}, SEPARATED),
+    "no block": ({"content": []}, "returned nothing"),
+    "nothing": ({}, "returned nothing"),
+}
+
+
+@pytest.mark.parametrize("kind", RESULTS)
+async def test_results_of_every_kind_reach_the_model(house: House, tmp_path: Path, kind: str) -> None:
+    result, expected = RESULTS[kind]
+    server = odd(tmp_path, f"def result():\n    return json.loads({json.dumps(result)!r})\n")
+    house.build(server)
+    with house.scope() as scope, trio.fail_after(60):
+        tool = direct_tool(view_of(scope, server), McpTool(name="x", input_schema={}))
+        told = await tool.run(house.root.actor, {})
+    assert expected in (told if isinstance(told, str) else json.dumps(told, default=str))
+
+
+@pytest.mark.parametrize(
+    "error", [{"isError": True}, {"isError": True, "content": None}, {"isError": True, "content": []}]
+)
+async def test_an_error_without_words_is_one(house: House, tmp_path: Path, error: dict[str, Any]) -> None:
+    server = odd(tmp_path, f"def result():\n    return {error!r}\n")
+    house.build(server)
+    with house.scope() as scope, trio.fail_after(60):
+        tool = direct_tool(view_of(scope, server), McpTool(name="x", input_schema={}))
+        with pytest.raises(ToolFailed):
+            await tool.run(house.root.actor, {})

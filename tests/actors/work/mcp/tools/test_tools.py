@@ -17,47 +17,49 @@ from support.mcp_processes import House, scripted
 from support.messages import has_message, says
 from support.tool_families import context_of
 
-from callboard.actors.engine.conversation.calls import Calls
-from callboard.actors.work.mcp.links.link import Caller
-from callboard.actors.work.mcp.pool.catalog import Catalog
-from callboard.actors.work.mcp.tools.chosen import Choice, Wanted
+from callboard.actors.engine.conversation.calls import CallRounds
+from callboard.actors.work.mcp.links.link import CallOrigin
+from callboard.actors.work.mcp.pool.catalog import ServerCatalog
+from callboard.actors.work.mcp.tools.chosen import ChosenServer, WantedServers
 from callboard.actors.work.mcp.tools.direct import direct_tool, effect_of
 from callboard.actors.work.mcp.tools.meta import meta_tools
 from callboard.actors.work.mcp.tools.names import legal, offered_name, owner_of
 from callboard.actors.work.mcp.tools.offer import Offered, Offering
-from callboard.actors.work.mcp.tools.view import Talk, View
+from callboard.actors.work.mcp.tools.view import ServersView, View
 from callboard.actors.work.tools.calls import changes, may_be_repeated
 from callboard.actors.work.tools.checking import LONGEST_NAME
 from callboard.actors.work.tools.permissions import Permissions
 from callboard.protocol.chat import ToolCall
 from callboard.protocol.errors import McpLost, PoolClosed, ToolFailed
 from callboard.protocol.mcp.config import Server, ToolList, ToolMode
-from callboard.protocol.mcp.model import Implementation, Tool, ToolAnnotations
+from callboard.protocol.mcp.model import Implementation, McpTool, ToolAnnotations
 from callboard.supervisors import Actor, Root
 
 
 class Known:
     """In place of a scope: servers whose tools are known, and whose answers are what they were called with."""
 
-    def __init__(self, **servers: list[Tool] | Exception) -> None:
+    def __init__(self, **servers: list[McpTool] | Exception) -> None:
         self.servers = servers
         self.asked: list[str] = []
 
-    async def catalog(self, server: str, me: Actor) -> Catalog:
+    async def catalog(self, server: str, me: Actor) -> ServerCatalog:
         self.asked.append(server)
         found = self.servers[server]
         if isinstance(found, Exception):
             raise found
-        return Catalog(server=Implementation(name=server), version="1", tools=tuple(found))
+        return ServerCatalog(server=Implementation(name=server), version="1", tools=tuple(found))
 
-    async def learned(self, server: str) -> Catalog | None:
+    async def learned(self, server: str) -> ServerCatalog | None:
         found = self.servers[server]
         return (
-            None if isinstance(found, Exception) else Catalog(server=Implementation(), version="1", tools=tuple(found))
+            None
+            if isinstance(found, Exception)
+            else ServerCatalog(server=Implementation(), version="1", tools=tuple(found))
         )
 
     async def call(
-        self, server: str, tool: str, arguments: Mapping[str, Any], caller: Caller, *, on_open: Callable[[], None]
+        self, server: str, tool: str, arguments: Mapping[str, Any], caller: CallOrigin, *, on_open: Callable[[], None]
     ) -> dict[str, Any]:
         on_open()
         return {"content": [{"type": "text", "text": json.dumps([server, tool, arguments])}]}
@@ -71,15 +73,17 @@ async def me() -> AsyncIterator[Actor]:
 
 def view_of(known: Known, name: str = "s", **entry: Any) -> View:
     server = Server(**{"name": name, "type": "stdio", "command": "x", **entry})
-    return View(talk=Talk(scope=known, context=context_of({})), server=server)
+    return View(talk=ServersView(scope=known, context=context_of({})), server=server)
 
 
 async def offered(
     me: Actor, known: Known, mode: ToolMode, budget: int = 8000, taken: tuple[str, ...] = (), **choices: Any
 ) -> Offered:
-    talk = Talk(scope=known, context=context_of({}))
+    talk = ServersView(scope=known, context=context_of({}))
     servers = [Server(name=name, type="stdio", command="x") for name in known.servers]
-    wanted = Wanted(choices=tuple(Choice(server=server, **choices) for server in servers), mode=mode, budget=budget)
+    wanted = WantedServers(
+        choices=tuple(ChosenServer(server=server, **choices) for server in servers), mode=mode, budget=budget
+    )
     return await Offering(talk, wanted, taken=taken).first(me)
 
 
@@ -88,7 +92,7 @@ def names(found: Offered) -> list[str]:
 
 
 async def played(me: Actor, found: Offered, name: str, **arguments: Any) -> Any:
-    calls = Calls(found.tools, Permissions(), unlisted=found.unlisted)
+    calls = CallRounds(found.tools, Permissions(), unlisted=found.unlisted)
     (turn,) = await me.spawn(calls.play, [ToolCall(id="1", name=name, arguments=arguments)], link=False).result()
     try:
         return json.loads(str(turn.content))
@@ -96,17 +100,19 @@ async def played(me: Actor, found: Offered, name: str, **arguments: Any) -> Any:
         return turn.content
 
 
-def some(count: int, size: int = 10) -> list[Tool]:
-    return [Tool(name=f"t{n}", description=f"finds things {'x' * size}") for n in range(count)]
+def some(count: int, size: int = 10) -> list[McpTool]:
+    return [McpTool(name=f"t{n}", description=f"finds things {'x' * size}") for n in range(count)]
 
 
 # --- lists that change -----------------------------------------------------------------------------------------
 
 
 def offering(known: Known, mode: ToolMode = "direct", **choices: Any) -> Offering:
-    talk = Talk(scope=known, context=context_of({}))
+    talk = ServersView(scope=known, context=context_of({}))
     servers = [Server(name=name, type="stdio", command="x") for name in known.servers]
-    wanted = Wanted(choices=tuple(Choice(server=server, **choices) for server in servers), mode=mode, budget=8000)
+    wanted = WantedServers(
+        choices=tuple(ChosenServer(server=server, **choices) for server in servers), mode=mode, budget=8000
+    )
     return Offering(talk, wanted)
 
 
@@ -128,7 +134,7 @@ async def test_other_tools_are_offered_when_a_list_has_changed_and_only_then(me:
 
 async def test_a_list_that_changes_while_the_first_tools_are_collected_is_seen_at_the_first_turn(me: Actor) -> None:
     class Hasty(Known):
-        async def catalog(self, server: str, me: Actor) -> Catalog:
+        async def catalog(self, server: str, me: Actor) -> ServerCatalog:
             found = await super().catalog(server, me)
             self.servers[server] = some(2)
             return found
@@ -192,7 +198,7 @@ async def test_meta_asks_no_server_for_its_tools_before_a_call(me: Actor) -> Non
 
 async def test_describe_tells_the_schema_of_the_arguments(me: Actor) -> None:
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
-    found = await offered(me, Known(s=[Tool(name="add", description="Adds.", input_schema=schema)]), "meta")
+    found = await offered(me, Known(s=[McpTool(name="add", description="Adds.", input_schema=schema)]), "meta")
     assert await played(me, found, "mcp_describe_s", tool="add") == {
         "description": "Adds.",
         "type": "object",
@@ -234,7 +240,7 @@ async def test_errors_of_meta_tools_are_lokis(me: Actor) -> None:
 
 
 async def test_names_are_legal_unique_and_not_taken(me: Actor) -> None:
-    tools = [Tool(name=name) for name in ("a.b", "a/b", "a_b", "taken", "x" * 80, "x" * 81, "a.b")]
+    tools = [McpTool(name=name) for name in ("a.b", "a/b", "a_b", "taken", "x" * 80, "x" * 81, "a.b")]
     found = names(await offered(me, Known(**{"my srv": tools}), "direct", taken=("my_srv__taken",)))
     assert len(found) == len(set(found)) == 6
     assert found[0] == "my_srv__a_b"
@@ -244,7 +250,7 @@ async def test_names_are_legal_unique_and_not_taken(me: Actor) -> None:
 
 async def test_two_servers_whose_names_look_alike_keep_their_tools_apart(me: Actor) -> None:
     found = await offered(
-        me, Known(**{"a.b": [Tool(name="t")], "a-b": [Tool(name="t")], "a_b": [Tool(name="t")]}), "direct"
+        me, Known(**{"a.b": [McpTool(name="t")], "a-b": [McpTool(name="t")], "a_b": [McpTool(name="t")]}), "direct"
     )
     answers = [await played(me, found, name) for name in names(found)]
     assert [answer[0] for answer in answers] == ["a.b", "a-b", "a_b"]
@@ -273,7 +279,7 @@ def test_every_name_is_made_legal(server: str, tool: str) -> None:
     ],
 )
 async def test_a_schema_that_is_none_ends_nothing(me: Actor, schema: dict[str, Any]) -> None:
-    found = await offered(me, Known(s=[Tool(name="t", input_schema=schema)]), "direct")
+    found = await offered(me, Known(s=[McpTool(name="t", input_schema=schema)]), "direct")
     parameters = found.tools[0].spec.parameters
     assert parameters["type"] == "object"
     assert isinstance(parameters["properties"], dict)
@@ -282,7 +288,7 @@ async def test_a_schema_that_is_none_ends_nothing(me: Actor, schema: dict[str, A
 
 
 async def test_a_description_is_bounded(me: Actor) -> None:
-    found = await offered(me, Known(s=[Tool(name="t", description="x" * 1_000_000)]), "direct")
+    found = await offered(me, Known(s=[McpTool(name="t", description="x" * 1_000_000)]), "direct")
     assert len(found.tools[0].spec.description) < 5_000
 
 
@@ -298,7 +304,7 @@ async def test_a_description_is_bounded(me: Actor) -> None:
     ],
 )
 def test_what_permissions_take_a_tool_for(trust: Any, hints: ToolAnnotations | None, effect: str) -> None:
-    assert effect_of(Server(name="s", type="stdio", trust=trust), Tool(name="t", annotations=hints)) == effect
+    assert effect_of(Server(name="s", type="stdio", trust=trust), McpTool(name="t", annotations=hints)) == effect
 
 
 def _is_made_again(tool: Any) -> bool:
@@ -320,7 +326,7 @@ def test_what_a_run_that_goes_on_takes_a_call_of_a_tool_for(
     entry: Any, hints: ToolAnnotations | None, again: bool, remembers: str
 ) -> None:
     view = view_of(Known(s=some(1)), **entry)
-    tool = direct_tool(view, Tool(name="t", annotations=hints))
+    tool = direct_tool(view, McpTool(name="t", annotations=hints))
     assert (_is_made_again(tool), tool.remembers) == (again, remembers)
     search, describe, invoke = meta_tools(view)
     assert [_is_made_again(each) for each in (search, describe, invoke)] == [True, True, False]
@@ -328,7 +334,7 @@ def test_what_a_run_that_goes_on_takes_a_call_of_a_tool_for(
 
 async def test_a_tool_that_its_entry_leaves_out_is_refused_even_if_it_was_offered(me: Actor) -> None:
     view = view_of(Known(s=some(1)), tools=ToolList(deny=("t0",)))
-    found = Offered(tools=(direct_tool(view, Tool(name="t0")),))
+    found = Offered(tools=(direct_tool(view, McpTool(name="t0")),))
     told = await played(me, found, "s__t0")
     assert has_message(told["tool_call_error"], "work.mcp.tools.view.View.call", tool="t0", name="s")
 
@@ -356,7 +362,7 @@ async def test_a_server_that_can_not_be_asked_is_not_offered_and_says_why(me: Ac
 
 async def test_all_servers_are_asked_at_the_same_time(me: Actor) -> None:
     class Together(Known):
-        async def catalog(self, server: str, me: Actor) -> Catalog:
+        async def catalog(self, server: str, me: Actor) -> ServerCatalog:
             found = await super().catalog(server, me)
             while len(self.asked) < 3:
                 await trio.sleep(0)
@@ -435,7 +441,7 @@ async def test_a_call_leases_its_server_once_and_its_time_begins_when_the_server
         house = House(root, tmp_path)
         house.build(scripted("s", "--slow-start", "2.5", timeout_seconds=2), serving=True)
         with house.scope() as scope:
-            view = View(talk=Talk(scope=scope, context=context_of({})), server=house.config.servers["s"])
+            view = View(talk=ServersView(scope=scope, context=context_of({})), server=house.config.servers["s"])
             for _ in range(3):
                 await view.call(root.actor, "pid", {}, "s__pid")
             with pytest.raises(ToolFailed, match=says("work.mcp.tools.view.View.call.2", seconds=2)):

@@ -14,7 +14,7 @@ from support.gateways import Silent, reaching
 from support.messages import says
 
 from callboard.actors.work.models.aws.bedrock import BedrockCodec
-from callboard.actors.work.models.catalog import Catalog
+from callboard.actors.work.models.catalog import ModelCatalog
 from callboard.actors.work.models.providers import client_of
 from callboard.protocol.chat import (
     AssistantTurn,
@@ -375,7 +375,7 @@ clients:
 """
     settings, problems = read_settings(text, "config.yaml", {"SECRET": "s"})
     assert problems == []
-    target = Catalog(settings, {}).target(f"bedrock:{MODEL}")
+    target = ModelCatalog(settings, {}).target(f"bedrock:{MODEL}")
     assert (target.api_base, target.name, target.headers) == (
         "https://bedrock-runtime.eu-central-1.amazonaws.com",
         MODEL,
@@ -385,19 +385,21 @@ clients:
 
 def test_it_needs_no_entry_where_the_environment_says_all(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path), "AWS_REGION": "us-west-2", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
-    assert Catalog(Settings(), environ).target("bedrock:m").api_base.startswith("https://bedrock-runtime.us-west-2.")
+    assert (
+        ModelCatalog(Settings(), environ).target("bedrock:m").api_base.startswith("https://bedrock-runtime.us-west-2.")
+    )
 
 
 def test_what_is_missing_is_said(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path), "AWS_EC2_METADATA_DISABLED": "true"}
     with pytest.raises(
-        ConfigError, match=says("work.models.catalog.Catalog._api_base", name="bedrock", file="config.yaml")
+        ConfigError, match=says("work.models.catalog.ModelCatalog._api_base", name="bedrock", file="config.yaml")
     ):
-        Catalog(Settings(), environ).target("bedrock:m")
+        ModelCatalog(Settings(), environ).target("bedrock:m")
     with pytest.raises(ConfigError, match=says("work.models.aws.signers.signer_of")):
-        Catalog(Settings(clients=(client("http://x", region=""),)), environ).target("bedrock:m")
+        ModelCatalog(Settings(clients=(client("http://x", region=""),)), environ).target("bedrock:m")
     with pytest.raises(CredentialsError, match=says("work.models.aws.keys.keys_of", name="bedrock")):
-        Catalog(Settings(clients=(client(),)), environ).target("bedrock:m")
+        ModelCatalog(Settings(clients=(client(),)), environ).target("bedrock:m")
 
 
 def test_nothing_is_signed_for_an_address_that_a_file_names(tmp_path: Path) -> None:
@@ -405,6 +407,6 @@ def test_nothing_is_signed_for_an_address_that_a_file_names(tmp_path: Path) -> N
     ours = Settings(clients=(client(**KEYS),))
     described = client_of("bedrock", "http://stranger", None, ours, environ)
     assert described == ClientSettings(type="bedrock", name="bedrock", api_base="http://stranger", region="us-east-1")
-    catalog = Catalog(ours, environ)
-    with pytest.raises(CredentialsError, match=says("work.models.catalog.Catalog._refuse_adopted")):
+    catalog = ModelCatalog(ours, environ)
+    with pytest.raises(CredentialsError, match=says("work.models.catalog.ModelCatalog._refuse_adopted")):
         catalog.target(f"{catalog.adopt(described)}:m")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from support.aws_messages import message
 from support.messages import says
 
-from callboard.actors.work.models.aws.event_stream import EventStreamParser, Message
+from callboard.actors.work.models.aws.event_stream import EventStreamMessage, EventStreamParser
 from callboard.protocol.errors import UpstreamError
 
 PUBLISHED = (
@@ -18,7 +18,7 @@ PUBLISHED = (
 EMPTY = b"\x00\x00\x00\x10\x00\x00\x00\x00\x05\xc2H\xeb}\x98\xc8\xff"
 
 
-def read(data: bytes, size: int) -> list[Message]:
+def read(data: bytes, size: int) -> list[EventStreamMessage]:
     parser = EventStreamParser()
     return [found for start in range(0, len(data), size) for found in parser.feed(data[start : start + size])]
 
@@ -27,9 +27,9 @@ def read(data: bytes, size: int) -> list[Message]:
 def test_messages_are_read_wherever_they_are_cut(size: int) -> None:
     data = PUBLISHED + EMPTY + message({":event-type": "größe"}, b"{}")
     assert read(data, size) == [
-        Message({"content-type": "application/json"}, b"{'foo':'bar'}"),
-        Message({}, b""),
-        Message({":event-type": "größe"}, b"{}"),
+        EventStreamMessage({"content-type": "application/json"}, b"{'foo':'bar'}"),
+        EventStreamMessage({}, b""),
+        EventStreamMessage({":event-type": "größe"}, b"{}"),
     ]
 
 
@@ -45,7 +45,7 @@ def test_headers_that_are_no_texts_are_passed_over() -> None:
         b"\x08" + b"a" * 8,
     )
     raw = b"".join(b"\x01x" + each for each in (*others, b"\x09" + b"a" * 16)) + b"\x01y\x07\x00\x02ok"
-    assert read(message(raw, b""), 1000) == [Message({"y": "ok"}, b"")]
+    assert read(message(raw, b""), 1000) == [EventStreamMessage({"y": "ok"}, b"")]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from support.messages import says
 
 from callboard.actors.work.models.aws.keys import bedrock_at, keys_of, region_of
-from callboard.actors.work.models.aws.signing import Keys
+from callboard.actors.work.models.aws.signing import AwsKeys
 from callboard.protocol.errors import ConfigError, CredentialsError
 from callboard.protocol.settings import ClientSettings
 
@@ -38,17 +38,17 @@ AMBIENT = {"AWS_ACCESS_KEY_ID": "ENV", "AWS_SECRET_ACCESS_KEY": "e", "AWS_SESSIO
 @pytest.mark.parametrize(
     ("fields", "environ", "keys"),
     [
-        ({}, {}, Keys("FILE", "a%b")),
-        ({"profile": "work"}, AMBIENT, Keys("WORK", "w", "t")),
-        ({}, {"AWS_PROFILE": "work"}, Keys("WORK", "w", "t")),
-        ({}, {**AMBIENT, "AWS_PROFILE": "work"}, Keys("ENV", "e", "s")),
-        ({}, {**AMBIENT, "MY_AWS_ACCESS_KEY_ID": "OWN", "MY_AWS_SECRET_ACCESS_KEY": "o"}, Keys("OWN", "o")),
-        ({"access_key_id": "A", "secret_access_key": "b", "session_token": "c"}, AMBIENT, Keys("A", "b", "c")),
-        ({"access_key_id": "A", "secret_access_key": "b"}, AMBIENT, Keys("A", "b")),
+        ({}, {}, AwsKeys("FILE", "a%b")),
+        ({"profile": "work"}, AMBIENT, AwsKeys("WORK", "w", "t")),
+        ({}, {"AWS_PROFILE": "work"}, AwsKeys("WORK", "w", "t")),
+        ({}, {**AMBIENT, "AWS_PROFILE": "work"}, AwsKeys("ENV", "e", "s")),
+        ({}, {**AMBIENT, "MY_AWS_ACCESS_KEY_ID": "OWN", "MY_AWS_SECRET_ACCESS_KEY": "o"}, AwsKeys("OWN", "o")),
+        ({"access_key_id": "A", "secret_access_key": "b", "session_token": "c"}, AMBIENT, AwsKeys("A", "b", "c")),
+        ({"access_key_id": "A", "secret_access_key": "b"}, AMBIENT, AwsKeys("A", "b")),
     ],
 )
 def test_credentials_come_from_the_client_the_environment_or_a_profile(
-    fields: dict[str, str], environ: dict[str, str], keys: Keys, home: dict[str, str]
+    fields: dict[str, str], environ: dict[str, str], keys: AwsKeys, home: dict[str, str]
 ) -> None:
     assert keys_of(client(**fields), home | environ) == keys
 
@@ -72,7 +72,7 @@ def test_the_files_may_be_elsewhere(tmp_path: Path) -> None:
     file = tmp_path / "keys"
     file.write_text("[default]\naws_access_key_id=A\naws_secret_access_key=b\n")
     for named in (str(file), "~/keys"):
-        assert keys_of(client(), {"HOME": str(tmp_path), "AWS_SHARED_CREDENTIALS_FILE": named}) == Keys("A", "b")
+        assert keys_of(client(), {"HOME": str(tmp_path), "AWS_SHARED_CREDENTIALS_FILE": named}) == AwsKeys("A", "b")
 
 
 def test_what_is_missing_is_said(home: dict[str, str], tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_what_is_missing_is_said(home: dict[str, str], tmp_path: Path) -> None:
     ):
         keys_of(client(profile="wrok"), home)
     for key in ("caf\u00e9", "a\nb"):
-        with pytest.raises(CredentialsError, match=says("work.models.aws.signing.Keys.__post_init__")):
+        with pytest.raises(CredentialsError, match=says("work.models.aws.signing.AwsKeys.__post_init__")):
             keys_of(client(access_key_id="A", secret_access_key=key), home)
     with pytest.raises(CredentialsError, match=says("work.models.aws.keys.keys_of", name_2="default")):
         keys_of(client(), {"HOME": str(tmp_path / "nowhere")})
@@ -94,7 +94,7 @@ def test_what_is_missing_is_said(home: dict[str, str], tmp_path: Path) -> None:
 
 def test_a_file_that_is_none_is_named(home: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / ".aws" / "config").write_text("region = nowhere\n")
-    with pytest.raises(ConfigError, match=says("work.models.aws.keys._said")):
+    with pytest.raises(ConfigError, match=says("work.models.aws.keys._profile_sections")):
         region_of(client(), home)
 
 

@@ -18,7 +18,7 @@ from support.messages import says
 from callboard.actors.work.models.aws.profiles import ProfileRole
 from callboard.actors.work.models.aws.roles import EARLY
 from callboard.actors.work.models.aws.signers import RoleSigner, signer_of
-from callboard.actors.work.models.aws.signing import Keys, Signer
+from callboard.actors.work.models.aws.signing import AwsKeys, Signer
 from callboard.protocol.chat import ChatRequest, UserTurn
 from callboard.protocol.errors import ConfigError, CredentialsError, UpstreamError
 from callboard.protocol.settings import ClientSettings, Settings
@@ -218,7 +218,7 @@ async def test_a_program_prints_keys_and_is_started_again_before_they_end(files:
         role = ProfileRole("x", environ, "eu-central-1", root, lambda: clock[0])
         for clock[0] in (NOON, NOON + 60, NOON + 3600 - EARLY + 1):
             await role.renew()
-        assert role.keys() == Keys("PRINTED", "s", "t")
+        assert role.keys() == AwsKeys("PRINTED", "s", "t")
     assert (tmp_path / "count").read_text() == "xx"
 
 

@@ -12,8 +12,8 @@ from support.fake_models import FakeModels, Reply, Request
 from support.gateways import Silent, reaching
 from support.messages import says
 
-from callboard.actors.work.models.aws.roles import Role
-from callboard.actors.work.models.aws.signing import Keys
+from callboard.actors.work.models.aws.roles import AssumedRole
+from callboard.actors.work.models.aws.signing import AwsKeys
 from callboard.actors.work.models.renewed import PAUSE
 from callboard.protocol.chat import ChatRequest, UserTurn
 from callboard.protocol.errors import ConfigError, CredentialsError, UpstreamError
@@ -42,13 +42,13 @@ def machine(request: Request) -> Reply:
     return granted()
 
 
-def of_container(fake_model: FakeModels, clock: Callable[[], float] = lambda: NOON, **more: str) -> Role:
+def of_container(fake_model: FakeModels, clock: Callable[[], float] = lambda: NOON, **more: str) -> AssumedRole:
     environ = {"AWS_CONTAINER_CREDENTIALS_FULL_URI": f"{fake_model.url}/v1/credentials?id=1", **more}
-    return Role(environ, "no keys", clock)
+    return AssumedRole(environ, "no keys", clock)
 
 
-def of_machine(fake_model: FakeModels) -> Role:
-    return Role({"AWS_EC2_METADATA_SERVICE_ENDPOINT": f"{fake_model.url}/"}, "no keys", lambda: NOON)
+def of_machine(fake_model: FakeModels) -> AssumedRole:
+    return AssumedRole({"AWS_EC2_METADATA_SERVICE_ENDPOINT": f"{fake_model.url}/"}, "no keys", lambda: NOON)
 
 
 # --- who is asked -----------------------------------------------------------------------------------------
@@ -65,7 +65,7 @@ async def test_a_container_has_a_role_and_a_token_to_ask_for_it(fake_model: Fake
     ):
         role = of_container(fake_model, **more)
         await role.renew()
-        assert role.keys() == Keys("ROLE", "s", "t")
+        assert role.keys() == AwsKeys("ROLE", "s", "t")
         request = fake_model.requests[-1]
         assert (request.method, request.path) == ("GET", "/v1/credentials?id=1")
         assert request.headers.get("authorization") == token
@@ -75,19 +75,19 @@ async def test_a_machine_has_a_role_and_wants_to_be_asked_in_three_steps(fake_mo
     fake_model.answer_with(machine)
     role = of_machine(fake_model)
     await role.renew()
-    assert role.keys() == Keys("ROLE", "s", "t")
+    assert role.keys() == AwsKeys("ROLE", "s", "t")
     assert [request.method for request in fake_model.requests] == ["PUT", "GET", "GET"]
 
 
 @pytest.mark.parametrize("url", ["http://example.com/x", "http://10.0.0.1/x", "file:///etc/passwd"])
 async def test_keys_do_not_come_from_anywhere(url: str) -> None:
-    with pytest.raises(ConfigError, match=says("work.models.aws.roles.Role._of_container")):
-        await Role({"AWS_CONTAINER_CREDENTIALS_FULL_URI": url}, "no keys").renew()
+    with pytest.raises(ConfigError, match=says("work.models.aws.roles.AssumedRole._of_container")):
+        await AssumedRole({"AWS_CONTAINER_CREDENTIALS_FULL_URI": url}, "no keys").renew()
 
 
 async def test_a_token_that_cannot_be_read_is_named(fake_model: FakeModels, tmp_path: Path) -> None:
     role = of_container(fake_model, AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE=str(tmp_path / "gone"))
-    with pytest.raises(ConfigError, match=says("work.models.aws.roles.Role._of_container.2", error="…gone…")):
+    with pytest.raises(ConfigError, match=says("work.models.aws.roles.AssumedRole._of_container.2", error="…gone…")):
         await role.renew()
 
 
@@ -142,7 +142,8 @@ async def test_old_keys_are_used_while_they_are_good_and_no_longer(fake_model: F
         assert role.keys().access_key_id == "FIRST"
     now = NOON + 3600
     with pytest.raises(
-        UpstreamError, match=says("work.models.aws.roles.Role._answer", hostname="127.0.0.1", said="broken", status=500)
+        UpstreamError,
+        match=says("work.models.aws.roles.AssumedRole._answer", hostname="127.0.0.1", said="broken", status=500),
     ):
         await role.renew()
 
@@ -192,11 +193,14 @@ async def test_what_a_container_is_refused_is_said(
 async def test_a_machine_without_a_role_is_told_where_else_keys_were_looked_for(fake_model: FakeModels) -> None:
     fake_model.answer_with(lambda request: machine(request) if request.method == "PUT" else Reply(status=404, raw=b""))
     with pytest.raises(
-        CredentialsError, match=says("work.models.aws.roles.Role._of_instance", _where_else="no keys", error="127…")
+        CredentialsError,
+        match=says("work.models.aws.roles.AssumedRole._of_instance", _where_else="no keys", error="127…"),
     ):
         await of_machine(fake_model).renew()
-    nobody = Role({"AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://127.0.0.1:9"}, "no keys")
-    with pytest.raises(CredentialsError, match=says("work.models.aws.roles.Role._of_instance", _where_else="no keys")):
+    nobody = AssumedRole({"AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://127.0.0.1:9"}, "no keys")
+    with pytest.raises(
+        CredentialsError, match=says("work.models.aws.roles.AssumedRole._of_instance", _where_else="no keys")
+    ):
         await nobody.renew()
     with pytest.raises(CredentialsError, match="no keys"):
         nobody.keys()

@@ -10,10 +10,10 @@ from urllib.parse import unquote
 
 import pytest
 
-from callboard.actors.work.models.aws.signing import Keys, Signer
+from callboard.actors.work.models.aws.signing import AwsKeys, Signer
 
 SECRET = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
-KEYS = Keys("AKIDEXAMPLE", SECRET)
+KEYS = AwsKeys("AKIDEXAMPLE", SECRET)
 NOW = datetime(2015, 8, 30, 12, 36, tzinfo=UTC)
 HOST = ("Host", "example.amazonaws.com")
 
@@ -51,7 +51,7 @@ def test_signatures_are_those_of_the_published_suite(name: str) -> None:
     method, path, query, fields, body = parsed(case["request"])
     credentials = context["credentials"]
     token = "" if context.get("omit_session_token") else credentials.get("token", "")
-    keys = Keys(credentials["access_key_id"], credentials["secret_access_key"], token)
+    keys = AwsKeys(credentials["access_key_id"], credentials["secret_access_key"], token)
     if context["sign_body"]:
         fields.append(("x-amz-content-sha256", case["canonical"].rsplit("\n", 1)[1]))
     signer = Signer(keys, context["region"], context["service"])
@@ -78,11 +78,11 @@ def test_the_example_of_the_manual_is_signed_as_there() -> None:
 
 
 def test_the_token_of_a_session_is_sent_and_signed() -> None:
-    signer = Signer(Keys("AKIDEXAMPLE", SECRET, "token"), "us-east-1", "service")
+    signer = Signer(AwsKeys("AKIDEXAMPLE", SECRET, "token"), "us-east-1", "service")
     headers = signer.headers("GET", "/", (HOST,), b"", now=NOW)
     assert headers["x-amz-security-token"] == "token"
     assert "SignedHeaders=host;x-amz-date;x-amz-security-token" in headers["authorization"]
 
 
 def test_no_secret_is_shown() -> None:
-    assert SECRET not in repr(Signer(Keys("AKIDEXAMPLE", SECRET, "token"), "r", "s"))
+    assert SECRET not in repr(Signer(AwsKeys("AKIDEXAMPLE", SECRET, "token"), "r", "s"))

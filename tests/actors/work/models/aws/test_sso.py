@@ -15,7 +15,7 @@ from support.messages import says
 
 from callboard.actors.work.models.aws.profiles import ProfileRole
 from callboard.actors.work.models.aws.signers import RoleSigner, signer_of
-from callboard.actors.work.models.aws.signing import Keys
+from callboard.actors.work.models.aws.signing import AwsKeys
 from callboard.protocol.errors import ConfigError, CredentialsError, UpstreamError
 from callboard.protocol.settings import ClientSettings
 
@@ -106,7 +106,7 @@ async def test_the_token_of_a_sign_in_is_exchanged_for_keys_of_the_role(
     role = of(home(config, key, accessToken="signed-in", expiresAt=ends))
     await role.renew()
     await role.renew()
-    assert role.keys() == Keys("ASIA", "s", "t")
+    assert role.keys() == AwsKeys("ASIA", "s", "t")
     (request,) = fake_model.requests
     assert (request.method, request.path) == (
         "GET",

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from callboard.actors.work.models.catalog import Catalog
-from callboard.actors.work.models.prices.kept import vendored
+from callboard.actors.work.models.catalog import ModelCatalog
+from callboard.actors.work.models.prices.price_files import vendored
 from callboard.actors.work.models.providers import READY_MADE
 from callboard.protocol.chat import TokenUsage
 from callboard.protocol.settings import ClientSettings, ModelSettings, Settings
@@ -17,7 +17,7 @@ M = 10**6
 
 
 def _cost(model: str, usage: TokenUsage, *clients: ClientSettings, **environ: str) -> float | None:
-    target = Catalog(Settings(clients=clients), {**KEYS, **environ}).target(model)
+    target = ModelCatalog(Settings(clients=clients), {**KEYS, **environ}).target(model)
     tariff = target.price.tariff
     return None if tariff is None else tariff.cost(usage, datetime(2026, 8, 22, 12, tzinfo=UTC))
 
@@ -133,14 +133,14 @@ def test_the_settings_name_what_the_provider_calls_it() -> None:
 
 
 def test_every_price_says_where_it_is_from() -> None:
-    catalog = Catalog(Settings(clients=(_own(input_price=1.0),), file="/c/config.yaml"), KEYS)
+    catalog = ModelCatalog(Settings(clients=(_own(input_price=1.0),), file="/c/config.yaml"), KEYS)
     tariff = catalog.target("mine:gpt-4o-mini").price.tariff
     assert tariff is not None
     assert tariff.origins == {"input": "`input_price` in /c/config.yaml", "output": "price table: openai gpt-4o-mini"}
 
 
 def test_vectors_want_no_price_of_output() -> None:
-    price = Catalog(Settings(), KEYS).access("openai:text-embedding-3-small", "embedding").price.tariff
+    price = ModelCatalog(Settings(), KEYS).access("openai:text-embedding-3-small", "embedding").price.tariff
     assert price is not None
     assert price.cost(TokenUsage(input_tokens=M)) == pytest.approx(0.02)
 
@@ -153,9 +153,9 @@ def test_the_table_is_read_when_a_price_is_asked_for_and_not_before(monkeypatch:
     def read() -> None:
         raise AssertionError("the table was read")
 
-    monkeypatch.setattr("callboard.actors.work.models.prices.kept.vendored", read)
-    target = Catalog(Settings(clients=(_own(),)), KEYS).target("mine:gpt-4o-mini")
+    monkeypatch.setattr("callboard.actors.work.models.prices.price_files.vendored", read)
+    target = ModelCatalog(Settings(clients=(_own(),)), KEYS).target("mine:gpt-4o-mini")
     with pytest.raises(AssertionError, match="was read"):
         target.cost(ALL)
     whole = _own(input_price=1.0, output_price=1.0, cached_input_price=1.0, cache_write_price=1.0)
-    assert Catalog(Settings(clients=(whole,)), KEYS).target("mine:gpt-4o-mini").cost(ALL) == 2.0
+    assert ModelCatalog(Settings(clients=(whole,)), KEYS).target("mine:gpt-4o-mini").cost(ALL) == 2.0

@@ -10,9 +10,9 @@ from support.messages import says
 
 from callboard.actors.work.models.prices import models_yaml
 from callboard.actors.work.models.prices.find import Finder
-from callboard.actors.work.models.prices.kept import vendored
+from callboard.actors.work.models.prices.price_files import vendored
 from callboard.actors.work.models.prices.rates import Tariff
-from callboard.actors.work.models.prices.table import Table
+from callboard.actors.work.models.prices.table import PriceTable
 from callboard.actors.work.models.prices.update import update
 from callboard.protocol.errors import ConfigError
 from callboard.protocol.settings import ClientSettings, ModelSettings
@@ -60,7 +60,7 @@ LISTED = b"""
 """
 
 
-def laid_over(data: bytes) -> Table:
+def laid_over(data: bytes) -> PriceTable:
     return models_yaml.laid_over(vendored(), data, where="models.yaml", today=TODAY)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.messages import says
 
-from callboard.actors.work.models.prices.kept import vendored
+from callboard.actors.work.models.prices.price_files import vendored
 from callboard.actors.work.models.prices.rates import Rates, Tier, Tiered
 from callboard.actors.work.models.prices.source import LARGEST, encoded, read
 from callboard.protocol.errors import ConfigError

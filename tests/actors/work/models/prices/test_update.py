@@ -14,7 +14,7 @@ from typing import ClassVar
 import pytest
 from support.messages import has_message, says
 
-from callboard.actors.work.models.prices.kept import Kept, updated_file, vendored
+from callboard.actors.work.models.prices.price_files import PriceTables, updated_file, vendored
 from callboard.actors.work.models.prices.update import update
 from callboard.protocol.errors import ConfigError, UpstreamError
 
@@ -61,7 +61,7 @@ async def test_a_file_becomes_the_table_that_counts(tmp_path: Path) -> None:
     file.write_bytes(GOOD)
     updated = await update(str(file), _environ(tmp_path), today=TODAY)
     assert updated.file == tmp_path / "data/callboard/prices.json"
-    kept = Kept(_environ(tmp_path))
+    kept = PriceTables(_environ(tmp_path))
     assert [each.id for each in kept.table.providers] == ["lab"]
     assert (kept.table.made, kept.table.source, kept.problem) == (TODAY, str(file), "")
 
@@ -69,7 +69,7 @@ async def test_a_file_becomes_the_table_that_counts(tmp_path: Path) -> None:
 async def test_a_url_is_fetched_and_redirects_are_followed(tmp_path: Path) -> None:
     with _server(good=(200, GOOD), moved=(302, b"/good")) as url:
         await update(f"{url}/moved", _environ(tmp_path), today=TODAY)
-    assert Kept(_environ(tmp_path)).table.source.endswith("/moved")
+    assert PriceTables(_environ(tmp_path)).table.source.endswith("/moved")
 
 
 @pytest.mark.parametrize(
@@ -100,12 +100,12 @@ async def test_a_directory_that_can_not_be_made_is_told(tmp_path: Path) -> None:
     file = tmp_path / "their.json"
     file.write_bytes(GOOD)
     (tmp_path / "data").write_text("a file")
-    with pytest.raises(ConfigError, match=says("work.models.prices.kept.keep")):
+    with pytest.raises(ConfigError, match=says("work.models.prices.price_files.keep")):
         await update(str(file), _environ(tmp_path), today=TODAY)
 
 
 def test_without_an_update_the_table_is_ours(tmp_path: Path) -> None:
-    kept = Kept(_environ(tmp_path))
+    kept = PriceTables(_environ(tmp_path))
     assert kept.table is vendored()
     assert kept.problem == ""
 
@@ -114,14 +114,14 @@ async def test_an_update_that_is_older_than_ours_does_not_count(tmp_path: Path) 
     file = tmp_path / "their.json"
     file.write_bytes(GOOD)
     await update(str(file), _environ(tmp_path), today=date(2020, 1, 1))
-    assert Kept(_environ(tmp_path)).table is vendored()
+    assert PriceTables(_environ(tmp_path)).table is vendored()
 
 
 def test_a_kept_file_that_is_broken_is_told_and_ours_counts(tmp_path: Path) -> None:
     file = updated_file(_environ(tmp_path))
     file.parent.mkdir(parents=True)
     file.write_text("{")
-    kept = Kept(_environ(tmp_path))
+    kept = PriceTables(_environ(tmp_path))
     assert kept.table is vendored()
-    assert has_message(kept.problem, "work.models.prices.kept.Kept.__init__.2")
+    assert has_message(kept.problem, "work.models.prices.price_files.PriceTables.__init__.2")
     assert str(file) in kept.problem

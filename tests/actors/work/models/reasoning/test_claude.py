@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from callboard.actors.work.models.reasoning.claude import Plan, plan
+from callboard.actors.work.models.reasoning.claude import ThinkingPlan, plan
 from callboard.actors.work.models.reasoning.families import Claude, claude
 from callboard.protocol.chat import AssistantTurn, ChatRequest, Thought, ToolCall, ToolTurn, UserTurn
 
@@ -82,8 +82,8 @@ def test_nothing_is_sampled_while_it_thinks_and_by_the_newest_never() -> None:
 
 def test_a_tool_that_has_to_be_called_wins_over_thinking_where_that_can_be() -> None:
     asked = ChatRequest(messages=HI, reasoning_effort="high")
-    assert plan(asked, "claude-haiku-4-5", forced=True) == Plan()
-    assert plan(asked, "claude-sonnet-5", forced=True) == Plan({"type": "disabled"}, samples=False)
+    assert plan(asked, "claude-haiku-4-5", forced=True) == ThinkingPlan()
+    assert plan(asked, "claude-sonnet-5", forced=True) == ThinkingPlan({"type": "disabled"}, samples=False)
     always = plan(asked, "claude-fable-5-1", forced=True)
     assert (always.on, always.forces) == (True, False)
 

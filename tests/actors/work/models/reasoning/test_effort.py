@@ -7,7 +7,7 @@ from typing import Any, get_args
 import pytest
 from support.messages import says
 
-from callboard.actors.work.models.catalog import Catalog
+from callboard.actors.work.models.catalog import ModelCatalog
 from callboard.actors.work.models.reasoning import effort
 from callboard.actors.work.models.reasoning.families import openai_samples, refusal, wants_responses
 from callboard.protocol.chat import ChatRequest, ReasoningEffort, UserTurn
@@ -19,7 +19,7 @@ KEYS = {"OPENAI_API_KEY": "sk", "ANTHROPIC_API_KEY": "sk", "GEMINI_API_KEY": "sk
 
 
 def asked(model: str, settings: Settings, **request: Any) -> tuple[str | None, int | None]:
-    done = Catalog(settings, KEYS).target(model).complete(ChatRequest(messages=HI, **request), settings)
+    done = ModelCatalog(settings, KEYS).target(model).complete(ChatRequest(messages=HI, **request), settings)
     assert done.model == model
     return done.reasoning_effort, done.thinking_budget
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from callboard.actors.work.models.codec import ReplyBuilder
-from callboard.actors.work.models.reasoning import woven
+from callboard.actors.work.models.reasoning import stored_reasoning
 from callboard.protocol.chat import AssistantTurn, ChatReply, Thought, ToolCall
 
 pieces = st.lists(
@@ -54,7 +54,7 @@ def test_a_turn_comes_back_as_it_came(came: list[Any]) -> None:
     reply = built(came)
     turn = ChatReply(text=reply.text, tool_calls=reply.tool_calls, thought=reply.thought, model="c:m").turn()
     found: list[Any] = []
-    for piece in woven.sent(turn, "c:m", "form"):
+    for piece in stored_reasoning.sent(turn, "c:m", "form"):
         if isinstance(piece, str):
             found.append(("text", piece))
         else:
@@ -77,14 +77,14 @@ def test_what_stands_behind_the_last_block_is_not_kept() -> None:
 
 def test_others_get_nothing_of_it() -> None:
     turn = AssistantTurn("hello", thought=Thought(by="c:m", form="form", data=[{"n": 1}]))
-    assert list(woven.sent(turn, "c:m", "form")) == [({"n": 1}, ""), "hello"]
-    assert list(woven.sent(turn, "c:other", "form")) == ["hello"]
-    assert list(woven.sent(turn, "c:m", "other")) == ["hello"]
+    assert list(stored_reasoning.sent(turn, "c:m", "form")) == [({"n": 1}, ""), "hello"]
+    assert list(stored_reasoning.sent(turn, "c:other", "form")) == ["hello"]
+    assert list(stored_reasoning.sent(turn, "c:m", "other")) == ["hello"]
 
 
 def test_what_was_written_by_hand_breaks_nothing() -> None:
     for data in (5, "x", {"a": 1}, [None, 99, "x", -4, {"n": 1, "_text": "3"}, {"_text": -2}, None]):
         turn = AssistantTurn("hello", (ToolCall(id="1", name="look"),), Thought(by="c:m", form="f", data=data))
-        found = list(woven.sent(turn, "c:m", "f"))
+        found = list(stored_reasoning.sent(turn, "c:m", "f"))
         said = "".join(each if isinstance(each, str) else each[1] for each in found if not isinstance(each, ToolCall))
         assert (said, sum(isinstance(each, ToolCall) for each in found)) == ("hello", 1)

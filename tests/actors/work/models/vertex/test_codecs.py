@@ -13,11 +13,11 @@ from support.gateways import Silent, reaching
 from support.google_services import Google, answer, events, gemini, service_account
 from support.messages import has_message, says
 
-from callboard.actors.work.models.catalog import Catalog
+from callboard.actors.work.models.catalog import ModelCatalog
 from callboard.actors.work.models.gateway import Gateway
 from callboard.actors.work.models.providers import client_of
 from callboard.actors.work.models.vertex.codecs import CLAUDE_VERSION, vertex_codec
-from callboard.actors.work.models.vertex.door import Door
+from callboard.actors.work.models.vertex.vertex_access import VertexAccess
 from callboard.protocol.chat import (
     ChatRequest,
     Delta,
@@ -229,7 +229,7 @@ async def test_claude_takes_no_picture_by_its_url(fake_model: FakeModels, tmp_pa
 )
 def test_models_are_told_to_think_in_their_makers_words(model: str, told: Any) -> None:
     request = ChatRequest(messages=(UserTurn("x"),), reasoning_effort="medium", max_tokens=5000)
-    codec = vertex_codec(model, Door("eu", None, "p"), "auto", "g")
+    codec = vertex_codec(model, VertexAccess("eu", None, "p"), "auto", "g")
     body = json.loads(codec.encode(request, model, stream=False).body)
     assert body.get("thinking") == told or body["generationConfig"]["thinkingConfig"] == told
 
@@ -316,17 +316,19 @@ clients:
     client = read.clients[0]
     assert (client.project_id, client.location, client.adc_file) == ("xxx", "us-east5", "~/adc.json")
     assert has_message(str(problem), "protocol.settings.read._Reading._client.4", key="location", types="vertexai")
-    assert str(Catalog(read, {}).choice()).startswith("model: vertexai:gemini-2.5-pro")
+    assert str(ModelCatalog(read, {}).choice()).startswith("model: vertexai:gemini-2.5-pro")
 
 
 def test_a_client_needs_no_entry_where_there_are_credentials(tmp_path: Path) -> None:
     key = service_account(tmp_path, "http://127.0.0.1:1")
     environ = {"GOOGLE_APPLICATION_CREDENTIALS": str(key), "GOOGLE_CLOUD_LOCATION": "us-east5"}
-    target = Catalog(Settings(), environ).target("vertexai:claude-sonnet-4-5@20250929")
+    target = ModelCatalog(Settings(), environ).target("vertexai:claude-sonnet-4-5@20250929")
     assert target.api_base == "https://us-east5-aiplatform.googleapis.com/v1"
     assert target.signed_in is not None
     with pytest.raises(CredentialsError, match=says("work.models.vertex.place.source_of.3")):
-        Catalog(Settings(), {"HOME": str(tmp_path / "none"), "NO_GCE_CHECK": "true"}).target("vertexai:gemini-2.5-pro")
+        ModelCatalog(Settings(), {"HOME": str(tmp_path / "none"), "NO_GCE_CHECK": "true"}).target(
+            "vertexai:gemini-2.5-pro"
+        )
 
 
 @pytest.mark.parametrize(
@@ -343,7 +345,7 @@ def test_a_client_needs_no_entry_where_there_are_credentials(tmp_path: Path) -> 
 )
 def test_prices_are_those_of_google(model: str, seller: str) -> None:
     client = ClientSettings(type="vertexai", name="vertexai")
-    catalog = Catalog(Settings(clients=(client,)), {})
+    catalog = ModelCatalog(Settings(clients=(client,)), {})
     found = catalog.prices.finder.find(client, ModelSettings(name=model), "https://aiplatform.googleapis.com/v1")
     assert (found.seller, found.tariff is not None) == (seller, bool(seller))
 
@@ -357,7 +359,7 @@ async def test_what_a_strangers_file_describes_gets_no_credentials_of_ours(
     assert client is not None
     async with reaching(Settings(), environ) as gateway:
         name = gateway.catalog.adopt(client)
-        with pytest.raises(CredentialsError, match=says("work.models.catalog.Catalog._refuse_adopted")):
+        with pytest.raises(CredentialsError, match=says("work.models.catalog.ModelCatalog._refuse_adopted")):
             gateway.catalog.target(f"{name}:gemini-2.5-pro")
     assert google.tokens == 0
 

@@ -28,7 +28,7 @@ from support.messages import says
 from callboard.actors.work.models.renewed import PAUSE
 from callboard.actors.work.models.vertex.identity import EARLY, Identity, boot_seconds
 from callboard.actors.work.models.vertex.login import read_login
-from callboard.actors.work.models.vertex.place import File, Machine, Source
+from callboard.actors.work.models.vertex.place import CredentialsFile, Machine, Source
 from callboard.protocol.errors import ConfigError, CredentialsError, UpstreamError
 
 URL = httpx.URL("https://aiplatform.googleapis.com/v1")
@@ -43,7 +43,7 @@ class Clock:
 
 
 def of(path: Path, **more: Any) -> Identity:
-    return Identity(File(str(path), "test"), more.pop("project", ""), more.pop("environ", {}), **more)
+    return Identity(CredentialsFile(str(path), "test"), more.pop("project", ""), more.pop("environ", {}), **more)
 
 
 def of_machine(server: FakeModels, project: str = "") -> Identity:
@@ -103,7 +103,7 @@ async def test_setting_the_date_changes_nothing_for_a_token(
         (
             refused(400, "invalid_grant", "Invalid grant: account not found"),
             CredentialsError,
-            says("work.models.vertex.login.Login._advice.3"),
+            says("work.models.vertex.login.VertexLogin._advice.3"),
         ),
         (answer({"access_token": "ya\n29", "expires_in": 3599}), CredentialsError, "characters that no token has"),
         (answer({"access_token": "ya\u00e929", "expires_in": 3599}), CredentialsError, "characters that no token has"),
@@ -112,7 +112,7 @@ async def test_setting_the_date_changes_nothing_for_a_token(
         (
             refused(401, "unauthorized_client", "no access"),
             CredentialsError,
-            says("work.models.vertex.login.Login._advice.4"),
+            says("work.models.vertex.login.VertexLogin._advice.4"),
         ),
         (Reply(status=200, raw=b"{}"), CredentialsError, "No access token in response"),
         (Reply(status=200, raw=b"<html>"), CredentialsError, "key.json"),
@@ -137,6 +137,7 @@ async def test_setting_the_date_changes_nothing_for_a_token(
         "long",
     ],
 )
+@pytest.mark.sample(5)
 async def test_what_a_service_account_is_refused_says_what_to_do(
     fake_model: FakeModels, tmp_path: Path, reply: Reply, error: type[Exception], words: str
 ) -> None:
@@ -156,7 +157,7 @@ async def test_refused_with_an_old_date_a_service_account_names_the_clock(
             headers={"date": minutes_from_now(-90)},
         )
     )
-    with pytest.raises(CredentialsError, match=says("work.models.vertex.login.Login._advice", way="ahead of")):
+    with pytest.raises(CredentialsError, match=says("work.models.vertex.login.VertexLogin._advice", way="ahead of")):
         await of(service_account(tmp_path, fake_model.url)).renew()
 
 
@@ -292,7 +293,9 @@ META = "http://169.254.169.254/latest/meta-data"
 def test_every_kind_of_file_that_gcloud_writes_is_read(info: dict[str, Any], tmp_path: Path) -> None:
     file = tmp_path / "adc.json"
     file.write_text(json.dumps(info))
-    assert read_login(File(str(file), "test")).is_person is (info["type"] == "external_account_authorized_user")
+    assert read_login(CredentialsFile(str(file), "test")).is_person is (
+        info["type"] == "external_account_authorized_user"
+    )
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from support.messages import says
 
 from callboard.actors.work.models.vertex.place import (
-    File,
+    CredentialsFile,
     Machine,
     checked_location,
     project_of,
@@ -76,12 +76,14 @@ def test_credentials_are_the_first_that_are_named(tmp_path: Path) -> None:
     }
     own = ClientSettings(type="vertexai", name="my-google", adc_file="~/own.json")
     found = source_of(own, environ, "config.yaml", NOWHERE)
-    assert found == File(str(tmp_path / "own.json"), "`adc_file` of client 'my-google' in config.yaml")
-    assert source_of(CLIENT, environ, "c", NOWHERE) == File(str(tmp_path / "variable.json"), "MY_GOOGLE_ADC_FILE")
+    assert found == CredentialsFile(str(tmp_path / "own.json"), "`adc_file` of client 'my-google' in config.yaml")
+    assert source_of(CLIENT, environ, "c", NOWHERE) == CredentialsFile(
+        str(tmp_path / "variable.json"), "MY_GOOGLE_ADC_FILE"
+    )
     del environ["MY_GOOGLE_ADC_FILE"]
     assert str(source_of(CLIENT, environ, "c", NOWHERE)).endswith("google.json (GOOGLE_APPLICATION_CREDENTIALS)")
     del environ["GOOGLE_APPLICATION_CREDENTIALS"]
-    assert source_of(CLIENT, environ, "c", NOWHERE) == File(str(adc), "of gcloud")
+    assert source_of(CLIENT, environ, "c", NOWHERE) == CredentialsFile(str(adc), "of gcloud")
     elsewhere = {**environ, "CLOUDSDK_CONFIG": str(tmp_path)}
     assert source_of(CLIENT, elsewhere, "c", NOWHERE) == Machine("metadata.example")
 

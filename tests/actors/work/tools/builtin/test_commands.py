@@ -12,8 +12,8 @@ import trio
 from support.messages import says
 
 from callboard.actors.work.tools.builtin import commands, running
-from callboard.actors.work.tools.builtin.running import Kept
-from callboard.actors.work.tools.files.limits import Limits
+from callboard.actors.work.tools.builtin.running import BoundedOutput
+from callboard.actors.work.tools.files.limits import CallLimits
 from callboard.protocol.errors import ToolFailed
 from callboard.protocol.events import ToolDelta
 
@@ -69,14 +69,14 @@ async def test_a_command_that_is_none_is_refused(call: Bench, command: str) -> N
 
 async def test_a_command_that_takes_too_long_is_ended_with_what_it_said(call: Bench) -> None:
     call.timeout = 3
-    with pytest.raises(ToolFailed, match=says("supervisors.process.run_process", timeout=3)) as caught:
+    with pytest.raises(ToolFailed, match=says("supervisors.process.run_process.2", timeout=3)) as caught:
         await call("execute_command", command="echo working; exec sleep 1000")
     assert caught.value.stderr == "working\n"
 
 
 async def test_a_command_is_ended_before_its_call_is_cut_off_so_that_its_output_is_told(call: Bench) -> None:
     call.within = 5
-    with pytest.raises(ToolFailed, match=says("supervisors.process.run_process")) as caught:
+    with pytest.raises(ToolFailed, match=says("supervisors.process.run_process.2")) as caught:
         await call("execute_command", command="echo working; trap '' TERM; while :; do sleep 0.05; done")
     assert caught.value.stderr == "working\n"
 
@@ -84,7 +84,7 @@ async def test_a_command_is_ended_before_its_call_is_cut_off_so_that_its_output_
 async def test_a_command_that_starts_processes_without_end_is_ended(
     call: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "LIMITS", Limits(processes=20))
+    monkeypatch.setattr(running, "LIMITS", CallLimits(processes=20))
     with pytest.raises(ToolFailed, match=says("work.tools.builtin.running._run.3")):
         await call("execute_command", command="for i in $(seq 60); do sleep 1000 & done; wait")
 
@@ -142,7 +142,7 @@ def test_what_is_kept_is_exact_up_to_the_limit() -> None:
     for size in (0, 1, running.HEAD, running.HEAD + 1, running.HEAD + running.TAIL):
         data = bytes(97 + index % 26 for index in range(size))
         for step in (7919, size or 1):
-            printed = Kept()
+            printed = BoundedOutput()
             for start in range(0, size, step):
                 printed.add(data[start : start + step])
             assert printed.text == data.decode()
@@ -168,6 +168,7 @@ def test_what_is_kept_is_exact_up_to_the_limit() -> None:
         ("print('ü😀')", "ü😀\n"),
     ],
 )
+@pytest.mark.sample(4)
 async def test_code_is_run_and_its_last_value_printed(call: Bench, code: str, told: str) -> None:
     call.environ["PYTHONUTF8"] = "1"
     text = await call("execute_py_code", code=code)

@@ -94,9 +94,10 @@ async def test_grep_looks_only_into_files_that_are_included(tree: Bench) -> None
     assert len(lines(await tree("fs_grep", pattern="this", include="src/*.py"))) == 1
 
 
-async def test_grep_is_cut_after_enough_hits(call: Bench) -> None:
+@pytest.mark.parametrize("where", [{}, {"path": "x"}])
+async def test_grep_is_cut_after_enough_hits(call: Bench, where: dict[str, str]) -> None:
     call.file("x", "hit\n" * 1000)
-    found = (await call("fs_grep", pattern="hit")).split("\n")
+    found = (await call("fs_grep", pattern="hit", **where)).split("\n")
     assert len(found) == finding.HITS + 1
     assert found[-1].startswith(f"[cut after {finding.HITS} hits")
 
@@ -194,3 +195,19 @@ def test_many_stars_cost_no_more_than_few() -> None:
 def test_too_many_alternatives_are_a_mistake() -> None:
     with pytest.raises(Mistake, match=says("work.tools.builtin.workers.search._alternatives")):
         Glob("{a,b}" * 10)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xef\xbb\xbfone\r\ntwo\r\n",
+        b"\xef\xbb\xbfone\ntwo",
+        "one\r\ntwo\r\n".encode("utf-16"),
+        b"\xfe\xff" + "one\ntwo\n".encode("utf-16-be"),
+    ],
+    ids=["utf-8 with a mark", "no last line end", "utf-16", "utf-16, big end first"],
+)
+async def test_grep_reads_files_as_windows_writes_them(call: Bench, data: bytes) -> None:
+    (call.project / "a.txt").write_bytes(data)
+    assert await call("fs_grep", pattern="^one$") == "a.txt:1:one"
+    assert await call("fs_grep", pattern="^two$", path="a.txt") == "a.txt:2:two"

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from support.messages import says
+from support.messages import fragment, says
 
 from callboard.actors.work.tools.builtin import reading
 from callboard.protocol.errors import ToolFailed
@@ -71,7 +71,7 @@ async def test_a_large_file_is_cut_and_can_be_read_on_from_the_note(call: Bench)
 async def test_read_shows_2000_lines_at_most_unless_told(call: Bench) -> None:
     call.file("x", "a\n" * 2001)
     text = await call("fs_read", path="x")
-    assert text.endswith("[lines 1-2000; the file goes on: offset 2001]")
+    assert text.endswith(fragment("work.tools.builtin.reading._part", offset="1", number="2000", number_2="2001"))
 
 
 async def test_one_endless_line_is_cut_and_those_after_it_are_read(call: Bench) -> None:

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import trio
-from support.messages import says
+from support.messages import fragment, says
 
 from callboard.actors.io.http import guarded
 from callboard.actors.io.http.guarded import is_metadata
@@ -120,7 +120,9 @@ async def test_a_large_page_is_cut(call: Bench, site: Site, monkeypatch: pytest.
     text = await call("fetch_url_via_curl", url=site.url)
     assert text == "x" * fetching.RESULT + f"\n[cut: {500_000 - fetching.RESULT} more characters]"
     monkeypatch.setattr(fetching, "LARGEST", 1000)
-    assert await call("fetch_url_via_curl", url=site.url) == "x" * 1000 + "\n[cut: the page goes on]"
+    assert await call("fetch_url_via_curl", url=site.url) == "x" * 1000 + fragment(
+        "work.tools.builtin.fetching.fetch_url_via_curl.3"
+    )
 
 
 async def test_of_a_large_page_no_more_is_lost_than_the_line_in_which_it_is_cut(
@@ -128,7 +130,9 @@ async def test_of_a_large_page_no_more_is_lost_than_the_line_in_which_it_is_cut(
 ) -> None:
     monkeypatch.setattr(fetching, "LARGEST", 1000)
     site.page("a\n" * 400 + "x" * 500, "text/plain")
-    assert await call("fetch_url_via_curl", url=site.url) == "a\n" * 399 + "a\n[cut: the page goes on]"
+    assert await call("fetch_url_via_curl", url=site.url) == "a\n" * 399 + fragment(
+        "work.tools.builtin.fetching.fetch_url_via_curl.3", text="…a"
+    )
     monkeypatch.setattr(fetching, "NEARBY", 100)
     assert (await call("fetch_url_via_curl", url=site.url)).count("x") == 200
 
@@ -138,7 +142,9 @@ async def test_a_page_made_to_keep_the_parser_busy_is_read_as_far_as_time_allows
 ) -> None:
     monkeypatch.setattr(fetching, "CONVERTING", 0.0)
     site.page("<p>x" * 100_000)
-    assert (await call("fetch_url_via_curl", url=site.url)).endswith("[cut: the page goes on]")
+    assert (await call("fetch_url_via_curl", url=site.url)).endswith(
+        fragment("work.tools.builtin.fetching.fetch_url_via_curl.3")
+    )
 
 
 # --- where not to go

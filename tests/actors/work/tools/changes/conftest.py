@@ -13,7 +13,7 @@ import trio
 
 from callboard.actors.work.tools.builtin.table import builtin_tools
 from callboard.actors.work.tools.changes.of_runs import changes_of, restore
-from callboard.actors.work.tools.changes.store import Store, store_of
+from callboard.actors.work.tools.changes.store import ChangeStore, store_of
 from callboard.protocol.changes import ChangedFile, Restored
 from callboard.protocol.errors import ActorFailed
 from callboard.supervisors import Actor, Root
@@ -47,7 +47,7 @@ class Stage:
             raise (failed.__cause__ or failed) from None
 
     @property
-    def store(self) -> Store:
+    def store(self) -> ChangeStore:
         """Where changes are kept."""
         return store_of(self.environ)
 

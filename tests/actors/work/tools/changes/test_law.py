@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 
 from callboard.actors.work.tools.builtin.allowed_paths import AllowedPaths
 from callboard.actors.work.tools.builtin.writing import _make, _remove, _write
-from callboard.actors.work.tools.changes.keeping import Keeper
+from callboard.actors.work.tools.changes.keeping import ChangeKeeper
 from callboard.actors.work.tools.changes.of_runs import changes_of, restore
-from callboard.actors.work.tools.changes.store import Store
+from callboard.actors.work.tools.changes.store import ChangeStore
 from callboard.protocol.errors import ToolFailed
 
 OURS, LATER, PERSON = "run-ours", "run-later", "a person"
@@ -57,7 +57,7 @@ class World:
     def __init__(self, place: Path) -> None:
         self.project = place / "project"
         (self.project / "d").mkdir(parents=True)
-        self.store = Store(place / "changes")
+        self.store = ChangeStore(place / "changes")
         self.paths = AllowedPaths([self.project], self.project)
         self.count = 0
         self.history: dict[str, list[tuple[str, tuple[bytes, int] | None]]] = {}
@@ -105,7 +105,7 @@ class World:
             path.unlink()
 
     def _by_tool(self, deed: Deed) -> None:
-        keeper = Keeper(self.store, f"/{deed.who}/clerk", "fs")
+        keeper = ChangeKeeper(self.store, f"/{deed.who}/clerk", "fs")
         if deed.what == "write":
             _write(self.paths.find(deed.path), f"tool {self.count}".encode(), keeper)
         elif deed.what == "make":

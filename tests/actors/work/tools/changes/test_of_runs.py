@@ -233,7 +233,7 @@ async def test_a_process_that_can_not_open_the_vault_shows_no_file_that_has_held
 ) -> None:
     """The run knows what it was handed; `callboard runs diff` may not, and must not show what it can't hide."""
     (stage.project / "old").write_text("key = s3cret-of-the-vault\n")
-    monkeypatch.setattr(handed_out, "_HANDED", handed_out.Known())
+    monkeypatch.setattr(handed_out, "_HANDED", handed_out.SecretTexts())
     handed_out.handed_out("s3cret-of-the-vault")
     await stage(A, "fs_write", path="old", contents="none\n")
     await stage(A, "fs_write", path="new", contents="key = s3cret-of-the-vault\n")
@@ -241,7 +241,7 @@ async def test_a_process_that_can_not_open_the_vault_shows_no_file_that_has_held
     shown = {Path(each.path).name: each for each in stage.changed(A)}
     assert "-key = [redacted]" in shown["old"].diff
     assert "+key = [redacted]" in shown["new"].diff
-    monkeypatch.setattr(handed_out, "_HANDED", handed_out.Known())  # as in another process
+    monkeypatch.setattr(handed_out, "_HANDED", handed_out.SecretTexts())  # as in another process
     shown = {Path(each.path).name: each for each in stage.changed(A)}
     assert [
         (name, each.diff == "", has_message(each.note, "work.tools.changes.of_runs")) for name, each in shown.items()
@@ -256,13 +256,13 @@ async def test_a_diff_is_shown_when_every_secret_that_stands_in_it_is_known(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of two is not enough; nor is another value by the same name, as after it was changed."""
-    monkeypatch.setattr(handed_out, "_HANDED", handed_out.Known())
+    monkeypatch.setattr(handed_out, "_HANDED", handed_out.SecretTexts())
     handed_out.handed_out("s3cret-of-the-vault", name="KEPT")
     handed_out.handed_out("s3cret-from-outside", name="OUTSIDE")
     await stage(A, "fs_write", path="x", contents="s3cret-of-the-vault\ns3cret-from-outside\n")
 
     def shown(**known: str) -> tuple[str, str]:
-        monkeypatch.setattr(handed_out, "_HANDED", handed_out.Known())
+        monkeypatch.setattr(handed_out, "_HANDED", handed_out.SecretTexts())
         asked: list[str] = []
 
         def hide(names: Collection[str]) -> None:
@@ -284,7 +284,7 @@ async def test_a_diff_is_shown_when_every_secret_that_stands_in_it_is_known(
 
 
 async def test_a_secret_is_hidden_before_a_long_line_is_cut(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handed_out, "_HANDED", handed_out.Known())
+    monkeypatch.setattr(handed_out, "_HANDED", handed_out.SecretTexts())
     handed_out.handed_out("s3cret-of-the-vault")
     await stage(A, "fs_write", path="x", contents="y" * 990 + "s3cret-of-the-vault" + "y" * 50)
     (changed,) = stage.changed(A)

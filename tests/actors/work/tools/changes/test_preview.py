@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.messages import says
+from support.messages import fragment, says
 
 from callboard.actors.io.handed_out import handed_out
 from callboard.actors.work.tools.builtin import previews
@@ -141,7 +141,7 @@ async def test_secrets_are_hidden_and_long_diffs_are_cut(project: Path) -> None:
     handed_out("hunter2-hunter2")
     question = await asked(project, "fs_write", path="x.py", contents="line\n" * 5_000)
     assert "-key = [redacted]" in question.diff
-    assert question.diff.endswith("\\ 4602 more lines are left out")
+    assert question.diff.endswith(fragment("work.tools.changes.unified._bounded", left="4602"))
     assert len(question.diff) < previews.MOST_CHARACTERS + 200
 
 

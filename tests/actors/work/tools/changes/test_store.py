@@ -17,30 +17,30 @@ import pytest
 from support.messages import has_message, says
 
 from callboard.actors.work.tools.changes import keeping, store
-from callboard.actors.work.tools.changes.record import Change, State, changes_in, decoded, encoded, line_of
-from callboard.actors.work.tools.changes.store import Store, sha_of
+from callboard.actors.work.tools.changes.record import PathChange, PathState, changes_in, decoded, encoded, line_of
+from callboard.actors.work.tools.changes.store import ChangeStore, sha_of
 
 from .conftest import Stage
 
 A, B = "run-aaaa", "run-bbbb"
 
 
-def change(path: str = "x", **more: Any) -> Change:
-    return Change(at=time.time_ns(), actor=f"/{A}/clerk", tool="fs_write", root="/tmp", path=path, **more)
+def change(path: str = "x", **more: Any) -> PathChange:
+    return PathChange(at=time.time_ns(), actor=f"/{A}/clerk", tool="fs_write", root="/tmp", path=path, **more)
 
 
-def kept(store: Store, run: str, *contents: bytes) -> None:
+def kept(store: ChangeStore, run: str, *contents: bytes) -> None:
     """Contents of before, each with a line in the record."""
     for content in contents:
         with store.writing():
             store.keep(content)
-            store.note(run, [change(before=State(sha=sha_of(content), size=len(content)))])
+            store.note(run, [change(before=PathState(sha=sha_of(content), size=len(content)))])
 
 
 def test_all_of_it_is_private_and_each_content_is_there_once(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        kept(Store(tmp_path / "state" / "changes"), A, b"one", b"two", b"one")
+        kept(ChangeStore(tmp_path / "state" / "changes"), A, b"one", b"two", b"one")
     finally:
         os.umask(before)
     directory = tmp_path / "state" / "changes"
@@ -52,13 +52,13 @@ def test_all_of_it_is_private_and_each_content_is_there_once(tmp_path: Path) -> 
 
 def test_a_directory_that_others_may_enter_is_closed(tmp_path: Path) -> None:
     (tmp_path / "changes" / "blobs").mkdir(parents=True, mode=0o755)
-    kept(Store(tmp_path / "changes"), A, b"one")
+    kept(ChangeStore(tmp_path / "changes"), A, b"one")
     assert stat.S_IMODE((tmp_path / "changes").stat().st_mode) == 0o700
     assert stat.S_IMODE((tmp_path / "changes" / "blobs").stat().st_mode) == 0o700
 
 
 def test_the_oldest_make_room_contents_as_well_as_records(tmp_path: Path) -> None:
-    small = Store(tmp_path, most=64 * 1024)
+    small = ChangeStore(tmp_path, most=64 * 1024)
     for number in range(40):
         kept(small, f"run-{number}", b"%04d" % number * 1024)
         for path in tmp_path.rglob("*"):  # as if each were a minute later
@@ -75,7 +75,7 @@ def test_the_oldest_make_room_contents_as_well_as_records(tmp_path: Path) -> Non
 
 def test_many_small_ones_make_room_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "MOST_FILES", 5)
-    small = Store(tmp_path, most=16 * 4096)  # it looks at each of them
+    small = ChangeStore(tmp_path, most=16 * 4096)  # it looks at each of them
     for number in range(8):
         kept(small, A, b"%d" % number)
     assert len([path for path in tmp_path.rglob("*") if path.is_file()]) == 5
@@ -83,7 +83,7 @@ def test_many_small_ones_make_room_as_well(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_content_that_is_not_what_it_was_is_none(tmp_path: Path) -> None:
-    there = Store(tmp_path)
+    there = ChangeStore(tmp_path)
     kept(there, A, b"one")
     (tmp_path / "blobs" / sha_of(b"one")).write_bytes(b"another")
     assert there.content(sha_of(b"one")) is None
@@ -102,7 +102,7 @@ def test_a_record_is_read_but_for_lines_that_can_not_be(tmp_path: Path) -> None:
 def test_a_record_that_is_full_says_so_and_one_that_tears_is_as_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    there = Store(tmp_path)
+    there = ChangeStore(tmp_path)
     kept(there, A, b"one")
     real = os.write
     with monkeypatch.context() as patch:
@@ -112,18 +112,18 @@ def test_a_record_that_is_full_says_so_and_one_that_tears_is_as_before(
     assert len(there.changes(A)) == 1
     assert (tmp_path / "runs" / f"{A}.jsonl").read_bytes().endswith(b"\n")
     monkeypatch.setattr(store, "MOST_OF_RECORD", 300)
-    with pytest.raises(OSError, match=says("work.tools.changes.store.Store.note")), there.writing():
+    with pytest.raises(OSError, match=says("work.tools.changes.store.ChangeStore.note")), there.writing():
         there.note(A, [change("b" * 300)])
 
 
 @pytest.mark.parametrize("name", ["../x", "run-A", "", "run-a/b"])
 def test_what_is_no_id_of_a_run_comes_near_no_path(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ValueError, match=says("work.tools.changes.store.Store._record")):
-        Store(tmp_path).changes(name)
+    with pytest.raises(ValueError, match=says("work.tools.changes.store.ChangeStore._record")):
+        ChangeStore(tmp_path).changes(name)
 
 
 def test_contents_go_with_the_last_run_that_has_them(tmp_path: Path) -> None:
-    there = Store(tmp_path)
+    there = ChangeStore(tmp_path)
     kept(there, A, b"both", b"only a")
     kept(there, B, b"both")
     there.remove([A, "run-nope"])

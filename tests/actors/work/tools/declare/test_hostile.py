@@ -234,6 +234,7 @@ def test_no_type_or_option_crashes_the_reader(
         ("t.ts", "export const ", "abcdefghi=()=>1,", "b=1"),
     ],
 )
+@pytest.mark.sample(4)
 def test_the_largest_file_of_repetitions_is_read_in_bearable_time(
     tmp_path: Path, name: str, begin: str, piece: str, end: str
 ) -> None:

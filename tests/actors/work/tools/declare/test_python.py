@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.messages import has_message
+from support.messages import fragment, has_message
 
 from callboard.actors.work.tools.declare.declaration import Declaration, ToolFile
 from callboard.actors.work.tools.declare.read import read_tools
@@ -72,7 +72,7 @@ def test_case_91_parameters_without_a_name_say_their_line(reads: Reads, signatur
 @pytest.mark.parametrize("body", ["    pass", '    """"""', '    """\n    Args:\n        a: A\n    """', '    f"D"'])
 def test_case_91_a_docstring_is_needed(reads: Reads, body: str) -> None:
     problem = reads.only_problem(f"def run(a):\n{body}")
-    assert has_message(problem.message, "work.tools.declare.schemas.Draft.__init__", function="run")
+    assert has_message(problem.message, "work.tools.declare.schemas.DeclarationDraft.__init__", function="run")
 
 
 def test_case_91_only_underscores_hide_a_function_of_an_agent(reads: Reads) -> None:
@@ -88,13 +88,13 @@ def test_case_91_only_underscores_hide_a_function_of_an_agent(reads: Reads) -> N
 )
 def test_broken_syntax(reads: Reads, text: str, line: int) -> None:
     problem = reads.only_problem(text)
-    assert problem.message.startswith("failed to parse python: ")
+    assert problem.message.startswith(fragment("work.tools.declare.python._parsed"))
     assert line in (0, problem.line)
 
 
 def test_a_syntax_error_names_the_file_and_the_place(reads: Reads) -> None:
     problem = reads.only_problem("x = 1\nif é =:\n")
-    assert problem.message.startswith("failed to parse python: syntax error in foo.py")
+    assert problem.message.startswith(fragment("work.tools.declare.python._parsed", where="foo.py…"))
     assert (problem.line, problem.column) == (2, 6)
 
 
@@ -176,14 +176,14 @@ def test_types_that_explode_when_written_out_are_refused_at_once(reads: Reads) -
 def test_a_type_from_elsewhere_is_a_text_and_a_warning(reads: Reads) -> None:
     problem = reads.only_problem("def run(p: pd.DataFrame, q: list[pd.DataFrame]):\n    'D'")
     assert (problem.severity, problem.line, problem.column) == ("warning", 1, 12)
-    assert has_message(problem.message, "work.tools.declare.python_types.Types._name", name="DataFrame")
+    assert has_message(problem.message, "work.tools.declare.python_types.PythonTypes._name", name="DataFrame")
 
 
 def test_a_docstring_of_another_parameter_is_a_warning(reads: Reads) -> None:
     problem = reads.only_problem('def run(city):\n    """D\n\n    Args:\n        citty: C\n    """')
     assert has_message(
         problem.message,
-        "work.tools.declare.schemas.Draft.declaration",
+        "work.tools.declare.schemas.DeclarationDraft.declaration",
         comment="docstring",
         _function="run",
         said="citty",
@@ -196,10 +196,10 @@ def test_all_problems_come_at_once_and_the_other_tools_remain(reads: Reads) -> N
     assert [one.name for one in read.declarations] == ["fine"]
     assert [(problem.line, problem.message.split(":")[0]) for problem in read.problems] == [
         (1, "Missing or empty description on function"),
-        (1, "1 is no type"),
+        (1, fragment("work.tools.declare.python_types.PythonTypes._quoted", value="…1")),
         (1, "line 1"),
-        (4, "the class 'C' can't be filled from JSON"),
-        (4, "the class 'C' can't be filled from JSON"),
+        (4, fragment("work.tools.declare.python_types.class_schema.4", name="C")),
+        (4, fragment("work.tools.declare.python_types.class_schema.4", name="C")),
     ]
 
 

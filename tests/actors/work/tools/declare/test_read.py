@@ -134,7 +134,7 @@ def test_the_first_line_names_the_interpreter(line: str, command: tuple[str, ...
 def test_a_file_name_that_no_provider_takes_as_a_tool(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)
     problem = only_problem(tmp_path / name)
-    assert re.fullmatch(says("work.tools.declare.script.Script.usable_name", name="my tool"), problem.message)
+    assert re.fullmatch(says("work.tools.declare.script.ToolScript.usable_name", name="my tool"), problem.message)
     assert problem.hint == "rename it, for instance to 'my_tool'"
 
 

@@ -14,7 +14,7 @@ from support.tool_bench import Bench
 from support.waiting import open_descriptors
 
 from callboard.actors.work.tools.files.call import file_tool
-from callboard.actors.work.tools.files.limits import MIB, Limits, impose
+from callboard.actors.work.tools.files.limits import MIB, CallLimits, impose
 from callboard.protocol.errors import ActorCancelled, ToolFailed
 from callboard.supervisors import Actor
 
@@ -45,7 +45,7 @@ async def test_a_fork_bomb_is_put_out(bench: Bench) -> None:
         "tools.sh", 'main() { for i in {1..60}; do (exec sleep 20) & done; echo >> "$LLM_OUTPUT"; wait; }'
     )
     with pytest.raises(ToolFailed, match=says("work.tools.files.call._Call.check")):
-        await bench.call(bench.declare(file), limits=Limits(processes=20))
+        await bench.call(bench.declare(file), limits=CallLimits(processes=20))
     await alive(bench)
 
 
@@ -64,7 +64,7 @@ async def test_a_bomb_that_forks_from_its_forks_is_put_out(bench: Bench) -> None
         """,
     )
     with pytest.raises(ToolFailed, match=says("work.tools.files.limits.watch.3")):
-        await bench.call(bench.declare(file, "run"), limits=Limits(processes=20))
+        await bench.call(bench.declare(file, "run"), limits=CallLimits(processes=20))
     await alive(bench)
 
 
@@ -78,23 +78,23 @@ async def test_a_flood_on_stdout_is_bounded_and_does_not_end_the_tool(bench: Ben
 async def test_a_flood_on_stderr_ends_it(bench: Bench) -> None:
     file = bench.write("tools.sh", "main() { yes >&2; }")
     with pytest.raises(ToolFailed, match=says("work.tools.files.call._Call.check")):
-        await bench.call(bench.declare(file), limits=Limits(stderr=100_000))
+        await bench.call(bench.declare(file), limits=CallLimits(stderr=100_000))
     with pytest.raises(ToolFailed, match=says("work.tools.files.call._Call.check")):
-        await bench.call(bench.declare(file), limits=Limits(stderr_lines=1000))
+        await bench.call(bench.declare(file), limits=CallLimits(stderr_lines=1000))
     await alive(bench)
 
 
 async def test_a_flood_into_the_result_ends_it(bench: Bench) -> None:
     file = bench.write("tools.sh", 'main() { cat /dev/zero >> "$LLM_OUTPUT"; }')
     with pytest.raises(ToolFailed, match=says("work.tools.files.call._Call.check")):
-        await bench.call(bench.declare(file), limits=Limits(result_file=MIB, file_size=512 * MIB))
+        await bench.call(bench.declare(file), limits=CallLimits(result_file=MIB, file_size=512 * MIB))
     await alive(bench)
 
 
 async def test_no_file_grows_beyond_the_limit(bench: Bench) -> None:
     file = bench.write("tools.sh", 'main() { exec head -c 3000000 /dev/zero > "$LLM_TOOL_CACHE_DIR/big"; }')
     with pytest.raises(ToolFailed, match="SIGXFSZ: it wrote a file of more than 1 MiB"):
-        await bench.call(bench.declare(file), limits=Limits(file_size=MIB))
+        await bench.call(bench.declare(file), limits=CallLimits(file_size=MIB))
     assert (bench.home.cache / "tools" / "t" / "big").stat().st_size == MIB
 
 
@@ -109,7 +109,7 @@ async def test_limits_are_on_before_the_first_line_runs(bench: Bench) -> None:
         """,
     )
     ours = resource.getrlimit(resource.RLIMIT_CORE)
-    said = await bench.call(bench.declare(file, "run"), limits=Limits(file_size=7 * MIB))
+    said = await bench.call(bench.declare(file, "run"), limits=CallLimits(file_size=7 * MIB))
     assert said == [[0, 0], [7 * MIB, 7 * MIB]]
     assert resource.getrlimit(resource.RLIMIT_CORE) == ours
 
@@ -146,17 +146,17 @@ async def test_a_cancelled_call_leaves_nothing(bench: Bench) -> None:
 def test_a_user_may_start_a_bounded_number_of_processes() -> None:
     with subprocess.Popen(["sleep", "60"]) as process:
         try:
-            impose(process.pid, Limits(processes=50))
+            impose(process.pid, CallLimits(processes=50))
             most, _ = resource.prlimit(process.pid, resource.RLIMIT_NPROC)
         finally:
             process.kill()
     assert 50 + 1024 < most < 50 + 1024 + 100_000
-    impose(process.pid, Limits())  # gone: no error
+    impose(process.pid, CallLimits())  # gone: no error
 
 
 async def test_one_with_many_processes_within_the_limit_goes_on(bench: Bench) -> None:
     file = bench.write("tools.sh", 'main() { for i in {1..30}; do sleep 0.3 & done; wait; echo ok >> "$LLM_OUTPUT"; }')
-    assert await bench.call(bench.declare(file), limits=Limits(processes=40)) == {"output": "ok\n"}
+    assert await bench.call(bench.declare(file), limits=CallLimits(processes=40)) == {"output": "ok\n"}
 
 
 async def test_whenever_a_call_is_cancelled_nothing_is_left(

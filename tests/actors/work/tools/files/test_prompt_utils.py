@@ -141,6 +141,7 @@ TEXT = "one\ntwo\nthree\nfour\ntwo\nfive\n"
         ("one\n", "@@\n-one\n", ""),
     ],
 )
+@pytest.mark.sample(4)
 async def test_a_patch_may_come_through_a_pipe_and_goes_where_its_lines_stand(
     bench: Bench, text: str, diff: str, becomes: str
 ) -> None:

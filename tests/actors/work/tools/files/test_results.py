@@ -8,7 +8,7 @@ from support.tool_bench import Bench
 from support.waiting import open_descriptors
 
 from callboard.actors.work.tools.files.call import instructions
-from callboard.actors.work.tools.files.limits import Limits
+from callboard.actors.work.tools.files.limits import CallLimits
 from callboard.protocol.errors import ToolFailed
 from callboard.supervisors import Actor
 
@@ -48,7 +48,7 @@ async def test_what_it_prints_on_both_streams_is_heard_line_by_line(bench: Bench
 
 async def test_a_long_result_is_cut_and_says_so(bench: Bench) -> None:
     file = bench.write("tools.sh", 'main() { printf "€%.0s" {1..100} >> "$LLM_OUTPUT"; }')
-    said = await bench.call(bench.declare(file), limits=Limits(result=100))
+    said = await bench.call(bench.declare(file), limits=CallLimits(result=100))
     assert said["output"] == "€" * 33 + "\n[cut here: the tool wrote 300 bytes, of which these are the first 100]"
 
 
@@ -87,6 +87,25 @@ async def test_instructions_are_the_text_that_the_function_writes(bench: Bench) 
         return await instructions(me, declaration, bench.home)
 
     assert await bench.root.actor.spawn(run).result() == '{"be": "kind"}'
+
+
+async def test_a_failure_of_instructions_says_why_and_not_where_in_node(bench: Bench) -> None:
+    frames = "\n".join(
+        f"    at Module.load{number} (node:internal/modules/cjs/loader:{number}:14)" for number in range(40)
+    )
+    (bench.directory / "stderr.txt").write_text(
+        f"Error: Cannot find module 'left-pad'\nRequire stack:\n- /x/tools.js\n{frames}\n"
+    )
+    file = bench.write("tools.sh", f"_instructions() {{ cat '{bench.directory}/stderr.txt' >&2; return 1; }}")
+    declaration = bench.declare(file, "_instructions", name="_instructions")
+
+    async def run(me: Actor) -> str:
+        with pytest.raises(ToolFailed) as failed:
+            await instructions(me, declaration, bench.home)
+        return str(failed.value)
+
+    text = await bench.root.actor.spawn(run).result()
+    assert text.endswith("it wrote to stderr: Error: Cannot find module 'left-pad'")
 
 
 async def test_nothing_is_left_of_a_call_but_its_cache(

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 
+import msgspec
 import pytest
 from support.messages import says
 from support.tool_bench import Bench, needs_typescript
@@ -129,3 +130,11 @@ async def test_tsx_is_loaded_into_node_so_that_our_descriptors_stay(bench: Bench
     bun = command(bench.declare(file, "greet", interpreter=("bun",)), environ)
     assert bun[0] == str(bench.directory / "bun")
     assert bun[1].endswith("run.mjs")
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="there is no node")
+async def test_javascript_of_llm_functions_gets_one_object(bench: Bench) -> None:
+    file = bench.write("add.js", "exports.run = async ({ a, b }) => ({ sum: a + (b ?? 0) });")
+    one = msgspec.structs.replace(bench.declare(file, "run", names=["a", "b"]), takes_object=True)
+    assert await bench.call(one, b=2, a=1) == {"sum": 3}
+    assert await bench.call(one, a=1) == {"sum": 1}

@@ -1,0 +1,154 @@
+"""Cluster membership of a process: its connections to the database, and notifications."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+import trio
+
+from ....protocol.errors import CallboardError
+from ....supervisors.cluster.database import ClusterAway, Database, NoCluster, Tidings, connected, driver, passes
+
+if TYPE_CHECKING:
+    import psycopg
+
+LEASE = 10.0
+"""Seconds that a silent worker counts as alive."""
+
+RETRY_EVERY = 0.5
+"""Seconds between two attempts while the database is away."""
+
+T = TypeVar("T")
+
+log = logging.getLogger("callboard.cluster")
+
+
+class ClusterOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Address of the cluster, and the role of this process.
+
+    Attributes:
+        dsn: database, in libpq's notation.
+        name: name of this machine in the cluster; "" for the host name.
+        plays: true for a worker, false for a gateway.
+        has: labels of the machine, which runs may require.
+        room: maximum number of concurrent runs.
+        lease: seconds after which a silent worker is declared dead; equal for all processes of a cluster.
+    """
+
+    dsn: str
+    name: str = ""
+    plays: bool = False
+    has: tuple[str, ...] = ()
+    room: int = 50
+    lease: float = LEASE
+
+    @property
+    def called(self) -> str:
+        """Name of this machine."""
+        return self.name or socket.gethostname()
+
+
+class ClusterMembership:
+    """Connections of this process to the cluster's database.
+
+    Four connections: one for ordered work, one for the lease, and two for reads. So neither a slow query nor a queue of
+    writes can delay the lease.
+
+    Attributes:
+        options: see `ClusterOptions`.
+        sign: unique name of this process.
+        shown: application name of its connections. The last word is the sign, by which the database can end them.
+    """
+
+    def __init__(self, options: ClusterOptions, sign: str) -> None:
+        self.options = options
+        self.sign = sign
+        self.shown = f"{options.called[:24]} {sign}"
+        self._database, self._leases, *self._readers = (
+            Database(options.dsn, self.shown, options.lease) for _ in range(4)
+        )
+        self._next = 0
+
+    async def do(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
+        """Execute `work` with a connection, after all earlier calls. Raises `ClusterAway` if the database is away."""
+        return await self._database.do(work)
+
+    async def of_lease(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
+        """Execute `work` like `do`, on the connection reserved for the lease."""
+        return await self._leases.do(work)
+
+    async def read(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
+        """Execute `work` like `do`, without an order between calls."""
+        # Two readers in turn: one slow query delays only every other read.
+        self._next += 1
+        return await self._readers[self._next % len(self._readers)].do(work)
+
+    async def at_last(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
+        """Execute `work` like `do`, and retry while the database is away."""
+        told = False
+        while True:
+            try:
+                return await self.do(work)
+            except ClusterAway as error:
+                if not told:
+                    log.warning("%s", error)
+                    told = True
+                await trio.sleep(RETRY_EVERY)
+
+    async def listen(self, hear: Callable[[str, list[str]], None], look: Callable[[bool], None]) -> None:
+        """Call `hear` with the kind and subjects of each notification, and `look` when some may have been missed.
+
+        The argument of `look` is True if the connection is new. Never returns.
+        """
+        options = self.options
+        tidings = Tidings(options.dsn, self.shown, options.lease)
+        try:
+            while True:
+                news = await tidings.news()
+                if news is None:
+                    look(tidings.anew)
+                    continue
+                for each in news:
+                    kind, _, about = each.partition(" ")
+                    hear(kind, about.split())
+        finally:
+            tidings.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        for each in (self._database, self._leases, *self._readers):
+            each.close()
+
+
+def checked(options: ClusterOptions) -> ClusterOptions:
+    """Return the options after a successful connection to the database. Blocking.
+
+    Raises:
+        NoCluster, ClusterAway: the database cannot be used, or not now.
+    """
+    try:
+        connected(options.dsn, options.called, options.lease).close()
+    except driver().Error as error:
+        text = " ".join(str(error).split())
+        # A ProgrammingError, such as an invalid DSN, does not pass by waiting.
+        if passes(error) and not isinstance(error, driver().ProgrammingError):
+            raise ClusterAway(f"the database of the cluster can't be reached: {text}") from error
+        raise NoCluster(f"the database of the cluster can't be used: {text}") from error
+    return options
+
+
+def as_ours(error: Exception) -> CallboardError:
+    """Return the error as a `CallboardError`; any other error is a crash."""
+    return error if isinstance(error, CallboardError) else CallboardError(f"crashed: {error!r}")
+
+
+def log_storage_trouble(trouble: str) -> None:
+    """Log whether runs can be stored; "" means that they can again."""
+    if trouble:
+        log.warning("runs wait before they change anything, since it can't be kept: %s", trouble)
+    else:
+        log.warning("runs go on: what they do can be kept again")

@@ -1,0 +1,161 @@
+"""Start of a durable run's journal: the contents of its first row. `durable` resumes runs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import trio
+
+from ...protocol.agent import Agent
+from ...protocol.errors import CallboardError, JournalError
+from ...protocol.journal import BY_SERVER, FOLD, About, Began, encode_about
+from ...protocol.problems import Problem
+from ...protocol.requests import RunRequest
+from ...protocol.version import VERSION
+from ..io.handed_out import without_secrets
+from ..work.journal.directory import ATTACHED, directory_of, make
+from ..work.journal.of_run import JournaledRun
+from ..work.tools.tool import Tool
+from .as_begun import definition_of, has_file
+from .execution import Execution
+from .loading import RunCallbacks
+from .root import Root
+from .target import LoopAgent
+
+if TYPE_CHECKING:
+    from ...protocol.settings import Settings
+
+AT_TERMINAL = ("run", "ask", "chat")
+"""Commands that execute runs for the user at a terminal."""
+
+PROMPT = 200
+"""Characters of a prompt that are stored for lists of runs."""
+
+
+async def keep(execution: Execution, request: RunRequest, hooks: RunCallbacks) -> None:
+    """Begin the journal of a run that is about to start.
+
+    If that fails, a run that does not insist on durability gets a warning and runs without a journal.
+
+    Raises:
+        JournalError: the journal cannot be written, and the run insists on it (`hooks.durable`).
+    """
+    try:
+        kept = await _keep(execution, request, hooks)
+        execution.keep(kept, hooks.holds)
+        if hooks.on_kept is not None:
+            hooks.on_kept(lambda: kept.is_left)
+    except JournalError as error:
+        if hooks.durable:
+            raise
+        hint = "`durable: {by_default: false}` in config.yaml, or --ephemeral, wants no run kept"
+        told = Problem(
+            severity="warning",
+            code="not_durable",
+            file=execution.root.settings.file,
+            message=f"this run could not go on after a kill: {error}",
+            hint=hint,
+        )
+        execution.problems = (*execution.problems, told)
+
+
+async def _keep(execution: Execution, request: RunRequest, hooks: RunCallbacks) -> JournaledRun:
+    root = execution.root
+    journal = await root.journal()
+    definition, unread = None, ""
+    try:
+        if has_file(request, hooks):  # Checked before the thread is started: a thread costs more than the check.
+            definition = await root.loader.threaded(partial(definition_of, request, hooks, root, execution.prepared))
+    # The file was readable a moment ago. The run still runs, and the journal records that it cannot be resumed.
+    except CallboardError as error:
+        unread = f"its file can't be read any more: {error}"
+    if execution.input.attachments:
+        copies = await trio.to_thread.run_sync(_copied, execution.id, execution.input.attachments)
+        execution.input = msgspec.structs.replace(execution.input, attachments=copies)
+        request = msgspec.structs.replace(request, attach=tuple(map(str, copies)))
+    # The parts were read from files, which may differ when the run is resumed.
+    if execution.input.parts != request.parts:
+        parts, files = execution.input.parts, execution.input.files
+        request = msgspec.structs.replace(request, parts=parts, files=files, attach=())
+    here = execution.context.cwd
+    cwd = request.cwd or (os.getcwd() if here is None else str(here))  # noqa: PTH109 - a text is wanted
+    session = hooks.session
+    about = About(
+        target=execution.started.target,
+        name=execution.started.name,
+        prompt=execution.started.prompt[:PROMPT],
+        cwd=cwd,
+        config_dir=str(root.config_dir),
+        owner=hooks.owner,
+        by=hooks.by,
+        session="" if session is None else session.id,
+    )
+    rows = journal.begin(execution.id, encode_about(without_secrets(about)))
+    kept = JournaledRun(rows, about, None, leaves(root, hooks), insists=bool(hooks.durable))
+    request = msgspec.structs.replace(request, id=execution.id, cwd=cwd)
+    if session is not None:
+        request = msgspec.structs.replace(request, history=())
+    agent = hooks.loaded.agent if isinstance(hooks.loaded, LoopAgent) else None
+    began = Began(
+        at=0,
+        request=request,
+        definition=definition,
+        fold=FOLD,
+        version=VERSION,
+        wall=time.time(),
+        owner=hooks.owner,
+        functions=tuple(tool.name for tool in (*hooks.tools, *_own_functions(hooks))),
+        agent=None if isinstance(request.target, Agent) else agent,
+        settings={} if hooks.settings is None else _other(hooks.settings, root.settings),
+        session=session,
+    )
+    kept.append("", began)
+    if unread:
+        kept.spoil(unread)
+    # A server reports the run's id to its client, who may rely on it: the first row must survive a crash of the
+    # server.
+    if hooks.by == BY_SERVER:
+        await kept.barrier()
+    return kept
+
+
+def _own_functions(hooks: RunCallbacks) -> tuple[Tool, ...]:
+    """Return the functions of an agent that a program made."""
+    return hooks.loaded.functions if isinstance(hooks.loaded, LoopAgent) else ()
+
+
+def leaves(root: Root, hooks: RunCallbacks) -> Callable[[], bool]:
+    """Return a predicate: True if the process is ending, so that the run is left to the next process.
+
+    Ctrl-C at the terminal of a session's turn ends that turn, as it does for a run without a journal.
+    """
+    kernel, turn = root.kernel, hooks.session is not None and hooks.by in AT_TERMINAL
+    return lambda: kernel.stopping and not (turn and kernel.signal == signal.SIGINT)
+
+
+def _copied(run: str, files: Iterable[Path]) -> tuple[Path, ...]:
+    """Copy the run's attachments into its own directory, so that they stay unchanged until it is over."""
+    place = directory_of(run) / ATTACHED
+    try:
+        make(place)
+        return tuple(Path(shutil.copy(file, place)) for file in files)
+    except OSError as error:
+        raise JournalError(f"the files that the run comes with can't be kept: {error}") from error
+
+
+def _other(settings: Settings, than: Settings) -> dict[str, Any]:
+    """Return the keys of `settings` that differ from `than`, without the keys that may contain secrets."""
+    told: dict[str, Any] = {}
+    for name in settings.__struct_fields__:
+        value, usual = getattr(settings, name), getattr(than, name)
+        if value != usual and name not in ("clients", "vault", "api", "patches"):
+            told[name] = msgspec.to_builtins(value)
+    return told

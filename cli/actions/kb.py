@@ -1,0 +1,361 @@
+"""Knowledge bases for `callboard kb build`, `rebuild`, `drop`, `status`, `search` and `export`.
+
+`.kb_targets` resolves a TARGET to its bases.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+import msgspec
+
+from ...actors.runs.root import Root
+from ...actors.work.knowledge.base.base import SourceChanges
+from ...actors.work.knowledge.base.model import BuildReport
+from ...actors.work.knowledge.overview import BaseInfo, base_info
+from ...actors.work.knowledge.recipe import Recipe
+from ...actors.work.knowledge.service import Mode
+from ...protocol.errors import KnowledgeError, KnowledgeMissing, UsageError
+from ...protocol.kernel.questions import Question
+from ...protocol.knowledge import Chunk, Hit, Retrieved, Unreadable
+from ...supervisors import Actor
+from ..frame import act, person_at_terminal
+from ..render.lines import duration
+from ..render.plain import choose
+from ..render.text import columns, counted, json_object, one_line, redrawable, safe
+from .kb_targets import age_of, bytes_in_words, recipes, state_of
+
+_UNREADABLE = 20
+"""Maximum number of unreadable files in the output; `status` lists more."""
+
+
+def build_bases(target: str, config_dir: str | None, *, quiet: bool, as_json: bool, rebuild: bool = False) -> int:
+    """Build the bases of the target one after the other; return 1 if one of them is empty.
+
+    Each result is printed when it is complete, JSON at the end.
+
+    Raises:
+        KnowledgeError: a base can't be built; earlier ones are complete.
+        click.exceptions.Exit: a signal interrupted it.
+    """
+    found = recipes(target, config_dir)
+    progress = choose(sys.stderr, quiet=quiet, verbose=False, by_hand=True)
+    reports: list[BuildReport] = []
+    unwritten: list[OSError] = []
+
+    async def build(me: Actor, root: Root) -> None:
+        for recipe in found:
+            with root.knowledge.charges.on(root.meter()):
+                report = await root.knowledge.build(me, recipe, rebuild=rebuild)
+            reports.append(report)
+            if as_json or unwritten:
+                continue
+            try:
+                with progress.aside():
+                    _print_report(recipe, report, quiet=quiet)
+            except OSError as error:
+                unwritten.append(error)
+
+    try:
+        act(build, config_dir=config_dir, progress=progress)
+    except click.exceptions.Exit:
+        verb = "rebuild" if rebuild else "build"
+        sys.stderr.write(
+            f"callboard: what is done is kept; callboard kb {verb} {shlex.quote(target)} goes on from there\n"
+        )
+        raise
+    if unwritten:
+        raise unwritten[0]
+    if as_json:
+        rows = [
+            {"target": recipe.target, "directory": str(recipe.directory), **msgspec.to_builtins(report)}
+            for recipe, report in zip(found, reports, strict=True)
+        ]
+        sys.stdout.write(json_object(bases=rows))
+    return 0 if all(report.chunks for report in reports) else 1
+
+
+def _print_report(recipe: Recipe, report: BuildReport, *, quiet: bool) -> None:
+    if not quiet:
+        _print_unreadable(report.unreadable)
+    sys.stdout.write(f"{safe(recipe.target)}: {_report_text(report)}\n")
+    sys.stdout.flush()
+
+
+def _print_unreadable(unreadable: Sequence[Unreadable]) -> None:
+    for each in unreadable[:_UNREADABLE]:
+        sys.stderr.write(f"not read: {safe(each.source)}: {one_line(each.reason, 300)}\n")
+    if len(unreadable) > _UNREADABLE:
+        sys.stderr.write(f"not read: {len(unreadable) - _UNREADABLE} more\n")
+
+
+def _report_text(report: BuildReport) -> str:
+    """Format a report:
+
+    `3 added, 1 changed, 40 unchanged; 900 chunks, 12 embedded, in 1.20s; 1 source could not be read`.
+    """
+    if not report.chunks:
+        return "empty: nothing was found that could be read"
+    counts = {how: getattr(report, how) for how in ("added", "changed", "removed", "unchanged")}
+    sources = ", ".join(f"{count:,} {how}" for how, count in counts.items() if count)
+    chunks = counted(report.chunks, "chunk")
+    lost = f"; {counted(len(report.unreadable), 'source')} could not be read" if report.unreadable else ""
+    if not (sources or report.embedded):  # an unreachable site: its previous content is retained
+        return f"as it was, {chunks}{lost}"
+    if not (report.added or report.changed or report.removed or report.embedded):
+        return f"up to date, {chunks} of {counted(report.unchanged, 'source')}{lost}"
+    embedded = f"{report.embedded:,} embedded" if report.embedded else "none embedded anew"
+    return f"{sources}; {chunks}, {embedded}, in {duration(report.seconds)}{lost}"
+
+
+def drop_bases(target: str, config_dir: str | None, *, yes: bool) -> int:
+    """Remove the built data of the target's bases; return 1 if the user declines.
+
+    Raises:
+        UsageError: there is no terminal for the confirmation.
+        KnowledgeBusy: a base is being built.
+    """
+    there = [seen for seen in map(base_info, recipes(target, config_dir)) if seen.recipe.directory.is_dir()]
+    if not there:
+        sys.stdout.write(f"nothing is built of {safe(target)}\n")
+        return 0
+    if not yes and not _agreed(there):
+        sys.stdout.write("nothing was removed\n")
+        return 1
+
+    async def drop(_me: Actor, root: Root) -> None:
+        for seen in there:
+            await root.knowledge.drop(seen.recipe)
+
+    act(drop, config_dir=config_dir)
+    for seen in there:
+        sys.stdout.write(f"removed {safe(str(seen.recipe.directory))}\n")
+    return 0
+
+
+def _agreed(there: Sequence[BaseInfo]) -> bool:
+    if not person_at_terminal(no_input=False):
+        raise UsageError("no person can be asked whether to remove it; --yes agrees beforehand")
+    from ..render.dialog import Dialog
+
+    rows = [f"  {seen.recipe.directory} ({state_of(seen)}, {bytes_in_words(seen.size)})" for seen in there]
+    text = "\n".join(["Remove what is built here? Sources and recipes stay.", *rows])
+    question = Question(id="", actor="", kind="confirm", text=text, default="no")
+    try:
+        return Dialog(question).run() == "yes"
+    except EOFError:
+        return False
+
+
+_NAMES = 5
+"""Maximum number of sources named on a line."""
+
+
+def show_status(target: str, config_dir: str | None, *, pages: bool, as_json: bool) -> int:
+    """Print the status of the target's bases; return a failure code if one of them is unusable."""
+    found = [base_info(recipe) for recipe in recipes(target, config_dir)]
+    built = [seen for seen in found if seen.meta is not None]
+
+    async def compare(me: Actor, root: Root) -> dict[str, SourceChanges | str]:
+        compared: dict[str, SourceChanges | str] = {}
+        for seen in built:
+            try:
+                compared[seen.recipe.target] = await root.knowledge.changes(me, seen.recipe, pages=pages)
+            except KnowledgeError as error:
+                compared[seen.recipe.target] = str(error)
+        return compared
+
+    compared = act(compare, config_dir=config_dir) if built else {}
+    changes = [compared.get(seen.recipe.target) for seen in found]
+    both = list(zip(found, changes, strict=True))
+    if as_json:
+        bases = [seen.to_wire() | _compared(each) for seen, each in both]
+        sys.stdout.write(json_object(bases=bases))
+    else:
+        sys.stdout.write("\n".join(_status_text(seen, each) for seen, each in both))
+    failed = any(seen.error is not None or isinstance(each, str) for seen, each in both)
+    return KnowledgeError.exit_code if failed else 0
+
+
+def _compared(changes: SourceChanges | str | None) -> dict[str, Any]:
+    if changes is None:
+        return {}
+    if isinstance(changes, str):
+        return {"error": changes}
+    names = {"added": changes.added, "changed": changes.changed, "removed": changes.removed}
+    return {"stale": bool(changes), "changes": {how: list(sources) for how, sources in names.items()}}
+
+
+def _status_text(seen: BaseInfo, changes: SourceChanges | str | None) -> str:
+    recipe, meta = seen.recipe, seen.meta
+    build = f"callboard kb build {shlex.quote(recipe.target)}"
+    facts = [["directory", f"{recipe.directory}, {bytes_in_words(seen.size)}" if seen.size else str(recipe.directory)]]
+    if meta is not None:
+        kept = meta.settings
+        facts += [
+            ["built", f"{age_of(seen)}, generation {meta.generation}"],
+            ["model", f"{meta.model}, {meta.dimension} numbers a vector" if meta.dimension else meta.model],
+            ["holds", f"{counted(meta.chunks, 'chunk')} of {counted(meta.sources, 'source')}"],
+            ["chunks of", f"{kept.chunk_size:,} characters, overlap {seen.overlap}"],
+            ["language", kept.language],
+        ]
+    facts.append(["made of", _made_of(recipe)])
+    if seen.builder:
+        facts.append(["building", f"{seen.builder} is at it"])
+    elif seen.building:
+        facts.append(["unfinished", f"a build was interrupted; {build} goes on from there"])
+    if isinstance(changes, SourceChanges):
+        current = "up to date, but for what could not be read" if seen.unreadable else "up to date"
+        facts.append(["state", f"{_differences(changes)}; {build}" if changes else current])
+    elif error := seen.error or changes:
+        facts.append(["error", error])
+    else:
+        facts.append(["state", f"not built; {build}"])
+    lines = [f"{safe(recipe.target)} ({safe(recipe.what)})", *columns([[name, safe(said)] for name, said in facts])]
+    if lost := seen.unreadable:
+        lines.append(f"  could not be read: {len(lost)}")
+        lines += [f"    {safe(each.source)}: {one_line(each.reason)}" for each in lost[:_UNREADABLE]]
+        lines += [f"    and {len(lost) - _UNREADABLE} more"] if len(lost) > _UNREADABLE else []
+    return "\n".join(lines) + "\n"
+
+
+def _made_of(recipe: Recipe) -> str:
+    if not recipe.documents:
+        return str(recipe.upstream or "")
+    relative = any("://" not in document for document in recipe.documents)
+    return one_line(", ".join(recipe.documents), 200) + (f" (as seen from {recipe.base})" if relative else "")
+
+
+def _differences(changes: SourceChanges) -> str:
+    """Format changes: `2 added (a.md, b.md), 1 changed (c.md)`."""
+    named = {"added": changes.added, "changed": changes.changed, "removed": changes.removed}
+    return ", ".join(f"{len(sources)} {how} ({_some_names(sources)})" for how, sources in named.items() if sources)
+
+
+def _some_names(names: Sequence[str]) -> str:
+    shown = ", ".join(one_line(name, 60) for name in names[:_NAMES])
+    return shown if len(names) <= _NAMES else f"{shown}, ..."
+
+
+_NONE = "none"
+
+
+def search_bases(
+    *,
+    target: str,
+    query: str,
+    top_k: int | None,
+    sources: tuple[str, ...],
+    min_score: float,
+    mode: Mode,
+    rerank: str | None,
+    as_json: bool,
+    config_dir: str | None,
+) -> int:
+    """Search the target's bases and print the hits; return 1 if there are none.
+
+    Raises:
+        UsageError: the query is empty.
+        KnowledgeMissing: a base is not built.
+    """
+    if not query.strip():
+        raise UsageError("QUERY is empty: say what to look for")
+    found = [_reranked(recipe, rerank) for recipe in _built(target, config_dir)]
+
+    async def look_up(me: Actor, root: Root) -> list[Retrieved]:
+        with root.knowledge.charges.on(root.meter()):
+            return [
+                await root.knowledge.retrieve(
+                    me,
+                    recipe,
+                    query,
+                    top_k=top_k,
+                    filters=sources,
+                    min_score=min_score,
+                    mode=mode,
+                    rerank=rerank != _NONE,
+                )
+                for recipe in found
+            ]
+
+    progress = choose(sys.stderr, quiet=not redrawable(sys.stderr), verbose=False, by_hand=True)
+    answers = act(look_up, config_dir=config_dir, progress=progress)
+    if as_json:
+        rows = [
+            {"target": recipe.target, "what": recipe.what, **msgspec.to_builtins(answer)}
+            for recipe, answer in zip(found, answers, strict=True)
+        ]
+        sys.stdout.write(json_object(bases=rows))
+    else:
+        several = len(found) > 1
+        for recipe, answer in zip(found, answers, strict=True):
+            title = f"{safe(recipe.target)} ({safe(recipe.what)})\n\n" if several else ""
+            hits = (f"{_headline(hit)}\n{_indented(hit.text)}\n\n" for hit in answer.chunks)
+            sys.stdout.write(title + "".join(hits))
+    if any(answer.chunks for answer in answers):
+        return 0
+    if not as_json:
+        sys.stderr.write("callboard: nothing was found\n")
+    return 1
+
+
+def _built(target: str, config_dir: str | None) -> list[Recipe]:
+    found = recipes(target, config_dir)
+    for recipe in found:
+        seen = base_info(recipe)
+        if seen.meta is None and seen.error is None:
+            raise KnowledgeMissing(
+                f"{recipe.what} is {state_of(seen)}; run: callboard kb build {shlex.quote(recipe.target)}"
+            )
+    return found
+
+
+def _reranked(recipe: Recipe, model: str | None) -> Recipe:
+    return recipe if model in (None, _NONE) else msgspec.structs.replace(recipe, reranker_model=model)
+
+
+def _headline(hit: Hit) -> str:
+    first, last = hit.lines
+    where = f"{hit.source}:{first}" if first == last else f"{hit.source}:{first}-{last}"
+    under = f"  {' > '.join(hit.heading)}" if hit.heading else ""
+    return safe(f"{hit.score:.3f}  {where}{under}").replace("\n", " ")
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}" if line else "" for line in safe(text.strip("\n")).splitlines())
+
+
+def export_bases(target: str, config_dir: str | None) -> int:
+    """Print all chunks of the target's bases as JSON lines.
+
+    Raises:
+        KnowledgeMissing: a base is not built.
+        OSError: stdout can't be written.
+    """
+    found = _built(target, config_dir)
+    encoder = msgspec.json.Encoder()
+
+    def write(chunks: Sequence[Chunk]) -> None:
+        sys.stdout.write("".join(f"{encoder.encode(_exported(chunk)).decode()}\n" for chunk in chunks))
+
+    async def export(_me: Actor, root: Root) -> OSError | None:
+        try:
+            for recipe in found:
+                async with root.knowledge.base(recipe) as base:
+                    await base.export(write)
+        except OSError as error:
+            return error
+        return None
+
+    if (error := act(export, config_dir=config_dir)) is not None:
+        raise error
+    return 0
+
+
+def _exported(chunk: Chunk) -> dict[str, Any]:
+    heading = list(chunk.heading)
+    return {"id": chunk.id, "source": chunk.source, "lines": chunk.lines, "heading": heading, "text": chunk.text}

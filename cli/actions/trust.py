@@ -1,0 +1,141 @@
+"""Trust in a directory's files for agents, for `callboard trust`, as text and JSON. None of the files is executed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ...actors.work.trust.offered import Kind
+from ...actors.work.trust.place import root_of
+from ...actors.work.trust.record import TrustRecord, as_it_is, forget, keep, record_of
+from ...actors.work.trust.summary import commands_of_hooks, commands_of_servers
+from ...actors.work.trust.trusted import TrustComparison, compare_with_trusted
+from ...protocol.errors import UsageError
+from ..render.text import columns, counted, safe
+
+_TITLES: dict[Kind, str] = {
+    "instructions": "agents are told",
+    "skills": "skills",
+    "hooks": "hooks, which run commands",
+    "servers": "MCP servers, which are started",
+}
+_MOST_FILES = 40
+_STATES = {"new": "new", "changed": "changed", "gone": "gone", "trusted": ""}
+
+
+def show_trust(directory: Path, *, as_json: bool) -> str:
+    """Return the files for agents in a directory, and which of them are trusted."""
+    root = _root(directory)
+    record, found = record_of(root, os.environ), compare_with_trusted(root, os.environ)
+    if as_json:
+        return _json(root, record, found)
+    lines = [f"{safe(str(root))}: {_record_text(record)}"]
+    if not found:
+        lines.append("There is nothing here for agents: no AGENTS.md, skills, hooks or .mcp.json.")
+    for kind, title in _TITLES.items():
+        files = [each for each in found if each.kind == kind]
+        if files:
+            lines.append(f"{title}:")
+            lines += _files(files)
+            lines += _able(root, kind, files)
+    diffs = [each.diff for each in found if each.diff]
+    if diffs:
+        lines += ["", "changed since you trusted it:", *(safe(line) for diff in diffs for line in diff.splitlines())]
+    return "\n".join(lines) + "\n"
+
+
+def trust_directory(directory: Path, *, as_json: bool) -> str:
+    """Trust the files for agents in a directory as they are now."""
+    root = _root(directory)
+    before = record_of(root, os.environ)
+    record = as_it_is(root)
+    keep(record, os.environ)
+    if as_json:
+        return _json(root, record, compare_with_trusted(root, os.environ))
+    old = {} if before is None or not before.trusted else before.files
+    changed = [name for name, seen in record.files.items() if old.get(name) is None or old[name].sum != seen.sum]
+    told = f"{safe(str(root))} is trusted: {counted(len(record.files), 'file')}"
+    if old:
+        told += f", {len(changed) or 'none'} of them new or changed"
+    kinds = {seen.kind for seen in record.files.values()}
+    counts = [
+        f"  {title}: {sum(seen.kind == kind for seen in record.files.values())}"
+        for kind, title in _TITLES.items()
+        if kind in kinds
+    ]
+    return "\n".join([told, *counts]) + "\n"
+
+
+def revoke_trust(directory: Path, *, as_json: bool) -> str:
+    """Refuse the files of a directory; runs do not load or mention them."""
+    root = _root(directory)
+    record = TrustRecord(directory=str(root), trusted=False)
+    keep(record, os.environ)
+    if as_json:
+        return _json(root, record, compare_with_trusted(root, os.environ))
+    return f"{safe(str(root))} is not trusted, and runs don't mention it (callboard trust --forget: they do again)\n"
+
+
+def forget_trust(directory: Path, *, as_json: bool) -> str:
+    """Remove the decision about a directory, as if it were new."""
+    root = _root(directory)
+    was = forget(root, os.environ)
+    if as_json:
+        return _json(root, None, compare_with_trusted(root, os.environ))
+    return f"{safe(str(root))}: {'what you have said of it is forgotten' if was else 'you have said nothing of it'}\n"
+
+
+def _root(directory: Path) -> Path:
+    root = root_of(directory, os.environ)
+    if root is None:
+        raise UsageError(
+            f"{directory.absolute()} is your home directory, or lies above it: that is no workspace. What is yours "
+            "counts everywhere (AGENTS.md and skills of the configuration directory, ~/.agents/skills)"
+        )
+    return root
+
+
+def _record_text(record: TrustRecord | None) -> str:
+    if record is None:
+        return "new to you, so nothing of it counts"
+    return "trusted" if record.trusted else "not trusted, as you have said"
+
+
+def _files(files: Sequence[TrustComparison]) -> list[str]:
+    rows: dict[str, dict[str, int]] = {}
+    for each in files:
+        name = each.name if each.kind != "skills" else "/".join(each.name.split("/")[:3])
+        states = rows.setdefault(name, {})
+        states[each.state] = states.get(each.state, 0) + 1
+    lines = columns([[safe(name), _in_words(states)] for name, states in rows.items()][:_MOST_FILES])
+    more = len(rows) - _MOST_FILES
+    return [*lines, f"  ... and {more} more"] if more > 0 else lines
+
+
+def _in_words(states: Mapping[str, int]) -> str:
+    if sum(states.values()) == 1:
+        return _STATES[next(iter(states))]
+    told = [f"{counted(number, 'file')} {_STATES[state]}".rstrip() for state, number in states.items()]
+    return ", ".join(told)
+
+
+def _able(root: Path, kind: Kind, files: Sequence[TrustComparison]) -> list[str]:
+    """Return the commands that servers and hooks would run."""
+    if kind == "servers":
+        return [f"    {safe(each)}" for each in commands_of_servers(root, files[0].name)]
+    if kind == "hooks":
+        return [f"    {safe(each)}" for file in files for each in commands_of_hooks(root, file.name)]
+    return []
+
+
+def _json(root: Path, record: TrustRecord | None, found: Sequence[TrustComparison]) -> str:
+    said: dict[str, Any] = {
+        "directory": str(root),
+        "state": "new" if record is None else "trusted" if record.trusted else "refused",
+        "files": [msgspec.to_builtins(each) for each in found],
+    }
+    return msgspec.json.format(msgspec.json.encode(said), indent=2).decode() + "\n"

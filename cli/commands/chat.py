@@ -1,0 +1,101 @@
+"""`callboard chat`, and `callboard` without a command."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from .. import options
+
+
+@click.command("chat", short_help="Chat at the terminal, with an agent or a model.")
+@click.argument("agent", required=False, shell_complete=options.complete_agent)
+@click.option(
+    "-m", "--model", metavar="CLIENT:MODEL", shell_complete=options.complete_model, help="The model that answers."
+)
+@click.option(
+    "-s", "--session", metavar="NAME", shell_complete=options.complete_session, help="The session it goes on in."
+)
+@click.option("-r", "--role", metavar="NAME", shell_complete=options.complete_role, help="The role that it begins in.")
+@click.option("--rag", metavar="NAME", shell_complete=options.complete_base_name, help="The knowledge base.")
+@click.option("-c", "--continue", "continues", is_flag=True, help="Continues the newest chat of this directory.")
+@click.option("--resume", is_flag=True, help="Shows the chats that are stored, and continues the one that you choose.")
+@click.option("--no-tools", is_flag=True, help="A model alone, without the agent that answers by default.")
+@click.option(
+    "--attach",
+    metavar="[CHAT]",
+    is_flag=False,
+    flag_value="",
+    help="A chat of a server that is there already: its id, or the beginning of it; of several without one, a list.",
+)
+@click.option("--ui", is_flag=True, help="Shows the conversation on a page too, and lets other terminals attach.")
+@options.no_stream
+@options.durable
+@options.config_dir
+@options.server
+@click.pass_context
+def command(
+    context: click.Context,
+    agent: str | None,
+    model: str | None,
+    session: str | None,
+    role: str | None,
+    rag: str | None,
+    continues: bool,
+    resume: bool,
+    no_tools: bool,
+    attach: str | None,
+    ui: bool,
+    no_stream: bool,
+    durable: bool | None,
+    config_dir: str | None,
+    url: str | None,
+    token: str | None,
+) -> int:
+    """Leads a conversation: type a prompt, or `.help` for the commands.
+
+    Without AGENT the built-in `assistant` answers, which works on the files of this directory, or the agent that
+    `chat_agent` of config.yaml names.
+
+    While an agent works, it reads what you send; Esc or Ctrl-C interrupts it. Ctrl-D or `.exit` leaves.
+
+    With --url the conversation is one of the server there: its agents, its files, its shell. With --attach it is one
+    that is there already, of another terminal or of the page; leaving ends only the looking at it.
+
+    Exit code 2 if there is no terminal, or no such chat; with --url or --attach 3 if there is no server or it refuses
+    the token, 6 if it goes away in the middle.
+    """
+    from ..chat.program import open_chat
+
+    given: dict[str, Any] = {"agent": agent, "model": model, "session": session, "role": role, "rag": rag}
+    opening = {name: value for name, value in given.items() if value is not None}
+    if (continues or resume) and (agent or session or role or no_tools or attach is not None):
+        flag = "--continue" if continues else "--resume"
+        raise click.UsageError(f"{flag} begins as the chat was: give it no agent, session, role, --no-tools, --attach.")
+    if continues and resume:
+        raise click.UsageError("--continue takes the newest chat, --resume lets you choose one: give one of the two.")
+    if no_tools and agent is not None:
+        raise click.UsageError("--no-tools is for a chat without an agent: an agent's file says what tools it has.")
+    if attach is not None and (opening or no_tools):
+        raise click.UsageError(
+            "--attach shows a chat as it is: give it no agent, model, session, role or knowledge base."
+        )
+    opening |= {"default_agent": attach is None and not no_tools, "store": attach is None}
+    if continues or resume:
+        opening["reopen"] = "last" if continues else "choose"
+    where = None
+    if attach is not None or context.get_parameter_source("url") is ParameterSource.COMMANDLINE:
+        from ..control.servers import Where
+
+        where = Where(url=url, token=token)
+    if ui and where is not None:
+        raise click.UsageError(
+            "--ui is for a conversation of this process; a server with --url or --attach has a page."
+        )
+    if durable is not None and where is not None:
+        raise click.UsageError("--durable and --ephemeral are for a conversation of this process, not of a server.")
+    return open_chat(
+        opening, config_dir=config_dir, streams=not no_stream, where=where, attach=attach, ui=ui, durable=durable
+    )

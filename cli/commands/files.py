@@ -1,0 +1,171 @@
+"""`callboard validate`, `graph`, `convert` and `schema`: commands about the files of agents."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from .. import flag_values
+from ..options import compat, complete_target, config_dir, output_and_config, strict, variables
+
+if TYPE_CHECKING:
+    from ...protocol.problems import Problem
+
+
+@click.command("validate", short_help="Find every problem of an agent's files.")
+@click.argument("target", shell_complete=complete_target)
+@variables
+@compat
+@strict
+@output_and_config
+def validate(
+    target: str, variables: tuple[str, ...], compat: str | None, strict: bool, as_json: bool, config_dir: str | None
+) -> int:
+    """Reads TARGET as `run` would and lists all problems, each with file, line, column and how to mend it.
+
+    Exit code 2 if there is any error, else 0; warnings alone are no error.
+    """
+    from ... import validate
+    from ...protocol.problems import errors_in
+
+    values = flag_values.variables(variables)
+    problems = validate(target, strict=strict, compat=compat, variables=values, config_dir=config_dir)
+    errors = len(errors_in(problems))
+    if as_json:
+        _print_json(target, problems, errors)
+    else:
+        _print_text(target, problems, errors)
+    return 2 if errors else 0
+
+
+def _print_json(target: str, problems: list[Problem], errors: int) -> None:
+    import msgspec
+
+    found = {
+        "schema_version": 1,
+        "target": target,
+        "problems": msgspec.to_builtins(problems),
+        "errors": errors,
+        "warnings": len(problems) - errors,
+    }
+    sys.stdout.write(json.dumps(found, ensure_ascii=False) + "\n")
+
+
+def _print_text(target: str, problems: list[Problem], errors: int) -> None:
+    from ..render.text import colours, counted, paint, safe
+
+    coloured = colours(sys.stdout)
+    for problem in problems:
+        text = safe(str(problem))
+        sys.stdout.write((paint(text, problem.severity) if coloured else text) + "\n")
+    if not problems:
+        sys.stdout.write(f"{safe(target)}: no problems\n")
+        return
+    warnings = len(problems) - errors
+    sys.stdout.write(f"{safe(target)}: {counted(errors, 'error')}, {counted(warnings, 'warning')}\n")
+
+
+@click.command("graph", short_help="Draw a graph.")
+@click.argument("target", shell_complete=complete_target)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["mermaid", "dot", "svg", "ascii"]),
+    default="mermaid",
+    show_default=True,
+    help="mermaid shows in Markdown, dot is for Graphviz, svg is a picture, ascii fits a terminal.",
+)
+@variables
+@config_dir
+def graph(target: str, output: str, variables: tuple[str, ...], config_dir: str | None) -> int:
+    """Prints the picture of TARGET: its nodes and every way between them."""
+    from ... import LoopAgent, load
+    from ...actors.engine.graph.draw import FORMS
+    from ...protocol.errors import UsageError
+    from ..render.text import safe
+
+    agent = load(target, variables=flag_values.variables(variables), config_dir=config_dir)
+    if isinstance(agent, LoopAgent):
+        raise UsageError(f"{target} is not a graph: it has a config.yaml, and there is nothing to draw")
+    sys.stdout.write(safe(FORMS[output](agent.picture)))
+    return 0
+
+
+@click.command("convert", short_help="Turn a DevAll workflow into a graph.")
+@click.argument("workflow", shell_complete=complete_target)
+@click.argument("directory", type=click.Path())
+@variables
+@click.option("--compat", type=click.Choice(["standard", "devall"]), help="By which rules the workflow is read.")
+@config_dir
+def convert(
+    workflow: str, directory: str, variables: tuple[str, ...], compat: str | None, config_dir: str | None
+) -> int:
+    """Writes what WORKFLOW does as a graph agent, DIRECTORY/graph.yaml with its scripts.
+
+    That can be done for workflows of agents, people, literals and passthroughs in which messages don't go round. Of
+    others, everything that stands in the way is printed with its line, and nothing is written.
+    """
+    from ... import WorkflowAgent, load
+    from ...actors.engine.workflow.convert.convert import convert, notes
+    from ...actors.engine.workflow.edges.files import functions_in
+    from ...actors.engine.workflow.places import functions_directory
+    from ...protocol.errors import InvalidFile, UsageError
+    from ..new_files import write_files
+    from ..render.text import counted, safe
+
+    flow = load(workflow, variables=flag_values.variables(variables), compat=compat, config_dir=config_dir)
+    if not isinstance(flow, WorkflowAgent):
+        raise UsageError(f"{workflow} is no DevAll workflow; those have a mapping `graph`")
+    home = Path(directory)
+    if home.exists() and (not home.is_dir() or any(home.iterdir())):
+        raise UsageError(f"{directory} is there already, and not empty; nothing in it is overwritten")
+    own = functions_in(functions_directory(flow.directory, "edge", os.environ))
+    files, reasons = convert(flow.workflow, home.absolute().name, own)
+    if reasons:
+        lines = [f"{flow.file} can't be a graph, for {counted(len(reasons), 'reason')}:", *map(str, reasons)]
+        raise InvalidFile("\n".join(lines), reasons)
+    for name, text in files.items():
+        write_files({home / name: text.encode()})
+        sys.stdout.write(safe(str(home / name)) + "\n")
+    for note in notes(flow.workflow):
+        sys.stderr.write(f"callboard: note: {safe(note)}\n")
+    return 0
+
+
+_ABOUT = {
+    "graph": (".protocol.graph.model", "graph_schema"),
+    "agent": (".protocol.agent", "agent_schema"),
+    "workflow": (".protocol.workflow.schema", "workflow_schema"),
+    "settings": (".protocol.settings", "json_schema"),
+    "role": (".protocol.role", "role_schema"),
+    "macro": (".protocol.macro", "macro_schema"),
+    "tests": (".protocol.cases", "cases_schema"),
+    "mcp": (".protocol.mcp.read_config", "mcp_schema"),
+    "knowledge": (".protocol.knowledge_file", "knowledge_schema"),
+    "events": (".protocol.event_schema", "json_schema"),
+    "control": (".protocol.control.schema", "json_schema"),
+}
+
+
+@click.command("schema", short_help="Print the JSON Schema of a file or of events.")
+@click.argument("about", type=click.Choice(list(_ABOUT)))
+def schema(about: str) -> int:
+    """Prints the JSON Schema (2020-12) of graph.yaml, of an agent's config.yaml, of a DevAll workflow, of the
+    settings, of a role's front matter, of a macro, of test cases, of mcp.json, of a knowledge base's file, of events,
+    or of the control channel's frames.
+
+    \b
+    For completion and checks in an editor, save it and name it in the first line of the YAML file:
+      # yaml-language-server: $schema=graph.schema.json
+    """
+    from importlib import import_module
+
+    module, function = _ABOUT[about]
+    schema = getattr(import_module(module, __package__.partition(".")[0]), function)()
+    sys.stdout.write(json.dumps(schema, indent=2, ensure_ascii=False) + "\n")
+    return 0

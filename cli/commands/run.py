@@ -1,0 +1,196 @@
+"""`callboard run`, `ask` and `batch`: one run of an agent, of a model without an agent, and many runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from .. import options
+
+
+def _joined(_ctx: click.Context, _param: click.Parameter, words: tuple[str, ...]) -> str | None:
+    return " ".join(words) or None
+
+
+def _one(_ctx: click.Context, _param: click.Parameter, words: tuple[str, ...]) -> str | None:
+    """Return the prompt of a run, which is one argument: several words may be a list of files (`run coder *.py`)."""
+    if len(words) > 1:
+        import shlex
+
+        quoted = shlex.quote(" ".join(words[:20]) + (" ..." if len(words) > 20 else ""))
+        raise click.UsageError(f"the prompt is one argument, and here are {len(words)}; quote it: {quoted}")
+    return _joined(_ctx, _param, words)
+
+
+_on_server = options.several(
+    click.option(
+        "--on",
+        metavar="SERVER",
+        help="Has a server play the run: its URL, or `cluster` for the newest on this machine or $CALLBOARD_URL.",
+    ),
+    click.option(
+        "--needs", metavar="LABEL", multiple=True, help="With --on: what a worker of the cluster must have; repeatable."
+    ),
+)
+
+
+@click.command("run", short_help="Run an agent and print its result.")
+@click.argument("target", shell_complete=options.complete_target)
+@click.argument("prompt", nargs=-1, metavar="[PROMPT]", callback=_one)
+@options.model
+@options.variables
+@click.option("--set", "state", metavar="KEY=JSON", multiple=True, help="Overrides a key of initial_state; repeatable.")
+@options.prepared_answers
+@click.option("--ui", is_flag=True, help="Shows the run on a page too; its address goes to stderr.")
+@options.session
+@options.knowledge
+@options.permissions
+@options.no_input
+@options.attach
+@click.option(
+    "--save", metavar="DIR", help="Keeps the run as files in DIR/<run id>/: events, outputs, usage, workspace."
+)
+@options.dry_run
+@options.no_stream
+@options.keep_requests
+@options.durable
+@options.on_unknown
+@options.sandbox
+@options.cassettes
+@_on_server
+@options.result_form
+@options.compat
+@options.limits
+@options.strict
+@options.loudness
+@options.config_dir
+def run(*, on: str | None, needs: tuple[str, ...], **given: Any) -> int:
+    """Runs TARGET and prints its result on stdout; progress goes to stderr.
+
+    TARGET is the name of an agent in the config directory or of a built-in one, an agent's directory, or a YAML
+    file: of an agent, of a graph, or a DevAll workflow. PROMPT is the text it starts from; `-` reads it from standard
+    input, and text piped in is appended to it.
+
+    \b
+    Exit codes: 0 done, 1 the run failed, 2 wrong usage or invalid file, 3 configuration or credentials,
+    4 a limit was reached, 5 a person was needed and none was there, 6 upstream failed (a retry may work),
+    129/130/143 ended by SIGHUP/Ctrl-C/SIGTERM, 141 the reader of stdout went away.
+    """
+    options.check_loudness(given)
+    from ..flag_values import request
+
+    if on is not None:
+        from ..actions.run_on_cluster import run_on_cluster
+
+        return run_on_cluster(request(given), on, needs, given)
+    if needs:
+        raise click.UsageError("--needs goes with --on: it says which worker of a cluster plays the run")
+    from ..actions.run import RunFlags, execute_run
+
+    return execute_run(request(given), RunFlags(**given))
+
+
+@click.command("ask", short_help="Ask a model, with tools if you like; needs no agent.")
+@click.argument("prompt", nargs=-1, callback=_joined)
+@options.model
+@click.option(
+    "--tool",
+    "tools",
+    metavar="NAME",
+    multiple=True,
+    help="A tool it may call (callboard tools lists them), an alias of several, or all; mcp:NAME for those of an MCP"
+    " server; repeatable [default: enabled_tools and enabled_mcp_servers of config.yaml].",
+)
+@click.option("--system", metavar="TEXT", default="", help="The system prompt.")
+@options.role
+@options.prepared_answers
+@options.session
+@options.knowledge
+@options.attach
+@options.permissions
+@options.sandbox
+@options.no_input
+@options.dry_run
+@options.no_stream
+@options.keep_requests
+@options.durable
+@options.cassettes
+@options.result_form
+@options.limits
+@options.loudness
+@options.config_dir
+def ask(tools: tuple[str, ...], system: str, role: str | None, role_prompt: str | None, **given: Any) -> int:
+    """Asks PROMPT of a model that may call tools, and prints its answer on stdout; progress goes to stderr.
+
+    PROMPT may have several words. `-` reads standard input, and text piped in is appended to PROMPT; with -f it may be
+    left out. Tools that
+    write or execute ask at the terminal first, unless --yes, --allow or the permissions of config.yaml say otherwise.
+    Exit codes as for `callboard run`.
+
+    \b
+    callboard ask "What time is it?" --tool get_current_time
+    git diff | callboard ask "Write a commit message for this change"
+    callboard ask -f notes.md -f '`git log -5`' "What is missing from the notes?"
+    callboard ask -f photo.png "What is this?"
+    callboard ask -r explain-shell "tar xzf a.tgz -C /tmp"
+    """
+    options.check_loudness(given)
+    options.check_role(system=system, role=role, prompt=role_prompt)
+    from ..actions.run import AdHoc, RunFlags, execute_run
+    from ..flag_values import request
+
+    adhoc = AdHoc(instructions=system, tools=tools, role=role, prompt=role_prompt)
+    return execute_run(request(given), RunFlags(adhoc=adhoc, saves=True, **given))
+
+
+@click.command("batch", short_help="Run an agent on every task of a file.")
+@click.argument("target", shell_complete=options.complete_target)
+@click.argument("tasks", type=click.Path())
+@click.option(
+    "--max-parallel",
+    metavar="N",
+    default="5",
+    show_default=True,
+    callback=options.above_zero("tasks", int),
+    help="Tasks at once.",
+)
+@click.option(
+    "--results",
+    metavar="FILE",
+    help="Where results are kept, a line of JSON each [default: TASKS with .results.jsonl for its suffix].",
+)
+@click.option(
+    "--max-failures",
+    metavar="N",
+    callback=options.above_zero("tasks", int),
+    help="Begins no more tasks once N have failed.",
+)
+@options.model
+@options.variables
+@options.prepared_answers
+@options.permissions
+@options.sandbox
+@click.option("--save", metavar="DIR", help="Keeps every run as files in DIR/<run id>/, as `callboard run` does.")
+@options.durable
+@options.text_or_json
+@options.compat
+@options.limits
+@options.strict
+@click.option("-q", "--quiet", is_flag=True, help="No progress on stderr, only errors.")
+@options.config_dir
+def batch(**given: Any) -> int:
+    """Runs TARGET, an agent or a workflow, once for each row of TASKS: a .csv, .jsonl or .xlsx file.
+
+    Its columns are id, task, attachments (a JSON list of files) and vars (a JSON object, as --var). A batch that was
+    interrupted goes on when it is called again: what is done stays, what has failed is tried once more. Limits and
+    answers are those of each run. It asks no questions.
+
+    \b
+    Exit codes: 0 all tasks are done, 1 some have failed, else those of `callboard run`: 3 means that a key or a
+    setting is missing, so that every task would fail.
+    """
+    from ..actions.batch import run_tasks
+    from ..flag_values import request
+
+    return run_tasks(request(given), **given)

@@ -1,0 +1,195 @@
+"""`callboard serve`, `worker`, `acp`, and `keys` for callers of a server."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from .. import options
+
+
+@click.command("serve", short_help="Serve agents to people and programs: websocket, HTTP, a page.")
+@click.option("--host", metavar="HOST", help="Address to listen on [default: api.listen_addr, else 127.0.0.1].")
+@click.option("--port", type=click.IntRange(0, 65_535), metavar="PORT", help="Port, 0 for a free one [default: 3400].")
+@click.option("--ui", is_flag=True, help="Prints the page's address with its token, also where stderr is no terminal.")
+@click.option("-q", "--quiet", is_flag=True, help="Prints nothing but errors.")
+@options.durable
+@options.cluster
+@options.config_dir
+def serve(*, cluster: str | None, **given: Any) -> int:
+    """Serves the control channel and HTTP on one port, until Ctrl-C or SIGTERM; SIGHUP reads config.yaml again.
+
+    It ends with the terminal that it was started in, except under nohup and setsid.
+
+    It listens on this machine alone, where `ps`, `attach` and the page find their token by themselves. Any other
+    address needs keys for those who come (api.auth in config.yaml, `callboard keys`).
+
+    The first signal lets the runs that are under way end, for api.shutdown_grace_seconds; a second one cancels them.
+    Exit code 0 if all had ended, else 130, 143 or 129.
+
+    With --cluster it is a gateway: runs that are started here wait in the cluster's queue for its workers (callboard
+    worker), and those of all gateways are listed, followed, answered and stopped here.
+    """
+    from ..actions.serve import serve_until_signal
+
+    if cluster is None:
+        return serve_until_signal(**given)
+    from ...actors.front.cluster.membership import ClusterOptions, checked
+
+    return serve_until_signal(**given, cluster=checked(ClusterOptions(dsn=cluster)))
+
+
+@click.command("worker", short_help="Execute runs of a cluster.")
+@options.cluster
+@click.option("--name", metavar="NAME", default="", help="What this machine is called [default: its host name].")
+@click.option("--has", metavar="LABEL,...", default="", help="What it has that runs may need: gpu,browser.")
+@click.option("--room", metavar="N", type=click.IntRange(1), default=50, show_default=True, help="Runs at a time.")
+@click.option(
+    "--lease",
+    metavar="SECONDS",
+    type=click.FloatRange(0.5),
+    default=10.0,
+    show_default=True,
+    help="After so much silence others go on with its runs. The same for all workers.",
+)
+@click.option("--host", metavar="HOST", default="127.0.0.1", show_default=True, help="Address of its control channel.")
+@click.option(
+    "--port", type=click.IntRange(0, 65_535), metavar="PORT", default=0, help="Its port [default: a free one]."
+)
+@click.option("-q", "--quiet", is_flag=True, help="Prints nothing but errors.")
+@options.config_dir
+def worker(
+    *,
+    cluster: str | None,
+    name: str,
+    has: str,
+    room: int,
+    lease: float,
+    host: str,
+    port: int,
+    quiet: bool,
+    config_dir: str | None,
+) -> int:
+    """Takes runs from the queue of a cluster and plays them, until Ctrl-C or SIGTERM. Any number of workers share a
+    queue, on any number of machines: a run goes on with another when its own is dead.
+
+    Keys of models, MCP servers and settings are those of this machine. The agents come with the runs.
+
+    The first signal lets runs end for api.shutdown_grace_seconds, and hands back what is left; a second one leaves it
+    to the others to find out. Exit code 0 if all had ended, else 130, 143 or 129.
+    """
+    from ...actors.front.cluster.membership import ClusterOptions, checked
+    from ...protocol.errors import UsageError
+    from ..actions.serve import serve_until_signal
+
+    if cluster is None:
+        raise UsageError("which cluster? --cluster postgresql://..., or CALLBOARD_CLUSTER")
+    labels = tuple(each for part in has.split(",") if (each := part.strip()))
+    place = checked(ClusterOptions(dsn=cluster, name=name, plays=True, has=labels, room=room, lease=lease))
+    return serve_until_signal(
+        host=host, port=port, ui=False, quiet=quiet, durable=True, config_dir=config_dir, cluster=place
+    )
+
+
+@click.command("acp", short_help="Serve an agent to an editor (Agent Client Protocol).")
+@click.argument("agent", required=False, shell_complete=options.complete_agent)
+@options.config_dir
+def acp(agent: str | None, config_dir: str | None) -> int:
+    """Speaks the Agent Client Protocol over stdin and stdout, for an editor that starts this command. Ends with it.
+
+    AGENT is who answers in new sessions, unless the editor names another; without one it is the model of config.yaml,
+    with no tools. What is said is kept as sessions (callboard sessions).
+    """
+    from ...actors.front.acp.agent import serve_acp
+    from ...actors.runs.finding import find
+    from ...actors.runs.root import Root
+    from ...actors.runs.target import read
+    from ..frame import exit_code_of, play
+    from ..render.progress import ProgressDisplay
+
+    async def speak(root: Root) -> int:
+        if agent is not None:
+            read(find(agent, config_dir=root.config_dir), root.config_dir, registry=root.registry)
+        await serve_acp(root, agent)
+        return exit_code_of(root)
+
+    if sys.stdin.isatty():
+        sys.stderr.write("callboard: serving over stdin and stdout, where an editor should be (Ctrl-C ends it)\n")
+    return play(speak, ProgressDisplay(), config_dir=config_dir, person=False, serving=True)
+
+
+_NO_SCOPES = ("read:runs", "write:runs", "run:agents", "read:agents", "answer:questions")
+"""Default scopes of a key: agents by name, and the runs that it started."""
+
+
+@click.group("keys", short_help="Make keys for callers of `callboard serve`.")
+def keys() -> None:
+    """Makes keys for callers of `callboard serve`.
+
+    config.yaml has a key's hash only; the key itself is shown once and kept nowhere.
+    """
+
+
+@keys.command("new", short_help="Make a key: shows it once, and what config.yaml needs.")
+@click.argument("subject")
+@click.option("--scope", "-s", "scopes", multiple=True, help="What it may be used for; may be repeated. '*' for all.")
+def new(subject: str, scopes: tuple[str, ...]) -> int:
+    """Makes a key for SUBJECT. The key goes to stdout, the lines for config.yaml to stderr.
+
+    \b
+    callboard keys new alice -s run:agents -s read:runs > alice.key
+    """
+    from ...actors.front.access.keys import new_key
+    from ...protocol.control.caller import SCOPES
+    from ...protocol.errors import UsageError
+    from ...protocol.problems import did_you_mean
+
+    if not subject or not subject.isprintable() or subject == "local":
+        raise UsageError(
+            f"{subject!r} can't be a subject: a name was expected, and 'local' is the user who runs the server"
+        )
+    for scope in scopes:
+        if scope != "*" and scope not in SCOPES:
+            hint = did_you_mean(scope, SCOPES) or f"there are {', '.join(SCOPES)} and '*'"
+            raise UsageError(f"there is no scope '{scope}'; {hint}")
+    key, id = new_key()
+    entry = _entry(subject, id, _hash(key), scopes or _NO_SCOPES)
+    sys.stderr.write(f"# config.yaml, under api: auth: keys: (then: kill -HUP the server)\n{entry}\n")
+    sys.stderr.write("# the key itself is shown this once:\n")
+    sys.stderr.flush()
+    sys.stdout.write(key + "\n")
+    return 0
+
+
+@keys.command("hash", short_help="The hash of a key that was made elsewhere.")
+def hash() -> int:
+    """Reads a key from stdin (one line, not shown on a terminal) and prints the hash for config.yaml."""
+    from ...protocol.errors import UsageError
+
+    terminal = sys.stdin.isatty()
+    key = click.prompt("key", hide_input=True, err=True) if terminal else sys.stdin.readline().rstrip("\n")
+    if len(key) < 16:
+        raise UsageError("a key has at least 16 characters: it is tried by machines, not by people")
+    sys.stdout.write(_hash(key) + "\n")
+    return 0
+
+
+def _hash(key: str) -> str:
+    from ...actors.front.access.keys import hashed
+    from ...protocol.errors import ConfigError
+    from ...supervisors.installation import install_command
+
+    try:
+        return hashed(key)
+    except ImportError as error:
+        raise ConfigError(f"hashing keys needs {error.name}; run: {install_command('server')}") from None
+
+
+def _entry(subject: str, id: str, hash: str, scopes: tuple[str, ...]) -> str:
+    import json
+
+    listed = ", ".join(json.dumps(scope) for scope in scopes)
+    quoted = json.dumps(subject, ensure_ascii=False)
+    return f"- subject: {quoted}\n  id: {json.dumps(id)}\n  key_hash: {json.dumps(hash)}\n  scopes: [{listed}]"

@@ -1,0 +1,122 @@
+"""`callboard sessions`: list, show, export, rename and delete stored conversations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from .. import options
+
+_session = click.argument("session")
+_agent = click.option(
+    "-a", "--agent", metavar="NAME", shell_complete=options.complete_agent, help="Whose session it is."
+)
+
+
+@click.group("sessions", cls=options.ListByDefault, short_help="List, read and change the conversations that are kept.")
+def command() -> None:
+    """Conversations that `callboard run -s` and `callboard ask -s` keep. Without a command: list.
+
+    \b
+    SESSION is one of
+      bridges                                 its name; of an agent's session with -a AGENT
+      0b6f2d4c-8e11-4c0c-9d7e-7d2b5e0e9a35    its id, whosever it is
+    """
+
+
+@command.command("list", short_help="List the sessions.")
+@_agent
+@options.output_and_config
+def list_all(agent: str | None, as_json: bool, config_dir: str | None) -> str:
+    """Lists the sessions, newest first: those of all agents, or of one."""
+    from ..actions.sessions import list_sessions
+
+    return list_sessions(agent, as_json=as_json, config_dir=config_dir)
+
+
+@command.command("show", short_help="Show what was said.")
+@_session
+@_agent
+@options.output_and_config
+def show(session: str, agent: str | None, as_json: bool, config_dir: str | None) -> str:
+    """Shows what was said in SESSION."""
+    from ..actions.sessions import show_session
+
+    return show_session(session, agent, "json" if as_json else "markdown", config_dir)
+
+
+@command.command("export", short_help="Write what was said into a file.")
+@_session
+@click.argument("file", required=False)
+@click.option(
+    "-f", "--format", "form", type=click.Choice(["markdown", "json"]), help="[default: by FILE's ending, else markdown]"
+)
+@_agent
+@options.config_dir
+def export(session: str, file: str | None, form: str | None, agent: str | None, config_dir: str | None) -> int:
+    """Writes all that was said in SESSION to FILE, or to stdout."""
+    from ..actions.sessions import export_session
+
+    export_session(session, file, form, agent, config_dir)
+    return 0
+
+
+@command.command("path", short_help="Print where a session's file is.")
+@_session
+@_agent
+@options.config_dir
+def path(session: str, agent: str | None, config_dir: str | None) -> str:
+    """Prints the path of SESSION's file."""
+    from ..actions.sessions import path_of
+
+    return f"{path_of(session, agent, config_dir)}\n"
+
+
+@command.command("rename", short_help="Give a session another name.")
+@_session
+@click.argument("name")
+@_agent
+@options.config_dir
+def rename(**given: Any) -> int:
+    """Calls SESSION by NAME from now on. Its id stays."""
+    from ..actions.sessions import rename_session
+
+    rename_session(**given)
+    return 0
+
+
+@command.command("delete", short_help="Remove sessions for good.")
+@click.argument("sessions", metavar="SESSION...", nargs=-1, required=True)
+@_agent
+@options.config_dir
+def delete(sessions: tuple[str, ...], agent: str | None, config_dir: str | None) -> int:
+    """Removes SESSIONs for good, also the files that Loki has kept of them."""
+    from ..actions.sessions import delete_sessions
+
+    delete_sessions(sessions, agent, config_dir)
+    return 0
+
+
+@command.command("empty", short_help="Forget what was said, and keep the session.")
+@_session
+@_agent
+@options.config_dir
+def empty(**given: Any) -> int:
+    """Forgets all that was said in SESSION; its name, model and variables stay."""
+    from ..actions.sessions import empty_session
+
+    empty_session(**given)
+    return 0
+
+
+@command.command("compress", short_help="Put a summary in the place of what was said.")
+@_session
+@_agent
+@options.config_dir
+def compress(**given: Any) -> int:
+    """Has a model write a summary of SESSION, which its next turn builds on. What was said stays in the file."""
+    from ..actions.sessions import compress_session
+
+    compress_session(**given)
+    return 0

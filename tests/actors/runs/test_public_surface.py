@@ -1,0 +1,120 @@
+"""What a program sees of `callboard`: names, signatures, old names, types."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import callboard
+from callboard.actors.runs.run import NEW_NAMES, Options
+from callboard.protocol.errors import UsageError
+
+GRAPH = "name: g\nstart: e\nnodes:\n  e: {type: end, output: 'said {{initial_prompt}}'}\n"
+
+
+def test_a_program_sees_what_is_public_and_nothing_else() -> None:
+    names = {name for name in dir(callboard) if not name.startswith("_")}
+    assert names == {*callboard.__all__, "chat", "errors", "events"}
+    assert len(dir(callboard)) == len(set(dir(callboard)))
+
+
+@pytest.mark.parametrize("name", ["events", "errors", "chat"])
+def test_public_modules_have_what_they_name(name: str) -> None:
+    module = import_module(f"callboard.{name}")
+    assert getattr(callboard, name) is module
+    assert [each for each in module.__all__ if not hasattr(module, each)] == []
+    assert module.__doc__
+
+
+def test_every_error_is_in_the_public_module() -> None:
+    def below(kind: type) -> set[type]:
+        return {kind, *(each for child in kind.__subclasses__() for each in below(child))}
+
+    ours = {each for each in below(callboard.CallboardError) if each.__module__ == "callboard.protocol.errors"}
+    assert {each.__name__ for each in ours} <= set(callboard.errors.__all__)
+
+
+@pytest.mark.parametrize("function", [callboard.run, callboard.run_sync, callboard.Root.run, callboard.Root.stream])
+def test_help_shows_every_option_with_its_type(function: object) -> None:
+    parameters = inspect.signature(function).parameters  # type: ignore[arg-type]  # one of four functions
+    options = set(Options.__annotations__) - set(NEW_NAMES.values())
+    if function in (callboard.Root.run, callboard.Root.stream):
+        options -= {"root", "config_dir"}
+    assert options <= set(parameters)
+    assert [name for name in options if parameters[name].annotation is inspect.Parameter.empty] == []
+
+
+@pytest.mark.parametrize(("new", "old", "value"), [("approve_all", "yes", True), ("extra_dirs", "roots", ["."])])
+def test_old_names_of_options_work_and_warn(new: str, old: str, value: object, tmp_path: Path) -> None:
+    graph = tmp_path / "g.yaml"
+    graph.write_text(GRAPH)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert callboard.run_sync(graph, "hi", config_dir=tmp_path, **{old: value}).output == "said hi"  # type: ignore[arg-type]  # by name
+    assert [each.category for each in caught] == [DeprecationWarning]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert callboard.run_sync(graph, "hi", config_dir=tmp_path, **{new: value}).output == "said hi"  # type: ignore[arg-type]  # by name
+    with pytest.raises(UsageError):
+        callboard.run_sync(graph, "hi", config_dir=tmp_path, **{new: value, old: value})  # type: ignore[arg-type]  # by name
+
+
+def deprecated(read: Callable[[], object]) -> object:
+    """Return what `read` returns, which has to warn once."""
+    with pytest.warns(DeprecationWarning, match="old name") as caught:
+        value = read()
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    return value
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("priced", "cost_complete"), ("leftover", "pending"), ("unsaved", "save_error")]
+)
+def test_old_names_of_outcomes_work_and_warn(old: str, new: str) -> None:
+    outcome = callboard.Outcome[Any](run_id="run-1", status="done", cost_complete=False, pending={}, save_error="full")
+    assert deprecated(lambda: getattr(outcome, old)) == getattr(outcome, new)
+    assert outcome.to_wire()[old] == getattr(outcome, new)
+    assert new not in outcome.to_wire()
+
+
+async def test_old_names_of_roots_work_and_warn(tmp_path: Path) -> None:
+    assert isinstance(deprecated(lambda: callboard.Root(config_dir=tmp_path, patient=True)), callboard.Root)
+    assert isinstance(deprecated(lambda: callboard.Root(config_dir=tmp_path, serving=True)), callboard.Root)
+    async with callboard.Root(config_dir=tmp_path, wait_for_front_end=True, keep_servers=True) as root:
+        desk: Any = deprecated(lambda: root.questions)
+        assert desk.patient
+        assert desk.open == root.inbox.open == ()
+
+
+async def test_an_inbox_shows_questions_to_front_ends(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    class Web:
+        name = "web"
+
+        def on_question(self, question: callboard.Question) -> None:
+            seen.append(question.text)
+            root.inbox.answer(question.id, "Ada", by=self.name)
+
+        def on_question_closed(self, question_id: str, by: str) -> None:
+            seen.append(by)
+
+    file = tmp_path / "g.yaml"
+    file.write_text(
+        "name: g\nstart: n\nnodes:\n"
+        "  n: {type: input, question: Who?, state_updates: {who: '{{input}}'}, next: e}\n"
+        "  e: {type: end, output: '{{who}}'}\n"
+    )
+    async with callboard.Root(config_dir=tmp_path) as root:
+        with root.inbox.attach(Web()):
+            assert (await root.run(file)).output == "Ada"
+        with pytest.raises(UsageError), root.inbox.attach(object()):  # type: ignore[arg-type]  # wrong on purpose
+            pass
+    assert seen == ["Who?", "web"]
