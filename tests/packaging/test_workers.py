@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -42,7 +43,7 @@ class Suite:
         return subprocess.Popen(
             [*command, "-v", *arguments],
             cwd=self.directory,
-            env={**os.environ, "PYTHONPATH": str(SUPPORT)},
+            env={**os.environ, "PYTHONPATH": str(SUPPORT), "PYTHONFAULTHANDLER": "1"},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -50,8 +51,30 @@ class Suite:
 
     def run(self, *arguments: str, **files: str) -> tuple[int, str]:
         process = self.start(*arguments, **files)
-        output, _ = process.communicate(timeout=120)
+        try:
+            output, _ = process.communicate(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            states = end_with_states(psutil.Process(process.pid))
+            output, _ = process.communicate()
+            pytest.fail(f"it did not end within {PATIENCE:.0f} s.\n{states}\n{output}")
         return process.returncode, output
+
+
+def end_with_states(process: psutil.Process) -> str:
+    """Abort a process and its descendants; return what each was doing, as the kernel sees it.
+
+    Their Python stacks are in their output, by faulthandler.
+    """
+    states = []
+    for each in [*process.children(recursive=True), process]:
+        with suppress(psutil.Error, OSError):
+            proc = Path("/proc", str(each.pid))
+            waits = proc.joinpath("wchan").read_text()
+            states.append(f"{each.pid} {each.status()}, waits in {waits}, {each.cpu_times()}: {each.cmdline()}")
+            os.kill(each.pid, signal.SIGABRT)
+            os.kill(each.pid, signal.SIGCONT)
+            each.wait(5)  # so that the next one does not write between its lines
+    return "\n".join(states)
 
 
 @pytest.fixture
