@@ -18,7 +18,7 @@ CASES = [
         "chain",
         "a no-op node, in a chain of 100",
         100,
-        budgets=(Budget("≤ 1/8 × LangGraph", 1 / 8, "langgraph", goal=1 / 10),),
+        budgets=(Budget("≤ 1/9 × LangGraph", 1 / 9, "langgraph", goal=1 / 10),),
     ),
     Case(
         "fan_map",

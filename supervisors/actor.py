@@ -428,8 +428,12 @@ class Actor(Generic[M]):
         bound: int = BOUND,
         stream: Stream | None = None,
         static: int = 0,
+        on_end: Callable[[End], None] | None = None,
     ) -> Actor:
         """Create a child with its place in the tree, not yet running: call `launch` or `launch_soon` next.
+
+        Args:
+            on_end: called once with the end, as after `child.on_end(...)`.
 
         Raises:
             ShuttingDown: the root is stopping, or this actor is ending or has ended.
@@ -442,6 +446,8 @@ class Actor(Generic[M]):
         if label in self._children:
             label = self._free_name(label)
         child = Actor(self.root, self, body, args, label, bond, stop_within, bound, stream, static)
+        if on_end is not None:
+            child._callbacks = [on_end]
         self._children[label] = child
         return child
 
@@ -540,9 +546,10 @@ class Actor(Generic[M]):
             self.mailbox.new_turn(0)  # the first `receive` then calls `started`
         return self.body(self, *self.args)
 
-    def leave(self) -> None:
-        """Give up the scope: the body has ended."""
+    def leave(self) -> bool:
+        """Give up the scope: the body has ended. Return True if nobody asked it to end and no child lives."""
         self._scope = NO_SCOPE
+        return not self._children and self._reason == "normal" and self.crashed_with is None
 
     def started(self, value: Any = None) -> None:
         """Report that this actor is ready; `wait_started` returns `value`."""
@@ -643,11 +650,13 @@ class Actor(Generic[M]):
         end = End(reason=reason, value=value, error=error)
         if self._in_hand is not None:
             self._drop_in_hand(_failure(self, end))
-        lent, self.lent = self.lent, None
-        for request in lent or ():
-            request.fail(_failure(self, end))
-        for timer in list(self.timers or ()):
-            timer.cancel()
+        if self.lent:
+            lent, self.lent = self.lent, None
+            for request in lent:
+                request.fail(_failure(self, end))
+        if self.timers:
+            for timer in list(self.timers):
+                timer.cancel()
         waiters, self._start_waiters = self._start_waiters, None
         for wake in waiters or ():
             if reason == "normal":  # a body that simply returned was ready
@@ -697,7 +706,7 @@ class Actor(Generic[M]):
     def _terminate(self, end: End) -> None:
         # The one place where an actor ends: it leaves the tree and notifies all watchers, once.
         self.end = end
-        self.state = end.state
+        self.state = "failed" if end.reason == "crashed" else "done"
         self._ref = None  # actor and ref refer to each other: without this, only the garbage collector frees them
         self.args = ()
         siblings = None if self.parent is None else self.parent._children  # noqa: SLF001 - the same class

@@ -22,7 +22,7 @@ union) `M`, and `Ref[M, T]`, a reference to it, where `T` is the type that its b
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -231,18 +231,17 @@ class Mailbox:
         self.turn = TURN
         return self  # A bound method would be one more object per idle actor for the garbage collector to visit.
 
-    def close(self) -> list[Any]:
+    def close(self) -> Sequence[Any]:
         """Refuse everything from now on; return the unhandled mail.
 
         Senders that wait for room get `ActorDead` and report their own messages.
         """
         self.closed = True
         self.kind = None
-        unhandled = list(self.mail or ())
-        self.mail = self.signals = None
-        for task, _ in self.writers or ():
+        unhandled, self.mail, self.signals = self.mail or (), None, None
+        writers, self.writers = self.writers, None
+        for task, _ in writers or ():
             trio.lowlevel.reschedule(task, outcome.Error(ActorDead("the actor ended before it took the message")))
-        self.writers = None
         return unhandled
 
     def __len__(self) -> int:

@@ -69,7 +69,7 @@ class Runnable(Protocol):
     @property
     def has_children(self) -> bool: ...
     def enter(self, scope: trio.CancelScope) -> Awaitable[Any]: ...
-    def leave(self) -> None: ...
+    def leave(self) -> bool: ...
     async def end_children(self) -> None: ...
     def finish(self, reason: Reason, value: Any, error: BaseException | None, *, final: bool = False) -> None: ...
 
@@ -143,17 +143,17 @@ class TaskPool:
                             running[task] = actor
                             value = await actor.enter(scope)
                             reason = "normal"
-                            if actor.stopping:  # the scope may be cancelled, so the next actor must not enter it
-                                break
-                            actor.leave()
-                            if actor.has_children:
+                            if not actor.leave():
+                                if actor.stopping:  # the scope may be cancelled: the next actor must not enter it
+                                    break
                                 await actor.end_children()
                             del running[task]
                             self._coming += 1
                             actor.finish("normal", value, None)
                             reason, value = "stopped", None
-                            actor = None  # an idle task keeps no actor alive
-                            actor = await self._take(task)
+                            actor = self._take_at_once(task)  # None: an idle task keeps no actor alive
+                            if actor is None:
+                                actor = await self._take(task)
                 except EndOfMail:
                     pass
                 except Exception as crashed:  # noqa: BLE001 - a crash is data here: it becomes the actor's end
@@ -183,6 +183,22 @@ class TaskPool:
             actor.finish(reason, value, error)
             actor = value = error = None
             actor = await self._take(task)
+
+    def _take_at_once(self, task: trio.lowlevel.Task) -> Runnable | None:
+        """Return the next actor of the queue if this task may run it without a turn of the loop, else None.
+
+        It is the first case of `_take` without the cost of a coroutine.
+        """
+        queue = self._queue
+        if not (queue and self._left and _same_variables(queue[0][1], task.context)):
+            return None
+        actor, _ = queue.popleft()
+        self._coming -= 1
+        self._left -= 1
+        if queue and not self._coming:
+            self._call_for_queue(actor)
+        task.name = actor.name
+        return actor
 
     async def _take(self, task: trio.lowlevel.Task, *, called: bool = False) -> Runnable | None:
         """Return the next actor, waiting for it if necessary; None if enough idle tasks wait already."""

@@ -180,7 +180,7 @@ class Driver:
         for name, at in left.timers.items():
             self._me.tell_later(max(0.0, (at - player.now) / 1000), TimerFired(name))
         for work in left.work.values():
-            self._line_up_in_its_lane(work)
+            self._line_up(work)
         ends = self._finish is not None or player.ends
         if self._beside is not None:
             self._is_stepping = True  # messages that arrive meanwhile wait in the mailbox
@@ -332,17 +332,15 @@ class Driver:
             return
         if self.player is not None:
             self.player.count(work)
-        self._line_up_in_its_lane(work)
+        self._line_up(work)
 
-    def _line_up_in_its_lane(self, work: Work) -> None:
+    def _line_up(self, work: Work) -> None:
+        """Queue the work: behind that of its lane if the lane is busy, else for `_begin_work`."""
         if work.lane is not None:
             if work.lane in self._lanes:
                 self._lanes[work.lane].append(work)
                 return
             self._lanes[work.lane] = deque()
-        self._line_up(work)
-
-    def _line_up(self, work: Work) -> None:
         if self._ready is None:
             self._ready = deque()
         self._ready.append(work)
@@ -350,12 +348,14 @@ class Driver:
     def _begin_work(self) -> None:
         ready, running, now = self._ready, self._running, self._now()
         assert ready is not None
+        plain = self.player is None and self._me.root.pauses is None  # `_perform` would add nothing
         while ready and len(running) < self._at_once:
             work = ready.popleft()
             # "watched": a failure of the child must not end this actor; it becomes a message.
-            child = self._me.adopt(self._perform, (work,), name=work.name, bond="watched")
+            body = self._performers[type(work)] if plain else self._perform
+            ended = partial(self._ended, work)
+            child = self._me.adopt(body, (work,), name=work.name, bond="watched", on_end=ended)
             running[work.key] = (child, now)
-            child.on_end(partial(self._ended, work))
             if self.player is not None:
                 self._keep(self.player, child, work)
             child.launch_soon(self._context)
@@ -421,7 +421,9 @@ class Driver:
         """Start the next work of a lane, or free the lane."""
         waiting = self._lanes[lane]
         if waiting:
-            self._line_up(waiting.popleft())
+            if self._ready is None:
+                self._ready = deque()
+            self._ready.append(waiting.popleft())
         else:
             del self._lanes[lane]
 

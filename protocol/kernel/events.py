@@ -23,7 +23,7 @@ class EventData(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: ClassVar[str] = ""
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     """The envelope of one event.
 
     Attributes:

@@ -59,6 +59,7 @@ class GraphDecider:
         self._key = 0
         self._running: dict[int, str] = {}
         self._lefts: dict[str, NodeLeft] = {}
+        self._has_failed = False  # a node of this super-step
         self._reach: dict[str, frozenset[str]] = {}
         self._ends: list[str] = []
         # Without any `join: all` the search for waiting lanes is skipped.
@@ -75,7 +76,7 @@ class GraphDecider:
 
     def on(self, message: Message) -> list[Effect]:
         """Handle the end of a node, the graph's timeout, or a changed state."""
-        if isinstance(message, NodeLeft):
+        if type(message) is NodeLeft:
             self._node_left(message)
             return [] if self._running else self._guarded([], self._next_step)
         if isinstance(message, WorkFailed):
@@ -133,7 +134,8 @@ class GraphDecider:
     def _next_step(self, effects: list[Effect]) -> None:
         """Merge the writes of the super-step, and start the next one or finish."""
         lefts, self._lefts = self._lefts, {}
-        self._raise_failures(lefts)
+        if self._has_failed:
+            self._raise_failures(lefts)
         ends = self._ends
         if len(ends) > 1:  # before the merge: a super-step that fails must leave no trace
             raise GraphMistake(
@@ -177,10 +179,11 @@ class GraphDecider:
         self.result.order.extend(self.frontier)
         if not self.heard:
             return
-        state = self.snapshot
-        event = StepStarted(step=self.number, nodes=self.frontier)
         if plan.settings.log_state_snapshots:
-            event = StepStarted(step=self.number, nodes=self.frontier, keys=sorted(state), bytes=state_size(state))
+            keys, size = sorted(self.snapshot), state_size(self.snapshot)
+            event = StepStarted(step=self.number, nodes=self.frontier, keys=keys, bytes=size)
+        else:
+            event = StepStarted(step=self.number, nodes=self.frontier)
         effects.append(Emit(event))
 
     # --- nodes that were left -----------------------------------------------------------------------------
@@ -188,6 +191,8 @@ class GraphDecider:
     def _node_left(self, message: NodeLeft) -> None:
         id = self._running.pop(message.key)
         self._lefts[id] = message
+        if message.targets is None:
+            self._has_failed = True
         if message.unaccepted:
             self.result.failures += [failure.restore() for failure in message.unaccepted]
         self._timed(id, message.seconds)
@@ -231,7 +236,7 @@ class GraphDecider:
         state = self.result.state
         writes: dict[str, dict[str, Any]] = {}
         following: dict[str, None] = {}
-        for id in sorted(lefts):
+        for id in sorted(lefts) if len(lefts) > 1 else lefts:
             left = lefts[id]
             if left.writes:
                 mine = changed(state, left.writes)
@@ -305,4 +310,4 @@ class GraphDecider:
 
 def state_size(state: Mapping[str, Any]) -> int:
     """Return the size of the state as JSON, in bytes."""
-    return len(encode(dict(state)))
+    return len(encode(state if type(state) is dict else dict(state)))

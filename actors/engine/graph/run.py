@@ -198,7 +198,8 @@ class Nodes(msgspec.Struct, frozen=True):
         if heard:
             for event in leave.events_of(step, left, seconds, work.item):
                 stream.publish(me, event)
-        return leave.as_message(work.key, step, left, seconds, _unaccepted(step, left, unaccepted))
+        tolerated = () if left.error is None and not unaccepted else _unaccepted(step, left, unaccepted)
+        return leave.as_message(work.key, step, left, seconds, tolerated)
 
     def _limited(self, step: PlanStep) -> RunContext:
         """Return the run context of a node with limits, which its executions in this graph share."""
