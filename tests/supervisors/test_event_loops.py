@@ -180,12 +180,13 @@ async def test_what_a_block_of_its_own_thread_raises_is_raised_by_who_enters_or_
 
 
 async def test_a_cancelled_entry_leaves_no_thread() -> None:
-    entering = threading.Event()
+    entering, cancelled = threading.Event(), threading.Event()
 
     @contextlib.asynccontextmanager
     async def block() -> AsyncIterator[None]:
         entering.set()
-        await trio.sleep(0.01)
+        while not cancelled.is_set():
+            await trio.sleep(POLL)
         yield
 
     async def main() -> None:
@@ -193,6 +194,7 @@ async def test_a_cancelled_entry_leaves_no_thread() -> None:
         while not entering.is_set():
             await asyncio.sleep(POLL)
         task.cancel()
+        cancelled.set()
         with pytest.raises(asyncio.CancelledError):
             await task
 

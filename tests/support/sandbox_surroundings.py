@@ -117,7 +117,12 @@ class World:
         )
 
     async def run(self, argv: Sequence[str], sandbox: Sandbox, **more: object) -> Completed:
-        """What becomes of a command in it."""
+        """Run a command in the sandbox, under a root of its own."""
+        async with Root() as root:
+            return await self.run_below(root, argv, sandbox, **more)
+
+    async def run_below(self, root: Root, argv: Sequence[str], sandbox: Sandbox, **more: object) -> Completed:
+        """Run a command in the sandbox. Commands that share a sandbox at the same time need one root, as in a run."""
         done: list[Completed] = []
 
         async def body(me: Actor) -> None:
@@ -125,8 +130,7 @@ class World:
             env = {**os.environ, **self.names}
             done.append(await run_process(me, argv, env=env, cwd=self.workspace, timeout=50, confinement=held))
 
-        async with Root() as root:
-            await root.spawn(body).wait()
+        await root.spawn(body).wait()
         return done[0]
 
     def harm(self, done: Completed) -> list[str]:

@@ -361,5 +361,5 @@ async def test_while_thousands_try_bad_keys_on_real_sockets_a_good_caller_is_ser
         while sum(answers.values()) < logins:
             assert (await http.get(f"/v1/runs/{run}")).status_code == 200
             await trio.sleep(0.02)
-    assert set(answers) == {401, 429}
+    assert {401, 429} <= set(answers) <= {401, 429, 503}, "on a busy machine some find as many under way as may be"
     assert answers[401] <= logins // 5, "almost none of them is even looked at"

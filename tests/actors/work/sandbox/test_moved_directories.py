@@ -16,6 +16,7 @@ import trio
 from support.sandbox_surroundings import BACKENDS, SECRET, World, need, world
 
 from callboard.actors.work.sandbox.bubblewrap import FEW
+from callboard.supervisors import Root
 
 WORDS = ("app", "conf", "lib", "data", "one", "two")
 
@@ -114,10 +115,10 @@ true
             (there.workspace / f"d{number}").mkdir()
             (there.workspace / f"d{number}" / ".env").write_text(SECRET)
         sandbox = there.sandbox()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(there.run, ["bash", "-c", script], sandbox)
+        async with Root() as root, trio.open_nursery() as nursery:
+            nursery.start_soon(there.run_below, root, ["bash", "-c", script], sandbox)
             for _ in range(8):
-                done = await there.run(["bash", "-c", READ_ALL], sandbox)
+                done = await there.run_below(root, ["bash", "-c", READ_ALL], sandbox)
                 assert there.harm(done) == []
             nursery.cancel_scope.cancel()
         sandbox.remove()
