@@ -45,7 +45,7 @@ ALLOWED = {
     "work/tools/builtin/running": "watches over a process while it waits for it",
     "work/tools/tool_threads": "calls of functions wait for a place among the threads",
     "work/tools/files/call": "answers what a script asks while it waits for its process",
-    "work/spending/reserve": "an account is a lock: requests that wait for room in it are woken with their reservation",
+    "work/spending/accounts": "an account is a lock: requests that wait for room are woken with their reservation",
     "work/spending/ledger": "requests wait for the transaction that writes theirs; what it says is in the accounts",
     "work/knowledge/embed/remote": "requests of one call, side by side",
     "work/knowledge/sources/crawl": "requests of one call, side by side",

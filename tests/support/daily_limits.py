@@ -7,12 +7,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from callboard.actors.work.spending.accounts import Amount, Hold
-from callboard.actors.work.spending.daily import DayReading
-from callboard.actors.work.spending.days import Days
-from callboard.actors.work.spending.ledger_file import LedgerFile
-from callboard.actors.work.spending.reserve import reserve
-from callboard.actors.work.spending.today import DAY
+from callboard.actors.work.spending.accounts import Amount, Hold, reserve
+from callboard.actors.work.spending.days import DayReading, Days
+from callboard.actors.work.spending.ledger import DAY, LedgerFile
 from callboard.protocol.settings.api import ApiKey, ApiLimits, ApiSettings, Auth, DailyLimits
 from callboard.supervisors import Root
 

@@ -44,7 +44,7 @@ from ...work.journal.scope import noted
 from ...work.labels.labels import Labels
 from ...work.sandbox.current import current as sandbox
 from ...work.spending.accounts import NOTHING, Amount
-from ...work.spending.parts import PartUsage
+from ...work.spending.meter import PartUsage
 from ..control.logs.reading import logged
 from ..control.runs.summary import LONGEST_PROMPT, outcome_of, rfc3339
 from .bundle import Bundled, bundled

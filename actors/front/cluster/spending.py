@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
     from ...runs.root import Root
     from ...work.spending.book import Sums, Unwritten
-    from ...work.spending.ledger import Batch
-    from ...work.spending.today import Today
+    from ...work.spending.ledger import Batch, Today
     from .membership import ClusterMembership
 
 NAME = "the database of the cluster"

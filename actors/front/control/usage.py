@@ -18,8 +18,7 @@ from ...work.spending.report import first_day, report
 if TYPE_CHECKING:
     from ....protocol.control.caller import Caller
     from ...runs.root import Root
-    from ...work.spending.daily import DayReading
-    from ...work.spending.days import Days
+    from ...work.spending.days import DayReading, Days
 
 MOST_ROWS = 10_000
 """Maximum number of rows of a report."""

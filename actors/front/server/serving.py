@@ -36,7 +36,7 @@ from ...runs.keeping import prune_regularly
 from ...runs.loading import durable_by
 from ...runs.root import Root, played
 from ...work.spending.days import Days
-from ...work.spending.ledger_file import LedgerFile
+from ...work.spending.ledger import LedgerFile
 from ..access.access_control import AccessControl
 from ..access.audit import Audit
 from ..access.configuration import check_may_listen, reload

@@ -21,7 +21,7 @@ from ....protocol.journal import (
     decode_value,
 )
 from ....protocol.messages import Letter, ServersAnew
-from ..spending.parts import PartUsage
+from ..spending.meter import PartUsage
 
 
 class UsedReplies(msgspec.Struct, frozen=True):

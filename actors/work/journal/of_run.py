@@ -47,7 +47,7 @@ from ....protocol.journal import (
 from ....protocol.kernel.questions import Answer
 from ....protocol.messages import Replied, ToolDone
 from ...io.handed_out import holds, without_secrets
-from ..spending.parts import PartUsage
+from ..spending.meter import PartUsage
 from .crossing import CrossingReplies
 from .no_data import what_is_no_data
 

@@ -259,7 +259,7 @@ class GatewayCall:
             Unpriced: the account is limited in money, and the price of the model is unknown.
             TurnsReached, BudgetReached: the account is exhausted.
         """
-        from ..spending.reserve import reserve
+        from ..spending.accounts import reserve
         from .bounds import bound
 
         if account.asks_for_prices and self.target.price.tariff is None:

@@ -16,23 +16,23 @@ The error names the innermost account that has reached its limit. So a child age
 limit of its parent ends both. A request that ends without figures, because it was cancelled or its connection broke, is
 settled with an estimate: providers charge for the output that they generated until then.
 
-This module is pure: no clock, no I/O, no tasks.
+Accounts are pure: no clock, no I/O, no tasks. Only `reserve`, at the end of this module, waits.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, TypeVar, final
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, final
 
 import msgspec
+import trio
 
 from ....protocol.errors import BudgetReached, CallboardError, LimitReached, ShareReached, TurnsReached, Unpriced
 from ....protocol.requests import Limits
 
 if TYPE_CHECKING:
     from ....protocol.graph.model import OwnLimits
-    from .days import DayAccount
 
 
 class Amount(msgspec.Struct, frozen=True):
@@ -62,6 +62,19 @@ def by_file(field: str) -> str:
 def by_flag(field: str) -> str:
     """Return the name of a limit that is set for a run, by option or request field."""
     return f"`{field}`, --{field.replace('_', '-')}"
+
+
+class DailyLimit(Protocol):
+    """The account of a day (`days.DayAccount`), as the accounts below it use it."""
+
+    @property
+    def counts_money(self) -> str | None:
+        """Settings key of the limit in money that applies here or above; None if there is none."""
+
+    def admit(
+        self, account: Account, most: Amount, on_wait: Callable[[], None], *, turn: bool
+    ) -> Coroutine[Any, Any, Hold]:
+        """Reserve a request of `account`, which is this one or one below it, here and in the ledger; see `reserve`."""
 
 
 class Account:
@@ -104,7 +117,7 @@ class Account:
         self.measures: bool = own or (parent is not None and parent.measures)
         in_money = limits.max_cost is not None and not allow_unpriced
         self.needs_prices: bool = in_money or (parent is not None and parent.needs_prices)
-        self.day: DayAccount | None = None if parent is None else parent.day
+        self.day: DailyLimit | None = None if parent is None else parent.day
         self.turns = self.tokens = self.estimated = 0
         self.cost: float = 0.0
         self._held = self._held_turns = self._held_tokens = 0
@@ -351,3 +364,46 @@ def _least(spent: Iterable[tuple[N | None, N]]) -> N | None:
     return min(
         (most - so_far if most > so_far else most - most for most, so_far in spent if most is not None), default=None
     )
+
+
+def reserve(
+    account: Account, most: Amount, on_wait: Callable[[], None], *, turn: bool = True
+) -> Coroutine[Any, Any, Hold]:
+    """Reserve the upper bound of a request, as soon as there is room; also in the ledger if days are limited.
+
+    Args:
+        on_wait: called if the request has to wait.
+        turn: the request is a turn of a model; a request for embeddings is not.
+
+    Raises:
+        TurnsReached, BudgetReached: an account has reached its limit, or reached it during the wait.
+    """
+    enter = room_in if account.day is None else account.day.admit
+    return enter(account, most, on_wait, turn=turn)
+
+
+async def room_in(account: Account, most: Amount, on_wait: Callable[[], None], *, turn: bool) -> Hold:
+    """Reserve in the accounts alone; see `reserve`."""
+    hold = account.hold(most, turn=turn)
+    if hold is not None:
+        return hold
+    on_wait()
+    found: list[Hold | LimitReached] = []
+    woken = trio.Event()
+
+    def wake(what: Hold | LimitReached) -> None:
+        found.append(what)
+        woken.set()
+
+    leave = account.wait(most, wake, turn=turn)
+    try:
+        await woken.wait()
+    except BaseException:  # Cancelled: a reservation made at that very moment must be released for others.
+        leave()
+        for each in found:
+            if isinstance(each, Hold):
+                each.release()
+        raise
+    if isinstance(found[0], LimitReached):
+        raise found[0]
+    return found[0]

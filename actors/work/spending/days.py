@@ -18,6 +18,8 @@ subject to the limit of the server only. Limits come from the last reading of th
 spending from the moment when it is set. A clock that is set back does not reset a limit: the latest day seen is the
 day. If the clock is set back by more than a day, it was wrong before. Then the new date applies, with the spending that
 the ledger has for it.
+
+A process other than the server has no such accounts: `readings` reads the usage of the limits from the ledger file.
 """
 
 from __future__ import annotations
@@ -25,24 +27,94 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 from weakref import WeakValueDictionary
 
+import msgspec
 import trio
 
 from ....protocol.control.caller import LOCAL
 from ....protocol.errors import BudgetReached, DayReached, LedgerBroken, TurnsReached
 from ....protocol.graph.model import OwnLimits
 from ....protocol.settings.api import ApiSettings, DailyLimits
-from .accounts import NOTHING, Account, Amount, Hold
-from .daily import ALL, DailyRules, DayReading
-from .ledger import Ledger, LedgerUnwritten, Others, WrittenHold, bounded
-from .reserve import room_in
-from .today import DAY, GRACE, Today, date_of, today_of
+from .accounts import NOTHING, Account, Amount, Hold, room_in
+from .book import rows
+from .ledger import DAY, GRACE, Ledger, LedgerUnwritten, Others, Today, WrittenHold, bounded, date_of, today_of
 
 if TYPE_CHECKING:
     from ....supervisors import Root
     from .ledger import LedgerStore
+
+ALL = ""
+"""Key of the account of all subjects together."""
+
+
+class DayReading(msgspec.Struct, frozen=True):
+    """Usage of a daily limit.
+
+    Attributes:
+        subject: subject that the limit applies to; "" for all together.
+        day: `2026-11-23`.
+        limits: the limits of that day.
+        spent: spending so far, including that of other processes.
+        held: upper bounds of requests in flight, here and in other processes, and of requests of crashed processes.
+        key: settings key of the limit.
+    """
+
+    subject: str
+    day: str
+    limits: DailyLimits
+    spent: Amount
+    held: Amount
+    key: str
+
+
+@final
+class DailyRules:
+    """Daily limits by subject.
+
+    Attributes:
+        all: the limits of all subjects together, and their settings key.
+        subjects: the subjects of the API keys.
+        limits_others: subjects without a key, for example of signed tokens, have a limit.
+    """
+
+    def __init__(self, settings: ApiSettings) -> None:
+        keys = enumerate(settings.auth.static)
+        self._of_keys = {key.subject: (key.daily, f"api.auth.keys[{at}].daily") for at, key in keys if key.daily}
+        self._of_others = settings.limits.per_subject_daily, "api.limits.per_subject_daily"
+        self.limits_others = self._of_others[0] is not None
+        self.subjects = sorted({key.subject for key in settings.auth.static})
+        self.all = settings.limits.daily, "api.limits.daily"
+
+    def of(self, subject: str) -> tuple[DailyLimits | None, str]:
+        """Return the limits of a subject, and their settings key."""
+        return self._of_keys.get(subject, self._of_others)
+
+
+def readings(path: Path, settings: ApiSettings, today: Today) -> list[DayReading]:
+    """Return the usage of each limit: of all together, of keys, and of other subjects that have spent today.
+
+    Raises:
+        sqlite3.Error, OSError: the file can't be read.
+    """
+    rules = DailyRules(settings)
+    spent = _sums(path, "ledger", "SELECT key, tokens, cost FROM ledger WHERE day = ?", today.day)
+    held = _sums(path, "held", "SELECT key, SUM(tokens), SUM(cost) FROM held WHERE day >= ? GROUP BY key", today.since)
+    subjects = {ALL, *rules.subjects, *spent, *held} - {LOCAL.subject}
+    found = []
+    for subject in sorted(subjects):
+        limits, key = rules.all if subject == ALL else rules.of(subject)
+        if limits is not None and not limits.is_empty:
+            of = spent.get(subject, NOTHING), held.get(subject, NOTHING)
+            found.append(DayReading(subject, today.day, limits, *of, key))
+    return found
+
+
+def _sums(path: Path, table: str, query: str, day: str) -> dict[str, Amount]:
+    return {key: Amount(tokens, cost) for key, tokens, cost in rows(path, table, query, (day,))}
+
 
 LOOK_EVERY = 1.0
 """Seconds between two queries for the spending of other processes, by subjects over their limit or waiting."""
@@ -346,7 +418,8 @@ class Days:
             try:
                 hold = await room_in(account, most, on_wait, turn=turn)
             except DayReached as error:  # reservations of other processes may have shrunk since
-                if account.day is None or not await self._looks_again(account.day, error, since, looked=looked):
+                days = _days_of(account)
+                if not days or not await self._looks_again(days[0], error, since, looked=looked):
                     raise
                 looked = True
                 continue

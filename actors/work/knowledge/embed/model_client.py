@@ -29,8 +29,7 @@ from ...models.call import Emitter, busy, costs_nothing, countable
 from ...models.limiter import Gates, MustWait, too_many
 from ...models.prices.price import Price
 from ...models.retrying import BACKOFF, retried
-from ...spending.accounts import NOTHING, Amount, Hold
-from ...spending.reserve import reserve
+from ...spending.accounts import NOTHING, Amount, Hold, reserve
 
 if TYPE_CHECKING:
     from ...spending.accounts import Account

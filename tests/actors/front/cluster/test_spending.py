@@ -35,8 +35,7 @@ from callboard.actors.work.spending import ledger as ledgers
 from callboard.actors.work.spending.accounts import Amount, Hold
 from callboard.actors.work.spending.book import Away, SpendingBook, SpendingSums
 from callboard.actors.work.spending.days import Days
-from callboard.actors.work.spending.ledger import Batch, Others
-from callboard.actors.work.spending.today import today_of
+from callboard.actors.work.spending.ledger import Batch, Others, today_of
 from callboard.protocol.chat import TokenUsage
 from callboard.protocol.errors import DayReached, LedgerBroken
 from callboard.protocol.settings.api import ApiSettings, DailyLimits

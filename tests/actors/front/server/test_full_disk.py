@@ -17,10 +17,9 @@ from typing import Any
 import pytest
 from support.serve_process import SOON, Serving
 
-from callboard.actors.work.spending.accounts import Amount
+from callboard.actors.work.spending.accounts import Amount, reserve
 from callboard.actors.work.spending.days import Days
-from callboard.actors.work.spending.ledger_file import LedgerFile
-from callboard.actors.work.spending.reserve import reserve
+from callboard.actors.work.spending.ledger import LedgerFile
 from callboard.protocol.errors import LedgerBroken
 from callboard.protocol.settings.api import ApiLimits, ApiSettings, DailyLimits
 from callboard.supervisors import Root

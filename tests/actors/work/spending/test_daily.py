@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from callboard.actors.work.spending.accounts import Amount
-from callboard.actors.work.spending.daily import ALL, DailyRules, readings
-from callboard.actors.work.spending.days import Days
-from callboard.actors.work.spending.ledger_file import LedgerFile
-from callboard.actors.work.spending.today import DAY, today_of
+from callboard.actors.work.spending.days import ALL, DailyRules, Days, readings
+from callboard.actors.work.spending.ledger import DAY, LedgerFile, today_of
 from callboard.protocol.settings.api import ApiKey, ApiLimits, ApiSettings, Auth, DailyLimits
 from callboard.supervisors import Root
 

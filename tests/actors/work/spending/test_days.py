@@ -12,11 +12,9 @@ from support.daily_limits import ALICE, MOST, NOON, Clock, asked, kept, limited,
 from support.messages import has_message, says
 
 from callboard.actors.work.spending import days as module
-from callboard.actors.work.spending.accounts import Account, Amount, Hold
-from callboard.actors.work.spending.daily import ALL
-from callboard.actors.work.spending.days import Days
-from callboard.actors.work.spending.reserve import reserve
-from callboard.actors.work.spending.today import DAY
+from callboard.actors.work.spending.accounts import Account, Amount, Hold, reserve
+from callboard.actors.work.spending.days import ALL, Days
+from callboard.actors.work.spending.ledger import DAY
 from callboard.protocol.errors import BudgetReached, DayReached
 from callboard.protocol.requests import Limits
 from callboard.protocol.settings.api import ApiSettings, DailyLimits

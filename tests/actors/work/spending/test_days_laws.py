@@ -29,13 +29,9 @@ from callboard.actors.front.cluster.membership import ClusterMembership, Cluster
 from callboard.actors.front.cluster.spending import ClusterLedger
 from callboard.actors.work.spending import days as module
 from callboard.actors.work.spending import ledger
-from callboard.actors.work.spending.accounts import Account, Amount, Hold
-from callboard.actors.work.spending.daily import ALL
-from callboard.actors.work.spending.days import Days
-from callboard.actors.work.spending.ledger import LedgerStore
-from callboard.actors.work.spending.ledger_file import LedgerFile
-from callboard.actors.work.spending.reserve import reserve
-from callboard.actors.work.spending.today import DAY, date_of
+from callboard.actors.work.spending.accounts import Account, Amount, Hold, reserve
+from callboard.actors.work.spending.days import ALL, Days
+from callboard.actors.work.spending.ledger import DAY, LedgerFile, LedgerStore, date_of
 from callboard.protocol.errors import DayReached
 from callboard.protocol.requests import Limits
 from callboard.protocol.settings.api import ApiKey, ApiLimits, ApiSettings, Auth, DailyLimits

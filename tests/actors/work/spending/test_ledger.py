@@ -19,9 +19,7 @@ from support.starter import forked_code
 
 from callboard.actors.work.spending.accounts import Amount
 from callboard.actors.work.spending.days import Days
-from callboard.actors.work.spending.ledger import LedgerUnwritten
-from callboard.actors.work.spending.ledger_file import LedgerFile
-from callboard.actors.work.spending.today import DAY
+from callboard.actors.work.spending.ledger import DAY, LedgerFile, LedgerUnwritten
 from callboard.protocol.errors import DayReached, LedgerBroken
 from callboard.protocol.settings.api import DailyLimits
 from callboard.supervisors import Root
@@ -60,10 +58,9 @@ def test_two_processes_at_once_spend_no_more_than_the_limit(tmp_path: Path) -> N
     program = f"""
 import random, time, trio
 from pathlib import Path
-from callboard.actors.work.spending.accounts import Amount
+from callboard.actors.work.spending.accounts import Amount, reserve
 from callboard.actors.work.spending.days import Days
-from callboard.actors.work.spending.ledger_file import LedgerFile
-from callboard.actors.work.spending.reserve import reserve
+from callboard.actors.work.spending.ledger import LedgerFile
 from callboard.protocol.errors import DayReached
 from callboard.protocol.settings.api import ApiLimits, ApiSettings, DailyLimits
 from callboard.supervisors import Root
