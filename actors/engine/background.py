@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from ...protocol.effects import Effect
-from ..work.journal.family import UnfinishedFamily
-from ..work.journal.scope import JournalPlayer
+from ..work.journal.actor_journal import JournalPlayer, UnfinishedFamily
 
 
 class BackgroundWork(Protocol):

@@ -18,9 +18,8 @@ import msgspec
 from ...protocol.effects import AnswerCall, Effect, Emit, Finish, InPlace, Reject, SetTimer, WhenIdle, Work
 from ...protocol.journal import Told
 from ...protocol.messages import FamilyCalled, Follows, FromBelow, Idle, Interrupted, TimerFired, WorkDone
-from ..work.journal.family import UnfinishedFamily
-from ..work.journal.of_run import CannotGoOn
-from ..work.journal.scope import JournalPlayer
+from ..work.journal.actor_journal import JournalPlayer, UnfinishedFamily
+from ..work.journal.run_journal import CannotGoOn
 from .deciding import Decider, Tape
 
 

@@ -31,8 +31,8 @@ from ...protocol.version import VERSION
 from ..io.directories import journal_dir
 from ..io.imports import imported
 from ..io.tenancy import environ
-from ..work.journal.of_run import DEFINITION, CannotGoOn, JournaledRun, RunPast, past_of
 from ..work.journal.pending_answers import first_answers, open_questions
+from ..work.journal.run_journal import DEFINITION, CannotGoOn, JournaledRun, RunPast, past_of
 from .as_begun import called_in, check_files, definition_of, loaded_of
 from .begin import begin
 from .execution import Execution

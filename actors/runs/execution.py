@@ -48,9 +48,9 @@ from ..engine.graph.result import GraphResult
 from ..io.handed_out import without_secrets
 from ..work.agent.history import History
 from ..work.context import RunContext
+from ..work.journal.actor_journal import Scopes
 from ..work.journal.directory import directory_of, may_have_one, over
-from ..work.journal.of_run import PREPARED, JournaledRun
-from ..work.journal.scope import Scopes
+from ..work.journal.run_journal import PREPARED, JournaledRun
 from ..work.labels.flow import NOTED, Flow
 from ..work.labels.labels import Labels
 from ..work.playback.playback import Beginning, Playback, playback

@@ -22,7 +22,7 @@ from ...protocol.requests import RunRequest
 from ...protocol.version import VERSION
 from ..io.handed_out import without_secrets
 from ..work.journal.directory import ATTACHED, directory_of, make
-from ..work.journal.of_run import JournaledRun
+from ..work.journal.run_journal import JournaledRun
 from ..work.tools.tool import Tool
 from .as_begun import definition_of, has_file
 from .execution import Execution

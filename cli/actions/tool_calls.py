@@ -20,7 +20,7 @@ from ...actors.io.json_schema import schema_errors
 from ...actors.runs.root import Root
 from ...actors.runs.target import load_agent
 from ...actors.work.context import AgentCall, RunContext
-from ...actors.work.mcp.pool.scope import ServerScope
+from ...actors.work.mcp.pool.servers import ServerScope
 from ...actors.work.mcp.tools.direct import direct_tool
 from ...actors.work.mcp.tools.elicitation import UNANSWERED
 from ...actors.work.mcp.tools.names import offered_name

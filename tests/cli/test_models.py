@@ -304,7 +304,7 @@ def test_names_of_models_are_completed_for_show_and_check(tmp_path: Path, monkey
 def test_clients_of_clouds_are_listed_where_there_are_credentials(
     callboard: Callboard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from callboard.actors.work.models.usable import model_names
+    from callboard.actors.work.models.model_listing import model_names
     from callboard.protocol.settings import Settings
 
     for name in ("VERTEXAI_API_KEY", "GOOGLE_APPLICATION_CREDENTIALS", "AWS_ACCESS_KEY_ID", "AWS_BEARER_TOKEN_BEDROCK"):
@@ -330,7 +330,7 @@ def test_clients_of_clouds_are_listed_where_there_are_credentials(
 
 
 def test_the_chosen_models_can_be_named_where_no_file_lists_them() -> None:
-    from callboard.actors.work.models.usable import model_names
+    from callboard.actors.work.models.model_listing import model_names
     from callboard.protocol.settings import ClientSettings, Settings
 
     client = ClientSettings(type="openai-compatible", name="mine", api_base="http://127.0.0.1:1/v1")

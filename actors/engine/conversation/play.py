@@ -46,8 +46,8 @@ from .decider import LONGEST_TEXT, ConversationDecider, ConversationSetup, OutOf
 if TYPE_CHECKING:
     from ...work.agent.children import Children
     from ...work.context import RunContext
-    from ...work.journal.family import UnfinishedFamily
-    from ...work.journal.scope import JournalPlayer as Kept
+    from ...work.journal.actor_journal import JournalPlayer as Kept
+    from ...work.journal.actor_journal import UnfinishedFamily
     from ...work.team_messages import Address
 
 _JUDGING = (".actors.work.tools.shell_rules", *RULES)
@@ -228,7 +228,7 @@ class Conversation:
         model = self.summarizer or self.request.model
         window = self.context.window(model)
         if self.context.hooks is not None:
-            from ...work.hooks.session import before_shortening
+            from ...work.hooks.hooks import before_shortening
 
             await before_shortening(self.context.hooks, me)
         request = summary_request(model, work.turns, RECORD if window is None else min(RECORD, 2 * window))

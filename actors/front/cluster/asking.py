@@ -11,7 +11,7 @@ from ....supervisors.cluster.store import ASKED, CLOSED
 
 if TYPE_CHECKING:
     from ....protocol.kernel.questions import Question
-    from ...work.journal.of_run import JournaledRun
+    from ...work.journal.run_journal import JournaledRun
 
 
 class ClusterAsking:

@@ -38,9 +38,9 @@ from ....protocol.place import PartOf
 from ....protocol.requests import Limits, RunRequest
 from ....supervisors.cluster import queries, queue, workers
 from ....supervisors.cluster.queue import Parent, Wanted
-from ...work.journal.of_run import PART
+from ...work.journal.actor_journal import noted
 from ...work.journal.pending_answers import encode_answer
-from ...work.journal.scope import noted
+from ...work.journal.run_journal import PART
 from ...work.labels.labels import Labels
 from ...work.sandbox.current import current as sandbox
 from ...work.spending.accounts import NOTHING, Amount

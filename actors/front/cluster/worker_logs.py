@@ -28,7 +28,7 @@ from ..control.logs.writer import Done, RunLog
 from .logs import ClusterLogs
 
 if TYPE_CHECKING:
-    from ...work.journal.of_run import JournaledRun, RowsOut
+    from ...work.journal.run_journal import JournaledRun, RowsOut
     from ..control.logs.reading import LoggedEvent
     from .membership import ClusterMembership
 

@@ -12,7 +12,7 @@ from ....protocol.settings import ClientSettings, ModelSettings, Settings
 from ...work.models import weights
 from ...work.models.catalog import ModelCatalog
 from ...work.models.engines import require_engine
-from ...work.models.facts import Facts, chats, facts_of
+from ...work.models.model_listing import Facts, chats, facts_of
 from ...work.models.providers import BUILT_IN, READY_MADE, SUGGESTED, base_of, key_variables, ollama_of, suggested
 from .servers import Answering, ModelServer, answering, places
 

@@ -43,9 +43,8 @@ from ....supervisors import Actor, End
 from ....supervisors.escalation import NOTED, PASS, Verdict
 from ....supervisors.ref import describe
 from ..context import AgentCall, RunContext
-from ..journal.family import UnfinishedChild, UnfinishedFamily
-from ..journal.of_run import CannotGoOn
-from ..journal.scope import JournalPlayer
+from ..journal.actor_journal import JournalPlayer, UnfinishedChild, UnfinishedFamily
+from ..journal.run_journal import CannotGoOn
 from ..playback.playback import now, token
 from ..record import Record
 from ..team_messages import PostOffice, TeamPosition

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from ...io.directories import durable_dir, journal_dir, private_directory
 from ...io.tenancy import environ
 from ..playback.playback import in_the_world
-from .scope import scope_of
+from .actor_journal import scope_of
 
 if TYPE_CHECKING:
     from ....supervisors import Actor

@@ -7,10 +7,11 @@ asks several models in turn (`asks`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from itertools import count
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 import trio
@@ -30,7 +31,8 @@ from ....protocol.chat import (
     ToolCallDelta,
     parts_of,
 )
-from ....protocol.errors import CallboardError, UpstreamError
+from ....protocol.errors import CallboardError, ModelError, UpstreamError
+from ....supervisors import Backoff, Retry
 from ...io.handed_out import Streamed, anything_handed_out, hidden, hide_in
 from ..spending.accounts import NOTHING, Account, Amount, Hold
 from .allowance import Remaining, remaining_in
@@ -260,7 +262,7 @@ class GatewayCall:
             TurnsReached, BudgetReached: the account is exhausted.
         """
         from ..spending.accounts import reserve
-        from .bounds import bound
+        from .request_upper_bound import bound
 
         if account.asks_for_prices and self.target.price.tariff is None:
             unpriced = account.unpriced(self.target.id, file)
@@ -288,7 +290,7 @@ class GatewayCall:
         """Return an estimate of the generated tokens: from the received text, else from the elapsed time."""
         if self.heard:
             return -(-self._said // 4)
-        from .bounds import most_output
+        from .request_upper_bound import most_output
 
         most = most_output(self.request, self.target)
         return min(most, math.ceil((trio.current_time() - self._began) * TOKENS_PER_SECOND))
@@ -389,3 +391,51 @@ def about_tokens(request: ChatRequest) -> int:
     if request.tools:
         characters += len(msgspec.json.encode(request.tools))
     return characters // 4 + pictures * PICTURE_TOKENS + (request.max_tokens or 0)
+
+
+BACKOFF = Backoff(first=0.5, most=30.0, jitter=1.0)
+"""Backoff with full jitter: a thousand callers that fail together must not retry together."""
+
+T = TypeVar("T")
+
+
+async def retried(
+    once: Callable[[int], Awaitable[T]],
+    retry: Retry,
+    *,
+    on_wait: Callable[[int, float, ModelError], None],
+    rand: Callable[[], float],
+    deadline: float = math.inf,
+) -> T:
+    """Call `once` until it succeeds or the retry policy ends the tries, and return its result.
+
+    All tries run in the caller's task, not in an actor that a supervisor restarts. So cancelling the caller closes its
+    connection at once, and a try costs no task. The kernel's `Retry` decides whether to try again.
+
+    Args:
+        once: makes one try; it receives the number of the try, from 1.
+        on_wait: called with the number of the failed try, the seconds before the next, and the error.
+        rand: source of the jitter, in [0, 1).
+        deadline: time on trio's clock after which no further try starts.
+
+    Raises:
+        ModelError: the error of the last try; its text states the number of tries if there were several.
+    """
+    for attempt in count(1):
+        try:
+            return await once(attempt)
+        except ModelError as error:
+            wait = retry.wait(attempt, error, left=deadline - trio.current_time(), rand=rand)
+            if wait is None:
+                if attempt == 1 or not retry.retryable(error):
+                    raise
+                raise _spent(error, attempt) from error
+            on_wait(attempt, wait, error)
+            await trio.sleep(wait)
+    raise AssertionError("count() has no end")
+
+
+def _spent(error: ModelError, attempts: int) -> ModelError:
+    told = type(error)(f"{error}, after {attempts} tries")
+    told.__dict__.update(error.__dict__)
+    return told

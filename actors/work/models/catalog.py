@@ -30,15 +30,15 @@ from ...io.imports import imported
 from ...io.vault.lookups import Lookup, OfEnvironment
 from . import providers, weights
 from .codec import Codec
-from .codecs import codec_of, module_of
 from .engines import require_engine
-from .filled import OF_ITS_FILE, filled
 from .prices.price import Price, Prices
+from .providers import codec_of, module_of
+from .secret_interpolation import OF_ITS_FILE, filled
 from .target import ModelAccess, ModelChoice, ModelTarget, TokenBearer, idle_timeout_of, rules_of
 
 if TYPE_CHECKING:
     from ....supervisors import Root
-    from .aws.signers import RoleSigner
+    from .aws.credential_chain import RoleSigner
     from .aws.signing import Signer
     from .patching import Patched
     from .python_model import Model
@@ -285,7 +285,7 @@ class ModelCatalog:
                 entry = msgspec.structs.replace(entry, no_stream=True)
         elif client.type == "bedrock":
             from .aws.bedrock import BedrockCodec
-            from .aws.signers import RoleSigner
+            from .aws.credential_chain import RoleSigner
 
             signer = self._signer(client, key, model)
             codec = BedrockCodec(signer, cache=cache)
@@ -353,7 +353,7 @@ class ModelCatalog:
         if key and not client.access_key_id:
             return None
         self._refuse_adopted(client, model)
-        from .aws.signers import signer_of
+        from .aws.credential_chain import signer_of
 
         return signer_of(client, "bedrock", self._environ, self._settings.file, self._root)
 
@@ -432,7 +432,7 @@ class ModelCatalog:
             access = msgspec.structs.replace(access, signed_in=door.bearer({}), sign=door.sign, below=door.below)
         elif client.type == "bedrock":
             from .aws.bedrock import signed
-            from .aws.signers import RoleSigner
+            from .aws.credential_chain import RoleSigner
 
             signer = self._signer(client, key, model)
             if signer is not None:

@@ -26,7 +26,7 @@ from ....protocol.errors import ModelError, UpstreamError
 from ....protocol.settings.model import Cache
 from . import call_ids, codec
 from .reasoning import effort, families, stored_reasoning
-from .reasoning.tags import OPEN, Parting
+from .reasoning.stored_reasoning import OPEN, Parting
 
 Json = Any
 

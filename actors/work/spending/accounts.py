@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, final
 
 import msgspec
 import trio
@@ -96,6 +96,9 @@ class Account:
         turns, tokens, cost: the spending so far; `estimated` is the part of the tokens that no provider reported.
     """
 
+    is_of_day: ClassVar[bool] = False
+    """True for the account of a day (`days.DayAccount`), which other processes may charge as well."""
+
     turns: int
     tokens: int
 
@@ -158,7 +161,7 @@ class Account:
 
     def left(self) -> Limits:
         """Return the remaining limits of this account and all above, except the accounts of days."""
-        own = [account for account in self.chain() if account.day is not account]
+        own = [account for account in self.chain() if not account.is_of_day]
         return Limits(
             max_turns=_least((each.limits.max_turns, each.turns) for each in own),
             max_tokens=_least((each.limits.max_tokens, each.tokens) for each in own),
@@ -171,7 +174,7 @@ class Account:
         That worker has already charged it to the day.
         """
         for account in self.chain():
-            if account.day is not account:
+            if not account.is_of_day:
                 account.charge(amount, turns)
 
     @property

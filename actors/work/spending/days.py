@@ -140,6 +140,7 @@ class DayAccount(Account):
         looked: time of the last query for the spending of other processes, in seconds of trio's clock.
     """
 
+    is_of_day = True
     tokens: int
 
     def __init__(self, days: Days, subject: str, parent: DayAccount | None) -> None:

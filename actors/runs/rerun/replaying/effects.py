@@ -18,8 +18,8 @@ from .....protocol.knowledge import Hit, Retrieved
 from .....protocol.messages import NodeLeft, Replied, ResultsKept, Summarized, ToolDone, WorkDone, WorkFailed
 from .....protocol.workflow_messages import CALL, CODE, NODE, NodeSaid
 from .....supervisors.escalation import HOLD, Verdict
-from ....work.journal.of_run import HOOK, REPLY, SERVER_TOOLS
-from ....work.journal.scope import scope_of
+from ....work.journal.actor_journal import scope_of
+from ....work.journal.run_journal import HOOK, REPLY, SERVER_TOOLS
 from ....work.playback.playback import PLAYED, PREVIEW, Asking, Beginning, OutsideEffect, Preview
 from ....work.playback.replies import Played
 from ....work.tools.tool import VisibleResult

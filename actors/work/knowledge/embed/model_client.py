@@ -24,11 +24,10 @@ from .....protocol.errors import CallboardError, ModelError, UpstreamError
 from .....protocol.events import LlmEmbedding, LlmRerank, LlmRetry, LlmWaiting, UsageUpdate
 from .....supervisors import Retry
 from ...models.allowance import AllowanceRules, Remaining, remaining_in
-from ...models.bounds import dearest
-from ...models.call import Emitter, busy, costs_nothing, countable
+from ...models.call import BACKOFF, Emitter, busy, costs_nothing, countable, retried
 from ...models.limiter import Gates, MustWait, too_many
 from ...models.prices.price import Price
-from ...models.retrying import BACKOFF, retried
+from ...models.request_upper_bound import dearest
 from ...spending.accounts import NOTHING, Amount, Hold, reserve
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from ....io.whole_file import replacing
 
 if TYPE_CHECKING:
     from .catalog import ServerCatalog
-    from .opening import Live, ServerRecord
+    from .pool import Live, ServerRecord
 
 Json: TypeAlias = Any
 

@@ -32,7 +32,7 @@ from .....protocol.errors import ConfigError, CredentialsError
 from .....protocol.json_values import UNREADABLE
 from ....io.handed_out import hidden_tail
 from ....io.imports import PROCESSES, imported
-from ..renewed import Renewed
+from ..refreshing_credential import Renewed
 from .keys import profile_named, static_keys
 from .roles import EARLY, AssumedRole
 from .signing import AwsKeys

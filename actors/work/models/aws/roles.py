@@ -23,7 +23,7 @@ from .....protocol.decoding import json_decoder
 from .....protocol.errors import ConfigError, CredentialsError, UpstreamError
 from .....protocol.json_values import UNREADABLE
 from ....io.imports import imported
-from ..renewed import Renewed
+from ..refreshing_credential import Renewed
 from .signing import AwsKeys
 
 EARLY = 300.0

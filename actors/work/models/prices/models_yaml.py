@@ -24,7 +24,7 @@ from .....protocol.problems import Problem
 from .....protocol.reading import Reading
 from .....protocol.tree import Mapping, Node, Sequence, describe
 from .....protocol.yaml_tree import parse
-from .find import SELLERS
+from .price_lookup import SELLERS
 from .rates import USD, Rate, Rates, Tiered
 from .table import Match, PriceEntry, PriceTable, Provider
 

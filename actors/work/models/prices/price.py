@@ -10,7 +10,7 @@ import trio
 
 if TYPE_CHECKING:
     from .....protocol.settings import ClientSettings, ModelSettings
-    from .find import Finder
+    from .price_lookup import Finder
     from .rates import Tariff
 
 
@@ -56,7 +56,7 @@ class Prices:
     @cached_property
     def finder(self) -> Finder:
         """Finder of prices."""
-        from .find import Finder
+        from .price_lookup import Finder
 
         return Finder(self._environ, self._file)
 

@@ -13,8 +13,8 @@ import trio
 from .....protocol.errors import ConfigError, UpstreamError
 from ....io.http.transport import TrioTransport
 from . import models_yaml
-from .price_files import keep, vendored
-from .source import LARGEST, URL, read
+from .genai_prices import LARGEST, URL, read
+from .price_lookup import keep, vendored
 from .table import PriceTable
 
 TIMEOUT = 60.0

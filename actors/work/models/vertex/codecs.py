@@ -28,7 +28,7 @@ from .. import codec
 from ..anthropic import AnthropicCodec
 from ..gemini import GeminiCodec
 from ..openai import OpenAiCodec
-from .makers import maker_of
+from .publishers import maker_of
 from .vertex_access import VertexAccess
 
 Json = Any

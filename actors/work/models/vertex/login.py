@@ -23,7 +23,7 @@ import trio
 from .....protocol.errors import ConfigError, CredentialsError, UpstreamError
 from .....supervisors.installation import install_command
 from ....io.http.brief import Brief, brief
-from .place import CredentialsFile
+from .location import CredentialsFile
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 

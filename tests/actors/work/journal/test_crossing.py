@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from callboard.actors.work.journal.crossing import CrossingReplies
+from callboard.actors.work.journal.run_journal import CrossingReplies
 from callboard.protocol.chat import ChatReply, TokenUsage
 from callboard.protocol.journal import (
     LETTER,

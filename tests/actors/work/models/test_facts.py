@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from callboard.actors.work.models.facts import Facts, chats
+from callboard.actors.work.models.model_listing import Facts, chats
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from support.messages import has_message
 
 from callboard.actors.io.vault.lookups import OfEnvironment
 from callboard.actors.work.models.catalog import ModelCatalog
-from callboard.actors.work.models.filled import OF_ITS_FILE, filled
+from callboard.actors.work.models.secret_interpolation import OF_ITS_FILE, filled
 from callboard.protocol.errors import CredentialsError
 from callboard.protocol.settings import ClientSettings, Settings, read_settings
 
@@ -74,7 +74,12 @@ clients:
     with pytest.raises(CredentialsError) as error:
         catalog.target("one:m")
     assert has_message(
-        str(error.value), "work.models.filled.filled", name="one", file="config.yaml", path="extra.proxy", name_2="GONE"
+        str(error.value),
+        "work.models.secret_interpolation.filled",
+        name="one",
+        file="config.yaml",
+        path="extra.proxy",
+        name_2="GONE",
     )
     with pytest.raises(CredentialsError, match="GONE"):
         catalog.access("one:m", "embedding")

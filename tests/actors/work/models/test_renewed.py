@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from callboard.actors.work.models.renewed import PAUSE, Renewed
+from callboard.actors.work.models.refreshing_credential import PAUSE, Renewed
 from callboard.protocol.errors import CredentialsError, UpstreamError
 
 

@@ -83,7 +83,7 @@ async def test_the_person_signs_in_and_the_call_is_made(
     first, *others = person.shown
     assert first.people
     assert first.secret
-    assert has_message(first.text, "work.mcp.tools.sign_in.signed_in.person.2", name="docs")
+    assert has_message(first.text, "work.mcp.tools.view.signed_in.person.2", name="docs")
     assert [question.problem for question in others] == (
         ["this URL belongs to another attempt to sign in (its `state` differs)"] if pastes else []
     )
@@ -117,7 +117,7 @@ async def test_more_scopes_are_asked_for_by_name_together_with_those_there_are(
         assert await said(one, house, "read") == "read: done"
         assert person.shown == []
         assert await said(one, house, "write") == "write: done"
-        assert has_message(person.shown[-1].text, "work.mcp.tools.sign_in.signed_in.person", scopes="files:write.…")
+        assert has_message(person.shown[-1].text, "work.mcp.tools.view.signed_in.person", scopes="files:write.…")
         assert "scope=read+files%3Awrite&" in person.shown[-1].text
         assert await said(one, house, "delete") == "delete: done"
         assert "scope=read+files%3Awrite+files%3Adelete&" in person.shown[-1].text

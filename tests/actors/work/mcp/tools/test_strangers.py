@@ -23,7 +23,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from callboard.actors.io.json_schema import quick, schema_errors
 from callboard.actors.work.call_clock import Clock
 from callboard.actors.work.mcp.links.link import CallOrigin
-from callboard.actors.work.mcp.pool.leases import ROOM_WITHIN
+from callboard.actors.work.mcp.pool.pool import ROOM_WITHIN
 from callboard.actors.work.mcp.tools import view as module
 from callboard.actors.work.mcp.tools.direct import direct_tool
 from callboard.actors.work.mcp.tools.meta import meta_tools, search
@@ -182,7 +182,7 @@ async def test_an_agent_that_has_all_the_room_does_not_wait_for_itself_for_ever(
 
         async def wants() -> None:
             with pytest.raises(
-                McpLost, match=says("work.mcp.pool.leases.Leases._in_time", name="b", within=360, max_servers=1)
+                McpLost, match=says("work.mcp.pool.pool.Leases._in_time", name="b", within=360, max_servers=1)
             ):
                 await house.call(scope, "b")
 

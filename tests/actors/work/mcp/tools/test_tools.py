@@ -24,7 +24,7 @@ from callboard.actors.work.mcp.tools.chosen import ChosenServer, WantedServers
 from callboard.actors.work.mcp.tools.direct import direct_tool, effect_of
 from callboard.actors.work.mcp.tools.meta import meta_tools
 from callboard.actors.work.mcp.tools.names import legal, offered_name, owner_of
-from callboard.actors.work.mcp.tools.offer import Offered, Offering
+from callboard.actors.work.mcp.tools.tool_list import Offered, Offering
 from callboard.actors.work.mcp.tools.view import ServersView, View
 from callboard.actors.work.tools.calls import changes, may_be_repeated
 from callboard.actors.work.tools.checking import LONGEST_NAME
@@ -164,7 +164,10 @@ async def test_a_listed_tool_that_its_server_has_no_more_refuses_and_the_convers
     assert now is not None
     assert names(now) == ["s__t0"]
     assert has_message(
-        (await played(me, now, "s__t1"))["tool_call_error"], "work.mcp.tools.offer._listed", listed="s__t1", server="s"
+        (await played(me, now, "s__t1"))["tool_call_error"],
+        "work.mcp.tools.tool_list._listed",
+        listed="s__t1",
+        server="s",
     )
 
 

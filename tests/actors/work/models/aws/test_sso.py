@@ -13,8 +13,8 @@ import trio
 from support.fake_models import FakeModels, Reply, Request
 from support.messages import says
 
+from callboard.actors.work.models.aws.credential_chain import RoleSigner, signer_of
 from callboard.actors.work.models.aws.profiles import ProfileRole
-from callboard.actors.work.models.aws.signers import RoleSigner, signer_of
 from callboard.actors.work.models.aws.signing import AwsKeys
 from callboard.protocol.errors import ConfigError, CredentialsError, UpstreamError
 from callboard.protocol.settings import ClientSettings

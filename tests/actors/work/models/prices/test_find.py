@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from callboard.actors.work.models.catalog import ModelCatalog
-from callboard.actors.work.models.prices.price_files import vendored
+from callboard.actors.work.models.prices.price_lookup import vendored
 from callboard.actors.work.models.providers import READY_MADE
 from callboard.protocol.chat import TokenUsage
 from callboard.protocol.settings import ClientSettings, ModelSettings, Settings
@@ -153,7 +153,7 @@ def test_the_table_is_read_when_a_price_is_asked_for_and_not_before(monkeypatch:
     def read() -> None:
         raise AssertionError("the table was read")
 
-    monkeypatch.setattr("callboard.actors.work.models.prices.price_files.vendored", read)
+    monkeypatch.setattr("callboard.actors.work.models.prices.price_lookup.vendored", read)
     target = ModelCatalog(Settings(clients=(_own(),)), KEYS).target("mine:gpt-4o-mini")
     with pytest.raises(AssertionError, match="was read"):
         target.cost(ALL)

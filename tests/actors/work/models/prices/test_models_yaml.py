@@ -9,8 +9,7 @@ import pytest
 from support.messages import says
 
 from callboard.actors.work.models.prices import models_yaml
-from callboard.actors.work.models.prices.find import Finder
-from callboard.actors.work.models.prices.price_files import vendored
+from callboard.actors.work.models.prices.price_lookup import Finder, vendored
 from callboard.actors.work.models.prices.rates import Tariff
 from callboard.actors.work.models.prices.table import PriceTable
 from callboard.actors.work.models.prices.update import update

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from support.messages import says
 
-from callboard.actors.work.models.prices.price_files import vendored
+from callboard.actors.work.models.prices.genai_prices import LARGEST, encoded, read
+from callboard.actors.work.models.prices.price_lookup import vendored
 from callboard.actors.work.models.prices.rates import Rates, Tier, Tiered
-from callboard.actors.work.models.prices.source import LARGEST, encoded, read
 from callboard.protocol.errors import ConfigError
 
 TODAY = date(2026, 8, 22)
@@ -115,10 +115,10 @@ def test_what_is_no_table_of_prices_is_refused_and_told_where(content: Any, text
 
 @pytest.mark.parametrize("data", [b"", b"<html>", b"\xff\xfe", b"- provider: openai\n  models: []\n", b"[" * 10_000])
 def test_what_is_no_json_is_refused(data: bytes) -> None:
-    with pytest.raises(ConfigError, match=says("work.models.prices.source.read.2")):
+    with pytest.raises(ConfigError, match=says("work.models.prices.genai_prices.read.2")):
         read(data, where="prices.json", today=TODAY)
 
 
 def test_an_endless_file_is_refused() -> None:
-    with pytest.raises(ConfigError, match=says("work.models.prices.source.read", LARGEST=16)):
+    with pytest.raises(ConfigError, match=says("work.models.prices.genai_prices.read", LARGEST=16)):
         read(b" " * (LARGEST + 1), where="prices.json", today=TODAY)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.actors.work.models.reasoning.tags import Parting
+from callboard.actors.work.models.reasoning.stored_reasoning import Parting
 
 
 def parted(*pieces: str) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.messages import says
 
-from callboard.actors.work.models.vertex.place import (
+from callboard.actors.work.models.vertex.location import (
     CredentialsFile,
     Machine,
     checked_location,
@@ -58,7 +58,7 @@ def test_location_and_project_are_those_of_the_client_then_of_the_environment() 
 @pytest.mark.parametrize("location", ["evil.example/", "a.b", "us central1", "-a", "US-EAST1", "a@b"])
 def test_a_location_that_is_none_is_no_part_of_a_host(location: str) -> None:
     client = ClientSettings(type="vertexai", name="g", location=location)
-    with pytest.raises(ConfigError, match=says("work.models.vertex.place.checked_location")):
+    with pytest.raises(ConfigError, match=says("work.models.vertex.location.checked_location")):
         checked_location(client, {})
 
 
@@ -92,7 +92,7 @@ def test_a_file_that_is_named_and_not_there_is_told(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path), "GOOGLE_APPLICATION_CREDENTIALS": "~/gone.json", "K_SERVICE": "x"}
     with pytest.raises(
         CredentialsError,
-        match=says("work.models.vertex.place.source_of.2", by="GOOGLE_APPLICATION_CREDENTIALS", found="…/gone.json"),
+        match=says("work.models.vertex.location.source_of.2", by="GOOGLE_APPLICATION_CREDENTIALS", found="…/gone.json"),
     ):
         source_of(CLIENT, environ, "c", NOWHERE)
 
@@ -100,10 +100,10 @@ def test_a_file_that_is_named_and_not_there_is_told(tmp_path: Path) -> None:
 def test_metadata_are_asked_for_only_where_they_can_be(tmp_path: Path) -> None:
     home = {"HOME": str(tmp_path)}
     product = tmp_path / "product_name"
-    with pytest.raises(CredentialsError, match=says("work.models.vertex.place.source_of.3", name="my-google")):
+    with pytest.raises(CredentialsError, match=says("work.models.vertex.location.source_of.3", name="my-google")):
         source_of(CLIENT, home, "c", NOWHERE)
     product.write_text("Standard PC\n")
-    with pytest.raises(CredentialsError, match=says("work.models.vertex.place.source_of.3", file="c")):
+    with pytest.raises(CredentialsError, match=says("work.models.vertex.location.source_of.3", file="c")):
         source_of(CLIENT, home, "c", product)
     product.write_text("Google Compute Engine\n")
     assert source_of(CLIENT, home, "c", product) == Machine("metadata.google.internal")

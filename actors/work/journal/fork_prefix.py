@@ -32,7 +32,7 @@ from ....protocol.journal import (
     encode,
 )
 from ....protocol.messages import EscalationNoted, WorkDone
-from .of_run import PART, CannotGoOn, question_id
+from .run_journal import PART, CannotGoOn, question_id
 
 if TYPE_CHECKING:
     from ....protocol.kernel.questions import Question

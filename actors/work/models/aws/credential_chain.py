@@ -11,7 +11,7 @@ from .keys import keys_of, named_keys, profile_named, profile_of, region_of
 from .profiles import ProfileRole, is_asked_for
 from .roles import AssumedRole
 from .signing import Signer
-from .web_identity import WebIdentity, has_web_identity
+from .sts import WebIdentity, has_web_identity
 
 if TYPE_CHECKING:
     from .....supervisors import Root

@@ -9,6 +9,9 @@ valid:
 - A row that can't be encoded spoils the run: rows after a gap would replay to another state. The run continues, but it
   can't be recovered.
 - Secrets from the vault are in no row. `[redacted]` replaces them, as in all output of the run.
+
+A third kind of state belongs to no path: only the rows of sender and reader together show whether a team message still
+has to be delivered (`CrossingReplies`).
 """
 
 from __future__ import annotations
@@ -25,16 +28,19 @@ import trio
 from ....protocol.chat import ChatReply
 from ....protocol.errors import CallboardError, JournalError, ShuttingDown
 from ....protocol.journal import (
+    LETTER,
     About,
     Answered,
     AnyRow,
     Asked,
     Began,
     Definition,
+    Intends,
     Kept,
     Lived,
     Noted,
     Over,
+    Posted,
     Spoilt,
     Told,
     decode,
@@ -45,14 +51,139 @@ from ....protocol.journal import (
     encode_value,
 )
 from ....protocol.kernel.questions import Answer
-from ....protocol.messages import Replied, ToolDone
+from ....protocol.messages import Letter, Replied, ServersAnew, ToolDone
 from ...io.handed_out import holds, without_secrets
 from ..spending.meter import PartUsage
-from .crossing import CrossingReplies
-from .no_data import what_is_no_data
 
 if TYPE_CHECKING:
     from ....supervisors.journal.row import StoredRow
+
+
+class UsedReplies(msgspec.Struct, frozen=True):
+    """Usage of model replies.
+
+    One reply to the decider of `path` if `told`, otherwise to work of that path; or `turns` replies of a part of the
+    run that another worker executed.
+    """
+
+    path: str
+    told: bool
+    tokens: int
+    cost: float
+    turns: int = 1
+
+
+class CrossingReplies(msgspec.Struct):
+    """State between deciders, collected from all rows of a run in their order (`see`).
+
+    Attributes:
+        letters: team messages that were sent and not delivered, by the path of the reader's decider.
+        asked: times of questions in seconds since 1970, by question id.
+        answered: authors of answers, by question id.
+        servers: MCP servers that a conversation has used and may rely on, by its path.
+        spent: all replies of models.
+    """
+
+    letters: dict[str, list[Letter]] = {}
+    asked: dict[str, float] = {}
+    answered: dict[str, str] = {}
+    servers: dict[str, dict[str, None]] = {}
+    spent: list[UsedReplies] = []
+
+    def see(self, path: str, row: AnyRow) -> None:
+        """Process the next row, which belongs to `path`."""
+        if isinstance(row, Noted):
+            if row.name == LETTER and (letter := (posted := decode_value(row.value, Posted)).letter) is not None:
+                self.letters.setdefault(posted.to, []).append(letter)
+        elif isinstance(row, Asked):
+            self.asked[row.question.id] = row.wall
+        elif isinstance(row, Answered):
+            self.answered[row.answer.question] = row.answer.by
+        elif isinstance(row, Intends):
+            # The conversation is the parent of the call's path. A dict keeps the order of use.
+            if row.server:
+                self.servers.setdefault(path.rpartition("/")[0], {})[row.server] = None
+        elif isinstance(row, Told):
+            self._count(path, row.message)
+
+    def spends(self, path: str, reply: ChatReply, *, told: bool) -> None:
+        """Record a reply of a model; see `UsedReplies`."""
+        tokens = reply.usage.input_tokens + reply.usage.output_tokens
+        self.spent.append(UsedReplies(path, told, tokens, reply.cost or 0.0))
+
+    def add_remote_spending(self, path: str, part: PartUsage) -> None:
+        """Record the usage of a part of the run that another worker executed for this path."""
+        amount = part.amount
+        self.spent.append(UsedReplies(path, False, amount.tokens, amount.cost, part.turns))
+
+    def below(self, path: str) -> list[UsedReplies]:
+        """Return the replies to the decider of this path, and to everything below it."""
+        deeper = f"{path}/"
+        return [
+            each for each in self.spent if not path or (each.told and each.path == path) or each.path.startswith(deeper)
+        ]
+
+    def _count(self, path: str, message: object) -> None:
+        # Delivery in an earlier incarnation, so the next one must not repeat it.
+        if isinstance(message, Letter):
+            on_their_way = self.letters.get(path, [])
+            if message in on_their_way:
+                on_their_way.remove(message)
+        elif isinstance(message, ServersAnew):
+            known = self.servers.get(path, {})
+            for server in message.servers:
+                known.pop(server, None)
+
+
+DEEPEST = 50
+"""Nesting levels that are searched."""
+
+
+def what_is_no_data(row: object, error: Exception) -> str:
+    """Return a text for the author of a file: the node, the place of the value, and its type; never the value.
+
+    Args:
+        row: the row, or a value of one.
+        error: error of the encoder.
+    """
+    inside = row.message if isinstance(row, Told) else row
+    node = getattr(inside, "node", None)
+    whose = f"node '{node}'" if isinstance(node, str) else type(inside).__name__
+    found = _found(inside, (), DEEPEST)
+    if found is None:
+        return f"{whose} can't be kept: {error}"
+    place, value = found
+    return f"{whose} has a {type(value).__name__} at `{'.'.join(place)}`, which is no data ({error})"
+
+
+def _found(value: Any, place: tuple[str, ...], deep: int) -> tuple[tuple[str, ...], Any] | None:
+    """Return the innermost first value that can't be stored, with its place; None if all values can be."""
+    if _is_data(value) or not deep:
+        return None
+    for name, each in _parts(value):
+        found = _found(each, (*place, name), deep - 1)
+        if found is not None:
+            return found
+    return place, value
+
+
+def _parts(value: Any) -> list[tuple[str, Any]]:
+    if isinstance(value, msgspec.Struct):
+        return [(name, getattr(value, name)) for name in value.__struct_fields__]
+    if isinstance(value, dict):
+        return [(str(key), each) for key, each in value.items()]
+    if isinstance(value, list | tuple | set | frozenset):
+        return [(str(number), each) for number, each in enumerate(value)]
+    return []
+
+
+def _is_data(value: Any) -> bool:
+    try:
+        encode_value(value)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
+
 
 REPLY = "reply"
 """Name under which a model's reply is noted."""

@@ -3,11 +3,16 @@
 The table contains the prices for which `TokenUsage` has counts: text tokens in and out, cached, written and reasoning
 tokens, and requests. Prices of images, sound, video and searches are omitted, since providers include their tokens in
 the input count.
+
+`python -m callboard.actors.work.models.prices.genai_prices FILE SOURCE DATE` creates `table.json`.
 """
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from datetime import date, time
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -149,3 +154,20 @@ def _rate(price: float | _Tiered) -> Rate:
         return price
     tiers = sorted(price.tiers, key=lambda tier: tier.start)
     return Tiered(price.base, tuple(Tier(tier.start, tier.price) for tier in tiers))
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Write the table of the package.
+
+    Args:
+        arguments: genai-prices' file, the name of the source, and the date of its prices.
+    """
+    file, source, day = arguments
+    table = read(Path(file).read_bytes(), where=file, today=date.fromisoformat(day))
+    table = msgspec.structs.replace(table, source=source)
+    lines = encoded(table).replace(b'{"id":', b'\n{"id":')  # one line per model, for readable diffs of updates
+    Path(__file__).with_name("table.json").write_bytes(lines)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

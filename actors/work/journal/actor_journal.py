@@ -19,24 +19,25 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 import trio
 
-from ....protocol.effects import Effect, InPlace, Work
+from ....protocol.effects import AnswerChild, CancelChild, Effect, InPlace, Spawn, Work
 from ....protocol.errors import CallboardError
-from ....protocol.journal import (
-    CAN_BE_KEPT,
-    Answered,
-    AnyRow,
-    Asked,
-    Intends,
-    Noted,
-    Told,
-    decode_value,
-)
+from ....protocol.journal import CAN_BE_KEPT, Answered, AnyRow, Asked, Intends, Noted, Told, decode_value
 from ....protocol.kernel.events import QuestionAnswered
+from ....protocol.kernel.messages import Message
 from ....protocol.kernel.questions import Answer, Question
-from ....protocol.messages import Follows, FromBelow, Idle, Interrupted, Letter, WorkDone
+from ....protocol.messages import (
+    ChildEnded,
+    EscalationClosed,
+    EscalationNoted,
+    Follows,
+    FromBelow,
+    Idle,
+    Interrupted,
+    Letter,
+    WorkDone,
+)
 from ....supervisors.escalation import remembers
-from .crossing import CrossingReplies, UsedReplies
-from .of_run import Before, CannotGoOn, JournaledRun
+from .run_journal import Before, CannotGoOn, CrossingReplies, JournaledRun, UsedReplies
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
@@ -420,3 +421,56 @@ class JournalPlayer:
         uses = self._uses.get(work.key, 1)
         name = f"{work.key}.{uses}" if uses > 1 else str(work.key)
         return f"{self.path}/{name}" if self.path else name
+
+
+class UnfinishedChild(msgspec.Struct):
+    """Child that has not ended.
+
+    Attributes:
+        spawned: effect with which the conversation requested it.
+        at: time of the request, in milliseconds of the run's execution.
+        cancelled: True if it is to be interrupted.
+    """
+
+    spawned: Spawn
+    at: int
+    cancelled: bool = False
+
+
+class UnfinishedFamily(msgspec.Struct):
+    """Children and questions of a conversation that are open at the end of the replay.
+
+    Attributes:
+        children: by id, in the order of their start; None for one that has ended.
+        escalations: questions that the conversation knows and that are not closed, by its own ids for them.
+        replies: its answers to some of them, by question id.
+    """
+
+    children: dict[str, UnfinishedChild | None] = {}
+    escalations: dict[str, EscalationNoted] = {}
+    replies: dict[str, str | list[str]] = {}
+
+    def told(self, message: Message) -> None:
+        """Process a message to the conversation."""
+        if isinstance(message, ChildEnded):
+            self.children[message.record.id] = None
+        elif isinstance(message, EscalationNoted):
+            self.escalations[message.id] = message
+        elif isinstance(message, EscalationClosed):
+            closed = self.escalations.pop(message.id, None)
+            if closed is not None:
+                self.replies.pop(closed.question.id, None)
+
+    def wants(self, effect: Effect, at: int) -> bool:
+        """Process an effect of the conversation. Return True if it concerns children."""
+        if isinstance(effect, Spawn):
+            self.children[effect.id] = UnfinishedChild(effect, at)
+        elif isinstance(effect, CancelChild):
+            begun = self.children.get(effect.id)
+            if begun is not None:
+                begun.cancelled = True
+        elif isinstance(effect, AnswerChild):
+            self.replies[effect.question] = effect.value
+        else:
+            return False
+        return True

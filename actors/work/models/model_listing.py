@@ -1,19 +1,46 @@
-"""Short model descriptions (context window, prices) for selection lists."""
+"""Lists of usable models with short descriptions (context window, prices), for selection and completion of names."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from ....protocol.model_names import models_of
+from .catalog import ModelCatalog
 from .prices.rates import Rate, Tiered
-from .providers import base_of
+from .providers import base_of, usable_clients
 
 if TYPE_CHECKING:
-    from ....protocol.settings import ClientSettings, ModelSettings
-    from .prices.find import Finder
+    from ....protocol.settings import ClientSettings, ModelSettings, Settings
+    from .prices.price_lookup import Finder
+
+
+def model_names(settings: Settings, environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield the ids of known chat models, each once. This may block while the price table is loaded.
+
+    The configured models are first. Then follow the models of each usable client: its list in `config.yaml`, else its
+    models in the price table whose names suggest a chat model.
+    """
+    chosen = models_of(settings.model) if settings.model else ()
+    yield from dict.fromkeys(chosen)
+    yield from (name for name in _of_clients(settings, environ) if name not in chosen)
+
+
+def _of_clients(settings: Settings, environ: Mapping[str, str]) -> Iterator[str]:
+    catalog = ModelCatalog(settings, environ)
+    for client in usable_clients(settings, environ):
+        if client.models:
+            yield from (f"{client.name}:{model.name}" for model in client.models if model.type == "chat")
+        else:
+            yield from (
+                f"{client.name}:{name}"
+                for name in catalog.prices.finder.known(client, base_of(client, environ))
+                if chats(name) and not name.startswith("regional.")  # prefix of Bedrock's regional prices in the table
+            )
+
 
 _NO_CHAT = re.compile(
     r"(?<![a-z])("

@@ -27,7 +27,7 @@ from ....protocol.json_values import NotJson, decode
 from ....protocol.kernel.questions import Question
 from ....protocol.repeats import OnUnknown
 from ..call_clock import current as call_clock
-from .scope import JournalScope, scope_of
+from .actor_journal import JournalScope, scope_of
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
