@@ -52,7 +52,7 @@ async def keep(execution: Execution, request: RunRequest, hooks: RunCallbacks) -
         kept = await _keep(execution, request, hooks)
         execution.keep(kept, hooks.holds)
         if hooks.on_kept is not None:
-            hooks.on_kept(lambda: kept.is_left)
+            hooks.on_kept(lambda: kept.is_handed_over)
     except JournalError as error:
         if hooks.durable:
             raise

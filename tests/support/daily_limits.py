@@ -50,7 +50,7 @@ async def asked(days: Days, subject: str = "alice", most: Amount = MOST) -> Hold
 
 
 async def spend(days: Days, amount: Amount, subject: str = "alice") -> None:
-    (await asked(days, subject)).settle(amount)
+    (await asked(days, subject)).spend(amount)
 
 
 def reading(days: Days, subject: str = "alice") -> DayReading:

@@ -106,7 +106,7 @@ class _Rows:
         except (TypeError, ValueError, RecursionError):
             self.spoilt = True
 
-    def told(self, path: str, message: Any) -> None:
+    def append_message(self, path: str, message: Any) -> None:
         self.append(path, Told(0, message))
 
     def spoil(self, _: str) -> None:

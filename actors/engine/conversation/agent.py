@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from ...work.knowledge.recipe import Recipe
     from ...work.labels.flow import Flow
     from ...work.mcp.tools.chosen import WantedServers
-    from ...work.mcp.tools.tool_list import Offered, Offering
+    from ...work.mcp.tools.tool_list import ConversationTools, OfferedTools
     from ...work.mcp.tools.view import ServersView as ServersTalk
     from ...work.team_messages import TeamPosition
     from .team import TeamRules
@@ -172,7 +172,7 @@ class _Agent:
         self._of_servers: tuple[Tool, ...] = ()
         self._unlisted_of_servers: Mapping[str, Tool] = {}
         self._said_of_servers: list[str] = []
-        self._offering: Offering | None = None
+        self._offering: ConversationTools | None = None
         self._instructions = self._agent.instructions
         self._unlisted: Mapping[str, Tool] = {}
         self._said_about: list[str] = []
@@ -185,14 +185,14 @@ class _Agent:
         self._add_synonyms()
 
     async def take_up(self, talk: ServersTalk, wanted: WantedServers) -> None:
-        from ...work.mcp.tools.tool_list import Offering
+        from ...work.mcp.tools.tool_list import ConversationTools
 
-        self._offering = Offering(talk, wanted, taken={tool.name for tool in self._tools})
+        self._offering = ConversationTools(talk, wanted, taken={tool.name for tool in self._tools})
         self._take(await self._offering.first(self.me))
 
-    def _take(self, offered: Offered) -> None:
+    def _take(self, offered: OfferedTools) -> None:
         self._of_servers, self._unlisted_of_servers = offered.tools, offered.unlisted
-        self._said_of_servers = offered.said
+        self._said_of_servers = offered.prompt_lines
         if self._flow is not None:  # server descriptions enter the model's context, so they carry taint labels
             self._flow.describes(offered.tools)
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from ...work.agent.children import Children
     from ...work.context import RunContext
     from ...work.journal.actor_journal import JournalPlayer as Kept
-    from ...work.journal.actor_journal import UnfinishedFamily
+    from ...work.journal.actor_journal import OpenChildren
     from ...work.team_messages import Address
 
 _JUDGING = (".actors.work.tools.shell_rules", *RULES)
@@ -155,7 +155,7 @@ class Conversation:
             children.begin(driver.tell, driver.player)
         if self.address is not None:
             player = driver.player
-            self.address.open(me.ref, () if player is None else player.letters())
+            self.address.open(me.ref, () if player is None else player.undelivered_messages())
         todos = self.todos
         # The decider has its own copy, so that its state follows from its messages alone.
         now = None if todos is None else todos.told()
@@ -176,7 +176,7 @@ class Conversation:
         """Executors of effects on child agents."""
         return {} if self.children is None else self.children.at_once
 
-    def go_on(self, player: Kept, left: UnfinishedFamily, *, ends: bool) -> None:
+    def go_on(self, player: Kept, left: OpenChildren, *, ends: bool) -> None:
         """Resume after recovery: restore the inbox and children, and report restarted MCP servers."""
         decider = self.decider
         assert decider is not None

@@ -175,7 +175,7 @@ class Placing:
             try:
                 return await self._outcome(me, part, wanted.run, waited)
             except BaseException:  # cancellation included: a part without a waiting actor must not continue
-                if kept is None or not kept.is_left:
+                if kept is None or not kept.is_handed_over:
                     with me.cleanup():
                         await self._cancel(wanted, waited)
                 raise
@@ -338,7 +338,7 @@ def _request(
 ) -> RunRequest:
     """Return the request of a part, to which the limits and choices of the run apply."""
     context, held = part.context, sandbox.get()
-    left = Limits() if context.account is None else context.account.left()
+    left = Limits() if context.account is None else context.account.remaining()
     seconds = trio.current_effective_deadline() - trio.current_time()
     carried = None if context.flow is None else context.flow.carried
     return RunRequest(

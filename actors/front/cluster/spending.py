@@ -53,7 +53,7 @@ class _Connected:
     Attributes: see `LedgerStore`.
     """
 
-    elsewhere = True
+    is_remote = True
     name = place = NAME
 
     def __init__(self, seat: ClusterMembership) -> None:

@@ -61,5 +61,5 @@ async def _daily(days: Days | None, key: str | None) -> list[DayReading]:
         return []
     if key is not None:
         days.account(key)  # a key without requests today has a limit, too
-    await days.look()
+    await days.poll()
     return [reading for reading in days.readings() if key in (None, reading.subject)]

@@ -43,7 +43,7 @@ from ....supervisors import Actor, End
 from ....supervisors.escalation import NOTED, PASS, Verdict
 from ....supervisors.ref import describe
 from ..context import AgentCall, RunContext
-from ..journal.actor_journal import JournalPlayer, UnfinishedChild, UnfinishedFamily
+from ..journal.actor_journal import JournalPlayer, OpenChild, OpenChildren
 from ..journal.run_journal import CannotGoOn
 from ..playback.playback import now, token
 from ..record import Record
@@ -146,7 +146,7 @@ class Children:
         if player is not None:
             self.office.parent.path = player.path
 
-    def go_on(self, left: UnfinishedFamily, *, ends: bool) -> None:
+    def go_on(self, left: OpenChildren, *, ends: bool) -> None:
         """Restore the children from an earlier incarnation.
 
         Args:
@@ -214,7 +214,7 @@ class Children:
     def _spawn(self, effect: Spawn) -> None:
         self._begin(effect, None)
 
-    def _begin(self, spawned: Spawn, begun: UnfinishedChild | None, *, ends: bool = False) -> None:
+    def _begin(self, spawned: Spawn, begun: OpenChild | None, *, ends: bool = False) -> None:
         """Start a child, or restart it with `begun`."""
         seat, left = self.office.seat(spawned.id), spawned.timeout
         if begun is not None and self._player is not None:
@@ -239,7 +239,7 @@ class Children:
             self._keep(self._player, child, child.actor, begun)
         child.actor.launch(self._variables)
 
-    def _keep(self, player: JournalPlayer, child: _Child, actor: Actor, begun: UnfinishedChild | None) -> None:
+    def _keep(self, player: JournalPlayer, child: _Child, actor: Actor, begun: OpenChild | None) -> None:
         """Attach a child of a durable run to its journal."""
         scope = player.child(actor, child.spawned.id, ends=child.ends)
         child.seat.address.path = scope.path

@@ -226,21 +226,20 @@ class Hooks:
             await ref.wait()
         return together(answers)
 
-    def _argv(self, hook: Hook) -> list[str]:
-        if hook.args is None:
-            return ["/bin/sh", "-c", hook.command]
-        root = str(self._root)
-        return [text.replace("${CLAUDE_PROJECT_DIR}", root) for text in (hook.command, *hook.args)]
-
     async def _command(self, me: Actor, event: Event, hook: Hook, told: Input) -> HookAnswers:
         root = str(self._root)
         env = {**self._environ, "CLAUDE_PROJECT_DIR": root, "CALLBOARD_PROJECT_DIR": root}
+        if hook.args is None:
+            argv = ["/bin/sh", "-c", hook.command]
+        else:
+            # Without a shell, so the variable that Claude Code documents has to be replaced here.
+            argv = [text.replace("${CLAUDE_PROJECT_DIR}", root) for text in (hook.command, *hook.args)]
         held = None
         try:
             held = await sandboxed(me, NAME)
             ran = await run_process(
                 me,
-                self._argv(hook),
+                argv,
                 name="process",
                 input=msgspec.json.encode(told),
                 env=env,
@@ -255,8 +254,8 @@ class Hooks:
                 raise ValueError(f"its package runner failed: {ran.stderr_tail.strip()[-400:]}")
             said = of_command(event, ran.status, printed, ran.stderr_tail, hook.command[:80])
         except (CallboardError, ValueError) as error:
-            return _lost(hook.command[:80], hook.on_error, f"{error}{_kept_from(held)}", hook.file)
-        return said if said.refused is None else replace(said, refused=f"{said.refused}{_kept_from(held)}")
+            return _lost(hook.command[:80], hook.on_error, f"{error}{_refused_hosts_note(held)}", hook.file)
+        return said if said.refused is None else replace(said, refused=f"{said.refused}{_refused_hosts_note(held)}")
 
     async def _never_began(self, hook: Hook, held: HeldProcess, stderr: str) -> bool:
         """Return True if exit status 2 came from a package runner that the sandbox denied a host.
@@ -291,7 +290,7 @@ async def _function(me: Actor, event: Event, call: Function, told: Input) -> Hoo
         return _lost(name, "allow", crash_text(error), "")
 
 
-def _kept_from(held: HeldProcess | None) -> str:
+def _refused_hosts_note(held: HeldProcess | None) -> str:
     """Return a note with the hosts that the sandbox refused to a hook, and how to allow them; "" for none."""
     hosts = () if held is None else tuple(held.refused_hosts)
     if not hosts:

@@ -37,7 +37,7 @@ from ....protocol.messages import (
     WorkDone,
 )
 from ....supervisors.escalation import remembers
-from .run_journal import Before, CannotGoOn, CrossingReplies, JournaledRun, UsedReplies
+from .run_journal import CannotGoOn, EarlierRows, JournaledRun, ReplySpending, SharedState
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
@@ -72,7 +72,7 @@ class JournalScope:
         self.ends = ends
         self.on_there: Callable[[bool], None] | None = None
         self._drivers = 0
-        self._before = run.paths.pop(path, Before())
+        self._before = run.paths.pop(path, EarlierRows())
 
     def player(self) -> JournalPlayer:
         """Return the player for the next decider of this actor."""
@@ -81,9 +81,9 @@ class JournalScope:
         if self._drivers == 1:
             return self.scopes.player(self, self.path, self._before.told)
         path = f"{self.path}:{self._drivers}"
-        return self.scopes.player(self, path, self.run.paths.pop(path, Before()).told)
+        return self.scopes.player(self, path, self.run.paths.pop(path, EarlierRows()).told)
 
-    def spent(self) -> list[UsedReplies]:
+    def spent(self) -> list[ReplySpending]:
         """Return the model replies of earlier incarnations to its next decider, and to everything below that."""
         path = self.path if self._drivers == 0 else f"{self.path}:{self._drivers + 1}"
         return self.run.crossing.below(path)
@@ -310,7 +310,7 @@ class JournalPlayer:
         return self._scope.scopes
 
     @property
-    def crossing(self) -> CrossingReplies:
+    def crossing(self) -> SharedState:
         """State between the run's deciders from earlier incarnations."""
         return self._run.crossing
 
@@ -343,13 +343,13 @@ class JournalPlayer:
         """Return the path of the child with this id."""
         return f"{self.path}/{id}" if self.path else id
 
-    def letters(self) -> list[Letter]:
+    def undelivered_messages(self) -> list[Letter]:
         """Return the team messages that were sent to the decider and not delivered, once."""
-        return self._run.crossing.letters.pop(self.path, [])
+        return self._run.crossing.undelivered.pop(self.path, [])
 
     def of(self, path: str) -> JournalPlayer:
         """Return the player for a decider of this path that only earlier incarnations executed."""
-        return JournalPlayer(self._scope, path, self._run.paths.pop(path, Before()).told)
+        return JournalPlayer(self._scope, path, self._run.paths.pop(path, EarlierRows()).told)
 
     def servers(self) -> tuple[str, ...]:
         """Return the MCP servers that the conversation used in an earlier incarnation, which have been restarted since,
@@ -385,7 +385,7 @@ class JournalPlayer:
         """Record a message to the decider, with its effects."""
         kind = type(message)
         if self._idle is None and kind in _PLAIN:  # most messages
-            self._run.told(self.path, message)
+            self._run.append_message(self.path, message)
             return
         # The work is executed again, so its interruption must not be part of the past.
         if kind is Interrupted:
@@ -405,7 +405,7 @@ class JournalPlayer:
     def _append(self, message: Any) -> None:
         run = self._run
         if type(message) in CAN_BE_KEPT:
-            run.told(self.path, message)
+            run.append_message(self.path, message)
         else:
             run.spoil(f"{type(message).__name__} is of a kind of run that can't go on yet")
 
@@ -423,7 +423,7 @@ class JournalPlayer:
         return f"{self.path}/{name}" if self.path else name
 
 
-class UnfinishedChild(msgspec.Struct):
+class OpenChild(msgspec.Struct):
     """Child that has not ended.
 
     Attributes:
@@ -437,7 +437,7 @@ class UnfinishedChild(msgspec.Struct):
     cancelled: bool = False
 
 
-class UnfinishedFamily(msgspec.Struct):
+class OpenChildren(msgspec.Struct):
     """Children and questions of a conversation that are open at the end of the replay.
 
     Attributes:
@@ -446,11 +446,11 @@ class UnfinishedFamily(msgspec.Struct):
         replies: its answers to some of them, by question id.
     """
 
-    children: dict[str, UnfinishedChild | None] = {}
+    children: dict[str, OpenChild | None] = {}
     escalations: dict[str, EscalationNoted] = {}
     replies: dict[str, str | list[str]] = {}
 
-    def told(self, message: Message) -> None:
+    def on_message(self, message: Message) -> None:
         """Process a message to the conversation."""
         if isinstance(message, ChildEnded):
             self.children[message.record.id] = None
@@ -461,10 +461,10 @@ class UnfinishedFamily(msgspec.Struct):
             if closed is not None:
                 self.replies.pop(closed.question.id, None)
 
-    def wants(self, effect: Effect, at: int) -> bool:
+    def on_effect(self, effect: Effect, at: int) -> bool:
         """Process an effect of the conversation. Return True if it concerns children."""
         if isinstance(effect, Spawn):
-            self.children[effect.id] = UnfinishedChild(effect, at)
+            self.children[effect.id] = OpenChild(effect, at)
         elif isinstance(effect, CancelChild):
             begun = self.children.get(effect.id)
             if begun is not None:

@@ -1,4 +1,4 @@
-"""Prefix of a run as the rows of another: the rows that `callboard fork` copies.
+"""ForkPrefix of a run as the rows of another: the rows that `callboard fork` copies.
 
 Rows are copied unchanged, except where they refer to the original run:
 
@@ -75,8 +75,8 @@ def began(rows: Sequence[Placed]) -> Began:
     return first
 
 
-class Prefix(msgspec.Struct, frozen=True):
-    """Prefix of a run as rows of its fork.
+class ForkPrefix(msgspec.Struct, frozen=True):
+    """ForkPrefix of a run as rows of its fork.
 
     Attributes:
         rows: rows of the fork.
@@ -87,7 +87,7 @@ class Prefix(msgspec.Struct, frozen=True):
     ids: dict[str, str]
 
 
-def prefix(rows: Sequence[Placed], at: int, run: str) -> Prefix:
+def prefix(rows: Sequence[Placed], at: int, run: str) -> ForkPrefix:
     """Return the first `at` rows as rows of a fork with this run id.
 
     Raises:
@@ -103,7 +103,7 @@ def prefix(rows: Sequence[Placed], at: int, run: str) -> Prefix:
     request = msgspec.structs.replace(of.request, id=run)
     id = of.request.id or ""
     first = msgspec.structs.replace(of, request=request, wall=time.time(), forked_from=id, forked_at=at)
-    return Prefix([("", first), *((path, _renamed(row, ids)) for path, row in kept[1:])], ids)
+    return ForkPrefix([("", first), *((path, _renamed(row, ids)) for path, row in kept[1:])], ids)
 
 
 def done_again(rows: Sequence[Placed], at: int) -> list[int]:

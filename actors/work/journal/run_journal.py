@@ -11,7 +11,7 @@ valid:
 - Secrets from the vault are in no row. `[redacted]` replaces them, as in all output of the run.
 
 A third kind of state belongs to no path: only the rows of sender and reader together show whether a team message still
-has to be delivered (`CrossingReplies`).
+has to be delivered (`SharedState`).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from ....supervisors.journal.row import StoredRow
 
 
-class UsedReplies(msgspec.Struct, frozen=True):
+class ReplySpending(msgspec.Struct, frozen=True):
     """Usage of model replies.
 
     One reply to the decider of `path` if `told`, otherwise to work of that path; or `turns` replies of a part of the
@@ -73,28 +73,28 @@ class UsedReplies(msgspec.Struct, frozen=True):
     turns: int = 1
 
 
-class CrossingReplies(msgspec.Struct):
+class SharedState(msgspec.Struct):
     """State between deciders, collected from all rows of a run in their order (`see`).
 
     Attributes:
-        letters: team messages that were sent and not delivered, by the path of the reader's decider.
+        undelivered: team messages that were sent and not delivered, by the path of the reader's decider.
         asked: times of questions in seconds since 1970, by question id.
         answered: authors of answers, by question id.
         servers: MCP servers that a conversation has used and may rely on, by its path.
         spent: all replies of models.
     """
 
-    letters: dict[str, list[Letter]] = {}
+    undelivered: dict[str, list[Letter]] = {}
     asked: dict[str, float] = {}
     answered: dict[str, str] = {}
     servers: dict[str, dict[str, None]] = {}
-    spent: list[UsedReplies] = []
+    spent: list[ReplySpending] = []
 
     def see(self, path: str, row: AnyRow) -> None:
         """Process the next row, which belongs to `path`."""
         if isinstance(row, Noted):
             if row.name == LETTER and (letter := (posted := decode_value(row.value, Posted)).letter) is not None:
-                self.letters.setdefault(posted.to, []).append(letter)
+                self.undelivered.setdefault(posted.to, []).append(letter)
         elif isinstance(row, Asked):
             self.asked[row.question.id] = row.wall
         elif isinstance(row, Answered):
@@ -107,16 +107,16 @@ class CrossingReplies(msgspec.Struct):
             self._count(path, row.message)
 
     def spends(self, path: str, reply: ChatReply, *, told: bool) -> None:
-        """Record a reply of a model; see `UsedReplies`."""
+        """Record a reply of a model; see `ReplySpending`."""
         tokens = reply.usage.input_tokens + reply.usage.output_tokens
-        self.spent.append(UsedReplies(path, told, tokens, reply.cost or 0.0))
+        self.spent.append(ReplySpending(path, told, tokens, reply.cost or 0.0))
 
     def add_remote_spending(self, path: str, part: PartUsage) -> None:
         """Record the usage of a part of the run that another worker executed for this path."""
         amount = part.amount
-        self.spent.append(UsedReplies(path, False, amount.tokens, amount.cost, part.turns))
+        self.spent.append(ReplySpending(path, False, amount.tokens, amount.cost, part.turns))
 
-    def below(self, path: str) -> list[UsedReplies]:
+    def below(self, path: str) -> list[ReplySpending]:
         """Return the replies to the decider of this path, and to everything below it."""
         deeper = f"{path}/"
         return [
@@ -126,7 +126,7 @@ class CrossingReplies(msgspec.Struct):
     def _count(self, path: str, message: object) -> None:
         # Delivery in an earlier incarnation, so the next one must not repeat it.
         if isinstance(message, Letter):
-            on_their_way = self.letters.get(path, [])
+            on_their_way = self.undelivered.get(path, [])
             if message in on_their_way:
                 on_their_way.remove(message)
         elif isinstance(message, ServersAnew):
@@ -220,7 +220,7 @@ class CannotGoOn(JournalError):
     code = "cannot_go_on"
 
 
-class Before(msgspec.Struct):
+class EarlierRows(msgspec.Struct):
     """Rows of one path from earlier incarnations: messages to its deciders, and all others."""
 
     told: list[Told] = []
@@ -242,22 +242,22 @@ class RunPast(msgspec.Struct, kw_only=True):
         crossing: state between its deciders.
         spoilt: reason why it can't be resumed, or "".
         once: notes of the run as a whole; the last one of each name.
-        left: answers that arrived while no process executed it, by question, each with its time.
+        pending_answers: answers that arrived while no process executed it, by question, each with its time.
     """
 
     began: Began
-    paths: dict[str, Before]
+    paths: dict[str, EarlierRows]
     at: int = 0
     questions: int = 0
     replies: list[ChatReply] = []
     parts: list[PartUsage] = []
     tool_calls: int = 0
     prepared: list[str] = []
-    crossing: CrossingReplies = msgspec.field(default_factory=CrossingReplies)
+    crossing: SharedState = msgspec.field(default_factory=SharedState)
     spoilt: str = ""
     once: dict[str, msgspec.Raw] = {}
     _changed: list[Noted] = []
-    left: dict[str, tuple[Answer, float]] = {}
+    pending_answers: dict[str, tuple[Answer, float]] = {}
 
     def notes_once(self, row: Noted) -> None:
         """Add a note of the run as a whole.
@@ -317,7 +317,7 @@ def past_of(rows: Iterable[StoredRow]) -> RunPast:
         if isinstance(row, Spoilt):
             past.spoilt = past.spoilt or row.why
         elif not isinstance(row, Lived | Over | Began):
-            before = past.paths.setdefault(each.actor, Before())
+            before = past.paths.setdefault(each.actor, EarlierRows())
             if isinstance(row, Told):
                 before.told.append(row)
             else:
@@ -379,10 +379,10 @@ class RowsOut(Protocol):
     def append(self, actor: str, data: bytes) -> int:
         """Append a row and return its number. Never waits."""
 
-    def tell(self, about: bytes, *, over: bool = False) -> None:
+    def set_summary(self, about: bytes, *, over: bool = False) -> None:
         """Replace the summary of the run; with `over`, mark the run as ended."""
 
-    def beside(self, kind: str, key: str, data: bytes) -> None:
+    def store_data(self, kind: str, key: str, data: bytes) -> None:
         """Store data in the same transaction as the rows around it."""
 
     def hurry(self) -> None:
@@ -410,7 +410,7 @@ class JournaledRun:
         paths: unused rows of the past, by path; a scope removes the rows of its path.
         crossing: state between its deciders.
         on_refusal: called when the rows do not match the run that would be resumed with them.
-        left: True if this process has left the run to the next one and writes nothing more.
+        handed_over: True if this process has left the run to the next one and writes nothing more.
         dormant: True if it is left until an answer arrives.
         relies: True if a conversation has used an MCP server that may have state of it.
         once: notes of earlier incarnations on the run as a whole.
@@ -430,11 +430,11 @@ class JournaledRun:
     ) -> None:
         self.rows = rows
         self.about = about
-        self.paths: dict[str, Before] = {} if past is None else past.paths
-        self.crossing = CrossingReplies() if past is None else past.crossing
-        self.left = self.dormant = False
+        self.paths: dict[str, EarlierRows] = {} if past is None else past.paths
+        self.crossing = SharedState() if past is None else past.crossing
+        self.handed_over = self.dormant = False
         self.relies = past is not None and bool(past.crossing.servers)
-        self.answers = {} if past is None else past.left
+        self.answers = {} if past is None else past.pending_answers
         self.once = {} if past is None else past.once
         self._stopping = stopping
         self._insists = insists
@@ -454,7 +454,7 @@ class JournaledRun:
     def append(self, path: str, row: AnyRow) -> None:
         """Append a row; never waits."""
         if self._stopping():
-            self.leave()
+            self.hand_over()
         try:
             # Redaction copies the row, so it only runs if the encoded row contains a secret.
             data = encode(row)
@@ -474,11 +474,11 @@ class JournaledRun:
             return
         self.append(path, Noted(self.now, name, data))
 
-    def told(self, path: str, message: Kept) -> None:
+    def append_message(self, path: str, message: Kept) -> None:
         """Append a message to a decider. A faster `append`, since it runs for each message of a run."""
         row = Told(int((self._clock() - self._zero) * 1000), message)
         if self._stopping():
-            self.leave()
+            self.hand_over()
         try:
             data = encode_plain(row)
         except (TypeError, ValueError, OverflowError, RecursionError):
@@ -494,7 +494,7 @@ class JournaledRun:
             # A warning only for users who requested a durable run.
             level = logging.WARNING if self._insists else logging.INFO
             log.log(level, "%s could not go on if this process was killed: %s", self.rows.run, why)
-            self.tell(spoilt=why)
+            self.update_summary(spoilt=why)
             self.append("", Spoilt(self.now, why))
 
     def note_once(self, name: str, value: Any) -> None:
@@ -507,43 +507,43 @@ class JournaledRun:
 
     def refuse(self, error: CannotGoOn) -> None:
         """Stop the journal of a run that can't be resumed: its state on disk remains, whatever its actors still do."""
-        self.left = True
+        self.handed_over = True
         self.rows.stop()
         if self.on_refusal is not None:
             self.on_refusal(error)
 
     @property
-    def is_left(self) -> bool:
+    def is_handed_over(self) -> bool:
         """True if this process has left the run to the next one, since it ends."""
         if self._stopping():
-            self.leave()
-        return self.left
+            self.hand_over()
+        return self.handed_over
 
-    def tell(self, **changes: Any) -> None:
+    def update_summary(self, **changes: Any) -> None:
         """Change the summary of the run."""
         self.about = msgspec.structs.replace(self.about, **changes)
-        self.rows.tell(encode_about(without_secrets(self.about)))
+        self.rows.set_summary(encode_about(without_secrets(self.about)))
 
-    def leave(self) -> None:
+    def hand_over(self) -> None:
         """Leave the run to the next process, since this one ends before it. Nothing more is written.
 
         A run that can't be resumed keeps its state.
         """
         # No other process can resume a spoilt run, and an ended run needs none.
-        if not self.left and not self.about.spoilt and not self._is_over:
-            self.left = True
-            self.tell(left=True)
+        if not self.handed_over and not self.about.spoilt and not self._is_over:
+            self.handed_over = True
+            self.update_summary(left=True)
             self.rows.stop()
 
     def sleep(self) -> None:
         """Suspend the run until an answer arrives, since it waits for nothing else. As `leave`."""
-        self.left = self.dormant = True
-        self.tell(left=True, dormant=True)
+        self.handed_over = self.dormant = True
+        self.update_summary(left=True, dormant=True)
         self.rows.stop()
 
     def wakes(self) -> None:
         """Mark the run as executing again."""
-        self.tell(left=False, dormant=False)
+        self.update_summary(left=False, dormant=False)
 
     def new_question(self) -> str:
         """Return the id of the next question: the same in every incarnation."""
@@ -569,7 +569,7 @@ class JournaledRun:
         began = self._clock()
         while True:
             if self._stopping():
-                self.leave()
+                self.hand_over()
             # The root may begin to stop, and the limit may pass, while the disk is full: both are checked in between.
             with trio.move_on_after(LOOK_EVERY):
                 await self.rows.barrier()
@@ -583,8 +583,8 @@ class JournaledRun:
     def over(self, status: str) -> None:
         """Mark the run as finished, unless the root stops and the next process may resume it."""
         self.append("", Over(self.now, status))
-        self._is_over = not self.left
-        self.rows.tell(encode_about(without_secrets(self.about)), over=True)
+        self._is_over = not self.handed_over
+        self.rows.set_summary(encode_about(without_secrets(self.about)), over=True)
 
     async def is_over(self) -> bool:
         """Return True if no other process will resume the run: its result is on the disk."""
@@ -592,7 +592,7 @@ class JournaledRun:
             await self.barrier()
         except (JournalError, ShuttingDown):
             return False
-        return not self.left
+        return not self.handed_over
 
     def lives(self, life: int, version: str) -> None:
         """Append the row of a new incarnation, for this process."""
@@ -602,7 +602,7 @@ class JournaledRun:
         """Record that the process has run long enough to prove that this run does not kill it."""
         # Ends the count of incarnations that died without progress (`STUCK`).
         if self.about.since:
-            self.tell(since=0)
+            self.update_summary(since=0)
 
 
 def _digest(data: msgspec.Raw) -> bytes:

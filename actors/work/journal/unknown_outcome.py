@@ -113,7 +113,10 @@ async def may_call(me: Actor, what: str, wanted: OnUnknown | None, *, repeatable
     unknown = scope.intended(what)
     for _ in range(unknown):
         if not repeatable:
-            verdict = await _asked_about_call(me, what) if wanted == "ask" else wanted or TELL
+            if wanted == "ask":
+                verdict = await _asked(me, None, what, (AGAIN, TELL, FAIL), "'tell': the model is told, and goes on")
+            else:
+                verdict = wanted or TELL
     if unknown:
         _emit(me, what, verdict)
     if verdict == FAIL:
@@ -203,10 +206,6 @@ async def _asked_about_script(me: Actor, node: str, what: str, *, has_output: bo
         if isinstance(output, dict):
             return Skipped(output)
         problem = "that is neither one of them nor a JSON object"
-
-
-async def _asked_about_call(me: Actor, what: str) -> str:
-    return await _asked(me, None, what, (AGAIN, TELL, FAIL), "'tell': the model is told, and goes on")
 
 
 async def _asked(

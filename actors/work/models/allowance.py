@@ -192,7 +192,7 @@ class Allowance:
         if self._rules.tokens_per_minute is not None and self._tokens is not None and not self._learned_tokens:
             self._tokens.scale(factor)
 
-    def told(self, seconds: float, now: float) -> None:
+    def extend_cooldown(self, seconds: float, now: float) -> None:
         """Start or extend the cooldown, because another process was refused with a wait of `seconds`."""
         self._extend(now + seconds)
 

@@ -299,7 +299,7 @@ class GatewayCall:
         request = msgspec.structs.replace(self.request, max_tokens=None)
         usage = TokenUsage(input_tokens=about_tokens(request), output_tokens=output_tokens)
         spent = Amount(usage.input_tokens + usage.output_tokens, self.target.cost(usage) or 0.0)
-        hold.settle(spent, turns=turns, estimated=True)
+        hold.spend(spent, turns=turns, estimated=True)
 
     def ends(self, reply: ChatReply) -> ChatReply:
         """Finish the call with a complete reply: redact it, record it, charge it and emit its events.
@@ -319,7 +319,7 @@ class GatewayCall:
         if self.recorder is not None:
             self.recorder.answered(self.id, reply)
         if self.hold is not None and (tokens := reply.usage.input_tokens + reply.usage.output_tokens):
-            self.hold.settle(Amount(tokens, reply.cost or 0.0))
+            self.hold.spend(Amount(tokens, reply.cost or 0.0))
         elif self.hold is not None:  # some servers report no token counts
             said = len(reply.text) + sum(len(msgspec.json.encode(call)) for call in reply.tool_calls)
             self._charge_estimate(self.hold, -(-said // 4), turns=1)

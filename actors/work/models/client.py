@@ -209,7 +209,7 @@ class Endpoint:
                     await _each_piece(exchange, take)
                 else:  # gateways, portals and wrong base URLs answer with a web page and status 200
                     where = f"{url.scheme}://{url.netloc.decode('ascii')}{url.path} (HTTP {exchange.status})"
-                    checked = NoPage(id, where, content_type.decode("latin-1"), take)
+                    checked = WebPageFilter(id, where, content_type.decode("latin-1"), take)
                     await _each_piece(exchange, checked)
                     checked.finish()
             finally:
@@ -340,7 +340,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _DECIDES = max(map(len, _REPLY_STARTS))
 
 
-class NoPage:
+class WebPageFilter:
     """Filter that passes on the body of an answer unless it is a web page. Call it with each piece, then `finish`.
 
     Args:

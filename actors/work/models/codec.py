@@ -27,7 +27,7 @@ from ....protocol.json_values import UNREADABLE, decode_mended
 from ....protocol.settings.model import Cache
 from ...io.encodings import image_type
 from ...io.http.sse import SseParser
-from .reasoning.stored_reasoning import CLOSE, OPEN, Weaver
+from .reasoning.stored_reasoning import CLOSE, OPEN, ReasoningOrder
 from .tool_schemas import declared
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class ReplyBuilder:
 
     def __init__(self, form: str = "") -> None:
         self._form = form
-        self._woven: Weaver | None = None  # created with the first reasoning block: most replies have none
+        self._woven: ReasoningOrder | None = None  # created with the first reasoning block: most replies have none
         self.stop: chat.StopReason | None = None
         self.reason = ""
         self.id: Json = None
@@ -157,7 +157,7 @@ class ReplyBuilder:
         The caller may still change `block` until `build`.
         """
         if self._woven is None:
-            self._woven = Weaver(text=sum(map(len, self._text)), calls=len(self._calls))
+            self._woven = ReasoningOrder(text=sum(map(len, self._text)), calls=len(self._calls))
         self._woven.block(block)
 
     def call(
@@ -228,7 +228,7 @@ class ReplyBuilder:
     def within(self, block: dict[str, Json], text: int) -> None:
         """Assign the last `text` characters to the reasoning block `block`."""
         if self._woven is None:
-            self._woven = Weaver(text=sum(map(len, self._text)), calls=len(self._calls))
+            self._woven = ReasoningOrder(text=sum(map(len, self._text)), calls=len(self._calls))
         self._woven.within(block, text)
 
     def part_thinking(self) -> None:

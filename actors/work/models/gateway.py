@@ -209,9 +209,9 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
         found = self.window(model)
         if found is not None or not self.catalog.prices.is_read:
             return found
-        return self.looked_up_window(model)
+        return self.load_window(model)
 
-    def looked_up_window(self, model: str = "") -> int | None:
+    def load_window(self, model: str = "") -> int | None:
         """Return the context window, and load the price table if needed. This blocks: call it in a thread."""
         model = model or self.choice().model
         found = self.window(model)
@@ -400,7 +400,7 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
     async def _open(self, target: ModelTarget) -> LimiterGate:
         """Prepare the first request to a model: import the client, look up the price in a thread, start the limiter."""
         await imported(".actors.work.models.client")
-        await target.price.looked_up()
+        await target.price.load()
         return await self.gates.of(target.id, target.rules, target.account)
 
     async def _send_to_engine(self, call: GatewayCall, engine: str, attempt: int) -> ChatReply:

@@ -51,7 +51,7 @@ _NO_CHAT = re.compile(
 """Words in the names of models that are not for conversations, or are fine-tuned for one customer."""
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
+class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Context window in tokens, and prices in USD per million tokens of a small request. None means unknown."""
 
     window: int | None = None
@@ -69,15 +69,15 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         return "; ".join(told)
 
 
-def facts_of(finder: Finder, client: ClientSettings, model: ModelSettings, environ: Mapping[str, str]) -> Facts:
+def facts_of(finder: Finder, client: ClientSettings, model: ModelSettings, environ: Mapping[str, str]) -> ModelFacts:
     """Return the facts of a model from settings and price table. The first call blocks: it loads the table."""
     found = finder.find(client, model, base_of(client, environ))
     window = model.max_input_tokens or (found.entry.window if found.entry is not None else None)
     # Only the current base rate is shown: tiers and cache rates do not fit into one line of a list.
     rates = found.tariff.now() if found.tariff is not None else None
     if rates is None:
-        return Facts(window=window)
-    return Facts(window=window, input_price=_base(rates.input), output_price=_base(rates.output))
+        return ModelFacts(window=window)
+    return ModelFacts(window=window, input_price=_base(rates.input), output_price=_base(rates.output))
 
 
 def chats(name: str) -> bool:

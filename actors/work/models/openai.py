@@ -26,7 +26,7 @@ from ....protocol.errors import ModelError, UpstreamError
 from ....protocol.settings.model import Cache
 from . import call_ids, codec
 from .reasoning import effort, families, stored_reasoning
-from .reasoning.stored_reasoning import OPEN, Parting
+from .reasoning.stored_reasoning import OPEN, ThinkTagParser
 
 Json = Any
 
@@ -94,7 +94,7 @@ class OpenAiReader(codec.StreamReader):
     def __init__(self, *, own: bool) -> None:
         super().__init__()
         self._thought = _Thought()
-        self._parting = None if own else Parting()
+        self._parting = None if own else ThinkTagParser()
 
     def finish(self) -> chat.ChatReply:
         """Return the reply, with reasoning in tags moved out of the text."""
@@ -330,7 +330,7 @@ def _decoded(body: bytes, *, own: bool) -> chat.ChatReply:
     said = choice.message.content
     # A whole reply needs the tag parser only if it starts with the tag: most do not, and it would copy the text.
     tagged = not own and isinstance(said, str) and said[:64].lstrip().startswith(OPEN)
-    parting = Parting() if tagged else None
+    parting = ThinkTagParser() if tagged else None
     list(_read_message(builder, choice.message, parting))
     if parting is not None:
         list(_parted(builder, *parting.rest()))
@@ -387,7 +387,9 @@ def _parted(builder: codec.ReplyBuilder, thought: str, answer: str) -> Iterator[
     yield from builder.text(answer)
 
 
-def _read_message(builder: codec.ReplyBuilder, said: _MessageBody, parting: Parting | None) -> Iterator[chat.Delta]:
+def _read_message(
+    builder: codec.ReplyBuilder, said: _MessageBody, parting: ThinkTagParser | None
+) -> Iterator[chat.Delta]:
     reasoning = said.reasoning_content or (said.reasoning if isinstance(said.reasoning, str) else "")
     yield from builder.reasoning(reasoning)
     if isinstance(said.content, list):

@@ -20,7 +20,7 @@ PAUSE = 1.0
 T = TypeVar("T")
 
 
-class Renewed(Generic[T]):
+class RefreshingCredential(Generic[T]):
     """Credential that expires, shared by all tasks that use it.
 
     Args:

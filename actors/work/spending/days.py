@@ -395,7 +395,7 @@ class Days:
                     raise
                 looked = True
 
-    async def look(self) -> None:
+    async def poll(self) -> None:
         """Query the ledger for the usage of all limits, including subjects that this process has not seen today.
 
         A failure is logged only.
@@ -404,7 +404,7 @@ class Days:
         keys = {each.subject for each in accounts if each is not None and each.capped}
         if keys or self._rules.limits_others:
             with contextlib.suppress(LedgerUnwritten):
-                await self.ledger.look(keys, all_of_today=True)
+                await self.ledger.query(keys, all_of_today=True)
 
     async def admit(self, account: Account, most: Amount, on_wait: Callable[[], None], *, turn: bool) -> Hold:
         """Reserve the upper bound of a request, in its accounts and in the ledger.
@@ -454,7 +454,8 @@ class Days:
             if not self._patient or not isinstance(error, _Reserved) or trio.current_time() > since + HELD_FOR:
                 return False
             await trio.sleep(LOOK_EVERY)
-        elif not self._may_poll(account) and not _is_reserved(account):
+        # If other processes reserve part of a limit, cached figures do not suffice.
+        elif not self._may_poll(account) and not any(each.is_reserved for each in _days_of(account)):
             return False
         await self._poll_ledger(account)
         return True
@@ -463,7 +464,7 @@ class Days:
         account.looked = trio.current_time()
         while True:
             try:
-                await self.ledger.look(_capped(account))
+                await self.ledger.query(_capped(account))
             except LedgerUnwritten as error:
                 await self._later(error)
             else:
@@ -513,11 +514,6 @@ def _days_of(account: Account) -> list[DayAccount]:
 def _capped(account: Account) -> list[str]:
     """Return the ledger keys under which requests of an account are written."""
     return [each.subject for each in _days_of(account) if each.capped]
-
-
-def _is_reserved(account: Account) -> bool:
-    """Return whether other processes reserve part of a limit of the account: cached figures do not suffice then."""
-    return any(each.is_reserved for each in _days_of(account))
 
 
 def _sum(others: Others) -> Amount:

@@ -136,7 +136,7 @@ class LedgerStore(Protocol):
     Attributes:
         name: name for callers, without paths: `its usage.db`.
         place: location of the store, for the log.
-        elsewhere: the store is on another machine and may be silent for long; an abandoned write may still succeed.
+        is_remote: the store is on another machine and may be silent for long; an abandoned write may still succeed.
     """
 
     @property
@@ -144,7 +144,7 @@ class LedgerStore(Protocol):
     @property
     def place(self) -> str: ...
     @property
-    def elsewhere(self) -> bool: ...
+    def is_remote(self) -> bool: ...
 
     def written(self, now: Today, batch: Batch) -> Mapping[str, Others]:
         """Execute one transaction.
@@ -214,7 +214,7 @@ class Ledger:
         sums[entry] = Amount(before.tokens + amount.tokens, before.cost + amount.cost)
         self._gather()
 
-    async def look(self, keys: Iterable[str], *, all_of_today: bool = False) -> None:
+    async def query(self, keys: Iterable[str], *, all_of_today: bool = False) -> None:
         """Query the figures of other processes; `tell` receives them.
 
         Args:
@@ -283,7 +283,7 @@ class Ledger:
         try:
             with self._shield():
                 others = await trio.to_thread.run_sync(
-                    store.written, now, batch, limiter=self._thread, abandon_on_cancel=store.elsewhere
+                    store.written, now, batch, limiter=self._thread, abandon_on_cancel=store.is_remote
                 )
                 written = True
         except Exception as error:  # noqa: BLE001 - requests must neither be sent unwritten nor wait for ever
@@ -298,7 +298,7 @@ class Ledger:
             # The time was up: before the thread started, or the store on another machine did not answer.
             if not written:
                 self._put_back(batch)
-                if store.elsewhere:
+                if store.is_remote:
                     batch.trouble = SILENT
                     self._is_troubled(SILENT)
                 return False
@@ -359,10 +359,10 @@ class WrittenHold(Hold):
         self._ledger = ledger
         self._id: int | None = id
 
-    def settle(self, amount: Amount, *, turns: int = 1, estimated: bool = False) -> None:
+    def spend(self, amount: Amount, *, turns: int = 1, estimated: bool = False) -> None:
         id, self._id = self._id, None
         if id is not None:
-            self._hold.settle(amount, turns=turns, estimated=estimated)  # the day accounts add the amount to the ledger
+            self._hold.spend(amount, turns=turns, estimated=estimated)  # the day accounts add the amount to the ledger
             self._ledger.end(id)
 
 
@@ -434,7 +434,7 @@ class LedgerFile:
         path: path of the file.
     """
 
-    elsewhere = False
+    is_remote = False
 
     def __init__(self, path: Path) -> None:
         self.name = f"its {path.name}"

@@ -49,7 +49,7 @@ class Kept:
     def refuse(self, error: CannotGoOn) -> None:
         """The run stays what it was; `fold` raises the error as well."""
 
-    def told(self, _: str, message: Any) -> None:
+    def append_message(self, _: str, message: Any) -> None:
         self.data.append(encode(Told(0, message)))
 
     def tell(self, decider: Any, message: Any, *, first: bool = False) -> list[Effect]:

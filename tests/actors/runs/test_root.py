@@ -38,7 +38,7 @@ async def spend(root: Root) -> None:
     assert account is not None
     assert root.book is not None
     hold = await reserve(account, Amount(100, 1.0), lambda: None)
-    hold.settle(Amount(60, 0.5))
+    hold.spend(Amount(60, 0.5))
     root.book.add("alice", "", "a:b", TokenUsage(input_tokens=60), 0.5)
 
 

@@ -105,22 +105,24 @@ async def _answer(me: Actor, job: NodeJob, system: str, prompt: str, schema: dic
     wanted = job.plan.servers.get(node.id)
     if wanted is None:
         return await _talk(me, job, system, prompt, own, {}, schema, told)
-    from ....work.mcp.tools.tool_list import Offering
+    from ....work.mcp.tools.tool_list import ConversationTools
 
     assert job.servers is not None
     with job.servers.conversation(me) as talk:
-        offering = Offering(talk, wanted, taken={tool.name for tool in own}, node=node.id)
+        offering = ConversationTools(talk, wanted, taken={tool.name for tool in own}, node=node.id)
 
         async def renewed(me: Actor) -> RenewedTools | None:
             now = await offering.renewed(me)
             if now is None:
                 return None
-            return RenewedTools(tools=(*own, *now.tools), unlisted=now.unlisted, system=_saying(system, now.said))
+            return RenewedTools(
+                tools=(*own, *now.tools), unlisted=now.unlisted, system=_saying(system, now.prompt_lines)
+            )
 
         offered = await offering.first(me)
         tools = (*own, *offered.tools)
         return await _talk(
-            me, job, _saying(system, offered.said), prompt, tools, offered.unlisted, schema, told, renewed
+            me, job, _saying(system, offered.prompt_lines), prompt, tools, offered.unlisted, schema, told, renewed
         )
 
 

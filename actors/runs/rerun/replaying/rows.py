@@ -43,10 +43,10 @@ class NoRows:
         del actor, data
         return 0
 
-    def tell(self, about: bytes, *, over: bool = False) -> None:
+    def set_summary(self, about: bytes, *, over: bool = False) -> None:
         pass
 
-    def beside(self, kind: str, key: str, data: bytes) -> None:
+    def store_data(self, kind: str, key: str, data: bytes) -> None:
         pass
 
     @property

@@ -152,7 +152,7 @@ class ModelClient:
         """
         account = self._account_of(me)
         if account is not None:
-            await self._price.looked_up()
+            await self._price.load()
             unpriced = account.asks_for_prices and self._price.tariff is None
             if unpriced and (refused := account.unpriced(self.model, self._file)) is not None:
                 raise refused
@@ -211,7 +211,7 @@ class ModelClient:
             self._estimate(hold, request)
 
     def _estimate(self, hold: Hold, request: _Request) -> None:
-        hold.settle(self._amount(TokenUsage(input_tokens=request.about_tokens())), estimated=True)
+        hold.spend(self._amount(TokenUsage(input_tokens=request.about_tokens())), estimated=True)
 
     def _amount(self, usage: TokenUsage) -> Amount:
         return Amount(usage.input_tokens, self._cost(usage) or 0.0)
@@ -228,7 +228,7 @@ class ModelClient:
         """
         usage = countable(TokenUsage(input_tokens=int(tokens or 0)))
         if hold is not None and usage.input_tokens:
-            hold.settle(self._amount(usage))
+            hold.spend(self._amount(usage))
         elif hold is not None:
             self._estimate(hold, request)
         request.tell(usage.input_tokens)

@@ -36,7 +36,7 @@ from .....supervisors import Actor, Backoff, Ref
 from ..links import texts
 from ..links.link import CallOrigin, Json, Link, OutgoingCall, ServerRequestHandler
 from ..links.mirrored import Paths, header_fault, header_paths, param_headers
-from .handshake import Agreed, Handshake, OfferedCapabilities
+from .handshake import Handshake, OfferedCapabilities
 from .questions import ServerQuestion, ServerQuestions, pages
 from .tasks import EXTENSION, KIND, TaskFollower
 
@@ -158,7 +158,12 @@ class McpClient:
         Raises:
             McpError, McpLost: as `Handshake.shake`.
         """
-        self._agree(await Handshake(self._name, self._ask_first, self._introduction).shake(remembered))
+        agreed = await Handshake(self._name, self._ask_first, self._introduction).shake(remembered)
+        self.link.version = agreed.version
+        self.link.modern = agreed.version == model.MODERN
+        self.server = agreed.server
+        self.capabilities = agreed.capabilities
+        self.instructions = agreed.instructions
         # A list that is read before the subscription is acknowledged may become outdated without a notification.
         if self.modern:
             self._listening.begin()
@@ -170,13 +175,6 @@ class McpClient:
         if method == "server/discover":
             params = {"_meta": self._meta}
         return await self.link.request(OutgoingCall(id=next(self._ids), method=method, params=params))
-
-    def _agree(self, agreed: Agreed) -> None:
-        self.link.version = agreed.version
-        self.link.modern = agreed.version == model.MODERN
-        self.server = agreed.server
-        self.capabilities = agreed.capabilities
-        self.instructions = agreed.instructions
 
     # --- calls ------------------------------------------------------------------------------------------------
 

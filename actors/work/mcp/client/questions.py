@@ -89,7 +89,7 @@ class ServerQuestions:
             respond(_failure(id, error))
             return
 
-        def settle(end: End) -> None:
+        def respond_at_end(end: End) -> None:
             if self._open.pop(id, None) is None:
                 return  # the server has cancelled it and expects no answer
             if end.reason == "normal":
@@ -100,7 +100,7 @@ class ServerQuestions:
         self._open[id] = ref
         if about is not None:
             self._of_call.setdefault(about, []).append(id)
-        ref.on_end(settle)
+        ref.on_end(respond_at_end)
 
     def take_back(self, id: jsonrpc.Id) -> None:
         """Handle the server's cancellation of its request."""

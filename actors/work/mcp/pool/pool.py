@@ -6,8 +6,8 @@ headers, all after `${NAME}` was resolved. It also covers the capabilities that 
 offer other tools then. Names, time limits and tool lists only concern the client: entries that differ only in these
 share a server. Digests appear in file names and status lines. They include secrets, which can't be recovered from them.
 
-**Life of a server** (`Opening`). The task of the actor that owns the server connects, lists its tools, serves, and ends
-it. Each step is reported to the events of the server's actor and of the run that caused the start, to its
+**Life of a server** (`ServerOpener`). The task of the actor that owns the server connects, lists its tools, serves, and
+ends it. Each step is reported to the events of the server's actor and of the run that caused the start, to its
 `ServerRecord`, and to the `Catalogs`.
 """
 
@@ -104,7 +104,7 @@ class Leases:
     owner: Root
     config: McpConfig
     catalogs: Catalogs
-    opening: Opening
+    opening: ServerOpener
     secrets: Secrets
     vault: Vault | None
     settings: PoolSettings
@@ -112,7 +112,7 @@ class Leases:
     on_first: Callable[[], None]
     make_room: Callable[[], None]
     keys: dict[str, PoolKey] = field(default_factory=dict, init=False)
-    pool_in_use: Pool[PoolKey, Live] | None = field(default=None, init=False)
+    pool_in_use: Pool[PoolKey, LiveServer] | None = field(default=None, init=False)
 
     def key(self, name: str, by: str = "") -> PoolKey:
         """Return the key of the server with this name.
@@ -138,7 +138,7 @@ class Leases:
         return PoolKey(server, digest_of(server, self.opening.declared(server)))
 
     @property
-    def pool(self) -> Pool[PoolKey, Live]:
+    def pool(self) -> Pool[PoolKey, LiveServer]:
         """The kernel's pool, created at first use."""
         if self.pool_in_use is None:
             settings, check = self.settings, self.settings.pings
@@ -159,7 +159,7 @@ class Leases:
             )
         return self.pool_in_use
 
-    async def acquire(self, lease: Lease[PoolKey, Live], me: Actor) -> Live:
+    async def acquire(self, lease: Lease[PoolKey, LiveServer], me: Actor) -> LiveServer:
         """Enter a lease for `me`.
 
         Raises:
@@ -189,7 +189,7 @@ class Leases:
         if live is not None and live.open:
             await live.learned.wait()
 
-    async def _in_time(self, lease: Lease[PoolKey, Live]) -> Live:
+    async def _in_time(self, lease: Lease[PoolKey, LiveServer]) -> LiveServer:
         server = lease.key.server
         within = ROOM_WITHIN + 2 * server.start_timeout_seconds
         with trio.move_on_after(within):
@@ -294,7 +294,7 @@ class ServerRecord:
 
 
 @final
-class Live:
+class LiveServer:
     """Server that the pool leases.
 
     Attributes:
@@ -348,7 +348,7 @@ class Live:
 
 @final
 @dataclass(kw_only=True, eq=False, repr=False)  # it holds secrets
-class Opening:
+class ServerOpener:
     """Opens servers for the pool.
 
     Args:
@@ -370,7 +370,7 @@ class Opening:
     rand: random.Random
     accesses: Accesses
     on_lost: Callable[[Server], None]
-    live: dict[PoolKey, Live] = field(default_factory=dict, init=False)
+    live: dict[PoolKey, LiveServer] = field(default_factory=dict, init=False)
     records: dict[str, ServerRecord] = field(default_factory=dict, init=False)
     causes: dict[PoolKey, Actor] = field(default_factory=dict, init=False)
     operations: dict[str, LatencyHistogram] = field(default_factory=dict, init=False)
@@ -394,7 +394,7 @@ class Opening:
         return record
 
     @asynccontextmanager
-    async def open(self, me: Actor, key: PoolKey) -> AsyncIterator[Live]:
+    async def open(self, me: Actor, key: PoolKey) -> AsyncIterator[LiveServer]:
         """Run one server from its start to its end, in the task of the actor that owns it."""
         from ..client.connect import connect
 
@@ -440,11 +440,11 @@ class Opening:
 
     def starts(self, me: Actor, key: PoolKey, wait: float) -> None:
         """Register a server that its actor is about to open, after `wait` seconds."""
-        live = self.live[key] = Live(me, key, self.record(key.digest))
+        live = self.live[key] = LiveServer(me, key, self.record(key.digest))
         me.ref.on_end(lambda _: self.live.__delitem__(key))
         self._emit(live, events.McpServerStarting(server=key.server.name, wait=wait))
 
-    def _ended(self, live: Live) -> None:
+    def _ended(self, live: LiveServer) -> None:
         lost = live.client.link.lost
         why = "" if lost is None else str(lost)
         if why:
@@ -452,11 +452,11 @@ class Opening:
             self.on_lost(live.key.server)
         live.me.emit(events.McpServerStopped(server=live.key.server.name, error=why))
 
-    def _failed(self, live: Live, why: str) -> None:
+    def _failed(self, live: LiveServer, why: str) -> None:
         live.record.last_error = why
         self._emit(live, events.McpServerFailed(server=live.key.server.name, error=why))
 
-    def _emit(self, live: Live, data: events.EventData) -> None:
+    def _emit(self, live: LiveServer, data: events.EventData) -> None:
         """Emit an event to the server's own actor, and to the run that caused its start."""
         live.me.emit(data)
         cause = self.causes.get(live.key)
@@ -464,7 +464,7 @@ class Opening:
         if cause is not None and cause.end is None and cause.stream is not live.me.stream:
             cause.emit(data)
 
-    async def _learn(self, live: Live) -> None:
+    async def _learn(self, live: LiveServer) -> None:
         client, server = live.client, live.key.server
         tools: list[McpTool] | None = None
         with trio.move_on_after(server.start_timeout_seconds):
@@ -488,7 +488,7 @@ class Opening:
         live.catalog = without_secrets(told)  # it is stored on disk, and models read it
         self.catalogs.put(live.key.digest, live.catalog)
 
-    def _changed(self, live: Live, what: str) -> None:
+    def _changed(self, live: LiveServer, what: str) -> None:
         if what != "tools" or not live.open:
             return
         live.changed = True
@@ -500,7 +500,7 @@ class Opening:
                 live.me.spawn(self._learn_again, live, name="tools", link=False)
                 live.learning = True
 
-    async def _learn_again(self, _me: Actor, live: Live) -> None:
+    async def _learn_again(self, _me: Actor, live: LiveServer) -> None:
         try:
             while live.changed:
                 live.changed = False
@@ -513,7 +513,7 @@ class Opening:
             live.learning = False
             live.learned.set()
 
-    async def healthy(self, live: Live) -> bool:
+    async def healthy(self, live: LiveServer) -> bool:
         """Return True if an idle server answers a ping, or if the settings tolerate that it does not."""
         check = self.settings.pings
         assert check is not None
@@ -538,7 +538,7 @@ def _uri(root: str) -> str:
     return root if "://" in root else Path(root).expanduser().absolute().as_uri()
 
 
-def _warn(live: Live, log: LogMessage) -> None:
+def _warn(live: LiveServer, log: LogMessage) -> None:
     """Emit a server's log message as a warning if its level is high enough."""
     if live.me.stream.heard and log.level not in ("debug", "info", "notice") and live.may_warn():
         text = log.data if isinstance(log.data, str) else msgspec.json.encode(log.data).decode()

@@ -56,7 +56,7 @@ from ...sandbox.current import sandboxed_server
 from ..auth.access import Accesses
 from ..links.link import CallOrigin, Json
 from .catalog import Catalogs, ServerCatalog
-from .pool import Leases, Live, Opening, PoolKey
+from .pool import Leases, LiveServer, PoolKey, ServerOpener
 from .status import Counters, Inquiry, answer_inquiries, status_of
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class McpServers:
         self._read_again = read_again
         settings = settings or PoolSettings()
         self.accesses: Accesses = Accesses(owner, environ)
-        self._opening = Opening(
+        self._opening = ServerOpener(
             environ=environ,
             abilities=abilities,
             settings=settings,
@@ -285,7 +285,7 @@ class McpServers:
             found += [self._status_of(name, key, live) for live in lives or (None,)]
         return found
 
-    def _status_of(self, name: str, key: PoolKey | None, live: Live | None) -> ServerStatus:
+    def _status_of(self, name: str, key: PoolKey | None, live: LiveServer | None) -> ServerStatus:
         if key is None:
             return status_of(self.config.get(name))
         leases = 0 if live is None else self.leases.pool.leases(live.key)
@@ -388,7 +388,7 @@ class ServerScope(AbstractContextManager["ServerScope"]):
         self._conversation = f"{run} {conversation or agent} {next(servers.numbers)}"
         self._inner: set[ServerScope] = set()
         self._guests: dict[str, PoolKey] = {}
-        self.kept: dict[PoolKey, Lease[PoolKey, Live]] = {}
+        self.kept: dict[PoolKey, Lease[PoolKey, LiveServer]] = {}
         self._closed = False
 
     def __exit__(
@@ -519,7 +519,7 @@ class ServerScope(AbstractContextManager["ServerScope"]):
             live.end()
             self._keep(lease)
 
-    async def hold(self, server: str, me: Actor) -> Live:
+    async def hold(self, server: str, me: Actor) -> LiveServer:
         """Lease the server and keep the lease."""
         lease, live = await self._lease(server, me)
         self._keep(lease)
@@ -548,7 +548,7 @@ class ServerScope(AbstractContextManager["ServerScope"]):
         if server not in self._leases.keys and self._guest(server) is None:
             await self._leases.prepare(server)
 
-    async def _lease(self, server: str, me: Actor) -> tuple[Lease[PoolKey, Live], Live]:
+    async def _lease(self, server: str, me: Actor) -> tuple[Lease[PoolKey, LiveServer], LiveServer]:
         await self._prepare(server)
         key = self._key(server)
         if key.server.share == "per-run":
@@ -557,7 +557,7 @@ class ServerScope(AbstractContextManager["ServerScope"]):
         lease = self._leases.pool.lease(key)
         return lease, await self._leases.acquire(lease, me)
 
-    def _keep(self, lease: Lease[PoolKey, Live]) -> None:
+    def _keep(self, lease: Lease[PoolKey, LiveServer]) -> None:
         """Give the lease of a finished use to the scope that shares the server, unless that has one."""
         home = self._home(lease.key.server.share)
         if home is None or home._closed or lease.stale:  # noqa: SLF001 - the same class

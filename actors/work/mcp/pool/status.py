@@ -34,7 +34,7 @@ from ....io.whole_file import replacing
 
 if TYPE_CHECKING:
     from .catalog import ServerCatalog
-    from .pool import Live, ServerRecord
+    from .pool import LiveServer, ServerRecord
 
 Json: TypeAlias = Any
 
@@ -88,7 +88,7 @@ def status_of(
     digest: str = "",
     record: ServerRecord | None = None,
     catalog: ServerCatalog | None = None,
-    live: Live | None = None,
+    live: LiveServer | None = None,
     leases: int = 0,
 ) -> ServerStatus:
     """Return the status of one server; without a digest it was never leased."""

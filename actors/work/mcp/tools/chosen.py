@@ -21,7 +21,7 @@ from .names import owner_of, remedy
 
 if TYPE_CHECKING:
     from ..pool.servers import ServerScope
-    from .view import Run
+    from .view import RunServices
 
 
 class ChosenServer(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +57,7 @@ class WantedServers(msgspec.Struct, frozen=True, kw_only=True):
         return [name for name in tools if name not in here and not name.startswith(WHOLE)]
 
 
-def wanted_by_agent(agent: Agent, context: Run) -> WantedServers | None:
+def wanted_by_agent(agent: Agent, context: RunServices) -> WantedServers | None:
     """Return the servers that an LLM agent selects; None for none.
 
     Raises:
@@ -68,7 +68,7 @@ def wanted_by_agent(agent: Agent, context: Run) -> WantedServers | None:
     return _wanted(choices, context, agent.mcp_tools) if choices else None
 
 
-def with_guests(wanted: WantedServers | None, context: Run, scope: ServerScope) -> WantedServers:
+def with_guests(wanted: WantedServers | None, context: RunServices, scope: ServerScope) -> WantedServers:
     """Return an agent's servers together with all tools of the servers that its run adds."""
     choices = tuple(ChosenServer(server=scope.bring(server)) for server in context.servers)
     if wanted is None:
@@ -76,7 +76,7 @@ def with_guests(wanted: WantedServers | None, context: Run, scope: ServerScope) 
     return msgspec.structs.replace(wanted, choices=(*wanted.choices, *choices))
 
 
-def wanted_by_nodes(graph: Graph, context: Run) -> dict[str, WantedServers]:
+def wanted_by_nodes(graph: Graph, context: RunServices) -> dict[str, WantedServers]:
     """Return the servers that each llm node of a graph selects, by node id; nodes without such tools are left out.
 
     Raises:
@@ -102,7 +102,7 @@ def wanted_by_nodes(graph: Graph, context: Run) -> dict[str, WantedServers]:
     return found
 
 
-def absent(names: Iterable[str], context: Run) -> dict[str, str]:
+def absent(names: Iterable[str], context: RunServices) -> dict[str, str]:
     """Return the servers among these that are not configured, each with a suggestion."""
     if context.mcp is None:
         return {}
@@ -116,7 +116,9 @@ def absent(names: Iterable[str], context: Run) -> dict[str, str]:
     }
 
 
-def without_absent(tools: Iterable[str], servers: Iterable[str], gone: Iterable[str], context: Run) -> list[str]:
+def without_absent(
+    tools: Iterable[str], servers: Iterable[str], gone: Iterable[str], context: RunServices
+) -> list[str]:
     """Return a node's `tools` without the tools of missing servers.
 
     Args:
@@ -139,7 +141,9 @@ def without_absent(tools: Iterable[str], servers: Iterable[str], gone: Iterable[
     ]
 
 
-def servers_of(agent: str, names: Iterable[str], context: Run, listed: Iterable[str] | None = None) -> list[Server]:
+def servers_of(
+    agent: str, names: Iterable[str], context: RunServices, listed: Iterable[str] | None = None
+) -> list[Server]:
     """Return the configured servers that an agent names, including disabled ones.
 
     Args:
@@ -174,12 +178,12 @@ def servers_of(agent: str, names: Iterable[str], context: Run, listed: Iterable[
     return [config.servers[name] if name in config.servers else config.get(name) for name in there]
 
 
-def _matching_servers(name: str, context: Run) -> list[str]:
+def _matching_servers(name: str, context: RunServices) -> list[str]:
     assert context.mcp is not None
     return spelled_out([name.removeprefix(WHOLE)], context.settings.mapping_mcp_servers, context.mcp().config.names)
 
 
-def _lists(server: Server, context: Run, *files: McpTools) -> tuple[tuple[str, ...], ...]:
+def _lists(server: Server, context: RunServices, *files: McpTools) -> tuple[tuple[str, ...], ...]:
     """Return the patterns that agent and node list for a server, under its name or an alias that includes it."""
     return tuple(
         patterns
@@ -190,7 +194,7 @@ def _lists(server: Server, context: Run, *files: McpTools) -> tuple[tuple[str, .
     )
 
 
-def _wanted(choices: tuple[ChosenServer, ...], context: Run, *files: McpTools) -> WantedServers:
+def _wanted(choices: tuple[ChosenServer, ...], context: RunServices, *files: McpTools) -> WantedServers:
     modes = [file for file in files if isinstance(file, str)]
     mode: ToolMode = modes[-1] if modes else context.settings.mcp_tools
     return WantedServers(choices=choices, mode=mode, budget=context.settings.mcp_tools_budget)

@@ -26,13 +26,13 @@ from .....supervisors import Actor
 from ...tools.tool import Arguments, Effect, Json, Label, Tool, ToolSpec, shortened
 from .media import content_with_images, with_linked
 from .names import offered_name
-from .view import View
+from .view import ServerView
 
 _LONGEST_DESCRIPTION = 4_000
 _NOTHING = "(the tool returned nothing)"
 
 
-def direct_tool(view: View, tool: ServerTool, name: str = "") -> Tool:
+def direct_tool(view: ServerView, tool: ServerTool, name: str = "") -> Tool:
     """Return the tool in the form that is offered to a model.
 
     Args:
@@ -168,14 +168,11 @@ def _text_of_block(block: Mapping[str, Json]) -> str:
         return f"[resource {_unavailable_text(block.get('uri'), block.get('name'), block.get('mimeType'))}]"
     if kind == "resource":
         inner = block.get("resource")
-        return _text_of_resource(inner if isinstance(inner, dict) else {})
+        resource = inner if isinstance(inner, dict) else {}
+        facts = _unavailable_text(resource.get("uri"), resource.get("mimeType"), _size(resource.get("blob")))
+        text = resource.get("text")
+        return f"[resource {facts}]\n{text}" if isinstance(text, str) else f"[resource {facts}]"
     return f"[{kind} {_unavailable_text(block.get('mimeType'), _size(block.get('data')))}]"
-
-
-def _text_of_resource(resource: Mapping[str, Json]) -> str:
-    name = f"[resource {_unavailable_text(resource.get('uri'), resource.get('mimeType'), _size(resource.get('blob')))}]"
-    text = resource.get("text")
-    return f"{name}\n{text}" if isinstance(text, str) else name
 
 
 def _without_data(block: Any) -> Any:

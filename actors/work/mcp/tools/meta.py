@@ -30,7 +30,7 @@ from ...tools.tool import Arguments, Json, Run, Tool, ToolSpec, shortened
 from .direct import direct_tool, labels_of, without_bytes
 from .media import content_with_images, with_linked
 from .names import marked, meta_name, offered_name, other_name
-from .view import UNREACHABLE, View
+from .view import UNREACHABLE, ServerView
 
 FOUND, MOST_FOUND = 8, 20
 """Tools that a search returns by default, and at most."""
@@ -52,7 +52,7 @@ _SEARCH = {
 }
 
 
-def meta_tools(view: View, taken: Container[str] = ()) -> list[Tool]:
+def meta_tools(view: ServerView, taken: Container[str] = ()) -> list[Tool]:
     """Return the three tools of a server, in the order of `names.VERBS`.
 
     Args:
@@ -79,12 +79,12 @@ def meta_tools(view: View, taken: Container[str] = ()) -> list[Tool]:
         schema: dict[str, Json] = {"type": "object", "properties": properties}
         return {"description": tool.description, **schema} if tool.description else schema
 
-    async def meant(me: Actor, arguments: Arguments) -> tuple[Tool, Arguments]:
+    async def resolve(me: Actor, arguments: Arguments) -> tuple[Tool, Arguments]:
         tool = await _named(me, view, arguments["tool"], "invoke")
         return _invoked(view, tool), _object(arguments.get("arguments"))
 
     async def run_invoke(me: Actor, arguments: Arguments) -> Json:
-        tool, given = await meant(me, arguments)
+        tool, given = await resolve(me, arguments)
         return await tool.run(me, given)
 
     def one(verb: str, run: Run, description: str, **properties: Json) -> Tool:
@@ -108,11 +108,11 @@ def meta_tools(view: View, taken: Container[str] = ()) -> list[Tool]:
     return [
         one("search", run_search, f"Search the tools of the MCP server '{name}'{about}.", **_SEARCH),
         one("describe", run_describe, f"Tell which arguments a tool of the MCP server '{name}' takes.", tool=_TOOL),
-        msgspec.structs.replace(invoke, means=meant, timeout=None),
+        msgspec.structs.replace(invoke, means=resolve, timeout=None),
     ]
 
 
-def _invoked(view: View, tool: ServerTool) -> Tool:
+def _invoked(view: ServerView, tool: ServerTool) -> Tool:
     """Return the tool as called by `mcp_invoke_*`: with equal permissions, but with its result unchanged."""
     direct = direct_tool(view, tool)
 
@@ -126,14 +126,14 @@ def _invoked(view: View, tool: ServerTool) -> Tool:
     return msgspec.structs.replace(direct, spec=ToolSpec(name=direct.name), run=run)
 
 
-async def _tools(me: Actor, view: View, verb: Literal["search", "describe", "invoke"]) -> list[ServerTool]:
+async def _tools(me: Actor, view: ServerView, verb: Literal["search", "describe", "invoke"]) -> list[ServerTool]:
     try:
         return await view.tools(me)
     except UNREACHABLE as error:
         raise ToolFailed(f"{_FAILED[verb]}: {error}") from error
 
 
-async def _named(me: Actor, view: View, name: str, verb: Literal["describe", "invoke"]) -> ServerTool:
+async def _named(me: Actor, view: ServerView, name: str, verb: Literal["describe", "invoke"]) -> ServerTool:
     server = view.server.name
     tools = await _tools(me, view, verb)
     for tool in tools:

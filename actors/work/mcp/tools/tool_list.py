@@ -8,7 +8,7 @@
 Direct tools need the servers' lists: from the cache, otherwise from the servers, all requested concurrently. A server
 that can't be reached loses only its own tools: a warning reports it, and the agent works without them.
 
-Servers may change their tools during the conversation: `Offering.renewed` checks that before each turn.
+Servers may change their tools during the conversation: `ConversationTools.renewed` checks that before each turn.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .chosen import ChosenServer, WantedServers
 from .direct import direct_tool
 from .meta import meta_tools
 from .names import VERBS, legal, marked, meta_name, offered_name, other_name
-from .view import Run, ServersView, View
+from .view import RunServices, ServersView, ServerView
 
 _CHARACTERS = 4
 """Characters of JSON per token; precise enough for a budget."""
@@ -40,7 +40,7 @@ _LONGEST_REASON = 500
 """Characters of the reason for an unavailable server in a system prompt."""
 
 
-class Offered(msgspec.Struct, frozen=True, kw_only=True):
+class OfferedTools(msgspec.Struct, frozen=True, kw_only=True):
     """Tools that a conversation may call.
 
     Attributes:
@@ -54,14 +54,14 @@ class Offered(msgspec.Struct, frozen=True, kw_only=True):
     absent: dict[str, str] = {}
 
     @property
-    def said(self) -> list[str]:
+    def prompt_lines(self) -> list[str]:
         """Lines about unavailable servers for the model's system prompt."""
         return [f"The tools of MCP server '{name}' are not available: {why}" for name, why in self.absent.items()]
 
 
 @contextlib.contextmanager
 def servers_at_work(
-    me: Actor, context: Run, *, own: Rules, model: str, timeout: float | None = None
+    me: Actor, context: RunServices, *, own: Rules, model: str, timeout: float | None = None
 ) -> Iterator[ServersView]:
     """Yield the servers of the agent whose actor is `me`. Their leases are returned at the end of the block.
 
@@ -75,7 +75,7 @@ def servers_at_work(
         yield ServersView(scope=scope, context=context, own=own, model=model, timeout=timeout)
 
 
-class Offering:
+class ConversationTools:
     """Tools of one conversation, updated from turn to turn.
 
     Args:
@@ -91,11 +91,11 @@ class Offering:
         self._taken = taken
         self._node = node
         self._known: dict[str, tuple[ServerTool, ...]] = {}
-        views = [(choice, View(talk=talk, server=choice.server, lists=choice.lists)) for choice in wanted.choices]
+        views = [(choice, ServerView(talk=talk, server=choice.server, lists=choice.lists)) for choice in wanted.choices]
         self._views = {choice.server.name: view for choice, view in views}
         self._asked = [view for choice, view in views if _has_to_be_asked(choice, wanted.mode)]
 
-    async def first(self, me: Actor) -> Offered:
+    async def first(self, me: Actor) -> OfferedTools:
         """Return the tools at the start.
 
         Raises:
@@ -104,7 +104,7 @@ class Offering:
         offered, self._known = await self._collected(me, again=False)
         return offered  # with possibly outdated lists: the next turn notices changes
 
-    async def renewed(self, me: Actor) -> Offered | None:
+    async def renewed(self, me: Actor) -> OfferedTools | None:
         """Return the tools after a change; None without a change."""
         known = await self._lists(me)
         if known == self._known:
@@ -116,7 +116,7 @@ class Offering:
         """Return the known tools of each server whose list is used."""
         found: dict[str, tuple[ServerTool, ...]] = {}
 
-        async def look(view: View) -> None:
+        async def fetch(view: ServerView) -> None:
             tools = await view.learned(me)
             if tools is not None:
                 found[view.server.name] = tuple(tools)
@@ -124,10 +124,10 @@ class Offering:
         async with trio.open_nursery() as nursery:
             for view in self._asked:
                 if not view.server.disabled:
-                    nursery.start_soon(look, view)
+                    nursery.start_soon(fetch, view)
         return found
 
-    async def _collected(self, me: Actor, *, again: bool) -> tuple[Offered, dict[str, tuple[ServerTool, ...]]]:
+    async def _collected(self, me: Actor, *, again: bool) -> tuple[OfferedTools, dict[str, tuple[ServerTool, ...]]]:
         """Return the tools, and the lists of the servers that were asked.
 
         Args:
@@ -166,7 +166,9 @@ class Offering:
                         raise
                     collected.refuse([listed], mistake)
         lists = {name: tuple(tools) for name, tools in known.items() if not isinstance(tools, Exception)}
-        offered = Offered(tools=tuple(collected.tools.values()), unlisted=collected.unlisted, absent=collected.absent)
+        offered = OfferedTools(
+            tools=tuple(collected.tools.values()), unlisted=collected.unlisted, absent=collected.absent
+        )
         return offered, lists
 
 
@@ -186,7 +188,7 @@ class _Collected:
     def add(self, tools: Iterable[Tool]) -> None:
         self.tools.update((tool.name, tool) for tool in tools)
 
-    def add_direct(self, view: View, tool: ServerTool) -> None:
+    def add_direct(self, view: ServerView, tool: ServerTool) -> None:
         key = view.server.name, tool.name
         if key in self._seen:
             return
@@ -207,12 +209,12 @@ class _Collected:
 
 
 async def _tools_of_all(
-    me: Actor, views: Iterable[View], node: str | None
+    me: Actor, views: Iterable[ServerView], node: str | None
 ) -> dict[str, list[ServerTool] | CallboardError]:
     """Return each server's tools, or the reason why it is unavailable, which is reported by one warning."""
     found: dict[str, list[ServerTool] | CallboardError] = {}
 
-    async def look(view: View) -> None:
+    async def fetch(view: ServerView) -> None:
         name = view.server.name
         try:
             if view.server.disabled:
@@ -226,7 +228,7 @@ async def _tools_of_all(
 
     async with trio.open_nursery() as nursery:
         for view in views:
-            nursery.start_soon(look, view)
+            nursery.start_soon(fetch, view)
     for error in found.values():
         if isinstance(error, ActorError):  # this process is stopping; the server has not failed
             raise error

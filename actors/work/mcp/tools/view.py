@@ -85,7 +85,7 @@ MOST_SAMPLES = 100
 """Requests of a server to the model during one call at most; the call's clock pauses meanwhile."""
 
 
-class Run(Protocol):
+class RunServices(Protocol):
     """Services of a run for the tools of servers; see `RunContext`.
 
     Attributes:
@@ -119,7 +119,7 @@ class ServersView(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """
 
     scope: ServerScope
-    context: Run
+    context: RunServices
     own: Rules = {}
     model: str = ""
     timeout: float | None = None
@@ -132,7 +132,7 @@ class ServersView(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             yield msgspec.structs.replace(self, scope=scope)
 
 
-class View(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class ServerView(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Server as a conversation may use it.
 
     Attributes:
@@ -175,11 +175,11 @@ class View(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     async def learned(self, me: Actor) -> list[McpTool] | None:
         """Return the current tools without starting the server; None if they are unknown."""
 
-        async def look() -> _Learned:
+        async def fetch() -> _Learned:
             catalog = await self.talk.scope.learned(self.server.name)
             return _Learned(None if catalog is None else list(catalog.tools))
 
-        found = await done(me, OutsideEffect("server tools now", self.server.name), _Learned, look)
+        found = await done(me, OutsideEffect("server tools now", self.server.name), _Learned, fetch)
         return None if found.tools is None else [tool for tool in found.tools if self.admits(tool.name)]
 
     def _warn_of_unknown_tools(self, me: Actor, there: list[str]) -> None:

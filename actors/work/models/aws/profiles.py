@@ -32,7 +32,7 @@ from .....protocol.errors import ConfigError, CredentialsError
 from .....protocol.json_values import UNREADABLE
 from ....io.handed_out import hidden_tail
 from ....io.imports import PROCESSES, imported
-from ..refreshing_credential import Renewed
+from ..refreshing_credential import RefreshingCredential
 from .keys import profile_named, static_keys
 from .roles import EARLY, AssumedRole
 from .signing import AwsKeys
@@ -91,9 +91,9 @@ class ProfileRole:
         self._region = region
         self._root = root
         self._clock = clock
-        self._renewed = Renewed(lambda: self._of(name, ()), early=EARLY, clock=clock)
+        self._renewed = RefreshingCredential(lambda: self._of(name, ()), early=EARLY, clock=clock)
         self.renew = self._renewed.renew
-        """Refreshes the keys if they are old. Raises the same errors as `Renewed.renew`."""
+        """Refreshes the keys if they are old. Raises the same errors as `RefreshingCredential.renew`."""
 
     @property
     def named(self) -> str:

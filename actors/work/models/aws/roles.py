@@ -23,7 +23,7 @@ from .....protocol.decoding import json_decoder
 from .....protocol.errors import ConfigError, CredentialsError, UpstreamError
 from .....protocol.json_values import UNREADABLE
 from ....io.imports import imported
-from ..refreshing_credential import Renewed
+from ..refreshing_credential import RefreshingCredential
 from .signing import AwsKeys
 
 EARLY = 300.0
@@ -60,9 +60,9 @@ class AssumedRole:
     def __init__(self, environ: Mapping[str, str], where_else: str, clock: Callable[[], float] = time.time) -> None:
         self._environ = environ
         self._where_else = where_else
-        self._renewed = Renewed(self._ask, early=EARLY, clock=clock)
+        self._renewed = RefreshingCredential(self._ask, early=EARLY, clock=clock)
         self.renew = self._renewed.renew
-        """Refreshes the keys if they are old. Raises the same errors as `Renewed.renew`.
+        """Refreshes the keys if they are old. Raises the same errors as `RefreshingCredential.renew`.
 
         CredentialsError means that there is no role, ConfigError that the environment names an address that is not
         allowed.

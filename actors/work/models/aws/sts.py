@@ -23,7 +23,7 @@ import trio
 
 from .....protocol.errors import ConfigError, CredentialsError, UpstreamError
 from ....io.imports import imported
-from ..refreshing_credential import Renewed
+from ..refreshing_credential import RefreshingCredential
 from .roles import EARLY
 from .signing import AwsKeys, Signer
 
@@ -105,9 +105,9 @@ class WebIdentity:
         self._environ = environ
         self._region = region
         self._clock = clock
-        self._renewed = Renewed(self._ask, early=EARLY, clock=clock)
+        self._renewed = RefreshingCredential(self._ask, early=EARLY, clock=clock)
         self.renew = self._renewed.renew
-        """Refreshes the keys if they are old. Raises the same errors as `Renewed.renew`."""
+        """Refreshes the keys if they are old. Raises the same errors as `RefreshingCredential.renew`."""
 
     @property
     def named(self) -> str:

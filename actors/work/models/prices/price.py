@@ -31,7 +31,7 @@ class Price:
         """Tariff, or None for a model without a known price. Call `looked_up` first, since the lookup may block."""
         return self._look_up()
 
-    async def looked_up(self) -> None:
+    async def load(self) -> None:
         """Look up the tariff unless that is done; load the table in a thread."""
         if "tariff" in self.__dict__:
             return

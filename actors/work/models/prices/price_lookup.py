@@ -83,7 +83,7 @@ class Finder:
         return self._kept is not None
 
     @property
-    def kept(self) -> PriceTables:
+    def tables(self) -> PriceTables:
         """Price table with its origin. The first access blocks."""
         if self._kept is None:
             self._kept = PriceTables(self._environ)
@@ -91,7 +91,7 @@ class Finder:
 
     def read(self) -> None:
         """Load the table unless it is loaded. This blocks."""
-        _ = self.kept
+        _ = self.tables
 
     def needs_table(self, client: ClientSettings, model: ModelSettings, api_base: str) -> bool:
         """Return True unless the model runs on this machine or the settings give all of its prices."""
@@ -106,7 +106,7 @@ class Finder:
         own = _own(model)
         if not self.needs_table(client, model, api_base):
             return FoundPrice(tariff=self._tariff(model, own, None, "") if own else FREE)
-        table = self.kept.table
+        table = self.tables.table
         provider = _seller(table, client, api_base)
         name = model.real_name or model.name
         if client.type == "vertexai" and (maker := maker_of(name))[0] in ("google", "anthropic"):
@@ -117,7 +117,7 @@ class Finder:
 
     def known(self, client: ClientSettings, api_base: str) -> Iterator[str]:
         """Yield the names of a client's models in the table, as far as they have a price for output."""
-        provider = _seller(self.kept.table, client, api_base)
+        provider = _seller(self.tables.table, client, api_base)
         for entry in provider.models if provider is not None else ():
             if entry.rates[-1].output is not None:
                 yield entry.id

@@ -32,7 +32,7 @@ Piece = str | chat.ToolCall | tuple[dict[str, Json], str]
 """Piece of a turn: a text, a tool call, or a reasoning block with the text inside it."""
 
 
-class Weaver:
+class ReasoningOrder:
     """Recorder of the order of blocks, text and calls in a reply. It is created with the first block.
 
     Args:
@@ -111,7 +111,7 @@ def _parted(text: str, length: Json) -> tuple[str, str]:
 OPEN, CLOSE = "<think>", "</think>"
 
 
-class Parting:
+class ThinkTagParser:
     """Incremental parser of one reply: call `take` with each piece, then `rest` at the end."""
 
     def __init__(self) -> None:

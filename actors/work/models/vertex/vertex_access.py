@@ -20,7 +20,7 @@ from .....protocol.json_values import UNREADABLE
 from .....protocol.settings import ClientSettings
 from ....io.imports import imported
 from .. import codec
-from ..refreshing_credential import Renewed
+from ..refreshing_credential import RefreshingCredential
 from .location import (
     EVERYWHERE,
     CredentialsFile,
@@ -181,9 +181,9 @@ class Identity:
         self._proxy = proxy
         self._clock = clock
         self._login: VertexLogin | None = None
-        self._renewed = Renewed(self._ask, early=EARLY, clock=clock)
+        self._renewed = RefreshingCredential(self._ask, early=EARLY, clock=clock)
         self.renew = self._renewed.renew
-        """Refreshes the token if it is old. Raises the same errors as `Renewed.renew`."""
+        """Refreshes the token if it is old. Raises the same errors as `RefreshingCredential.renew`."""
 
     @property
     def token(self) -> IdentityToken:

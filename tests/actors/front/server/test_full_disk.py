@@ -132,7 +132,7 @@ async def test_what_counts_for_daily_limits_is_refused_on_a_full_or_read_only_di
         account = days.account("local")
         assert account is not None
         for _ in range(times):
-            (await reserve(account, Amount(100), lambda: None)).settle(Amount(50))
+            (await reserve(account, Amount(100), lambda: None)).spend(Amount(50))
 
     async with Root() as root:
         first, second = (Days(root, LedgerFile(disk.state / "usage.db"), settings, now=time.time) for _ in range(2))

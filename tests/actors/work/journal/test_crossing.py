@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from callboard.actors.work.journal.run_journal import CrossingReplies
+from callboard.actors.work.journal.run_journal import SharedState
 from callboard.protocol.chat import ChatReply, TokenUsage
 from callboard.protocol.journal import (
     LETTER,
@@ -21,8 +21,8 @@ from callboard.protocol.kernel.questions import Answer, Question
 from callboard.protocol.messages import Letter, ServersAnew, Text
 
 
-def seen(*rows: tuple[str, AnyRow]) -> CrossingReplies:
-    crossing = CrossingReplies()
+def seen(*rows: tuple[str, AnyRow]) -> SharedState:
+    crossing = SharedState()
     for path, row in rows:
         crossing.see(path, row)
     return crossing
@@ -44,17 +44,17 @@ def test_letters_that_were_sent_and_not_told_are_on_their_way_in_their_order() -
         ("b", Told(2, letter("one"))),
         ("a/6", posted("b", "three")),
     )
-    assert crossing.letters == {"b": [letter("two"), letter("three")], "": [letter("for the run's own agent")]}
+    assert crossing.undelivered == {"b": [letter("two"), letter("three")], "": [letter("for the run's own agent")]}
 
 
 def test_of_two_letters_that_are_alike_one_is_on_its_way_when_one_was_told() -> None:
     crossing = seen(("a/3", posted("b", "hi")), ("c/1", posted("b", "hi")), ("b", Told(2, letter("hi"))))
-    assert crossing.letters == {"b": [letter("hi")]}
+    assert crossing.undelivered == {"b": [letter("hi")]}
 
 
 def test_a_letter_that_was_refused_is_not_on_its_way() -> None:
     refused = Noted(1, LETTER, encode_value(Posted("", None, "its inbox is full")))
-    assert seen(("a/3", refused)).letters == {}
+    assert seen(("a/3", refused)).undelivered == {}
 
 
 def test_questions_are_known_by_when_they_were_asked_and_by_who_has_answered() -> None:
@@ -78,7 +78,7 @@ def test_a_server_is_in_use_until_its_conversation_is_told_that_it_is_another() 
 
 
 def test_an_agent_has_spent_what_it_and_all_below_it_were_told() -> None:
-    crossing = CrossingReplies()
+    crossing = SharedState()
     reply = ChatReply(text="", usage=TokenUsage(input_tokens=10, output_tokens=5), model="a:b", cost=0.5)
     for path, told in (("1", True), ("1", False), ("1/x", True), ("1/x/2", False), ("1:2", True), ("12", True)):
         crossing.spends(path, reply, told=told)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from callboard.actors.work.models.model_listing import Facts, chats
+from callboard.actors.work.models.model_listing import ModelFacts, chats
 
 
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
-        (Facts(), ""),
-        (Facts(window=1_000_000), "window 1M"),
-        (Facts(window=400_000, input_price=0.75, output_price=4.5), "window 400k; $0.75 in, $4.50 out"),
-        (Facts(input_price=0.0, output_price=0.0), "free"),
+        (ModelFacts(), ""),
+        (ModelFacts(window=1_000_000), "window 1M"),
+        (ModelFacts(window=400_000, input_price=0.75, output_price=4.5), "window 400k; $0.75 in, $4.50 out"),
+        (ModelFacts(input_price=0.0, output_price=0.0), "free"),
     ],
 )
-def test_what_is_known_is_told_in_a_line(facts: Facts, words: str) -> None:
+def test_what_is_known_is_told_in_a_line(facts: ModelFacts, words: str) -> None:
     assert str(facts) == words
 
 

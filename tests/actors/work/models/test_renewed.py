@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from callboard.actors.work.models.refreshing_credential import PAUSE, Renewed
+from callboard.actors.work.models.refreshing_credential import PAUSE, RefreshingCredential
 from callboard.protocol.errors import CredentialsError, UpstreamError
 
 
@@ -17,7 +17,7 @@ class Source:
         self.given = 0
         self.life = life
         self.error: Exception | None = None
-        self.renewed = Renewed(self.ask, early=300.0, clock=lambda: self.now)
+        self.renewed = RefreshingCredential(self.ask, early=300.0, clock=lambda: self.now)
 
     async def ask(self) -> tuple[int, float]:
         await trio.sleep(0.01)

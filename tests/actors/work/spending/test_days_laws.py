@@ -200,11 +200,11 @@ class House:
         if self.model.open:
             asked = self.model.open[which % len(self.model.open)]
             tokens = int(asked.most * share)
-            asked.hold.settle(Amount(tokens))
+            asked.hold.spend(Amount(tokens))
             self.model.end(asked, tokens)
 
     async def write(self, process: int, *keys: str) -> None:
-        await self.processes[process].ledger.look(keys)
+        await self.processes[process].ledger.query(keys)
         self.model.written(process)
 
     async def kill(self, process: int) -> None:

@@ -429,7 +429,8 @@ async def test_a_call_that_a_server_has_not_begun_with_is_made_again(house: Hous
 async def test_a_server_that_never_tells_its_tools_has_not_started(house: House) -> None:
     house.build(tiny("s", "mute", start_timeout_seconds=2))
     with house.scope() as scope:
-        with pytest.raises(McpLost, match=says("work.mcp.pool.pool.Opening._learn", name="s", start_timeout_seconds=2)):
+        late = says("work.mcp.pool.pool.ServerOpener._learn", name="s", start_timeout_seconds=2)
+        with pytest.raises(McpLost, match=late):
             await scope.catalog("s", house.root.actor)
         assert house.servers.status()[0].state == "down"
     await until(lambda: house.alive == [])

@@ -15,7 +15,7 @@ from support.messages import has_message, says
 from support.tool_families import Person, context_of
 
 from callboard.actors.work.mcp.auth.sign_in import sign_in
-from callboard.actors.work.mcp.tools.view import ServersView, View
+from callboard.actors.work.mcp.tools.view import ServersView, ServerView
 from callboard.protocol.errors import McpSignInNeeded, ToolFailed
 from callboard.protocol.kernel.questions import Question
 from callboard.supervisors import Root
@@ -62,11 +62,11 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
             yield house
 
 
-def view(house: House, town: Town, agent: str = "/agent") -> View:
-    return View(talk=ServersView(scope=house.scope(agent), context=context_of({})), server=town.entry())
+def view(house: House, town: Town, agent: str = "/agent") -> ServerView:
+    return ServerView(talk=ServersView(scope=house.scope(agent), context=context_of({})), server=town.entry())
 
 
-async def said(view: View, house: House, tool: str) -> str:
+async def said(view: ServerView, house: House, tool: str) -> str:
     result = await view.call(house.root.actor, tool, {}, f"docs__{tool}")
     text: str = result["content"][0]["text"]
     return text
@@ -198,6 +198,8 @@ async def test_the_call_s_time_stands_still_meanwhile(
             await trio.sleep(4.5)
             super().asked(question)
 
-    slow = View(talk=ServersView(scope=house.scope(), context=context_of({})), server=town.entry(timeout_seconds=4.0))
+    slow = ServerView(
+        talk=ServersView(scope=house.scope(), context=context_of({})), server=town.entry(timeout_seconds=4.0)
+    )
     with house.root.questions.attach(Slow(town, nursery, house.root)):
         assert await said(slow, house, "write") == "write: done"

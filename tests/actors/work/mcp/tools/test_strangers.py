@@ -27,7 +27,7 @@ from callboard.actors.work.mcp.pool.pool import ROOM_WITHIN
 from callboard.actors.work.mcp.tools import view as module
 from callboard.actors.work.mcp.tools.direct import direct_tool
 from callboard.actors.work.mcp.tools.meta import meta_tools, search
-from callboard.actors.work.mcp.tools.view import CallHost, View
+from callboard.actors.work.mcp.tools.view import CallHost, ServerView
 from callboard.actors.work.mcp.tools.view import ServersView as Conversation
 from callboard.actors.work.tools.checking import Checks
 from callboard.actors.work.tools.permissions import Permissions
@@ -47,8 +47,8 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
             yield house
 
 
-def view_of(scope: Any = None, server: Server = SERVER) -> View:
-    return View(talk=Conversation(scope=scope, context=context_of({})), server=server)
+def view_of(scope: Any = None, server: Server = SERVER) -> ServerView:
+    return ServerView(talk=Conversation(scope=scope, context=context_of({})), server=server)
 
 
 class Catalogued:
