@@ -192,14 +192,14 @@ def test_an_update_with_what_is_no_table_changes_nothing(
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     for name, text, words in (
-        ("data_slim.json", '[{"id": "x"}]', "is no file of prices"),
+        ("data_slim.json", '[{"id": "x"}]', "is not a price file"),
         ("models.yaml", "clients:\n  - type: openai\n", "expected is a list of `provider:`"),
     ):
         wrong = tmp_path / name
         wrong.write_text(text)
         code, out, err = callboard("models", "update", "--from", str(wrong), "--config-dir", str(tmp_path))
         assert (code, out) == (3, "")
-        assert f"{wrong} is no file of" in err
+        assert f"{wrong} is not a" in err
         assert words in err
     assert "data_slim.json" in callboard("models", "update", "--from", str(tmp_path / "data_slim.json"))[2]
     assert not (tmp_path / "data").exists()

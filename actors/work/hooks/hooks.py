@@ -126,9 +126,7 @@ class Hooks:
         await imported(*LIBRARY)
         wrong = schema_errors(changed, tool.spec.parameters)
         if wrong:
-            raise ToolFailed(
-                f"'{tool.name}' was not run: a hook has changed its arguments, and they don't fit: {wrong[0]}"
-            )
+            raise ToolFailed(f"'{tool.name}' was not run: a hook replaced its arguments by invalid ones: {wrong[0]}")
         return changed, verdict
 
     async def after(self, me: Actor, tool: Tool, arguments: Arguments, value: Json, id: str) -> str:
@@ -296,14 +294,14 @@ def _refused_hosts_note(held: HeldProcess | None) -> str:
     if not hosts:
         return ""
     allowed = " ".join(f"--allow host:{host}" for host in hosts)
-    return f" [the sandbox did not let the hook reach {' and '.join(hosts)}; to allow that: {allowed}]"
+    return f" [the sandbox blocked the hook's access to {' and '.join(hosts)}; to allow it: {allowed}]"
 
 
 def _lost(hook: str, on_error: str, why: str, file: str) -> HookAnswers:
     where = f" ({file})" if file else ""
     note = f"hook `{hook}`{where}: {why}"
     if on_error == "deny":
-        return HookAnswers(refused=f"a hook that has to be asked could not be: {why}", notes=(note,))
+        return HookAnswers(refused=f"a hook with `on_error: deny` failed: {why}", notes=(note,))
     return HookAnswers(notes=(note,))
 
 

@@ -54,10 +54,10 @@ def read(rows: Sequence[StoredRow]) -> list[Placed]:
             found.append((each.actor, decode(each.data)))
         except (msgspec.DecodeError, ValueError) as error:
             raise CannotGoOn(
-                f"row {each.seq} is of a version of callboard that this one does not know: {error}"
+                f"row {each.seq} can't be read, it may be of a newer version of Callboard: {error}"
             ) from None
     if not found or not isinstance(found[0][1], Began):
-        raise CannotGoOn("its first row does not say what it is a run of")
+        raise CannotGoOn("its first row is not the beginning of a run")
     return found
 
 
@@ -95,7 +95,7 @@ def prefix(rows: Sequence[Placed], at: int, run: str) -> ForkPrefix:
     """
     for number, (_, row) in enumerate(rows[:at], 1):
         if isinstance(row, Spoilt):
-            raise CannotGoOn(f"it can't go on from row {at}, as since row {number} not all of it is kept: {row.why}")
+            raise CannotGoOn(f"it can't be forked at row {at}: its state since row {number} is not stored ({row.why})")
     kept = [rows[place] for place in _retained_rows(rows, at)]
     asked = (row.question.id for _, row in kept if isinstance(row, Asked))
     ids = {old: question_id(run, number) for number, old in enumerate(asked, 1)}

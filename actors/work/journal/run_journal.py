@@ -151,9 +151,9 @@ def what_is_no_data(row: object, error: Exception) -> str:
     whose = f"node '{node}'" if isinstance(node, str) else type(inside).__name__
     found = _found(inside, (), DEEPEST)
     if found is None:
-        return f"{whose} can't be kept: {error}"
+        return f"{whose} can't be stored: {error}"
     place, value = found
-    return f"{whose} has a {type(value).__name__} at `{'.'.join(place)}`, which is no data ({error})"
+    return f"{whose} has a {type(value).__name__} at `{'.'.join(place)}`, which can't be stored ({error})"
 
 
 def _found(value: Any, place: tuple[str, ...], deep: int) -> tuple[tuple[str, ...], Any] | None:
@@ -306,11 +306,11 @@ def past_of(rows: Iterable[StoredRow]) -> RunPast:
             row = decode(each.data)
         except (msgspec.DecodeError, ValueError) as error:
             raise CannotGoOn(
-                f"row {each.seq} is of a version of callboard that this one does not know: {error}"
+                f"row {each.seq} can't be read, it may be of a newer version of Callboard: {error}"
             ) from None
         if past is None:
             if not isinstance(row, Began):
-                raise CannotGoOn("its first row does not say what it is a run of")
+                raise CannotGoOn("its first row is not the beginning of a run")
             past = RunPast(began=row, paths={})
             continue
         past.at = max(past.at, row.at)
@@ -335,7 +335,7 @@ def past_of(rows: Iterable[StoredRow]) -> RunPast:
             for part in past.parts[parts:]:
                 past.crossing.add_remote_spending(each.actor, part)
     if past is None:
-        raise CannotGoOn("nothing of it is on disk")
+        raise CannotGoOn("it has no rows on the disk")
     # A run that resumed with changed files has these as its definition.
     if DEFINITION in past.once:
         for definition in decode_value(past.once[DEFINITION], list[Definition]):
@@ -493,7 +493,7 @@ class JournaledRun:
         if not self.about.spoilt:
             # A warning only for users who requested a durable run.
             level = logging.WARNING if self._insists else logging.INFO
-            log.log(level, "%s could not go on if this process was killed: %s", self.rows.run, why)
+            log.log(level, "%s can't be resumed if this process is killed: %s", self.rows.run, why)
             self.update_summary(spoilt=why)
             self.append("", Spoilt(self.now, why))
 

@@ -37,7 +37,7 @@ T = TypeVar("T")
 Verdict: TypeAlias = Literal["again", "told", "skipped"]
 
 AGAIN, SKIP, TELL, FAIL = "again", "skip", "tell", "fail"
-_RULE = "'skip' goes on without its output; or write the JSON object that it would have printed"
+_RULE = "'skip' continues without its output; or enter the JSON object that it would have printed"
 _TOLD: dict[str, Verdict] = {AGAIN: "again", TELL: "told", SKIP: "skipped"}
 
 
@@ -114,7 +114,9 @@ async def may_call(me: Actor, what: str, wanted: OnUnknown | None, *, repeatable
     for _ in range(unknown):
         if not repeatable:
             if wanted == "ask":
-                verdict = await _asked(me, None, what, (AGAIN, TELL, FAIL), "'tell': the model is told, and goes on")
+                verdict = await _asked(
+                    me, None, what, (AGAIN, TELL, FAIL), "'tell': the model is informed, and continues"
+                )
             else:
                 verdict = wanted or TELL
     if unknown:
@@ -182,7 +184,7 @@ def key_of(scope: JournalScope) -> str:
 
 
 def _failed(what: str) -> UnknownOutcome:
-    return UnknownOutcome(f"{what} was under way when the program ended, and is not to be done again")
+    return UnknownOutcome(f"{what} was running when the program ended, and must not be repeated (`on_unknown`)")
 
 
 def _emit(me: Actor, what: str, verdict: str) -> None:
@@ -205,7 +207,7 @@ async def _asked_about_script(me: Actor, node: str, what: str, *, has_output: bo
             output = None
         if isinstance(output, dict):
             return Skipped(output)
-        problem = "that is neither one of them nor a JSON object"
+        problem = "enter one of the options, or a JSON object"
 
 
 async def _asked(
@@ -223,7 +225,7 @@ async def _asked(
         actor="",
         node=node,
         kind="choice",
-        text=f"{what} was under way when the program ended. It may have done its work, a part of it, or nothing.",
+        text=f"{what} was running when the program ended. It may have done all of its work, a part of it, or nothing.",
         options=options,
         free=free,
         rule=rule,
@@ -237,5 +239,6 @@ async def _asked(
             return (await me.ask_person(question)).text
     except NobodyToAsk as error:
         raise UnknownOutcome(
-            f"{what} was under way when the program ended, and nobody is there to say whether it is to be done again"
+            f"{what} was running when the program ended, and no user is attached to decide whether to repeat it; "
+            "decide with --on-unknown"
         ) from error

@@ -343,7 +343,7 @@ class GatewayCall:
         check_reply(reply)
         if self.need_text and not reply.text.strip() and not self.request.tools:
             named = ", ".join(f"'{call.name}'" for call in reply.tool_calls)
-            raise UpstreamError(f"{reply.model} said nothing and called tools that were not offered: {named}"[:300])
+            raise UpstreamError(f"{reply.model} returned no text and called tools that were not offered: {named}"[:300])
         return reply
 
 
@@ -356,8 +356,8 @@ def costs_nothing(error: BaseException) -> bool:
 
 def busy(about: str, model: str, seconds: float) -> Busy:
     """Return the error for a request that may not wait `seconds`; `about` is the text of its refusal, if any."""
-    words = about or f"{model}: the provider allows no more requests now"
-    return Busy(f"{words}; the next may go out in {seconds:.1f} s", retry_after=seconds)
+    words = about or f"{model}: the rate limit of the provider is reached"
+    return Busy(f"{words}; the next request may be sent in {seconds:.1f} s", retry_after=seconds)
 
 
 def countable(usage: TokenUsage) -> TokenUsage:

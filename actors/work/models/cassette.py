@@ -67,7 +67,7 @@ class Cassette:
             why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
             raise ConfigError(
                 f"the cassette {file} of the model '{CASSETTE}:{file}' can't be read: {why}; "
-                "`callboard run TARGET --record FILE` makes one"
+                "`callboard run TARGET --record FILE` creates one"
             ) from error
         lines = read_cassette(text, file)
         head = lines[0]
@@ -91,7 +91,7 @@ class Cassette:
             known = ", ".join(f"{len(found)} of {name}" for name, found in self._replies.items()) or "none"
             raise CassetteDiffers(
                 f"the cassette {self._file} has no reply number {number + 1} of {agent}; it has {known}. A live model "
-                "(-m NAME) can go another way; or record it again (--record)"
+                "(-m NAME) can answer other requests; or record the run again (--record)"
             )
         line = lines[number]
         if line.error is not None:

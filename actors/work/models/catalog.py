@@ -182,7 +182,7 @@ class ModelCatalog:
             names = models_of(model)
             # A lone empty name is an unknown model, with its own error from `target`.
             if "" in names and len(names) > 1:
-                raise ConfigError(f"'{model}' lacks a model beside a comma: write `client:model,client:model`")
+                raise ConfigError(f"'{model}' has an empty entry next to a comma: write `client:model,client:model`")
             targets = self._several[model] = tuple(map(self.target, names))
         return targets
 

@@ -162,7 +162,7 @@ class Endpoint:
             await self._answer(target.id, headers, outgoing.path, outgoing.body, take, begun, outgoing.sign)
         if watch.cancelled_caught and not answer.reader.ended:
             raise Stalled(
-                f"{target.id}: the answer stands still: nothing was said for {target.idle_timeout:g} s "
+                f"{target.id}: the answer stopped: no data arrived for {target.idle_timeout:g} s "
                 "(`model_idle_timeout` in config.yaml)"
             )
         for delta in answer.rest():
@@ -294,7 +294,7 @@ def refused(id: str, response: httpx.Response, body: bytes, *, signed: bool = Fa
     if status in (401, 403):
         client = id.partition(":")[0]
         if signed:
-            advice = f"check the credentials of client '{client}', and what they may do"
+            advice = f"check the credentials of client '{client}', and their permissions"
             raise KeyRefused(f"{text}; {advice}", said=text, status=status)
         variable = f"{client.upper().replace('-', '_')}_API_KEY"
         where = f"of client '{client}' (`api_key` in config.yaml, or {variable})"

@@ -424,16 +424,16 @@ def check_reply(reply: chat.ChatReply) -> None:
         raise ReplyFiltered(f"{reply.model}: the provider's filter has stopped the request or the reply{reason}")
     if is_empty:
         if reply.stop == "length":
-            why = f": the bound of its tokens was reached before its answer{reason}, see `max_tokens`"
+            why = f": the token limit was reached before its answer{reason}; raise `max_tokens`"
         elif reply.reasoning.strip():
-            why = f"{reason}: it has thought, and given no answer"
+            why = f"{reason}: it produced reasoning and no answer"
         else:
             why = reason
         error = EmptyReply(f"{reply.model} produced no output{why}")
         error.transient = reply.stop != "length"
         raise error
     if reply.stop == "failed":
-        raise UpstreamError(f"{reply.model}: the reply did not come to its end{reason}")
+        raise UpstreamError(f"{reply.model}: the reply is incomplete{reason}")
 
 
 def caches(cache: Cache, request: chat.ChatRequest) -> bool:
@@ -500,7 +500,9 @@ def is_text(part: chat.FilePart) -> bool:
 def file_as_text(part: chat.FilePart) -> str:
     """Return a text file as prompt text, inside a tag with its name. Raises ModelError for other types."""
     if not is_text(part):
-        raise ModelError(f"this provider takes no {part.media_type} files: '{part.name}'; convert it to text first")
+        raise ModelError(
+            f"this provider does not accept {part.media_type} files: '{part.name}'; convert it to text first"
+        )
     text = part.data.decode("utf-8", errors="replace")
     return f'<file name="{part.name}">\n{text}\n</file>'
 

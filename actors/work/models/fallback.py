@@ -206,7 +206,7 @@ def _able(
     for target in targets:
         try:
             if needs_tools and not target.model.supports_function_calling:
-                raise Unsupported(f"'{target.id}' calls no tools (`supports_function_calling: false`)")
+                raise Unsupported(f"'{target.id}' does not support tools (`supports_function_calling: false`)")
             able[target.id] = (target, target.complete(request, settings))
         except Unsupported as error:
             unable[target.id] = error

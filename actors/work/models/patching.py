@@ -142,9 +142,9 @@ def _first(patterns: Patterns, name: str, where: str) -> Patch | None:
             if regex.fullmatch(pattern, name, regex.VERSION0, timeout=PATIENCE):
                 return patch
         except TimeoutError:
-            raise ConfigError(f"{where}: `{pattern[:80]}` takes too long for '{name}': write it simpler") from None
+            raise ConfigError(f"{where}: `{pattern[:80]}` takes too long for '{name}': simplify it") from None
         except (regex.error, OverflowError, RecursionError) as error:
-            raise ConfigError(f"{where}: `{pattern[:80]}` is no regular expression: {error}") from None
+            raise ConfigError(f"{where}: `{pattern[:80]}` is not a valid regular expression: {error}") from None
     return None
 
 

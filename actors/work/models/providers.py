@@ -172,7 +172,7 @@ def checked_key(key: str, where: str) -> str:
     """
     key = key.strip("\ufeff \t\r\n\v\f\0")
     if not key.isascii() or not key.isprintable():
-        raise CredentialsError(f"the API key in {where} has characters that no key has: copy it once more")
+        raise CredentialsError(f"the API key in {where} contains characters that are invalid in a key: copy it again")
     return key
 
 
@@ -349,7 +349,8 @@ def unknown(
 
     name = model.partition(":")[0]
     if client is None and model == settings.model and settings.model_from.endswith(("_PROVIDER", "_PLATFORM")):
-        return f"{settings.model_from} is '{model}', which is no provider; there are {', '.join(sorted(PROVIDERS))}"
+        known_names = ", ".join(sorted(PROVIDERS))
+        return f"{settings.model_from} is '{model}', which is not a provider; known providers are {known_names}"
     if client is not None and client.models:
         known = [f"{client.name}:{entry.name}" for entry in client.models]
         return f"unknown chat model '{model}'; client '{client.name}' has: {', '.join(known)}"

@@ -337,7 +337,7 @@ class _Last:
         self.numbers: list[int] = []
 
 
-_LEFT_OUT = {"role": "user", "content": "[left out here: this request was too long to be kept as a whole]"}
+_LEFT_OUT = {"role": "user", "content": "[omitted: this request was too long to be stored completely]"}
 
 
 def parted(body: bytes) -> list[bytes]:
@@ -393,7 +393,7 @@ def _mended(value: Any) -> Any:
     try:
         return _texts(msgspec.to_builtins(value), lambda text: text.encode("utf-8", "replace").decode())
     except (TypeError, ValueError, RecursionError):
-        return {"role": "user", "content": "[this could not be kept: it is no JSON]"}
+        return {"role": "user", "content": "[this could not be stored: it is not JSON]"}
 
 
 def _shortened(value: Any, cut: Callable[[str], str]) -> Any:

@@ -60,7 +60,9 @@ class ResponsesCodec:
     def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> codec.Outgoing:
         """Return the request in the format of the Responses API. Raises ModelError if it has stop sequences."""
         if request.stop:
-            raise ModelError(f"'{request.model}' takes no `stop`: the Responses API has none; `api: chat` may have")
+            raise ModelError(
+                f"'{request.model}' does not support `stop`: the Responses API has no such option; try `api: chat`"
+            )
         level = effort.level(request)
         schema = request.response_schema if self._own or not request.tools else None  # see `openai`
         samples = not self._own or families.openai_samples(model, level)
@@ -284,7 +286,7 @@ def _decoded(body: bytes) -> chat.ChatReply:
     if response.status == "failed" or response.error is not None:
         _fail(response.error or _Error(), heard=False)
     if response.status not in ("completed", "incomplete", None):
-        raise UpstreamError(f"the response did not come to its end (`status: {response.status}`)")
+        raise UpstreamError(f"the response is incomplete (`status: {response.status}`)")
     if response.output is None:
         raise ModelError("the answer has no output")
     builder = codec.ReplyBuilder(FORM)
@@ -342,7 +344,7 @@ _PASSING = ("server_error", "vector_store_timeout")
 
 def _fail(error: _Error, *, heard: bool) -> None:
     """Raise the error. A rate limit after streamed text has no status 429, so the limiter does not repeat the try."""
-    text = error.message or str(error.code or "") or "the response failed, and it is not said why"
+    text = error.message or str(error.code or "") or "the response failed without a reason"
     if error.code == "rate_limit_exceeded":
         raise UpstreamError(text, status=None if heard else 429)
     if error.code is None or error.code in _PASSING:

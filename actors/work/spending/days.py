@@ -262,7 +262,7 @@ class DayAccount(Account):
         left = self._days.today().left
         minutes = max(1, round(left / 60))
         told = DayReached(
-            f"{error}; the next begins at 00:00 UTC, in {minutes // 60} h {minutes % 60} min", retry_after=left
+            f"{error}; the next day begins at 00:00 UTC, in {minutes // 60} h {minutes % 60} min", retry_after=left
         )
         told.account = self.path
         raise told
@@ -487,8 +487,8 @@ class Days:
 
     def _broken(self, error: LedgerUnwritten) -> LedgerBroken:
         return LedgerBroken(
-            f"what is spent of the daily limits of this server can't be written to {self.ledger.store.name} "
-            f"({error}), so nothing can be spent now"
+            f"spending under the daily limits of this server can't be written to {self.ledger.store.name} "
+            f"({error}), so no request can be sent now"
         )
 
     def _hear(self, day: str, others: Mapping[str, Others]) -> None:

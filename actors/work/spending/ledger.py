@@ -103,7 +103,7 @@ WRITE_WITHIN = 5.0
 KEPT_DAYS = 60
 """Days with rows that a ledger retains in addition to the new day: a clock that leaps ahead must not clear it."""
 
-SILENT = "there is no answer"
+SILENT = "no answer"
 """Message for a store on another machine that did not answer within `WRITE_WITHIN`."""
 
 _MOST_TOKENS, _MOST_COST = 10**15, 1e12  # limits of one request; sums of many such requests still fit into the columns
@@ -303,7 +303,7 @@ class Ledger:
                     self._is_troubled(SILENT)
                 return False
             if self._troubled:
-                log.warning("what is spent of daily limits can be written to %s again", store.place)
+                log.warning("spending under daily limits can be written to %s again", store.place)
             self._troubled, batch.trouble = False, ""
             self._tell(now.day, others)
             return True
@@ -312,7 +312,7 @@ class Ledger:
 
     def _is_troubled(self, error: Exception | str) -> None:
         if not self._troubled:
-            text = "what is spent of daily limits can't be written to %s (%s): nothing more is spent under them"
+            text = "spending under daily limits can't be written to %s (%s): no more requests are sent under them"
             log.error(text, self.store.place, error, exc_info=not isinstance(error, (*TROUBLE, str)))
         self._troubled = True
 

@@ -110,7 +110,7 @@ async def sign_in(
         )
         if oauth.by_itself:
             if client is None:
-                raise Unusable('"grantType": "client_credentials" needs a `clientId` beside it')
+                raise Unusable('"grantType": "client_credentials" also needs a `clientId`')
             at = _server(found, client, LOOPBACK, asked)
             token = await TokenEndpoint(at, http).client_credentials()
             at = msgspec.structs.replace(at, private_key="")  # the key is stored only in the user's own file
@@ -225,12 +225,12 @@ def _settings(server: Server) -> OAuth:
     if oauth is not None:
         return oauth
     if server.type == "stdio":
-        why = "it is a program that is started here, whose credentials stand in its `env`"
+        why = "it is a local program, whose credentials belong in its `env`"
     elif server.oauth is False:
         why = 'its entry says "oauth": false'
     else:
-        why = "its header Authorization says who we are"
-    raise UsageError(f"MCP server '{server.name}' is not signed in to: {why} ({server.where})")
+        why = "its entry sets the header Authorization"
+    raise UsageError(f"MCP server '{server.name}' needs no sign-in: {why} ({server.where})")
 
 
 async def _registered(

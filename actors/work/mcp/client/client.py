@@ -243,7 +243,7 @@ class McpClient:
                 listed = decode_json(found.get(kind, _NULL), list[msgspec.Raw] | None) or []
                 following = decode_json(found.get("nextCursor", _NULL), str | int | float | None)
             except UNREADABLE as error:
-                raise McpError(f"{what} its {kind} in a way that can't be read: {error}") from error
+                raise McpError(f"{what} its {kind} in an invalid form: {error}") from error
             except McpError as error:
                 if error.rpc_code == METHOD_NOT_FOUND and kind != "tools":
                     return []  # some servers declare resources or prompts and do not implement the method
@@ -311,7 +311,9 @@ class McpClient:
             else:
                 await trio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
-        raise McpError(f"MCP server '{self._name}' asked back more than {MAX_ROUNDS} times before it answered {method}")
+        raise McpError(
+            f"MCP server '{self._name}' asked more than {MAX_ROUNDS} times for input before it answered {method}"
+        )
 
     async def _permitted(
         self, method: str, params: Mapping[str, Json], caller: CallOrigin | None, headers: Mapping[str, str]
@@ -382,7 +384,7 @@ class McpClient:
 
     def on_request(self, request: Request, about: OutgoingCall | None) -> None:
         if self.modern:
-            text = f"'{request.method}' is asked by `{model.INPUT_REQUIRED}` in this revision"
+            text = f"'{request.method}' must be sent as `{model.INPUT_REQUIRED}` in this protocol revision"
             self.link.respond(encode_failure(request.id, METHOD_NOT_FOUND, text), about)
             return
         call = about.id if about is not None and about.id in self._calls else None

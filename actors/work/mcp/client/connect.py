@@ -191,7 +191,8 @@ class _Attempt:
             if not self.downloads:
                 command, most = self._server.command, f"{MOST:g} s"
                 self._client.log(
-                    "warning", f"'{command}' is downloading it; that may take {most} beside its start timeout"
+                    "warning",
+                    f"'{command}' is downloading it; the download may take {most} in addition to its start timeout",
                 )
             self.downloads += LOOKS_EVERY
             limit.deadline += LOOKS_EVERY

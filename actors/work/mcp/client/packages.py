@@ -231,7 +231,7 @@ async def installed(
                 folder = await _renewed(me, server, environ, place, package, home, manager, log)
     program = await trio.to_thread.run_sync(_program, folder, package)
     if program is None:
-        log(f"{package.specs[0]} has no program of that name; '{server.command}' itself is started")
+        log(f"{package.specs[0]} has no program of that name; '{server.command}' starts it")
         return server, ()
     path = os.pathsep.join((str(program.parent), env.get("PATH", "")))
     started = replace(server, command=str(program), args=package.args, env={**server.env, "PATH": path})
@@ -327,7 +327,7 @@ async def _renewed(
         older = await trio.to_thread.run_sync(lambda: _folder(home, package, even_old=True))
         if older is None:
             raise
-        log(f"{error}; the one of an earlier day is started")
+        log(f"{error}; the version that was installed before is started")
         return older
 
 
@@ -363,7 +363,7 @@ async def _install(
         )
         if ran.status != 0:
             said = f"{ran.stderr_tail}\n{ran.stdout[-2000:].decode('utf-8', 'replace')}"
-            refused = "".join(f" [the sandbox did not let it reach {host}]" for host in held.refused_hosts)
+            refused = "".join(f" [the sandbox blocked its access to {host}]" for host in held.refused_hosts)
             raise McpUnsent(_failed(server, package, f"{_last_lines(said)}{refused}"))
     except TimedOut as error:
         why = f"it was still downloading after {most:g} s (`start_timeout_seconds` of its entry, {server.where})"
@@ -382,7 +382,7 @@ def _failed(server: Server, package: Package, why: str) -> str:
 
 def _last_lines(said: str) -> str:
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return " / ".join(lines[:6])[:600] or "it said nothing"
+    return " / ".join(lines[:6])[:600] or "it printed nothing"
 
 
 def _prepare(home: Path, folder: Path, download: Path) -> None:

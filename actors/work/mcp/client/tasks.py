@@ -106,10 +106,10 @@ class TaskFollower:
                         raise McpError(f"MCP server '{self._server}' has completed a task without a result")
                     return task.result
                 case "failed":
-                    why = (task.error or {}).get("message") or task.status_message or "it does not say why"
-                    raise McpError(f"MCP server '{self._server}' failed at a task: {str(why)[:400]}")
+                    why = (task.error or {}).get("message") or task.status_message or "no reason given"
+                    raise McpError(f"MCP server '{self._server}' reported a failed task: {str(why)[:400]}")
                 case "cancelled":
-                    why = task.status_message or "it does not say why"
+                    why = task.status_message or "no reason given"
                     raise McpError(f"MCP server '{self._server}' has cancelled a task: {why[:400]}")
             # The server may list a question again until it has processed the answer.
             new = {key: asked for key, asked in task.input_requests.items() if key not in answered}
@@ -140,6 +140,4 @@ class TaskFollower:
         try:
             return convert(told, _Task)
         except msgspec.ValidationError as error:
-            raise McpError(
-                f"MCP server '{self._server}' tells of a task in a way that can't be read: {error}"
-            ) from error
+            raise McpError(f"MCP server '{self._server}' sent an invalid task status: {error}") from error

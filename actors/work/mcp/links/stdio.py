@@ -219,7 +219,7 @@ class StdioLink:
         data = message + b"\n"
         if self._queued + len(data) > OUTBOX:
             raise McpError(
-                f"MCP server '{self._server.name}' does not read what it is sent: {self._queued:,} bytes wait, and "
+                f"MCP server '{self._server.name}' does not read its stdin: {self._queued:,} bytes wait, and "
                 f"{len(data):,} more would be beyond the limit of {OUTBOX:,}"
             )
         sent = 0
@@ -250,7 +250,7 @@ class StdioLink:
                     else:
                         self._outbox[0] = memoryview(first)[sent:]
         await trio.sleep(DEAF_FOR)
-        self._lose("closed its input, so it hears nothing any more,", self.process.stderr_tail)
+        self._lose("closed its stdin", self.process.stderr_tail)
         assert self.lost is not None
         raise self.lost
 
@@ -266,7 +266,7 @@ class StdioLink:
             for line in lines.feed(data):
                 self._take(line)
             if lines.endless:
-                what = "writes a line without an end to its stdout, where each message ends with a newline"
+                what = "wrote an endless line to its stdout, where each message must end with a newline"
                 self._lose(f"{what} ({_quoted(lines.beginning)})", self.process.stderr_tail)
             # `receive_soon` returns without a checkpoint while there is output, so a talkative server would starve
             # other tasks.
@@ -339,7 +339,7 @@ class StdioLink:
         self._on_junk(line)
         # Such a program is no MCP server; it would only fill the log.
         if self._junk_in_row > JUNK:
-            self._lose(f"writes something else than messages to its stdout ({_quoted(line)})", self.process.stderr_tail)
+            self._lose(f"wrote lines that are not messages to its stdout ({_quoted(line)})", self.process.stderr_tail)
 
     def _too_long(self, line: LineTooLong) -> None:
         limit = self._server.max_message_bytes

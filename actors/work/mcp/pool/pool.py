@@ -195,8 +195,8 @@ class Leases:
         with trio.move_on_after(within):
             return await lease.acquire()
         raise McpLost(
-            f"MCP server '{server.name}' found no room within {within:g} s: `max_servers` of `mcp_pool` (config.yaml) "
-            f"lets {self.settings.max_servers} run at once, and all of those that run are in use"
+            f"MCP server '{server.name}' could not start within {within:g} s: `max_servers` of `mcp_pool` "
+            f"(config.yaml) allows {self.settings.max_servers} servers at once, and all of them are in use"
         )
 
     def _idle_seconds(self, key: PoolKey) -> float:
@@ -476,7 +476,9 @@ class ServerOpener:
             )
         named = [tool for tool in tools if 0 < len(tool.name) <= LONGEST_NAME and tool.name.isprintable()]
         if len(named) < len(tools) and not live.open:
-            what = f"tools of MCP server '{server.name}' are left out: {len(tools) - len(named)}, for their names"
+            what = (
+                f"{len(tools) - len(named)} tools of MCP server '{server.name}' are left out: their names are invalid"
+            )
             self._emit(live, events.Warned(code="mcp_names", message=what))
         told = ServerCatalog(
             server=_bounded(client.server),

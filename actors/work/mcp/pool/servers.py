@@ -364,7 +364,7 @@ def _is_warm(server: Server) -> bool:
     return server.warm and server.share == "pool"
 
 
-NOT_AGAIN = "The call was not made again, since it may have done its work. The next one starts the server anew."
+NOT_AGAIN = "The call was not repeated, because it may have done its work. The next call restarts the server."
 
 TRIES = 3
 """Attempts of a call that the server has not begun."""
@@ -477,7 +477,7 @@ class ServerScope(AbstractContextManager["ServerScope"]):
                 if (end := live.client.link.lost) is not None:
                     lease.report_lost(end)
                 self._keep(lease)
-        raise McpLost(f"'{tool}' was not begun, and was tried {TRIES} times: {why}") from why
+        raise McpLost(f"'{tool}' could not be started in {TRIES} attempts: {why}") from why
 
     async def catalog(self, server: str, me: Actor) -> ServerCatalog:
         """Return the server's catalog from the cache. Starts the server only if it is in no cache.

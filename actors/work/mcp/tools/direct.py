@@ -139,7 +139,7 @@ def error_of(result: Mapping[str, Json]) -> str | None:
     if result.get("isError") is not True:
         return None
     text = text_of_result(result)
-    return text if isinstance(text, str) and text != _NOTHING else f"the tool failed and said: {text}"
+    return text if isinstance(text, str) and text != _NOTHING else f"the tool failed: {text}"
 
 
 def without_bytes(result: Mapping[str, Json]) -> dict[str, Json]:

@@ -58,7 +58,7 @@ async def ask(me: Actor, server: str, params: Mapping[str, Json]) -> dict[str, J
     Raises:
         McpError: the server's request is invalid.
     """
-    message = shortened(str(params.get("message") or "The server needs to know something."), _LONGEST)
+    message = shortened(str(params.get("message") or "The server asks for input."), _LONGEST)
     try:
         if params.get("mode") == "url":
             return await _open_page(me, server, message, str(params.get("url") or ""))
@@ -74,7 +74,7 @@ async def ask(me: Actor, server: str, params: Mapping[str, Json]) -> dict[str, J
     except _Ended as end:
         if isinstance(end, _NobodyThere):
             asked = message.strip().partition("\n")[0]
-            text = f"MCP server '{server}' asked, and nobody was there to answer: {asked}"
+            text = f"MCP server '{server}' asked a question, and no user was attached to answer it: {asked}"
             me.emit(Warned(code=UNANSWERED, message=text))
         return {"action": str(end)}
     return {"action": "accept", "content": content}
@@ -110,7 +110,7 @@ async def _open_page(me: Actor, server: str, message: str, url: str) -> dict[str
         raise McpError("the page to open has to be an http or https URL", rpc_code=INVALID_PARAMS)
     text = (
         f"MCP server '{server}' asks you to open a page of {host}: {message}\n{shortened(url, _LONGEST)}\n"
-        "Open it yourself, if you trust it; what you enter there, neither the model nor this program sees."
+        "Open it in a browser if you trust it. Neither the model nor this program sees what you enter there."
     )
     await _one(me, text, "choice", options=("opened",))
     return {"action": "accept"}
@@ -182,14 +182,14 @@ def _fields(server: str, schema: Json) -> list[FormField]:
     """
     properties = schema.get("properties", {}) if isinstance(schema, dict) else None
     if not isinstance(properties, dict) or len(properties) > MOST_FIELDS:
-        raise McpError(f"a form is an object of at most {MOST_FIELDS} fields", rpc_code=INVALID_PARAMS)
+        raise McpError(f"a form must be an object with at most {MOST_FIELDS} fields", rpc_code=INVALID_PARAMS)
     required = schema.get("required")
     required = required if isinstance(required, list) else []
     fields = []
     for name, about in properties.items():
         field = read_field(name, about if isinstance(about, dict) else {}, required=name in required)
         if field is None:
-            text = f"'{server}' wants a form with the field '{name}', of a type that forms don't have"
+            text = f"'{server}' requests the field '{name}' of a type that forms do not support"
             raise McpError(text, rpc_code=INVALID_PARAMS)
         fields.append(field)
     return fields

@@ -204,7 +204,7 @@ class ServerView(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """
         server = self.server
         if not self.admits(tool):
-            raise ToolFailed(f"'{tool}' is not among the tools of MCP server '{server.name}' that may be used here")
+            raise ToolFailed(f"'{tool}' is not among the allowed tools of MCP server '{server.name}'")
         clock = Clock(self.talk.timeout or server.timeout_seconds)
         more = Throttle()
 
@@ -283,7 +283,7 @@ class CallHost:
     ) -> dict[str, Json]:
         self._samples += 1
         if self._samples > MOST_SAMPLES:
-            raise McpError(f"a call may ask the model {MOST_SAMPLES} times, and no more", rpc_code=METHOD_NOT_FOUND)
+            raise McpError(f"a call may send at most {MOST_SAMPLES} requests to the model", rpc_code=METHOD_NOT_FOUND)
         async with self._turn:
             with self._clock.stopped():
                 return await sample(me, self._talk, self._server, params)
@@ -314,7 +314,7 @@ async def sample(me: Actor, talk: ServersView, server: Server, params: Mapping[s
     try:
         reply = await talk.context.chat(me, request)
     except (ModelError, LimitReached, ConfigError) as error:
-        raise McpError(f"the model could not be asked: {error}") from error
+        raise McpError(f"the request to the model failed: {error}") from error
     return {
         "role": "assistant",
         "content": {"type": "text", "text": reply.text},
@@ -330,7 +330,7 @@ async def _never(me: Actor, arguments: Arguments) -> Json:  # noqa: ARG001 - not
 def _request(model: str, params: Mapping[str, Json]) -> ChatRequest:
     # The server did not get the sub-capability for tools, so it must not use them.
     if params.get("tools"):
-        raise _misfit("sampling with tools is not offered here")
+        raise _misfit("sampling with tools is not supported")
     messages = params.get("messages")
     if not isinstance(messages, list) or not messages:
         raise _misfit("`messages` has to be a list of messages")
@@ -396,10 +396,10 @@ async def signed_in(me: Actor, server: Server, access: ServerAccess, needed: Mcp
             return False
 
         async def person(request: Authorization, redirect: Redirect) -> str:
-            more = f", for what was not granted yet: {' '.join(needed.scopes)}" if needed.scopes else ""
+            more = f", to grant it: {' '.join(needed.scopes)}" if needed.scopes else ""
             text = (
                 f"MCP server '{server.name}' wants you to sign in{more}. Open this page in a browser of this machine;"
-                f" it comes back here by itself:\n{request.url}\nIf it can't, paste the address that it ended at."
+                f" it comes back here by itself:\n{request.url}\nIf it can't, paste the address of its last page here."
             )
             return await code_from(me.ask_person, request, redirect, text)
 
@@ -407,7 +407,7 @@ async def signed_in(me: Actor, server: Server, access: ServerAccess, needed: Mcp
             await sign_in(server, access.store, access.environ, person, scopes=needed.scopes)
         except CallboardError as error:
             access.declined = True
-            me.emit(Warned(code=FAILED, message=f"no sign-in to MCP server '{server.name}': {error}"))
+            me.emit(Warned(code=FAILED, message=f"the sign-in to MCP server '{server.name}' failed: {error}"))
             return False
         access.admitted()
         return True

@@ -229,7 +229,7 @@ def _more_fields(request: chat.ChatRequest, model: str, thinks: claude.ThinkingP
     if "openai.gpt-oss" in model:
         return fields | {"reasoning_effort": least}
     raise ModelError(
-        f"how '{model}' is asked to think on Bedrock is not known: leave `reasoning_effort` and `thinking_budget` out"
+        f"the reasoning options of '{model}' on Bedrock are unknown: remove `reasoning_effort` and `thinking_budget`"
     )
 
 

@@ -124,7 +124,7 @@ class ProfileRole:
         if profile.get("credential_process"):
             return await self._printed(name, profile["credential_process"])
         if name in before:
-            raise ConfigError(f"profiles of AWS lead back to '{name}' by `source_profile`: {' -> '.join(before)}")
+            raise ConfigError(f"`source_profile` of AWS profiles leads back to '{name}': {' -> '.join(before)}")
         raise CredentialsError(
             f"profile '{name}' of AWS has no keys, and neither `role_arn`, `sso_session` nor `credential_process`"
         )
@@ -134,8 +134,8 @@ class ProfileRole:
     async def _source(self, name: str, profile: Mapping[str, str], before: tuple[str, ...]) -> AwsKeys:
         if profile.get("mfa_serial"):
             raise ConfigError(
-                f"profile '{name}' of AWS wants a code of an MFA device (`mfa_serial`), which can't be asked for here: "
-                "eval $(aws configure export-credentials --format env)"
+                f"profile '{name}' of AWS needs the code of an MFA device (`mfa_serial`), which is not supported; "
+                "run: eval $(aws configure export-credentials --format env)"
             )
         if source := profile.get("source_profile"):
             return (await self._of(source, (*before, name)))[0]
@@ -143,7 +143,7 @@ class ProfileRole:
             case "Environment":
                 keys = static_keys(self._environ, lambda key: f"AWS_{key}".upper())
                 if keys is None:
-                    raise CredentialsError(f"profile '{name}' of AWS takes the keys of the environment: there are none")
+                    raise CredentialsError(f"profile '{name}' of AWS uses keys of the environment, and none are set")
                 return keys
             case "EcsContainer" | "Ec2InstanceMetadata":
                 role = AssumedRole(

@@ -144,6 +144,6 @@ def _granted(body: bytes) -> _Granted:
         granted = _decode(body)
     except UNREADABLE as error:
         said = body[:200].decode("utf-8", errors="replace")
-        raise CredentialsError(f"the role has no keys for us: {said}") from error
+        raise CredentialsError(f"the role returned no keys: {said}") from error
     zone = granted.expiration.tzinfo or UTC
     return msgspec.structs.replace(granted, expiration=granted.expiration.replace(tzinfo=zone))

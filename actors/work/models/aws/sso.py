@@ -117,7 +117,7 @@ async def sso_keys(
     url = f"{signed_in.address('SSO', 'portal.sso')}/federation/credentials?{query}"
     status, body, words = await signed_in.asked("GET", url, {"x-amz-sso_bearer_token": token}, b"")
     if status == 401:
-        raise signed_in.needed("the sign-in has ended")
+        raise signed_in.needed("the sign-in has expired")
     if status != 200:
         raise CredentialsError(f"{words}; the role is {told['sso_role_name']} of account {told['sso_account_id']}")
     try:
@@ -163,7 +163,7 @@ class _SignIn:
             kept = _token(body)
             ends = _moment(kept.expires_at)
         except FileNotFoundError:
-            raise self.needed("no person has signed in") from None
+            raise self.needed("no user has signed in") from None
         except (OSError, ValueError, *UNREADABLE) as error:
             raise self.needed(f"{self._file} can't be read ({error})") from error
         if now < ends - EARLY:
@@ -181,7 +181,7 @@ class _SignIn:
                 if now >= ends:
                     raise
         if now >= ends:
-            raise self.needed("the sign-in has ended")
+            raise self.needed("the sign-in has expired")
         return kept.access_token
 
     async def _renew(self, kept: _Token, whole: dict[str, Any], now: float) -> str:

@@ -93,7 +93,7 @@ def read(data: bytes, *, where: str, today: date) -> PriceTable:
         ConfigError: the file is not a price file; the text says where it is wrong.
     """
     if len(data) > LARGEST:
-        raise ConfigError(f"{where} is no file of prices: it has more than {LARGEST >> 20} MB")
+        raise ConfigError(f"{where} is not a price file: it is larger than {LARGEST >> 20} MB")
     try:
         if data.lstrip()[:1] == b"{":
             table = _decode_ours(data)
@@ -104,7 +104,7 @@ def read(data: bytes, *, where: str, today: date) -> PriceTable:
         for provider in table.providers:
             compiled(provider.api)  # and the models were decoded above: `Provider.models` must not fail later
     except (msgspec.DecodeError, ValueError) as error:  # ValidationError is one, UnicodeDecodeError the other
-        raise ConfigError(f"{where} is no file of prices: {error}; {EXPECTED}") from error
+        raise ConfigError(f"{where} is not a price file: {error}; {EXPECTED}") from error
     if not count:
         raise ConfigError(f"{where} has no prices; {EXPECTED}")
     return table

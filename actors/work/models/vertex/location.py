@@ -113,7 +113,7 @@ def source_of(client: ClientSettings, environ: Mapping[str, str], file: str, pro
         if path:
             found = _expanded(path, environ)
             if not found.is_file():
-                raise CredentialsError(f"{by} names {found}, which is no file")
+                raise CredentialsError(f"{by} names {found}, which does not exist or is not a file")
             return CredentialsFile(str(found), by)
     own = gcloud(environ) / "application_default_credentials.json"
     if own.is_file():

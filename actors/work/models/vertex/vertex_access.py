@@ -213,7 +213,7 @@ class Identity:
                 f"client '{self._name}' has no `project_id`: set it in {self._file}, or GOOGLE_CLOUD_PROJECT"
             )
         if not access or not all(part.isascii() and part.isprintable() for part in (access, billed)):
-            raise CredentialsError(f"{self._source} gave no token, but something with characters that no token has")
+            raise CredentialsError(f"{self._source} returned a token with invalid characters")
         return IdentityToken(access, project, billed), self._clock() + life
 
     async def _of_file(self, file: CredentialsFile) -> tuple[str, float, str, str]:
@@ -240,7 +240,7 @@ class Identity:
         try:
             granted = _decode(answer.body)
         except UNREADABLE as error:
-            raise CredentialsError(f"{machine} has no token for us: {answer.said}") from error
+            raise CredentialsError(f"{machine} returned no token: {answer.said}") from error
         project = self._project
         if not project:
             project = (await self._metadata(machine, "project/project-id")).body.decode("latin-1").strip()
@@ -253,13 +253,13 @@ class Identity:
         url = f"http://{machine.host}/computeMetadata/v1/{what}"
         # proxy="-": the metadata server is link-local; a proxy cannot reach it.
         answer = await brief("GET", url, _ASKING, environ=self._environ, timeout=TIMEOUT, proxy="-")
-        text = f"{machine} has no token for us: {answer.said} (HTTP {answer.status})"
+        text = f"{machine} returned no token: {answer.said} (HTTP {answer.status})"
         if answer.status >= 500 or answer.status == 429:
             raise UpstreamError(text, status=answer.status)
         if answer.status == 404:
             raise CredentialsError(f"{text}; give the machine a service account, or name a key file")
         if answer.status != 200 or answer.headers.get("metadata-flavor") != "Google":
-            raise CredentialsError(f"{text}: this is no metadata server of Google's")
+            raise CredentialsError(f"{text}: this is not Google's metadata server")
         return answer
 
 

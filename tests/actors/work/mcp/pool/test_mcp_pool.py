@@ -292,12 +292,12 @@ async def test_an_entry_that_can_t_be_used_any_more_is_told(house: House) -> Non
 
 
 async def test_dead_server_mid_call(house: House) -> None:
-    """The call fails at once, is not made again, and others don't notice; the next call starts the server anew."""
+    """The call fails at once, is not repeated, and others don't notice; the next call starts the server anew."""
     house.build(scripted("s"), tiny("other"))
     with house.scope() as scope:
         pid = await house.call(scope, "s")
         other = await house.call(scope, "other")
-        with pytest.raises(McpLost, match=r"(?s)status 7.*out of memory.*not made again"):
+        with pytest.raises(McpLost, match=r"(?s)status 7.*out of memory.*not repeated"):
             await house.call(scope, "s", "die", words="out of memory", status=7)
         assert await house.call(scope, "s") != pid
         assert await house.call(scope, "other") == other

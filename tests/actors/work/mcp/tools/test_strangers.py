@@ -222,7 +222,7 @@ async def test_names_that_no_list_should_show_are_left_out_and_that_is_told(
         (started,) = house.of("mcp.started")
         assert (len(started.version), started.tools) == (256, 2)
         warnings = [data.message for data in house.of("run.warning") if data.code == "mcp_names"]
-        assert warnings == ["tools of MCP server 'web' are left out: 5, for their names"]
+        assert warnings == ["5 tools of MCP server 'web' are left out: their names are invalid"]
 
 
 async def test_two_servers_whose_names_look_alike_keep_their_three_tools_apart(house: House) -> None:

@@ -170,15 +170,15 @@ SIGN_IN = "sign in: aws sso login --profile work"
 @pytest.mark.parametrize(
     ("token", "reply", "error", "words"),
     [
-        ({}, None, CredentialsError, f"no person has signed in; {SIGN_IN}"),
-        ({**GOOD, "expiresAt": "2027-01-15T07:59:59Z"}, None, CredentialsError, f"the sign-in has ended; {SIGN_IN}"),
+        ({}, None, CredentialsError, f"no user has signed in; {SIGN_IN}"),
+        ({**GOOD, "expiresAt": "2027-01-15T07:59:59Z"}, None, CredentialsError, f"the sign-in has expired; {SIGN_IN}"),
         ({"accessToken": "x"}, None, CredentialsError, rf"can't be read .*expiresAt.*; {SIGN_IN}"),
         ({**GOOD, "expiresAt": "soon"}, None, CredentialsError, f"can't be read .*; {SIGN_IN}"),
         (
             GOOD,
             Reply(status=401, raw=b'{"message": "Session token not found or invalid"}'),
             CredentialsError,
-            f"the sign-in has ended; {SIGN_IN}",
+            f"the sign-in has expired; {SIGN_IN}",
         ),
         (
             GOOD,

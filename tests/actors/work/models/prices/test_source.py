@@ -96,13 +96,13 @@ def _with_model(**changes: Any) -> list[dict[str, Any]]:
         ([{"provider": "openai", "models": [{"name": "gpt-4o", "input_price": 2.5}]}], "missing required field `id`"),
         (_with_model(prices={"input_mtok": -1, "output_mtok": 1}), ">= 0"),
         (_with_model(prices={"input_mtok": "cheap"}), r"\$\[0\]\.models\[0\]\.prices"),
-        (_with_model(match={"regex": "["}), "is no regular expression"),
+        (_with_model(match={"regex": "["}), "is not a valid regular expression"),
         (_with_model(match={}), says("work.models.prices.table.Match.__post_init__")),
         (
             _with_model(match={"equals": "a", "contains": "b"}),
             says("work.models.prices.table.Match.__post_init__", given=2),
         ),
-        (theirs(api_pattern="("), "is no regular expression"),
+        (theirs(api_pattern="("), "is not a valid regular expression"),
         ({"source": "x", "made": "2026-01-01", "providers": [{"id": "a", "api": "b", "models": [1]}]}, "Expected"),
     ],
 )

@@ -105,8 +105,8 @@ async def test_setting_the_date_changes_nothing_for_a_token(
             CredentialsError,
             says("work.models.vertex.login.VertexLogin._advice.3"),
         ),
-        (answer({"access_token": "ya\n29", "expires_in": 3599}), CredentialsError, "characters that no token has"),
-        (answer({"access_token": "ya\u00e929", "expires_in": 3599}), CredentialsError, "characters that no token has"),
+        (answer({"access_token": "ya\n29", "expires_in": 3599}), CredentialsError, "invalid characters"),
+        (answer({"access_token": "ya\u00e929", "expires_in": 3599}), CredentialsError, "invalid characters"),
         (answer({"access_token": "x", "expires_in": "soon"}), CredentialsError, "soon"),
         (answer({"access_token": "x", "expires_in": 10**30}), CredentialsError, r"key\.json"),
         (
