@@ -2,7 +2,7 @@
 
 The selection happens when the agent is prepared, before any server starts. A server that is in no `mcp.json` is left
 out with its tools; a warning names it (`absent`). Whether a server has the selected tools is checked when the tools are
-collected (`offer`).
+collected (`tool_list`).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
                                                or the contents of AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE
     neither                                    EC2: three requests to http://169.254.169.254, version 2 (IMDSv2)
 
-The keys are temporary, and are refreshed five minutes before they expire; see `renewed`.
+The keys are temporary, and are refreshed five minutes before they expire (`RefreshingCredential`).
 """
 
 from __future__ import annotations
