@@ -182,7 +182,7 @@ class Hooks:
         ]
         if not commands and not functions:
             return HookAnswers()
-        told = {
+        event_input = {
             "session_id": self._run,
             "transcript_path": "",
             "cwd": str(self.here),
@@ -190,26 +190,26 @@ class Hooks:
             "hook_event_name": event,
             **given,
         }
-        ask = partial(self._all, me, event, commands, functions, told)
+        ask = partial(self._all, me, event, commands, functions, event_input)
         # The call's id differs in each run, so the request that a replay looks up omits it.
         request = {key: value for key, value in given.items() if key != "tool_use_id"}
         # A replay takes the answers from its record and runs no hook.
-        said = await done(me, OutsideEffect("hook", event, request), HookAnswers, ask)
-        for note in said.notes:
+        answers = await done(me, OutsideEffect("hook", event, request), HookAnswers, ask)
+        for note in answers.notes:
             me.emit(Warned(code="hook", message=note))
-        return said
+        return answers
 
     async def _all(
-        self, me: Actor, event: Event, commands: Sequence[Hook], functions: Sequence[Function], told: Input
+        self, me: Actor, event: Event, commands: Sequence[Hook], functions: Sequence[Function], event_input: Input
     ) -> HookAnswers:
         answers: list[HookAnswers] = [HookAnswers()] * (len(commands) + len(functions))
 
         async def command(own: Actor, place: int, hook: Hook) -> None:
             # Stored by place, so that the merge order does not depend on which hook ends first.
-            answers[place] = await self._command(own, event, hook, told)
+            answers[place] = await self._command(own, event, hook, event_input)
 
         async def function(own: Actor, place: int, call: Function) -> None:
-            answers[place] = await _function(own, event, call, told)
+            answers[place] = await _function(own, event, call, event_input)
 
         refs = [
             # `link=False`: a hook that crashes must not fail the call.
@@ -224,7 +224,7 @@ class Hooks:
             await ref.wait()
         return together(answers)
 
-    async def _command(self, me: Actor, event: Event, hook: Hook, told: Input) -> HookAnswers:
+    async def _command(self, me: Actor, event: Event, hook: Hook, event_input: Input) -> HookAnswers:
         root = str(self._root)
         env = {**self._environ, "CLAUDE_PROJECT_DIR": root, "CALLBOARD_PROJECT_DIR": root}
         if hook.args is None:
@@ -239,7 +239,7 @@ class Hooks:
                 me,
                 argv,
                 name="process",
-                input=msgspec.json.encode(told),
+                input=msgspec.json.encode(event_input),
                 env=env,
                 cwd=self.here,
                 output_limit=OUTPUT,
@@ -250,10 +250,14 @@ class Hooks:
             # Exit status 2 of the package runner itself must not pass for a refusal by the hook.
             if ran.status == REFUSES and held is not None and await self._never_began(hook, held, ran.stderr_tail):
                 raise ValueError(f"its package runner failed: {ran.stderr_tail.strip()[-400:]}")
-            said = of_command(event, ran.status, printed, ran.stderr_tail, hook.command[:80])
+            answers = of_command(event, ran.status, printed, ran.stderr_tail, hook.command[:80])
         except (CallboardError, ValueError) as error:
             return _lost(hook.command[:80], hook.on_error, f"{error}{_refused_hosts_note(held)}", hook.file)
-        return said if said.refused is None else replace(said, refused=f"{said.refused}{_refused_hosts_note(held)}")
+        return (
+            answers
+            if answers.refused is None
+            else replace(answers, refused=f"{answers.refused}{_refused_hosts_note(held)}")
+        )
 
     async def _never_began(self, hook: Hook, held: HeldProcess, stderr: str) -> bool:
         """Return True if exit status 2 came from a package runner that the sandbox denied a host.
@@ -271,11 +275,11 @@ class Hooks:
         return await trio.to_thread.run_sync(names_runner, line, self.here)
 
 
-async def _function(me: Actor, event: Event, call: Function, told: Input) -> HookAnswers:
+async def _function(me: Actor, event: Event, call: Function, event_input: Input) -> HookAnswers:
     name = getattr(call, "__name__", "function")
 
     async def called() -> Mapping[str, Any] | None:
-        value = call(dict(told))
+        value = call(dict(event_input))
         return await value if inspect.isawaitable(value) else value
 
     try:
@@ -364,16 +368,16 @@ async def at_beginning(hooks: Hooks, me: Actor, prompt: Content, *, is_new: bool
     Raises:
         HookRefused: a hook refuses the prompt.
     """
-    told: list[str] = []
+    texts: list[str] = []
     if is_new:
-        told += (await _asked(hooks, me, "SessionStart", "startup", {"source": "startup", "model": model})).context
-    said = await _asked(hooks, me, "UserPromptSubmit", "", {"prompt": text_of(prompt)})
-    if said.refused is not None:
-        raise HookRefused(said.refused)
-    told += said.context
-    if not told:
+        texts += (await _asked(hooks, me, "SessionStart", "startup", {"source": "startup", "model": model})).context
+    answers = await _asked(hooks, me, "UserPromptSubmit", "", {"prompt": text_of(prompt)})
+    if answers.refused is not None:
+        raise HookRefused(answers.refused)
+    texts += answers.context
+    if not texts:
         return prompt
-    added = "\n\n".join(f"[Added by a hook:]\n{text}" for text in told)
+    added = "\n\n".join(f"[Added by a hook:]\n{text}" for text in texts)
     return f"{prompt}\n\n{added}" if isinstance(prompt, str) else (*prompt, TextPart(added))
 
 
@@ -408,7 +412,7 @@ async def _asked(hooks: Hooks, me: Actor, event: Event, matched: str, given: Inp
     if not hooks.has(event):
         return HookAnswers()
     # `noted` stores the answer, so that a resumed run neither asks again nor gets another answer.
-    said = await noted(me, HOOK.format(event), HookAnswers, partial(hooks.ask, me, event, matched, given))
-    if said.ends is not None:
-        raise HookRefused(said.ends)
-    return said
+    answers = await noted(me, HOOK.format(event), HookAnswers, partial(hooks.ask, me, event, matched, given))
+    if answers.ends is not None:
+        raise HookRefused(answers.ends)
+    return answers

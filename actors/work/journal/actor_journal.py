@@ -240,9 +240,9 @@ class Scopes:
 
     def asked(self, actor: Actor, question: Question) -> Question | Answer:
         """Record a question, or return its answer; see `JournalScope.asked`."""
-        left = len(self.run.answers)
+        known = len(self.run.answers)
         found = self.of(actor).asked(question)
-        if isinstance(found, Answer) and len(self.run.answers) < left:  # no process could report it when it was given
+        if isinstance(found, Answer) and len(self.run.answers) < known:  # no process could report it when it was given
             actor.emit(QuestionAnswered(value=found.value, by=found.by), id=found.question)
         return found
 

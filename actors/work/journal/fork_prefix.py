@@ -96,37 +96,37 @@ def prefix(rows: Sequence[Placed], at: int, run: str) -> ForkPrefix:
     for number, (_, row) in enumerate(rows[:at], 1):
         if isinstance(row, Spoilt):
             raise CannotGoOn(f"it can't be forked at row {at}: its state since row {number} is not stored ({row.why})")
-    kept = [rows[place] for place in _retained_rows(rows, at)]
-    asked = (row.question.id for _, row in kept if isinstance(row, Asked))
+    retained = [rows[place] for place in _retained_rows(rows, at)]
+    asked = (row.question.id for _, row in retained if isinstance(row, Asked))
     ids = {old: question_id(run, number) for number, old in enumerate(asked, 1)}
     of = began(rows)
     request = msgspec.structs.replace(of.request, id=run)
     id = of.request.id or ""
     first = msgspec.structs.replace(of, request=request, wall=time.time(), forked_from=id, forked_at=at)
-    return ForkPrefix([("", first), *((path, _renamed(row, ids)) for path, row in kept[1:])], ids)
+    return ForkPrefix([("", first), *((path, _renamed(row, ids)) for path, row in retained[1:])], ids)
 
 
 def done_again(rows: Sequence[Placed], at: int) -> list[int]:
     """Return the numbers of the rows with side effects that a fork after row `at` repeats: all later ones, and earlier
     ones of unfinished work."""
-    kept = set(_retained_rows(rows, at))
-    return [place + 1 for place, (_, row) in enumerate(rows) if isinstance(row, Intends) and place not in kept]
+    retained = set(_retained_rows(rows, at))
+    return [place + 1 for place, (_, row) in enumerate(rows) if isinstance(row, Intends) and place not in retained]
 
 
 def part_ids(rows: Sequence[Placed], at: int) -> set[str]:
     """Return the ids of the parts whose results are in the first `at` rows: a fork does not execute them again."""
-    kept: set[str] = set()
+    finished: set[str] = set()
     ends: dict[str, list[str]] = {}  # by the work that waited for them and has not ended
     for place, (path, row) in enumerate(rows):
         if isinstance(row, Noted) and row.name.startswith(PART) and place < at:
             id = row.name.removeprefix(PART)
-            kept.add(id)
+            finished.add(id)
             ends.setdefault(_first_use(path), []).append(id)
         elif isinstance(row, Told) and isinstance(row.message, WorkDone):
             waited = ends.pop(work_path(path, row.message.key), ())
             if place >= at:
-                kept.difference_update(waited)
-    return kept
+                finished.difference_update(waited)
+    return finished
 
 
 def open_questions(rows: Sequence[Placed]) -> dict[str, tuple[str, Question]]:
@@ -169,13 +169,13 @@ def _retained_rows(rows: Sequence[Placed], at: int) -> list[int]:
         elif isinstance(row, Told) and isinstance(row.message, WorkDone):
             ended = work_path(path, row.message.key)
             begun = {work: since for work, since in begun.items() if not _is_of(work, ended)}
-    kept = []
+    retained = []
     for place, (path, row) in enumerate(rows[:at]):
         # Intents and questions of unfinished side effects, from their first intent on.
         about_it = isinstance(row, Intends | Asked | Answered) and place >= begun.get(path, at)
         if not about_it and not isinstance(row, Lived | Over):
-            kept.append(place)
-    return kept
+            retained.append(place)
+    return retained
 
 
 def _renamed(row: AnyRow, ids: Mapping[str, str]) -> AnyRow:

@@ -42,10 +42,10 @@ def first_answers(letters: Iterable[InboxEntry]) -> dict[str, tuple[Answer, floa
     found: dict[str, tuple[Answer, float]] = {}
     for letter in letters:
         try:
-            left = msgpack_decoder(PendingAnswer).decode(letter.data)
+            pending = msgpack_decoder(PendingAnswer).decode(letter.data)
         except msgspec.MsgspecError:  # written by a later version
             continue
-        found.setdefault(left.answer.question, (left.answer, letter.at))
+        found.setdefault(pending.answer.question, (pending.answer, letter.at))
     return found
 
 

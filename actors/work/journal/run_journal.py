@@ -106,10 +106,10 @@ class SharedState(msgspec.Struct):
         elif isinstance(row, Told):
             self._count(path, row.message)
 
-    def spends(self, path: str, reply: ChatReply, *, told: bool) -> None:
+    def spends(self, path: str, reply: ChatReply, *, to_decider: bool) -> None:
         """Record a reply of a model; see `ReplySpending`."""
         tokens = reply.usage.input_tokens + reply.usage.output_tokens
-        self.spent.append(ReplySpending(path, told, tokens, reply.cost or 0.0))
+        self.spent.append(ReplySpending(path, to_decider, tokens, reply.cost or 0.0))
 
     def add_remote_spending(self, path: str, part: PartUsage) -> None:
         """Record the usage of a part of the run that another worker executed for this path."""
@@ -331,7 +331,7 @@ def past_of(rows: Iterable[StoredRow]) -> RunPast:
             replies, parts = len(past.replies), len(past.parts)
             _count(past, row, nodes)
             for reply in past.replies[replies:]:
-                past.crossing.spends(each.actor, reply, told=isinstance(row, Told))
+                past.crossing.spends(each.actor, reply, to_decider=isinstance(row, Told))
             for part in past.parts[parts:]:
                 past.crossing.add_remote_spending(each.actor, part)
     if past is None:

@@ -321,8 +321,8 @@ class GatewayCall:
         if self.hold is not None and (tokens := reply.usage.input_tokens + reply.usage.output_tokens):
             self.hold.spend(Amount(tokens, reply.cost or 0.0))
         elif self.hold is not None:  # some servers report no token counts
-            said = len(reply.text) + sum(len(msgspec.json.encode(call)) for call in reply.tool_calls)
-            self._charge_estimate(self.hold, -(-said // 4), turns=1)
+            size = len(reply.text) + sum(len(msgspec.json.encode(call)) for call in reply.tool_calls)
+            self._charge_estimate(self.hold, -(-size // 4), turns=1)
         self.emit(
             events.LlmResponse(
                 model=reply.model,
@@ -436,6 +436,6 @@ async def retried(
 
 
 def _spent(error: ModelError, attempts: int) -> ModelError:
-    told = type(error)(f"{error}, after {attempts} tries")
-    told.__dict__.update(error.__dict__)
-    return told
+    counted = type(error)(f"{error}, after {attempts} tries")
+    counted.__dict__.update(error.__dict__)
+    return counted

@@ -289,8 +289,8 @@ def refused(id: str, response: httpx.Response, body: bytes, *, signed: bool = Fa
         ModelError: any other status.
     """
     status = response.status_code
-    said = message_in(body) or response.reason_phrase or "no explanation"
-    text = f"{id}: {said} (HTTP {status})"
+    reason = message_in(body) or response.reason_phrase or "no explanation"
+    text = f"{id}: {reason} (HTTP {status})"
     if status in (401, 403):
         client = id.partition(":")[0]
         if signed:
@@ -323,9 +323,11 @@ def broken(id: str, error: httpx.HTTPError) -> NoReturn:
     """
     if isinstance(error, httpx.LocalProtocolError | httpx.UnsupportedProtocol | httpx.DecodingError):
         raise ModelError(f"{id}: {error}") from error
-    told = UpstreamError(f"{id}: {str(error) or type(error).__name__}")
-    told.sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout | httpx.ProxyError)
-    raise told from error
+    failure = UpstreamError(f"{id}: {str(error) or type(error).__name__}")
+    failure.sent = not isinstance(
+        error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout | httpx.ProxyError
+    )
+    raise failure from error
 
 
 LOOKED_AT = 64 * 1024
@@ -445,11 +447,11 @@ def log_request(model: str, url: httpx.URL, headers: Mapping[str, str], body: by
     for name, value in headers.items():
         if _SECRET.search(name) and name not in _OPEN:
             redactor.add(value, value.rpartition(" ")[2])
-    shown = " ".join(
+    fields = " ".join(
         f"{name}: {PUT if _SECRET.search(name) and name not in _OPEN else redactor.text(value)};"
         for name, value in headers.items()
     )
     text = redactor.text(body.decode("utf-8", "replace"))
     if len(text) > MOST:
         text = f"{text[: MOST // 2]} [... {len(text) - MOST} characters left out ...] {text[-MOST // 2 :]}"
-    log.debug("request to %s: POST %s | %s | %s", model, redactor.text(str(url)), shown, text)
+    log.debug("request to %s: POST %s | %s | %s", model, redactor.text(str(url)), fields, text)

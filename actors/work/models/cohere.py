@@ -141,13 +141,13 @@ def _messages(turns: Sequence[chat.Turn], model: str) -> Iterator[Json]:
     Tool results are text in this format. Their images and files follow the last result in a message of the user.
     """
     for are_results, together in groupby(turns, lambda turn: isinstance(turn, chat.ToolTurn)):
-        shown: list[Json] = []
+        images: list[Json] = []
         for turn in together:
             yield _message(turn, model)
             if are_results and isinstance(turn, chat.ToolTurn) and (apart := codec.result_apart(turn)[1]):
-                shown += [{"type": "text", "text": f"What {turn.name} shows:"}, *map(_part, apart)]
-        if shown:
-            yield {"role": "user", "content": shown}
+                images += [{"type": "text", "text": f"What {turn.name} shows:"}, *map(_part, apart)]
+        if images:
+            yield {"role": "user", "content": images}
 
 
 def _message(turn: chat.Turn, model: str) -> Json:

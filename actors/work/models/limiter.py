@@ -370,12 +370,13 @@ class Gates:
         """Return the gate of `model`, or None before its first request."""
         return self._gates.get(model)
 
-    def share(self, tell: Callable[[str, float], None]) -> None:
+    def share(self, notify: Callable[[str, float], None]) -> None:
         """Share refusals with other processes that use the same keys.
 
-        `tell` is called with an account and its cooldown in seconds, once for requests refused at about the same time.
+        `notify` is called with an account and its cooldown in seconds, once for requests refused at about the same
+        time.
         """
-        self._tell = tell
+        self._tell = notify
 
     def extend_cooldown(self, account: str, seconds: float) -> None:
         """Apply the cooldown of `account` that another process reported."""
@@ -407,8 +408,8 @@ class Gates:
         self.limited = self.limited or rules != AllowanceRules()
         if self._among > 1:
             gate.divide(self._among)
-        if (left := self._until.get(account, -math.inf) - trio.current_time()) > 0:
-            gate.extend_cooldown(left)
+        if (seconds := self._until.get(account, -math.inf) - trio.current_time()) > 0:
+            gate.extend_cooldown(seconds)
 
     async def of(self, model: str, rules: AllowanceRules, account: str = "") -> LimiterGate:
         """Return the gate of `model`; start its limiter with `rules` if this is the first request.

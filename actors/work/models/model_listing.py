@@ -60,13 +60,13 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         """Return text like `window 400k; $0.75 in, $4.50 out`; "" if nothing is known."""
-        told = []
+        facts = []
         if self.window:
-            told.append(f"window {_tokens(self.window)}")
+            facts.append(f"window {_tokens(self.window)}")
         if self.input_price is not None or self.output_price is not None:
             prices = self.input_price or 0.0, self.output_price or 0.0
-            told.append(f"{usd(prices[0])} in, {usd(prices[1])} out" if any(prices) else "free")
-        return "; ".join(told)
+            facts.append(f"{usd(prices[0])} in, {usd(prices[1])} out" if any(prices) else "free")
+        return "; ".join(facts)
 
 
 def facts_of(finder: Finder, client: ClientSettings, model: ModelSettings, environ: Mapping[str, str]) -> ModelFacts:

@@ -59,8 +59,8 @@ class Patched:
 
     def headers(self, own: Mapping[str, str]) -> dict[str, str]:
         """Return the headers `own` with patched ones replaced, added or removed."""
-        kept = {name: value for name, value in own.items() if name.lower() not in self._headers}
-        return kept | {name: value for name, value in self._headers.items() if value is not None}
+        unpatched = {name: value for name, value in own.items() if name.lower() not in self._headers}
+        return unpatched | {name: value for name, value in self._headers.items() if value is not None}
 
     def body(self, own: bytes) -> bytes:
         """Return the body `own` with all patches merged."""

@@ -272,13 +272,13 @@ def client_of(
         near = did_you_mean(provider, names) or f"there are {', '.join(sorted(names))}; any other needs a `base_url`"
         raise GraphMistake(f"no provider '{provider}': {near}")
     own = _own(provider, settings)
-    elsewhere = _other_base_url(own, base_url, environ)
-    if not elsewhere and not api_key:
+    other_base = _other_base_url(own, base_url, environ)
+    if not other_base and not api_key:
         return None
     return ClientSettings(
         type=own.type,
         name=provider,
-        api_base=elsewhere or own.api_base,
+        api_base=other_base or own.api_base,
         api_key=api_key or "",
         api_version=own.api_version,
         api=own.api,
@@ -408,9 +408,9 @@ _MODULES = {"claude": "anthropic", "cohere": "cohere", "gemini": "gemini", "olla
 
 def interface(client: ClientSettings, model: ModelSettings, name: str, *, own: bool) -> Interface:
     """Return the OpenAI interface of a model: the configured one, else for OpenAI (`own`) the one that it needs."""
-    said = model.api or client.api
-    if said or not own:
-        return said or "chat"
+    configured = model.api or client.api
+    if configured or not own:
+        return configured or "chat"
     from .reasoning.families import wants_responses
 
     return "responses" if wants_responses(name) else "chat"

@@ -68,8 +68,8 @@ class RefreshingCredential(Generic[T]):
                 except (ConfigError, CredentialsError, UpstreamError) as error:
                     self._failed, self._again = error, self._clock() + PAUSE
                 else:
-                    self._failed, left = None, self._ends - self._clock()
-                    self._old = self._ends - min(self._early, left / 2)
+                    self._failed, lifetime = None, self._ends - self._clock()
+                    self._old = self._ends - min(self._early, lifetime / 2)
                     return
             if self._failed is not None and now >= self._ends:
                 raise type(self._failed)(str(self._failed))  # a copy: many tasks raise it, each with its own traceback

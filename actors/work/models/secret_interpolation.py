@@ -61,8 +61,8 @@ def _put(value: Any, path: str, put: Callable[[str, str], str]) -> Any:
         changes = {key: new for key, (old, new) in pairs.items() if new is not old}
         return msgspec.structs.replace(value, **changes) if changes else value
     if isinstance(value, dict):
-        told = {key: _put(each, f"{path}.{key}", put) for key, each in value.items()}
-        return told if any(told[key] is not value[key] for key in value) else value
+        filled = {key: _put(each, f"{path}.{key}", put) for key, each in value.items()}
+        return filled if any(filled[key] is not value[key] for key in value) else value
     if isinstance(value, list | tuple):
         items = [_put(each, f"{path}[{i}]", put) for i, each in enumerate(value)]
         return type(value)(items) if any(a is not b for a, b in zip(items, value, strict=True)) else value

@@ -283,10 +283,10 @@ def as_failure(error: CallboardError, account: Account | None, above: Account | 
     # An account above has reached its limit, so its owner ends as well.
     if error.account != account.path:
         return error
-    told = ShareReached(str(error))
-    told.__dict__.update(error.__dict__)
-    told.code, told.__cause__ = error.code, error
-    return told
+    share = ShareReached(str(error))
+    share.__dict__.update(error.__dict__)
+    share.code, share.__cause__ = error.code, error
+    return share
 
 
 class Hold:

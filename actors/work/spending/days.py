@@ -254,18 +254,18 @@ class DayAccount(Account):
     def _refuse_reserved(self, used: str, held: str) -> None:
         after = self._days.held_for()
         others = f"{held} are reserved by other servers, or by those that have crashed"
-        told = _Reserved(f"{self.name} {used}, and {others}; ask again in {after:.0f} s", retry_after=after)
-        told.account = self.path
-        raise told
+        error = _Reserved(f"{self.name} {used}, and {others}; ask again in {after:.0f} s", retry_after=after)
+        error.account = self.path
+        raise error
 
     def _refuse(self, error: TurnsReached | BudgetReached) -> None:
-        left = self._days.today().left
-        minutes = max(1, round(left / 60))
-        told = DayReached(
-            f"{error}; the next day begins at 00:00 UTC, in {minutes // 60} h {minutes % 60} min", retry_after=left
+        seconds = self._days.today().left
+        minutes = max(1, round(seconds / 60))
+        reached = DayReached(
+            f"{error}; the next day begins at 00:00 UTC, in {minutes // 60} h {minutes % 60} min", retry_after=seconds
         )
-        told.account = self.path
-        raise told
+        reached.account = self.path
+        raise reached
 
 
 @final
@@ -384,16 +384,16 @@ class Days:
         account = self.account(subject)
         if account is None:
             return None
-        since, looked = trio.current_time(), self._may_poll(account)
-        if looked:
+        since, polled = trio.current_time(), self._may_poll(account)
+        if polled:
             await self._poll_ledger(account)
         while True:
             try:
                 return account.check()
             except DayReached as error:
-                if not await self._looks_again(account, error, since, looked=looked):
+                if not await self._looks_again(account, error, since, polled=polled):
                     raise
-                looked = True
+                polled = True
 
     async def poll(self) -> None:
         """Query the ledger for the usage of all limits, including subjects that this process has not seen today.
@@ -413,16 +413,16 @@ class Days:
             TurnsReached, BudgetReached: an account has reached its limit, or reached it during the wait.
             LedgerBroken: the ledger can't be written.
         """
-        capped, looked, most, since = _capped(account), False, bounded(most), trio.current_time()
+        capped, polled, most, since = _capped(account), False, bounded(most), trio.current_time()
         while True:
             growth = self._growth
             try:
                 hold = await room_in(account, most, on_wait, turn=turn)
             except DayReached as error:  # reservations of other processes may have shrunk since
                 days = _days_of(account)
-                if not days or not await self._looks_again(days[0], error, since, looked=looked):
+                if not days or not await self._looks_again(days[0], error, since, polled=polled):
                     raise
-                looked = True
+                polled = True
                 continue
             if not capped:
                 return hold
@@ -448,9 +448,9 @@ class Days:
     def _may_poll(self, account: DayAccount) -> bool:
         return trio.current_time() - account.looked >= LOOK_EVERY
 
-    async def _looks_again(self, account: DayAccount, error: DayReached, since: float, *, looked: bool) -> bool:
+    async def _looks_again(self, account: DayAccount, error: DayReached, since: float, *, polled: bool) -> bool:
         """Query the ledger for figures that are newer than the refused request. Return False if that can't help."""
-        if looked:
+        if polled:
             if not self._patient or not isinstance(error, _Reserved) or trio.current_time() > since + HELD_FOR:
                 return False
             await trio.sleep(LOOK_EVERY)

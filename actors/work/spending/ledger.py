@@ -78,10 +78,10 @@ def today_of(number: int, now: float) -> Today:
         number: the day, counted from 1970.
         now: time of the wall clock, in seconds since 1970.
     """
-    gone = now - number * DAY
+    elapsed = now - number * DAY
     day, yesterday = date_of(number), date_of(number - 1)
-    early = 0 <= gone < GRACE  # Not if the clock was set back: processes have moved their rows already.
-    return Today(day=day, since=yesterday if early else day, yesterday=yesterday, left=DAY - gone)
+    early = 0 <= elapsed < GRACE  # Not if the clock was set back: processes have moved their rows already.
+    return Today(day=day, since=yesterday if early else day, yesterday=yesterday, left=DAY - elapsed)
 
 
 def date_of(number: int) -> str:

@@ -111,8 +111,8 @@ async def registered(
         asked["scope"] = " ".join(scopes)
     answer = await http.post_json(server.registration_endpoint, asked, f"registering with {server.issuer}")
     if answer.status not in (200, 201) or answer.fields is None:
-        said = answer.fields or {}
-        why = said.get("error_description") or said.get("error") or f"HTTP {answer.status}"
+        fields = answer.fields or {}
+        why = fields.get("error_description") or fields.get("error") or f"HTTP {answer.status}"
         raise Unusable(
             f"the authorization server {server.issuer} refused to register Callboard ({quoted(str(why))}); if it"
             ' requires clients that were registered by hand, write "oauth": {"clientId": "..."} into the entry in'

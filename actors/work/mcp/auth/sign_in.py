@@ -181,9 +181,9 @@ async def probe(server: Server, environ: Mapping[str, str]) -> RefusedRequest:
     try:
         wanted = RefusedRequest()
         for method, body, headers in tries:
-            said = await _answer_to(transport, server, method, body, headers)
-            wanted = msgspec.structs.replace(read_challenge(said), private=transport.private)
-            if challenge_of(said, "bearer") is not None:
+            challenge = await _answer_to(transport, server, method, body, headers)
+            wanted = msgspec.structs.replace(read_challenge(challenge), private=transport.private)
+            if challenge_of(challenge, "bearer") is not None:
                 break
         return wanted
     except httpx.HTTPError as error:
@@ -209,15 +209,15 @@ async def _answer_to(
     timeouts = dict.fromkeys(("connect", "read", "write"), PROBE_WITHIN)
     response = await transport.send(method, url, list(httpx.Headers(headers).raw), body, timeouts, once=True)
     await response.aclose()
-    said: str = response.headers.get("www-authenticate", "")
-    return said
+    challenge: str = response.headers.get("www-authenticate", "")
+    return challenge
 
 
 def read_challenge(header: str) -> RefusedRequest:
     """Parse a `WWW-Authenticate` header."""
     challenge = challenge_of(header, "bearer")
-    said = {} if challenge is None else challenge.parameters
-    return RefusedRequest(said.get("resource_metadata", ""), words(said.get("scope")))
+    parameters = {} if challenge is None else challenge.parameters
+    return RefusedRequest(parameters.get("resource_metadata", ""), words(parameters.get("scope")))
 
 
 def _settings(server: Server) -> OAuth:

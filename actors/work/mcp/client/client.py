@@ -441,12 +441,12 @@ def _entry(raw: msgspec.Raw, type: type[T]) -> T:
         return decode_json(raw, type)
     except UNREADABLE:
         found = decode_mended(_OBJECT.decode, raw)
-        kept = {
+        fields = {
             key: value
             for key, value in found.items()
             if value is not None and (isinstance(value, dict) or not key.endswith("Schema"))
         }
-        return decode_json(msgspec.json.encode(kept), type)
+        return decode_json(msgspec.json.encode(fields), type)
 
 
 _UPDATED = "notifications/resources/updated"

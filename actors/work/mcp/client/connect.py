@@ -292,14 +292,14 @@ def is_runner(command: str) -> bool:
     return os.path.basename(command) in RUNNERS  # noqa: PTH119 - a text, not a path of this machine
 
 
-def names_runner(line: str, here: Path) -> bool:
+def names_runner(line: str, directory: Path) -> bool:
     """Return True if a shell line starts a package runner: by its name, or by the first line of a script. Blocks."""
     for word in line.replace(";", " ").replace("&", " ").replace("|", " ").split():
         word = word.strip("\"'")
         if is_runner(word):
             return True
         try:
-            with (here / word).open("rb") as file:
+            with (directory / word).open("rb") as file:
                 first = file.readline(500)
         except (OSError, ValueError):
             continue

@@ -136,8 +136,8 @@ class TaskFollower:
         with suppress(McpError):  # the task or the server has already ended
             await self._ask("tasks/cancel", {"taskId": task.task_id}, None, {})
 
-    def _read(self, told: Mapping[str, Json]) -> _Task:
+    def _read(self, status: Mapping[str, Json]) -> _Task:
         try:
-            return convert(told, _Task)
+            return convert(status, _Task)
         except msgspec.ValidationError as error:
             raise McpError(f"MCP server '{self._server}' sent an invalid task status: {error}") from error

@@ -117,16 +117,16 @@ def refusal(
     """
     status = response.status_code
     failure = _failure(body)
-    said = (failure.error.message if failure is not None else message_in(body)) or response.reason_phrase
-    text = f"MCP server '{server.name}' answered {what} with HTTP {status}{f': {said}' if said else ''}"
+    message = (failure.error.message if failure is not None else message_in(body)) or response.reason_phrase
+    text = f"MCP server '{server.name}' answered {what} with HTTP {status}{f': {message}' if message else ''}"
     if status in (401, 403):
         return _unauthorized(server, text, response, why)
     code = None if failure is None else failure.error.code
     # Before the general case, since SDKs report an unknown session as a JSON-RPC error.
-    if session and _forgotten(status, code, said):
+    if session and _forgotten(status, code, message):
         return McpUnsent(f"{text}; the session has expired, and the next call starts a new one")
     if failure is not None:
-        text = f"MCP server '{server.name}' refused {what}: {hidden_head(said, 2000)} (code {code})"
+        text = f"MCP server '{server.name}' refused {what}: {hidden_head(message, 2000)} (code {code})"
         return McpError(text, rpc_code=code, data=failure.error.data)
     if 300 <= status < 400:
         where = _address_without_secrets(response.headers.get("location", "nowhere"))
@@ -143,11 +143,11 @@ def refusal(
     return HttpRefused(text, status)
 
 
-def _forgotten(status: int, code: int | None, said: str) -> bool:
+def _forgotten(status: int, code: int | None, message: str) -> bool:
     """Return True if a server reports an unknown session: 404, or 400 as in the examples of the SDKs."""
     if status == 404:
         return code != METHOD_NOT_FOUND
-    return status == 400 and code in (None, INVALID_REQUEST, _SERVER_ERROR) and "session" in said.lower()
+    return status == 400 and code in (None, INVALID_REQUEST, _SERVER_ERROR) and "session" in message.lower()
 
 
 def _failure(body: bytes) -> ErrorResponse | None:
@@ -167,10 +167,10 @@ def lacking(response: httpx.Response) -> tuple[str, ...] | None:
 
 
 def _unauthorized(server: Server, text: str, response: httpx.Response, why: str) -> McpUnauthorized:
-    said = response.headers.get("www-authenticate", "")
-    challenge = challenge_of(said, "bearer")
+    header = response.headers.get("www-authenticate", "")
+    challenge = challenge_of(header, "bearer")
     # OAuth can't meet a challenge of another scheme, such as Basic.
-    if server.sign_in is None or (said and challenge is None):
+    if server.sign_in is None or (header and challenge is None):
         return McpUnauthorized(f"{text}; {_credentials(server, response)}", response.status_code)
     scopes = lacking(response)
     if scopes is not None:

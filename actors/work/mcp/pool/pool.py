@@ -480,14 +480,14 @@ class ServerOpener:
                 f"{len(tools) - len(named)} tools of MCP server '{server.name}' are left out: their names are invalid"
             )
             self._emit(live, events.Warned(code="mcp_names", message=what))
-        told = ServerCatalog(
+        catalog = ServerCatalog(
             server=_bounded(client.server),
             version=client.version,
             tools=tuple(named),
             instructions=client.instructions and client.instructions[:LONGEST_INSTRUCTIONS],
             fetched=time.time(),
         )
-        live.catalog = without_secrets(told)  # it is stored on disk, and models read it
+        live.catalog = without_secrets(catalog)  # it is stored on disk, and models read it
         self.catalogs.put(live.key.digest, live.catalog)
 
     def _changed(self, live: LiveServer, what: str) -> None:

@@ -563,12 +563,12 @@ class ServerScope(AbstractContextManager["ServerScope"]):
         if home is None or home._closed or lease.stale:  # noqa: SLF001 - the same class
             lease.release()
         else:
-            kept = home.kept.setdefault(lease.key, lease)
-            if kept is not lease:
+            held = home.kept.setdefault(lease.key, lease)
+            if held is not lease:
                 # The server of a stale lease is ending, so the newer lease replaces it.
-                if kept.stale:
+                if held.stale:
                     home.kept[lease.key] = lease
-                    kept.release()
+                    held.release()
                 else:
                     lease.release()
         self._servers.used(lease.key)

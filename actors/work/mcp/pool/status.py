@@ -239,8 +239,8 @@ async def _ask(path: Path, request: bytes, answers: list[dict[str, Json]]) -> No
             async with await trio.open_unix_socket(address) as stream:
                 await stream.send_all(request)
                 line = await _line(stream, MAX_ANSWER)
-        told = decode_json(line, dict[str, Json]) if line else {"ended": True}
-        answers.append({**told, "pid": pid})
+        answer = decode_json(line, dict[str, Json]) if line else {"ended": True}
+        answers.append({**answer, "pid": pid})
     except (ConnectionRefusedError, FileNotFoundError):
         pass  # it has just ended, or was killed: the next command removes its files
     except trio.TooSlowError:

@@ -53,8 +53,8 @@ class WantedServers(msgspec.Struct, frozen=True, kw_only=True):
 
     def others(self, tools: Iterable[str]) -> list[str]:
         """Return the entries of a node's `tools` that select no server here."""
-        here = {name for choice in self.choices for name in choice.names}
-        return [name for name in tools if name not in here and not name.startswith(WHOLE)]
+        named = {name for choice in self.choices for name in choice.names}
+        return [name for name in tools if name not in named and not name.startswith(WHOLE)]
 
 
 def wanted_by_agent(agent: Agent, context: RunServices) -> WantedServers | None:
@@ -117,16 +117,16 @@ def absent(names: Iterable[str], context: RunServices) -> dict[str, str]:
 
 
 def without_absent(
-    tools: Iterable[str], servers: Iterable[str], gone: Iterable[str], context: RunServices
+    tools: Iterable[str], servers: Iterable[str], absent: Iterable[str], context: RunServices
 ) -> list[str]:
     """Return a node's `tools` without the tools of missing servers.
 
     Args:
         servers: the graph's `mcp_servers`.
-        gone: names among them that are not configured.
+        absent: names among them that are not configured.
     """
-    gone = set(gone)
-    if not gone:
+    absent = set(absent)
+    if not absent:
         return list(tools)
     assert context.mcp is not None
     wanted = spelled_out(servers, context.settings.mapping_mcp_servers, context.mcp().config.names)
@@ -134,9 +134,9 @@ def without_absent(
         name
         for name in tools
         if not (
-            gone.issuperset(_matching_servers(name, context))
+            absent.issuperset(_matching_servers(name, context))
             if name.startswith(WHOLE)
-            else owner_of(name, wanted) in gone
+            else owner_of(name, wanted) in absent
         )
     ]
 
@@ -166,8 +166,8 @@ def servers_of(
     config = pool.config
     errors = errors_in(config.problems)
     if errors and not config.servers and not config.broken:
-        told = "\n".join(str(problem) for problem in errors)
-        raise InvalidFile(f"{config.file} can't be read:\n{told}", config.problems)
+        problems = "\n".join(str(problem) for problem in errors)
+        raise InvalidFile(f"{config.file} can't be read:\n{problems}", config.problems)
     wanted = spelled_out(names, settings.mapping_mcp_servers, config.names)
     # Nodes may list tools of some servers only; the others need not start.
     if listed is not None:

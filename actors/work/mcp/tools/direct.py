@@ -126,12 +126,12 @@ def text_of_result(result: Mapping[str, Json]) -> Json:
     """Return the texts of a `CallToolResult`; without text its structured content; without either the whole object."""
     if not isinstance(result.get("content"), list) and "structuredContent" not in result:
         return {key: value for key, value in without_bytes(result).items() if key != "isError"} or _NOTHING
-    said = [_text_of_block(block) for block in _blocks(result)]
+    texts = [_text_of_block(block) for block in _blocks(result)]
     # Servers should repeat structured content as text; then the text is sufficient.
     structured = result.get("structuredContent")
     if structured is not None and not any(block.get("type") == "text" for block in _blocks(result)):
-        return structured if not said else {"content": said, "structuredContent": structured}
-    return "\n".join(said) or _NOTHING
+        return structured if not texts else {"content": texts, "structuredContent": structured}
+    return "\n".join(texts) or _NOTHING
 
 
 def error_of(result: Mapping[str, Json]) -> str | None:
@@ -144,10 +144,10 @@ def error_of(result: Mapping[str, Json]) -> str | None:
 
 def without_bytes(result: Mapping[str, Json]) -> dict[str, Json]:
     """Return the `CallToolResult` for `mcp_invoke_*`, without `_meta` and base64 data of images, sounds and files."""
-    told = {key: value for key, value in result.items() if key not in ("_meta", "resultType")}
-    if isinstance(told.get("content"), list):
-        told["content"] = [_without_data(block) for block in told["content"]]
-    return told
+    visible = {key: value for key, value in result.items() if key not in ("_meta", "resultType")}
+    if isinstance(visible.get("content"), list):
+        visible["content"] = [_without_data(block) for block in visible["content"]]
+    return visible
 
 
 def holds_more_than_text(result: Mapping[str, Json]) -> bool:
@@ -178,12 +178,12 @@ def _text_of_block(block: Mapping[str, Json]) -> str:
 def _without_data(block: Any) -> Any:
     if not isinstance(block, dict):
         return block
-    told = dict(block)
-    if "data" in told:
-        told["data"] = f"[{_size(told['data'])} left out]"
-    if isinstance(told.get("resource"), dict) and "blob" in told["resource"]:
-        told["resource"] = {**told["resource"], "blob": f"[{_size(told['resource']['blob'])} left out]"}
-    return told
+    visible = dict(block)
+    if "data" in visible:
+        visible["data"] = f"[{_size(visible['data'])} left out]"
+    if isinstance(visible.get("resource"), dict) and "blob" in visible["resource"]:
+        visible["resource"] = {**visible["resource"], "blob": f"[{_size(visible['resource']['blob'])} left out]"}
+    return visible
 
 
 def _size(data: Json) -> str | None:

@@ -162,14 +162,14 @@ async def _one(
     if answer.by == "default":  # no user agreed to it
         raise _NobodyThere("cancel")
     value = answer.value
-    said = value if isinstance(value, list) else [value]
-    if any(_declines(each, options) for each in said):
+    answers = value if isinstance(value, list) else [value]
+    if any(_declines(each, options) for each in answers):
         raise _Ended("decline")
     return value
 
 
-def _declines(said: str, options: tuple[str, ...]) -> bool:
-    word = said.strip().casefold()
+def _declines(answer: str, options: tuple[str, ...]) -> bool:
+    word = answer.strip().casefold()
     # The bare word declines only where it can't be an answer: neither free text nor an option of the field.
     return word == "/decline" or (word == DECLINE and bool(options) and DECLINE not in options)
 
@@ -249,8 +249,8 @@ class FormField(msgspec.Struct, frozen=True, kw_only=True):
             return None
         if isinstance(value, bool):
             return "yes" if value else "no"
-        shown = next((shown for shown, meant in self.options.items() if meant == value), str(value))
-        return shown if len(shown) <= _LONGEST_FIELD else None  # too long to show
+        label = next((label for label, option in self.options.items() if option == value), str(value))
+        return label if len(label) <= _LONGEST_FIELD else None  # too long to show
 
     @property
     def rule(self) -> str:
@@ -289,10 +289,10 @@ class FormField(msgspec.Struct, frozen=True, kw_only=True):
 
     def _read(self, text: str) -> Json:
         if self.kind == "yes or no":
-            said = yes_or_no(text)
-            if said is None:
+            answer = yes_or_no(text)
+            if answer is None:
                 raise Unfit("answer yes or no")
-            return said == "yes"
+            return answer == "yes"
         if self.kind == "one of":
             return self._option(text)
         if self.kind in ("number", "integer"):
@@ -312,9 +312,9 @@ class FormField(msgspec.Struct, frozen=True, kw_only=True):
     def _option(self, text: str) -> str:
         if text in self.options:
             return self.options[text]
-        for shown, meant in self.options.items():
-            if text.casefold() in (shown.casefold(), meant.casefold()):
-                return meant
+        for label, option in self.options.items():
+            if text.casefold() in (label.casefold(), option.casefold()):
+                return option
         raise Unfit(f"{shortened(text, 40)!r} is not among the options")
 
 
@@ -365,9 +365,9 @@ def _options(schema: Json) -> dict[str, str]:
         pairs = list(zip(names, values, strict=True))
     options: dict[str, str] = {}
     for title, value in pairs[:MOST_OPTIONS]:
-        shown = shortened(str(title or value), _LONGEST_OPTION)
+        label = shortened(str(title or value), _LONGEST_OPTION)
         # Two options may have the same title; the second is shown with its value.
-        options[shown if shown not in options else f"{shown} ({shortened(str(value), _LONGEST_OPTION)})"] = str(value)
+        options[label if label not in options else f"{label} ({shortened(str(value), _LONGEST_OPTION)})"] = str(value)
     return options
 
 

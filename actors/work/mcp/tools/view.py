@@ -184,20 +184,20 @@ class ServerView(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def _warn_of_unknown_tools(self, me: Actor, there: list[str]) -> None:
         """Warn once of each pattern in `mcp_tools` that matches no tool of the server."""
-        name, told = self.server.name, self.talk.told
+        name, warned = self.server.name, self.talk.told
         for pattern in {pattern for patterns in self.lists for pattern in patterns}:
             key = f"{name}: {pattern}"
-            if key not in told and not any(self._fits(tool, pattern) for tool in there):
-                told.add(key)
+            if key not in warned and not any(self._fits(tool, pattern) for tool in there):
+                warned.add(key)
                 near = did_you_mean(pattern, there) or f"it has: {shortened(', '.join(there[:20]), 1_000) or 'none'}"
                 text = f"`mcp_tools` lists '{pattern}', and MCP server '{name}' has no such tool; {near}"
                 me.emit(Warned(code="unknown_tool", message=text))
 
-    async def call(self, me: Actor, tool: str, arguments: Arguments, shown: str) -> dict[str, Json]:
+    async def call(self, me: Actor, tool: str, arguments: Arguments, shown_name: str) -> dict[str, Json]:
         """Call a tool and return the server's raw result.
 
         Args:
-            shown: name of the tool in events.
+            shown_name: name of the tool in events.
 
         Raises:
             ToolFailed: the call failed, or took too long.
@@ -212,7 +212,7 @@ class ServerView(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             if not more():
                 return
             message = None if progress.message is None else shortened(progress.message, _LONGEST_MESSAGE)
-            me.emit(ToolProgress(tool=shown, progress=progress.progress, total=progress.total, message=message))
+            me.emit(ToolProgress(tool=shown_name, progress=progress.progress, total=progress.total, message=message))
 
         within = scope_of(me)
         caller = CallOrigin(
@@ -231,7 +231,7 @@ class ServerView(msgspec.Struct, frozen=True, kw_only=True, eq=False):
                 )
         except UNREACHABLE as error:
             raise ToolFailed(str(error)) from error
-        raise ToolFailed(f"Tool call '{shown}' did not end within {clock.seconds:g} s and was ended")
+        raise ToolFailed(f"Tool call '{shown_name}' did not end within {clock.seconds:g} s and was ended")
 
     async def admitted(self, me: Actor, attempt: Callable[[], Awaitable[T]], clock: Clock | None = None) -> T:
         """Return the result of `attempt`, repeated after sign-ins of the user; `clock` pauses meanwhile."""
@@ -306,9 +306,9 @@ async def sample(me: Actor, talk: ServersView, server: Server, params: Mapping[s
     request = _request(talk.context.model or talk.model, params)
     if server.sampling == "ask":
         tool = Tool(spec=ToolSpec(name=offered_name(server.name, "sampling")), run=_never, effect="write", origin="mcp")
-        shown = {"system": params.get("systemPrompt", ""), "messages": params.get("messages")}
+        preview = {"system": params.get("systemPrompt", ""), "messages": params.get("messages")}
         try:
-            await talk.context.permissions.admit(me, tool, shown, talk.own)
+            await talk.context.permissions.admit(me, tool, preview, talk.own)
         except ToolFailed as error:
             raise McpError(str(error), rpc_code=REFUSED) from error
     try:

@@ -344,10 +344,10 @@ def _decoded(body: bytes, *, unwrap: bool) -> chat.ChatReply:
 
 def _thought(builder: codec.ReplyBuilder, block: ReasoningBlock) -> None:
     if block.reasoning_text is not None:
-        said = block.reasoning_text
-        list(builder.reasoning(said.text))
-        signed = {"signature": said.signature} if said.signature else {}
-        builder.thought({"reasoningText": {"text": said.text, **signed}})
+        text = block.reasoning_text
+        list(builder.reasoning(text.text))
+        signed = {"signature": text.signature} if text.signature else {}
+        builder.thought({"reasoningText": {"text": text.text, **signed}})
     elif block.redacted_content:
         builder.thought({"redactedContent": block.redacted_content})
 

@@ -202,12 +202,12 @@ class ProfileRole:
         await imported(PROCESSES)
         from .....supervisors.process import run_process
 
-        said: list[str] = []
+        stderr: list[str] = []
         done = await run_process(
-            me, argv, name="program", env=dict(self._environ), timeout=WITHIN, on_stderr=said.append
+            me, argv, name="program", env=dict(self._environ), timeout=WITHIN, on_stderr=stderr.append
         )
         if done.status != 0:
             # Programs may print secrets to stderr, so the text is redacted.
-            why = hidden_tail(" ".join(said), 300).strip()
+            why = hidden_tail(" ".join(stderr), 300).strip()
             raise CredentialsError(f"it ended with status {done.status}{': ' if why else ''}{why}")
         return done.stdout

@@ -143,7 +143,7 @@ def _granted(body: bytes) -> _Granted:
     try:
         granted = _decode(body)
     except UNREADABLE as error:
-        said = body[:200].decode("utf-8", errors="replace")
-        raise CredentialsError(f"the role returned no keys: {said}") from error
+        text = body[:200].decode("utf-8", errors="replace")
+        raise CredentialsError(f"the role returned no keys: {text}") from error
     zone = granted.expiration.tzinfo or UTC
     return msgspec.structs.replace(granted, expiration=granted.expiration.replace(tzinfo=zone))

@@ -137,8 +137,8 @@ class ThinkTagParser:
         if closed:
             self._state, self._held = "behind", ""
             return thought, self._answer(answer)
-        kept = next((size for size in range(len(CLOSE) - 1, 0, -1) if self._held.endswith(CLOSE[:size])), 0)
-        thought, self._held = self._held[: len(self._held) - kept], self._held[len(self._held) - kept :]
+        tail = next((size for size in range(len(CLOSE) - 1, 0, -1) if self._held.endswith(CLOSE[:size])), 0)
+        thought, self._held = self._held[: len(self._held) - tail], self._held[len(self._held) - tail :]
         return thought, ""
 
     def rest(self) -> tuple[str, str]:

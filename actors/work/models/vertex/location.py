@@ -62,8 +62,8 @@ Source = CredentialsFile | Machine
 
 def location_of(client: ClientSettings, environ: Mapping[str, str]) -> str:
     """Return the location of the client or the environment, else `global`."""
-    told = client.location or environ.get(_variable(client, "location"))
-    return told or environ.get("GOOGLE_CLOUD_LOCATION") or environ.get("GOOGLE_CLOUD_REGION") or EVERYWHERE
+    location = client.location or environ.get(_variable(client, "location"))
+    return location or environ.get("GOOGLE_CLOUD_LOCATION") or environ.get("GOOGLE_CLOUD_REGION") or EVERYWHERE
 
 
 def vertex_at(location: str) -> str:
@@ -89,8 +89,8 @@ def checked_location(client: ClientSettings, environ: Mapping[str, str]) -> str:
 
 def project_of(client: ClientSettings, environ: Mapping[str, str]) -> str:
     """Return the project of the client or the environment; "" if neither names one."""
-    told = client.project_id or environ.get(_variable(client, "project_id"))
-    return told or environ.get("GOOGLE_CLOUD_PROJECT") or environ.get("GCLOUD_PROJECT") or ""
+    project = client.project_id or environ.get(_variable(client, "project_id"))
+    return project or environ.get("GOOGLE_CLOUD_PROJECT") or environ.get("GCLOUD_PROJECT") or ""
 
 
 def source_of(client: ClientSettings, environ: Mapping[str, str], file: str, product: Path = PRODUCT) -> Source:
