@@ -121,6 +121,7 @@ def base_of(client: ClientSettings, environ: Mapping[str, str]) -> str:
         "openai-compatible": READY_MADE.get(client.name, ""),
     }
     base = (client.api_base or fixed.get(BUILT_IN.get(client.type, client.type), "")).strip().rstrip("/")
+    # The codec adds `/api/chat`, so the URL of Ollama's OpenAI-compatible interface (`/v1`) is accepted as well.
     return base.removesuffix("/v1").removesuffix("/api") if client.type == "ollama" else base
 
 

@@ -165,6 +165,7 @@ def servers_of(
     pool = context.mcp()
     config = pool.config
     errors = errors_in(config.problems)
+    # Without any usable entry each name would be "unknown"; the errors of the file are the cause.
     if errors and not config.servers and not config.broken:
         problems = "\n".join(str(problem) for problem in errors)
         raise InvalidFile(f"{config.file} can't be read:\n{problems}", config.problems)
@@ -174,6 +175,7 @@ def servers_of(
         whole = {server for name in listed if name.startswith(WHOLE) for server in _matching_servers(name, context)}
         single = {owner_of(name, wanted) for name in listed}
         wanted = [name for name in wanted if name in whole or name in single]
+    # `get` raises the error of a broken entry; a missing one has been reported by `absent`.
     there = [name for name in wanted if name in config.servers or name in config.broken]
     return [config.servers[name] if name in config.servers else config.get(name) for name in there]
 
@@ -195,6 +197,7 @@ def _lists(server: Server, context: RunServices, *files: McpTools) -> tuple[tupl
 
 
 def _wanted(choices: tuple[ChosenServer, ...], context: RunServices, *files: McpTools) -> WantedServers:
+    # The last file is the most specific one: a node's mode overrides that of its graph.
     modes = [file for file in files if isinstance(file, str)]
     mode: ToolMode = modes[-1] if modes else context.settings.mcp_tools
     return WantedServers(choices=choices, mode=mode, budget=context.settings.mcp_tools_budget)

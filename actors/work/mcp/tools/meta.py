@@ -38,7 +38,7 @@ FOUND, MOST_FOUND = 8, 20
 _FAILED = {"search": "MCP search failed", "describe": "MCP describe failed", "invoke": "MCP tool invocation failed"}
 _LONGEST_DESCRIPTION = 1_000
 
-_K1, _B = 1.5, 0.75
+_K1, _B = 1.5, 0.75  # the usual values: saturation of repeated words, and normalisation by length
 _WORD = re.compile(r"[^\W_]+")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SEARCHED, _ALL = 10_000, 2_000_000
@@ -145,6 +145,7 @@ async def _named(me: Actor, view: ServerView, name: str, verb: Literal["describe
 
 
 def _object(value: Json) -> Arguments:
+    # The declared parameters allow the object as a string of JSON too, which some models send.
     if isinstance(value, str) and value.strip():
         try:
             value = msgspec.json.decode(value)
@@ -188,6 +189,7 @@ def _scores(wanted: set[str], documents: list[Counter[str]]) -> list[float]:
     scores = [0.0] * count
     for word in wanted:
         holders = [i for i, document in enumerate(documents) if word in document]
+        # With `1 +` inside the logarithm, a word that most tools have does not count against them.
         rarity = math.log(1 + (count - len(holders) + 0.5) / (len(holders) + 0.5))
         for i in holders:
             often = documents[i][word]

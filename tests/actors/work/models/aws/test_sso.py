@@ -184,7 +184,7 @@ SIGN_IN = "sign in: aws sso login --profile work"
             GOOD,
             Reply(status=403, raw=b'{"message": "No access"}'),
             CredentialsError,
-            says("work.models.aws.sso.sso_keys.4", words="…No access…", told="Agents", told_2=123456789012),
+            says("work.models.aws.sso.sso_keys.4", words="…No access…", settings="Agents", settings_2=123456789012),
         ),
         (GOOD, Reply(status=503, raw=b"busy"), UpstreamError, r"busy \(HTTP 503\)"),
         (GOOD, Reply(raw=b"<html>"), CredentialsError, says("work.models.aws.sso.sso_keys.5")),
