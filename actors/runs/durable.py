@@ -188,7 +188,7 @@ def taken_of(rows: RunJournal, past: Past) -> TakenRun:
     told.pending_answers = first_answers(past.letters)
     asked: tuple[Question, ...] = ()
     # Otherwise an answer that the run waits for has arrived, and it is woken at once.
-    if about.dormant and told.pending_answers.keys() <= told.crossing.answered.keys():
+    if about.dormant and told.pending_answers.keys() <= told.shared.answered.keys():
         asked = tuple(each.question for each in open_questions(past))
     return TakenRun(rows, told, about, kept.life + 1, len(past.rows), asked)
 

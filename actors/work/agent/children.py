@@ -162,7 +162,7 @@ class Children:
                 self._begin(begun.spawned, begun, ends=ends)
         for asked in left.escalations.values():
             question, path = asked.question.id, self._me.path
-            if (by := player.crossing.answered.get(question)) is None:
+            if (by := player.shared.answered.get(question)) is None:
                 self._noted[question] = asked
             else:  # The answer came from an agent. Only agents above the asking one can answer, each at another depth.
                 answered = by.startswith("/") and by.count("/") == path.count("/")
@@ -376,7 +376,7 @@ class Children:
     async def _expire(self, me: Actor, id: str) -> None:
         seconds = self._agent.escalation_timeout
         # In a recovered run the expiry counts from the first time that the question was asked.
-        asked = None if self._player is None else self._player.crossing.asked.get(id)
+        asked = None if self._player is None else self._player.shared.asked.get(id)
         await trio.sleep(seconds if asked is None else max(0.0, seconds - (time.time() - asked)))
         me.root.questions.expire(id, seconds)
 

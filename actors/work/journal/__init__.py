@@ -5,7 +5,7 @@
 
 Five names to know:
 
-    JournaledRun     a run in this process: writes its rows, and holds those of earlier incarnations (`run_journal`)
+    JournaledRun     a run in this process: writes its rows, and holds its rows of earlier incarnations (`run_journal`)
     scope_of         the rows of one actor, for drivers, nodes and tools; None in a run that is not durable
                      (`actor_journal`)
     JournalPlayer    recorder and source of the messages of one decider (`actor_journal`)
@@ -13,5 +13,5 @@ Five names to know:
     past_of          state of a run from its rows (`run_journal`)
 
 Others: `fork_prefix` (rows that `callboard fork` copies), `pending_answers` (answers to a run that no process
-executes), `directory` (files beside the rows). Start with `run_journal`.
+executes), `directory` (files of a run that rows can't hold). Start with `run_journal`.
 """

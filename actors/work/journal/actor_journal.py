@@ -86,7 +86,7 @@ class JournalScope:
     def spent(self) -> list[ReplySpending]:
         """Return the model replies of earlier incarnations to its next decider, and to everything below that."""
         path = self.path if self._drivers == 0 else f"{self.path}:{self._drivers + 1}"
-        return self.run.crossing.below(path)
+        return self.run.shared.below(path)
 
     @property
     def has_past(self) -> bool:
@@ -310,9 +310,9 @@ class JournalPlayer:
         return self._scope.scopes
 
     @property
-    def crossing(self) -> SharedState:
+    def shared(self) -> SharedState:
         """State between the run's deciders from earlier incarnations."""
-        return self._run.crossing
+        return self._run.shared
 
     @property
     def now(self) -> int:
@@ -345,7 +345,7 @@ class JournalPlayer:
 
     def undelivered_messages(self) -> list[Letter]:
         """Return the team messages that were sent to the decider and not delivered, once."""
-        return self._run.crossing.undelivered.pop(self.path, [])
+        return self._run.shared.undelivered.pop(self.path, [])
 
     def of(self, path: str) -> JournalPlayer:
         """Return the player for a decider of this path that only earlier incarnations executed."""
@@ -354,7 +354,7 @@ class JournalPlayer:
     def servers(self) -> tuple[str, ...]:
         """Return the MCP servers that the conversation used in an earlier incarnation, which have been restarted since,
         once."""
-        return tuple(self._run.crossing.servers.pop(self.path, ()))
+        return tuple(self._run.shared.servers.pop(self.path, ()))
 
     def heard_by(self, decider: D, tell: Callable[[FromBelow], None]) -> D:
         """Return the object that the driver uses as decider; here the decider itself. `tell` sends the driver a

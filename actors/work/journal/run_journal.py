@@ -239,7 +239,7 @@ class RunPast(msgspec.Struct, kw_only=True):
         parts: usage of parts that other workers executed.
         tool_calls: number of finished calls.
         prepared: askers (`Question.asker`) whose questions were answered in advance.
-        crossing: state between its deciders.
+        shared: state between its deciders.
         spoilt: reason why it can't be resumed, or "".
         once: notes of the run as a whole; the last one of each name.
         pending_answers: answers that arrived while no process executed it, by question, each with its time.
@@ -253,7 +253,7 @@ class RunPast(msgspec.Struct, kw_only=True):
     parts: list[PartUsage] = []
     tool_calls: int = 0
     prepared: list[str] = []
-    crossing: SharedState = msgspec.field(default_factory=SharedState)
+    shared: SharedState = msgspec.field(default_factory=SharedState)
     spoilt: str = ""
     once: dict[str, msgspec.Raw] = {}
     _changed: list[Noted] = []
@@ -326,14 +326,14 @@ def past_of(rows: Iterable[StoredRow]) -> RunPast:
                 past.notes_once(row)
             elif past.has_changed:
                 past.did()
-            past.crossing.see(each.actor, row)
+            past.shared.see(each.actor, row)
             # `_count` appends new replies and parts; their path is recorded here.
             replies, parts = len(past.replies), len(past.parts)
             _count(past, row, nodes)
             for reply in past.replies[replies:]:
-                past.crossing.spends(each.actor, reply, to_decider=isinstance(row, Told))
+                past.shared.spends(each.actor, reply, to_decider=isinstance(row, Told))
             for part in past.parts[parts:]:
-                past.crossing.add_remote_spending(each.actor, part)
+                past.shared.add_remote_spending(each.actor, part)
     if past is None:
         raise CannotGoOn("it has no rows on the disk")
     # A run that resumed with changed files has these as its definition.
@@ -408,7 +408,7 @@ class JournaledRun:
     Attributes:
         about: current summary of the run.
         paths: unused rows of the past, by path; a scope removes the rows of its path.
-        crossing: state between its deciders.
+        shared: state between its deciders.
         on_refusal: called when the rows do not match the run that would be resumed with them.
         handed_over: True if this process has left the run to the next one and writes nothing more.
         dormant: True if it is left until an answer arrives.
@@ -431,9 +431,9 @@ class JournaledRun:
         self.rows = rows
         self.about = about
         self.paths: dict[str, EarlierRows] = {} if past is None else past.paths
-        self.crossing = SharedState() if past is None else past.crossing
+        self.shared = SharedState() if past is None else past.shared
         self.handed_over = self.dormant = False
-        self.relies = past is not None and bool(past.crossing.servers)
+        self.relies = past is not None and bool(past.shared.servers)
         self.answers = {} if past is None else past.pending_answers
         self.once = {} if past is None else past.once
         self._stopping = stopping

@@ -103,7 +103,7 @@ class AnthropicCodec:
         )
         return Outgoing(
             "/messages",
-            # `extra` first: it may add fields, but not replace those of the request.
+            # `extra` first: it may add fields, but not replace a field of the request.
             msgspec.json.encode({**request.extra, **self.addressed(model), **body}),
             partial(_decoded, unwrap=unwrap),
             partial(AnthropicReader, unwrap=unwrap),

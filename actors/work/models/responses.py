@@ -69,7 +69,7 @@ class ResponsesCodec:
         thinks = level != "none" and (level is not None or families.openai_thinks(model))
         own = request.extra.get("include")
         include = [*(own if isinstance(own, list) else ()), "reasoning.encrypted_content"]
-        # Chat completions nest name and schema below `json_schema`; this API has them beside `type`.
+        # Chat completions nest name and schema below `json_schema`; this API has them at the level of `type`.
         text_format = (
             None if schema is None else {"type": "json_schema", **openai.response_format(schema)["json_schema"]}
         )
