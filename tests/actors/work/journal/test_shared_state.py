@@ -81,7 +81,7 @@ def test_an_agent_has_spent_what_it_and_all_below_it_were_told() -> None:
     crossing = SharedState()
     reply = ChatReply(text="", usage=TokenUsage(input_tokens=10, output_tokens=5), model="a:b", cost=0.5)
     for path, told in (("1", True), ("1", False), ("1/x", True), ("1/x/2", False), ("1:2", True), ("12", True)):
-        crossing.spends(path, reply, told=told)
+        crossing.spends(path, reply, to_decider=told)
     assert [(each.path, each.tokens, each.cost) for each in crossing.below("1")] == [
         ("1", 15, 0.5),  # what is noted there is of the node that plays the agent
         ("1/x", 15, 0.5),
