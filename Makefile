@@ -85,7 +85,7 @@ docs: $(VENV)/.dev  ## rewrite the generated parts of docs/
 	$(BIN)/python tests/packaging/demo_picture.py > /dev/null
 
 prices: $(VENV)/.dev  ## make the table of prices of genai-prices' file (FROM=data_slim.json COMMIT=its commit DAY=of which day)
-	$(BIN)/python -m callboard.actors.work.models.prices.vendor $(FROM) \
+	$(BIN)/python -m callboard.actors.work.models.prices.genai_prices $(FROM) \
 		"genai-prices, https://github.com/pydantic/genai-prices, commit $(COMMIT)" $(DAY)
 
 lock: $(VENV)/.dev  ## pin what is installed now

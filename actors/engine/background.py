@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from ...protocol.effects import Effect
-from ..work.journal.family import UnfinishedFamily
-from ..work.journal.scope import JournalPlayer
+from ..work.journal.actor_journal import JournalPlayer, OpenChildren
 
 
 class BackgroundWork(Protocol):
@@ -20,7 +19,7 @@ class BackgroundWork(Protocol):
     def at_once(self) -> Mapping[type[Effect], Callable[[Any], None]]:
         """Synchronous executors, by type of effect."""
 
-    def go_on(self, player: JournalPlayer, left: UnfinishedFamily, *, ends: bool) -> None:
+    def go_on(self, player: JournalPlayer, left: OpenChildren, *, ends: bool) -> None:
         """Resume after recovery: the decider has replayed its journal, which leaves `left` open.
 
         Args:

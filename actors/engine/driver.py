@@ -52,7 +52,7 @@ from ...protocol.kernel.messages import Message
 from ...protocol.messages import CallAnswered, FromBelow, Idle, Interrupted, TimerFired, WorkDone, WorkFailed
 from ...supervisors import Actor, End
 from ...supervisors.ref import crash_text
-from ..work.journal.scope import JournalPlayer, scope_of
+from ..work.journal.actor_journal import JournalPlayer, scope_of
 from .background import BackgroundWork
 from .deciding import Decider, Tape, recorder
 from .past import EarlierWork, OpenWork, fold

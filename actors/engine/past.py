@@ -18,9 +18,8 @@ import msgspec
 from ...protocol.effects import AnswerCall, Effect, Emit, Finish, InPlace, Reject, SetTimer, WhenIdle, Work
 from ...protocol.journal import Told
 from ...protocol.messages import FamilyCalled, Follows, FromBelow, Idle, Interrupted, TimerFired, WorkDone
-from ..work.journal.family import UnfinishedFamily
-from ..work.journal.of_run import CannotGoOn
-from ..work.journal.scope import JournalPlayer
+from ..work.journal.actor_journal import JournalPlayer, OpenChildren
+from ..work.journal.run_journal import CannotGoOn
 from .deciding import Decider, Tape
 
 
@@ -58,7 +57,7 @@ class OpenWork(msgspec.Struct):
     idle: str | None = None
     asked: set[int] = set()
     answers: dict[int, AnswerCall] = {}
-    family: UnfinishedFamily = msgspec.field(default_factory=UnfinishedFamily)
+    family: OpenChildren = msgspec.field(default_factory=OpenChildren)
     finish: Finish | None = None
     gone: list[EarlierWork] | None = None
 
@@ -139,7 +138,7 @@ def _fold(left: OpenWork, player: JournalPlayer, each: Told, told: Callable[[Any
     elif isinstance(message, Idle):
         left.idle = None
     elif isinstance(message, FromBelow):
-        left.family.told(message)
+        left.family.on_message(message)
     told(message, each.at)
 
 
@@ -172,5 +171,5 @@ def _take_up(left: OpenWork, player: JournalPlayer, effects: Sequence[Effect], a
             left.idle = effect.name
         elif isinstance(effect, Finish):
             left.finish = effect
-        elif not isinstance(effect, Emit | Reject) and not left.family.wants(effect, at):
+        elif not isinstance(effect, Emit | Reject) and not left.family.on_effect(effect, at):
             raise CannotGoOn(f"it wants what can't be taken up again: {type(effect).__name__}")

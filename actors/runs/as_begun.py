@@ -23,7 +23,7 @@ from ...protocol.agent import Agent
 from ...protocol.journal import Began, Definition, decode_value, encode_value
 from ...protocol.problems import Problem
 from ...protocol.requests import RunRequest
-from ..work.journal.of_run import CALLED, CannotGoOn, JournaledRun, RunPast
+from ..work.journal.run_journal import CALLED, CannotGoOn, JournaledRun, RunPast
 from .finding import TargetFile, find
 from .target import GraphAgent, Loaded, LoopAgent, read
 

@@ -20,7 +20,7 @@ from ..engine.graph.failures import ended_with, retold
 from ..engine.graph.findings import agents_in
 from ..work.agent.history import History
 from ..work.context import AgentCall, SeparatePart
-from ..work.journal.scope import scope_of
+from ..work.journal.actor_journal import scope_of
 from ..work.library import AGENTS
 from ..work.record import Record
 from ..work.remote_parts import error_in, take_over
@@ -33,7 +33,7 @@ from .target import Loaded, LoopAgent, WorkflowAgent
 if TYPE_CHECKING:
     from ...protocol.journal import Definition
     from ...supervisors import Actor
-    from ..work.journal.of_run import JournaledRun
+    from ..work.journal.run_journal import JournaledRun
 
 
 class ChildAgentRunner:

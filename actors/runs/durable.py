@@ -31,8 +31,8 @@ from ...protocol.version import VERSION
 from ..io.directories import journal_dir
 from ..io.imports import imported
 from ..io.tenancy import environ
-from ..work.journal.of_run import DEFINITION, CannotGoOn, JournaledRun, RunPast, past_of
 from ..work.journal.pending_answers import first_answers, open_questions
+from ..work.journal.run_journal import DEFINITION, CannotGoOn, JournaledRun, RunPast, past_of
 from .as_begun import called_in, check_files, definition_of, loaded_of
 from .begin import begin
 from .execution import Execution
@@ -185,10 +185,10 @@ def taken_of(rows: RunJournal, past: Past) -> TakenRun:
     kept = past.kept
     about = decode_about(kept.about).taken_over(kept.life + 1, kept.rows)
     told = past_of(past.rows)
-    told.left = first_answers(past.letters)
+    told.pending_answers = first_answers(past.letters)
     asked: tuple[Question, ...] = ()
     # Otherwise an answer that the run waits for has arrived, and it is woken at once.
-    if about.dormant and told.left.keys() <= told.crossing.answered.keys():
+    if about.dormant and told.pending_answers.keys() <= told.shared.answered.keys():
         asked = tuple(each.question for each in open_questions(past))
     return TakenRun(rows, told, about, kept.life + 1, len(past.rows), asked)
 

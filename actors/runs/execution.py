@@ -48,9 +48,9 @@ from ..engine.graph.result import GraphResult
 from ..io.handed_out import without_secrets
 from ..work.agent.history import History
 from ..work.context import RunContext
+from ..work.journal.actor_journal import Scopes
 from ..work.journal.directory import directory_of, may_have_one, over
-from ..work.journal.of_run import PREPARED, JournaledRun
-from ..work.journal.scope import Scopes
+from ..work.journal.run_journal import PREPARED, JournaledRun
 from ..work.labels.flow import NOTED, Flow
 from ..work.labels.labels import Labels
 from ..work.playback.playback import Beginning, Playback, playback
@@ -191,7 +191,7 @@ class Execution:
     def keep(self, kept: JournaledRun, holds: Callable[[str, Callable[[], None]], None] | None) -> None:
         """Journal the run in `kept`; `holds` as in `RunCallbacks`. Call it before `run`."""
         self.kept, self._holds = kept, holds or _now
-        self.history.is_left = lambda: kept.is_left
+        self.history.is_left = lambda: kept.is_handed_over
         self.root.kept[self.id] = kept
         if self.context.flow is not None:
             note_labels(self.context.flow, kept)
@@ -369,8 +369,8 @@ class Execution:
         if error is not None:
             output = self._result.output if isinstance(error, FailedEnd) else ""
             return self._emit(actor, "failed", ended_with(failures, error), output)
-        if self.playback is not None and self.playback.left:
-            text = f"the cassette has more than was asked for: {self.playback.left}"
+        if self.playback is not None and self.playback.unused:
+            text = f"the cassette has more than was asked for: {self.playback.unused}"
             actor.emit(Warned(code="cassette_left", message=text))
         if not failures:
             return self._emit(actor, "done", None, self._result.output)
@@ -408,7 +408,10 @@ class Execution:
             pending=leftover,
             failures=[ErrorReport.of(each) for each in self._record.failures],
             error=None if error is None else ErrorReport.of(error),
-            resumable=status == "cancelled" and self.kept is not None and self.kept.is_left and not self.kept.trouble,
+            resumable=status == "cancelled"
+            and self.kept is not None
+            and self.kept.is_handed_over
+            and not self.kept.trouble,
             carries=None if self.part is None else self._carries(),
             exit_code=code,
         )
@@ -418,7 +421,7 @@ class Execution:
         if self.saved is not None:
             self.saved.keep(outcome, outputs)
             _unsaved(outcome, self.saved)
-        if self.kept is not None and not self.kept.is_left:
+        if self.kept is not None and not self.kept.is_handed_over:
             self._holds(self.id, partial(self.kept.over, status))
         if self.kept is not None and self.kept.dormant:
             actor.emit(RunDormant())

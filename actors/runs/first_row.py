@@ -22,7 +22,7 @@ from ...protocol.requests import RunRequest
 from ...protocol.version import VERSION
 from ..io.handed_out import without_secrets
 from ..work.journal.directory import ATTACHED, directory_of, make
-from ..work.journal.of_run import JournaledRun
+from ..work.journal.run_journal import JournaledRun
 from ..work.tools.tool import Tool
 from .as_begun import definition_of, has_file
 from .execution import Execution
@@ -52,7 +52,7 @@ async def keep(execution: Execution, request: RunRequest, hooks: RunCallbacks) -
         kept = await _keep(execution, request, hooks)
         execution.keep(kept, hooks.holds)
         if hooks.on_kept is not None:
-            hooks.on_kept(lambda: kept.is_left)
+            hooks.on_kept(lambda: kept.is_handed_over)
     except JournalError as error:
         if hooks.durable:
             raise

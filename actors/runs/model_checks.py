@@ -21,7 +21,7 @@ from ...protocol.references import SECRET
 from ...protocol.settings import ClientSettings, ModelSettings, Settings
 from ..work.models import providers
 from ..work.models.catalog import ModelCatalog
-from ..work.models.prices.find import FoundPrice
+from ..work.models.prices.price_lookup import FoundPrice
 from ..work.models.prices.rates import Rate, Tiered
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ def _key(client: ClientSettings, environ: Mapping[str, str], settings: Settings)
     if client.type == "vertexai":
         return _of_google(client, environ, settings)
     if client.type == "bedrock":
-        from ..work.models.aws.signers import RoleSigner, signer_of
+        from ..work.models.aws.credential_chain import RoleSigner, signer_of
 
         signer = signer_of(client, "bedrock", environ, settings.file, None)
         if isinstance(signer, RoleSigner):
@@ -231,8 +231,8 @@ def _key(client: ClientSettings, environ: Mapping[str, str], settings: Settings)
 
 
 def _of_google(client: ClientSettings, environ: Mapping[str, str], settings: Settings) -> str:
+    from ..work.models.vertex.location import CredentialsFile, project_of, project_of_gcloud, source_of
     from ..work.models.vertex.login import read_login
-    from ..work.models.vertex.place import CredentialsFile, project_of, project_of_gcloud, source_of
 
     source = source_of(client, environ, settings.file)
     if isinstance(source, CredentialsFile):

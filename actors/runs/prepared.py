@@ -25,7 +25,7 @@ from ..engine.graph.result import GraphResult
 from ..io.imports import imported
 from ..io.tenancy import environ
 from ..work.agent.history import History
-from ..work.journal.scope import noted, scope_of
+from ..work.journal.actor_journal import noted, scope_of
 from ..work.record import Record
 from ..work.spending.accounts import Account, Amount, as_failure
 from ..work.tools.registry import tools_of_agent

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from ...protocol.settings import Settings
     from ...supervisors.journal.journal import Journal
     from ..work.context import SeparatePart
-    from ..work.journal.of_run import JournaledRun
+    from ..work.journal.run_journal import JournaledRun
     from ..work.knowledge.base.model import BuildReport
     from ..work.knowledge.recipe import Recipe
     from ..work.knowledge.service import Knowledge

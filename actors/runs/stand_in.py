@@ -25,7 +25,7 @@ from ...protocol.json_values import to_json
 from ...supervisors.event_loops import caller
 from ...supervisors.user_code import user_code
 from ..work.models.call import about_tokens
-from ..work.playback.replies import Played
+from ..work.playback.replies import RecordedReply
 from .loading import stand_ins
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class FunctionModel:
             asking.account.check(turn=True)
         self.requests.append(request)
         model = request.model or self.name
-        played = Played(me, f"llm-{next(_ids)}", model, request, asking)
+        played = RecordedReply(me, f"llm-{next(_ids)}", model, request, asking)
         played.asked()
         try:
             said = await self._reply(me, request)

@@ -34,7 +34,7 @@ from ...protocol.errors import CallboardError, ModelError, UsageError
 from ...supervisors.event_loops import caller
 from ...supervisors.user_code import user_code
 from .models.codec import check_reply
-from .playback.replies import Played
+from .playback.replies import RecordedReply
 
 if TYPE_CHECKING:
     from ...supervisors import Actor
@@ -104,7 +104,9 @@ class _Passage:
         host, chain = caller.get(), partial(self._call, 0, request)
         with user_code:
             reply = await (chain() if host is None else host.run(chain, me.cleanup))
-        played = Played(me, f"mw-{next(_ids)}", reply.model or request.model or "middleware", request, self._asking)
+        played = RecordedReply(
+            me, f"mw-{next(_ids)}", reply.model or request.model or "middleware", request, self._asking
+        )
         # No request was sent, so no code has emitted events or counted a turn for this reply yet.
         if not self._sent:
             played.asked()
@@ -113,7 +115,7 @@ class _Passage:
             )
         # With `stream=False` no piece was emitted: emit the text that the middleware returned.
         if not self._heard:
-            played.said(reply.text, reply.reasoning)
+            played.emit_text(reply.text, reply.reasoning)
         check_reply(reply)
         return reply
 

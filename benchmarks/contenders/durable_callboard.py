@@ -31,8 +31,8 @@ from callboard.actors.engine.workflow.plan import WorkflowPlan as Flow
 from callboard.actors.engine.workflow.play import run_workflow
 from callboard.actors.runs.rerun.fork import stored_rows
 from callboard.actors.work.context import RunContext
-from callboard.actors.work.journal.of_run import JournaledRun, RunPast, past_of
-from callboard.actors.work.journal.scope import Scopes
+from callboard.actors.work.journal.actor_journal import Scopes
+from callboard.actors.work.journal.run_journal import JournaledRun, RunPast, past_of
 from callboard.protocol.events import Event
 from callboard.protocol.graph.model import MapNode
 from callboard.protocol.journal import FOLD, About, Began, encode

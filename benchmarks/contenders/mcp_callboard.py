@@ -13,8 +13,7 @@ from _serve import serve
 
 from callboard.actors.work.mcp.client.connect import OfferedCapabilities, connect
 from callboard.actors.work.mcp.links.link import CallOrigin
-from callboard.actors.work.mcp.pool.scope import ServerScope
-from callboard.actors.work.mcp.pool.servers import McpServers
+from callboard.actors.work.mcp.pool.servers import McpServers, ServerScope
 from callboard.protocol.mcp.config import McpConfig, Server
 from callboard.protocol.mcp.model import HANDSHAKE
 from callboard.supervisors import Actor, Root

@@ -28,8 +28,7 @@ from ...actors.io.handed_out import hide_in
 from ...actors.runs.root import Root
 from ...actors.work.mcp.client.client import McpClient
 from ...actors.work.mcp.pool.catalog import ServerCatalog
-from ...actors.work.mcp.pool.scope import ServerScope
-from ...actors.work.mcp.pool.servers import McpServers
+from ...actors.work.mcp.pool.servers import McpServers, ServerScope
 from ...actors.work.mcp.tools.direct import effect_of
 from ...actors.work.mcp.tools.names import offered_name
 from ...actors.work.tools.permissions import Permissions

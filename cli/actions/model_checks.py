@@ -19,7 +19,7 @@ from ...actors.io.vault.lookups import ForChecks
 from ...actors.io.vault.vault import Vault
 from ...actors.runs.model_checks import AT_ONCE, Checked, all_models, ask, check, exit_code
 from ...actors.work.models.catalog import ModelCatalog
-from ...actors.work.models.facts import usd
+from ...actors.work.models.model_listing import usd
 from ...protocol.model_names import models_of
 from ..frame import act
 from ..render.plain import choose

@@ -17,8 +17,8 @@ import trio
 
 from ...actors.work.models import weights
 from ...actors.work.models.catalog import ModelCatalog
-from ...actors.work.models.facts import usd
-from ...actors.work.models.prices.find import Finder, FoundPrice
+from ...actors.work.models.model_listing import usd
+from ...actors.work.models.prices.price_lookup import Finder, FoundPrice
 from ...actors.work.models.prices.rates import Rate, Tariff, Tiered
 from ...actors.work.models.providers import KEYLESS, base_of, has_credentials, signs_in, usable_clients
 from ...protocol.errors import CallboardError
@@ -171,7 +171,7 @@ def show_model(model: str, settings: Settings, *, as_json: bool) -> str:
     catalog = ModelCatalog(settings, os.environ)
     client, entry = catalog.named(model)
     finder = catalog.prices.finder
-    found, kept = finder.find(client, entry, base_of(client, os.environ)), finder.kept
+    found, kept = finder.find(client, entry, base_of(client, os.environ)), finder.tables
     told: dict[str, Any] = {
         "model": f"{client.name}:{entry.name}",
         "client": client.name,
@@ -266,11 +266,11 @@ def update_prices(source: str, settings: Settings, *, as_json: bool) -> str:
         ConfigError: it is not a table of prices, or can't be read or stored.
         UpstreamError: it can't be fetched.
     """
-    from ...actors.work.models.prices.update import Updated, update
+    from ...actors.work.models.prices.update import PriceUpdate, update
 
     source = (source or settings.other.get("sync_models_url") or "").strip()  # a folded YAML block ends with a line end
 
-    async def fetch() -> Updated:
+    async def fetch() -> PriceUpdate:
         return await update(source, os.environ, today=datetime.now(UTC).date())
 
     updated = trio.run(fetch)

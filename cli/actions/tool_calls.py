@@ -20,11 +20,11 @@ from ...actors.io.json_schema import schema_errors
 from ...actors.runs.root import Root
 from ...actors.runs.target import load_agent
 from ...actors.work.context import AgentCall, RunContext
-from ...actors.work.mcp.pool.scope import ServerScope
+from ...actors.work.mcp.pool.servers import ServerScope
 from ...actors.work.mcp.tools.direct import direct_tool
 from ...actors.work.mcp.tools.elicitation import UNANSWERED
 from ...actors.work.mcp.tools.names import offered_name
-from ...actors.work.mcp.tools.view import ServersView, View
+from ...actors.work.mcp.tools.view import ServersView, ServerView
 from ...actors.work.tools.permissions import Permissions
 from ...actors.work.tools.registry import ToolOptions
 from ...actors.work.tools.tool import Tool, shortened
@@ -176,7 +176,7 @@ def call_mcp_tool(
         entry, context = root.mcp.config.get(server), _call_context(root, yes, allow)
         warn_if_off(root)
         with me.stream.listen(hear), root.mcp.scope(run=me.stream.run, agent=me.path) as scope:
-            view = View(talk=ServersView(scope=scope, context=context), server=entry)
+            view = ServerView(talk=ServersView(scope=scope, context=context), server=entry)
             found = await view.admitted(me, lambda: _tool_to_call(me, scope, server, tool))
             show = f"callboard mcp tools {shlex.quote(server)} -o json"
             check_arguments(given, found.input_schema, show)

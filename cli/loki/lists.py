@@ -11,7 +11,7 @@ from ...actors.io.settings import load_settings
 from ...actors.runs.finding import built_in_agents, own_agents
 from ...actors.runs.sessions.store import SessionStore
 from ...actors.work.macros.files import FILES as MACROS
-from ...actors.work.models.usable import model_names
+from ...actors.work.models.model_listing import model_names
 from ...actors.work.roles.files import FILES as ROLES
 from ..options import base_names
 

@@ -41,7 +41,7 @@ def known_models(home: Path, environ: Mapping[str, str]) -> list[str]:
 
 def _found(home: Path) -> list[str] | None:
     from ...actors.io.settings import load_settings
-    from ...actors.work.models.usable import model_names
+    from ...actors.work.models.model_listing import model_names
     from ...protocol.errors import ConfigError
 
     try:

@@ -19,7 +19,7 @@ from ...actors.runs.setup.found import UsableProvider, facts, of_provider, offer
 from ...actors.runs.setup.servers import ModelServer
 from ...actors.runs.setup.written import add_to_env_file, new_config, with_model, write_config
 from ...actors.views.money import usd
-from ...actors.work.models.facts import Facts
+from ...actors.work.models.model_listing import ModelFacts
 from ...protocol.errors import CallboardError
 from ...supervisors.installation import install_command
 from ..render.text import counted
@@ -346,7 +346,7 @@ def line_of(offer: UsableProvider) -> str:
     return f"{_described(offer.model, about)} ({offer.why}{others})"
 
 
-def _described(name: str, about: Facts) -> str:
+def _described(name: str, about: ModelFacts) -> str:
     known = str(about)
     return f"{name}: {known}" if known else name
 

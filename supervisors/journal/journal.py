@@ -160,12 +160,12 @@ class RunJournal:
         self._journal.put(self._record, actor, data)
         return self.rows
 
-    def tell(self, about: bytes, *, over: bool = False) -> None:
+    def set_summary(self, about: bytes, *, over: bool = False) -> None:
         """Replace the summary of the run, after the rows appended so far; with `over`, mark the run as ended."""
         if not self._stopped:
             self._journal.put(self._record, None, about, over=over)
 
-    def beside(self, kind: str, key: str, data: bytes) -> None:
+    def store_data(self, kind: str, key: str, data: bytes) -> None:
         """Store data in the same transaction as the rows around it. A store of files ignores it."""
         if not self._stopped:
             self._journal.put(self._record, None, data, beside=(kind, key))

@@ -116,7 +116,7 @@ def test_what_a_tool_wants_more_is_seen(callboard: Callboard, home: Home, town: 
     [
         ("mcp:dcos", "did you mean 'docs'?"),
         ("mcp:local", "a program that is started here"),
-        ("mcp:mine", "its header Authorization says who we are"),
+        ("mcp:mine", "its entry sets the header Authorization"),
     ],
 )
 def test_names_that_have_no_sign_in(callboard: Callboard, home: Home, town: Town, name: str, words: str) -> None:
@@ -141,7 +141,7 @@ def test_a_service_that_is_not_safe_to_sign_in_to(callboard: Callboard, home: Ho
     del town.published["code_challenge_methods_supported"]
     code, out, err = callboard("auth", "login", "mcp:docs")
     assert (code, out) == (3, "")
-    assert has_message(err, "work.mcp.auth.sign_in.sign_in.2", name="docs")
+    assert has_message(err, "work.mcp.auth.sign_in.sign_in", name="docs")
     assert "PKCE" in err
 
 

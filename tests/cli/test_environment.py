@@ -95,7 +95,7 @@ def test_a_provider_without_a_file(callboard: Callboard, environment: Path, mode
         "work.models.providers.unknown",
         model_from="…CALLBOARD_PROVIDER",
         model="opnai",
-        PROVIDERS="anthropic, bedrock…",
+        known_names="anthropic, bedrock…",
     )
 
 

@@ -192,14 +192,14 @@ def test_an_update_with_what_is_no_table_changes_nothing(
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     for name, text, words in (
-        ("data_slim.json", '[{"id": "x"}]', "is no file of prices"),
+        ("data_slim.json", '[{"id": "x"}]', "is not a price file"),
         ("models.yaml", "clients:\n  - type: openai\n", "expected is a list of `provider:`"),
     ):
         wrong = tmp_path / name
         wrong.write_text(text)
         code, out, err = callboard("models", "update", "--from", str(wrong), "--config-dir", str(tmp_path))
         assert (code, out) == (3, "")
-        assert f"{wrong} is no file of" in err
+        assert f"{wrong} is not a" in err
         assert words in err
     assert "data_slim.json" in callboard("models", "update", "--from", str(tmp_path / "data_slim.json"))[2]
     assert not (tmp_path / "data").exists()
@@ -304,7 +304,7 @@ def test_names_of_models_are_completed_for_show_and_check(tmp_path: Path, monkey
 def test_clients_of_clouds_are_listed_where_there_are_credentials(
     callboard: Callboard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from callboard.actors.work.models.usable import model_names
+    from callboard.actors.work.models.model_listing import model_names
     from callboard.protocol.settings import Settings
 
     for name in ("VERTEXAI_API_KEY", "GOOGLE_APPLICATION_CREDENTIALS", "AWS_ACCESS_KEY_ID", "AWS_BEARER_TOKEN_BEDROCK"):
@@ -330,7 +330,7 @@ def test_clients_of_clouds_are_listed_where_there_are_credentials(
 
 
 def test_the_chosen_models_can_be_named_where_no_file_lists_them() -> None:
-    from callboard.actors.work.models.usable import model_names
+    from callboard.actors.work.models.model_listing import model_names
     from callboard.protocol.settings import ClientSettings, Settings
 
     client = ClientSettings(type="openai-compatible", name="mine", api_base="http://127.0.0.1:1/v1")

@@ -18,7 +18,7 @@ from support.fake_models import FakeModels, Reply, Request
 from support.messages import has_message
 
 from callboard.actors.work.spending.book import _SCHEMA
-from callboard.actors.work.spending.ledger_file import _HELD, _LEDGER
+from callboard.actors.work.spending.ledger import _HELD, _LEDGER
 
 Callboard = Callable[..., "tuple[int, str, str]"]
 

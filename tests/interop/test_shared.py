@@ -14,7 +14,7 @@ from interop.environments import LEGACY, MODERN, command, needs, npm
 from support.mcp_processes import House
 from support.waiting import PATIENCE
 
-from callboard.actors.work.mcp.pool.scope import ServerScope
+from callboard.actors.work.mcp.pool.servers import ServerScope
 from callboard.protocol.mcp.model import HANDSHAKE
 from callboard.protocol.mcp.model import MODERN as NEWEST
 from callboard.supervisors import Actor, Root

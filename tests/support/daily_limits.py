@@ -7,12 +7,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from callboard.actors.work.spending.accounts import Amount, Hold
-from callboard.actors.work.spending.daily import DayReading
-from callboard.actors.work.spending.days import Days
-from callboard.actors.work.spending.ledger_file import LedgerFile
-from callboard.actors.work.spending.reserve import reserve
-from callboard.actors.work.spending.today import DAY
+from callboard.actors.work.spending.accounts import Amount, Hold, reserve
+from callboard.actors.work.spending.days import DayReading, Days
+from callboard.actors.work.spending.ledger import DAY, LedgerFile
 from callboard.protocol.settings.api import ApiKey, ApiLimits, ApiSettings, Auth, DailyLimits
 from callboard.supervisors import Root
 
@@ -53,7 +50,7 @@ async def asked(days: Days, subject: str = "alice", most: Amount = MOST) -> Hold
 
 
 async def spend(days: Days, amount: Amount, subject: str = "alice") -> None:
-    (await asked(days, subject)).settle(amount)
+    (await asked(days, subject)).spend(amount)
 
 
 def reading(days: Days, subject: str = "alice") -> DayReading:

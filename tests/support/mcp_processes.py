@@ -10,8 +10,7 @@ from typing import Any
 
 from callboard.actors.work.mcp.client.connect import OfferedCapabilities
 from callboard.actors.work.mcp.links.link import CallOrigin
-from callboard.actors.work.mcp.pool.scope import ServerScope
-from callboard.actors.work.mcp.pool.servers import McpServers
+from callboard.actors.work.mcp.pool.servers import McpServers, ServerScope
 from callboard.protocol.events import Event
 from callboard.protocol.mcp.config import McpConfig, PoolSettings, Server
 from callboard.supervisors import Root

@@ -17,7 +17,7 @@ import msgspec
 
 from callboard.actors.engine.deciding import Decider, recorder
 from callboard.actors.engine.past import fold
-from callboard.actors.work.journal.scope import JournalPlayer
+from callboard.actors.work.journal.actor_journal import JournalPlayer
 from callboard.protocol.effects import CancelChild, Effect, Finish, InPlace, Spawn, Work
 from callboard.protocol.journal import CAN_BE_KEPT, Told, decode, encode
 from callboard.protocol.messages import ChildEnded, EscalationClosed, EscalationNoted, Idle, Interrupted, WorkDone
@@ -106,7 +106,7 @@ class _Rows:
         except (TypeError, ValueError, RecursionError):
             self.spoilt = True
 
-    def told(self, path: str, message: Any) -> None:
+    def append_message(self, path: str, message: Any) -> None:
         self.append(path, Told(0, message))
 
     def spoil(self, _: str) -> None:

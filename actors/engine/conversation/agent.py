@@ -54,14 +54,14 @@ if TYPE_CHECKING:
     from ...work.knowledge.recipe import Recipe
     from ...work.labels.flow import Flow
     from ...work.mcp.tools.chosen import WantedServers
-    from ...work.mcp.tools.offer import Offered, Offering
+    from ...work.mcp.tools.tool_list import ConversationTools, OfferedTools
     from ...work.mcp.tools.view import ServersView as ServersTalk
     from ...work.team_messages import TeamPosition
     from .team import TeamRules
 
-HOOKS = tuple(f".actors.work.hooks.{name}" for name in ("calls", "session"))
+HOOKS = (".actors.work.hooks.hooks",)
 AROUND = ".actors.work.around"
-_SERVERS = (".actors.work.mcp.tools.offer", ".actors.work.mcp.pool.servers")
+_SERVERS = (".actors.work.mcp.tools.tool_list", ".actors.work.mcp.pool.servers")
 _SPAWNING = (
     *(f".actors.work.agent.{name}" for name in ("children", "mail", "team_tools")),
     ".actors.engine.conversation.team",
@@ -134,7 +134,7 @@ async def run_agent(
         return await agent.play(said)
     await imported(*_SERVERS)
     from ...work.mcp.tools.chosen import with_guests
-    from ...work.mcp.tools.offer import servers_at_work
+    from ...work.mcp.tools.tool_list import servers_at_work
 
     model, timeout = cast.agent.model or "", cast.agent.tool_timeout
     with (
@@ -172,7 +172,7 @@ class _Agent:
         self._of_servers: tuple[Tool, ...] = ()
         self._unlisted_of_servers: Mapping[str, Tool] = {}
         self._said_of_servers: list[str] = []
-        self._offering: Offering | None = None
+        self._offering: ConversationTools | None = None
         self._instructions = self._agent.instructions
         self._unlisted: Mapping[str, Tool] = {}
         self._said_about: list[str] = []
@@ -185,14 +185,14 @@ class _Agent:
         self._add_synonyms()
 
     async def take_up(self, talk: ServersTalk, wanted: WantedServers) -> None:
-        from ...work.mcp.tools.offer import Offering
+        from ...work.mcp.tools.tool_list import ConversationTools
 
-        self._offering = Offering(talk, wanted, taken={tool.name for tool in self._tools})
+        self._offering = ConversationTools(talk, wanted, taken={tool.name for tool in self._tools})
         self._take(await self._offering.first(self.me))
 
-    def _take(self, offered: Offered) -> None:
+    def _take(self, offered: OfferedTools) -> None:
         self._of_servers, self._unlisted_of_servers = offered.tools, offered.unlisted
-        self._said_of_servers = offered.said
+        self._said_of_servers = offered.prompt_lines
         if self._flow is not None:  # server descriptions enter the model's context, so they carry taint labels
             self._flow.describes(offered.tools)
 
@@ -333,7 +333,7 @@ class _Agent:
 
     async def _hooked(self, hooks: Hooks, prompt: Content) -> Content:
         """Return the prompt with the additions of hooks."""
-        from ...work.hooks.session import at_beginning
+        from ...work.hooks.hooks import at_beginning
 
         model = self.context.model or self._agent.model or ""
         heard = await at_beginning(hooks, self.me, prompt, is_new=not self.history.turns, model=model)
@@ -343,7 +343,7 @@ class _Agent:
 
     async def _ended(self, hooks: Hooks, talk: Conversation) -> Stop:
         """Continue the conversation as long as stop hooks ask for it, and return the final stop reason."""
-        from ...work.hooks.session import at_end, over
+        from ...work.hooks.hooks import at_end, over
 
         stop: Stop = "done"
         again = 0

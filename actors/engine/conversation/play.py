@@ -46,8 +46,8 @@ from .decider import LONGEST_TEXT, ConversationDecider, ConversationSetup, OutOf
 if TYPE_CHECKING:
     from ...work.agent.children import Children
     from ...work.context import RunContext
-    from ...work.journal.family import UnfinishedFamily
-    from ...work.journal.scope import JournalPlayer as Kept
+    from ...work.journal.actor_journal import JournalPlayer as Kept
+    from ...work.journal.actor_journal import OpenChildren
     from ...work.team_messages import Address
 
 _JUDGING = (".actors.work.tools.shell_rules", *RULES)
@@ -155,7 +155,7 @@ class Conversation:
             children.begin(driver.tell, driver.player)
         if self.address is not None:
             player = driver.player
-            self.address.open(me.ref, () if player is None else player.letters())
+            self.address.open(me.ref, () if player is None else player.undelivered_messages())
         todos = self.todos
         # The decider has its own copy, so that its state follows from its messages alone.
         now = None if todos is None else todos.told()
@@ -176,7 +176,7 @@ class Conversation:
         """Executors of effects on child agents."""
         return {} if self.children is None else self.children.at_once
 
-    def go_on(self, player: Kept, left: UnfinishedFamily, *, ends: bool) -> None:
+    def go_on(self, player: Kept, left: OpenChildren, *, ends: bool) -> None:
         """Resume after recovery: restore the inbox and children, and report restarted MCP servers."""
         decider = self.decider
         assert decider is not None
@@ -228,7 +228,7 @@ class Conversation:
         model = self.summarizer or self.request.model
         window = self.context.window(model)
         if self.context.hooks is not None:
-            from ...work.hooks.session import before_shortening
+            from ...work.hooks.hooks import before_shortening
 
             await before_shortening(self.context.hooks, me)
         request = summary_request(model, work.turns, RECORD if window is None else min(RECORD, 2 * window))

@@ -98,7 +98,7 @@ async def played(
     result.failures = record.failures
     began = trio.current_time()
     if plan.servers:
-        await imported(".actors.work.mcp.tools.offer")
+        await imported(".actors.work.mcp.tools.tool_list")
     with _servers(me, plan, context) as servers:
         if me.stream.heard:
             me.emit(GraphStarted(graph=plan.name, start=plan.start, depth=depth))
@@ -136,7 +136,7 @@ def _servers(me: Actor, plan: GraphPlan, context: RunContext) -> Iterator[Server
     if not plan.servers:
         yield None
         return
-    from ...work.mcp.tools.offer import servers_at_work
+    from ...work.mcp.tools.tool_list import servers_at_work
 
     with servers_at_work(me, context, own=plan.permissions, model=plan.model) as servers:
         yield servers

@@ -44,9 +44,9 @@ from ....protocol.workflow_messages import (
     WorkflowBegun,
 )
 from ...io.imports import imported
+from ...work.journal.actor_journal import JournalPlayer, played, scope_of
 from ...work.journal.directory import place_of
-from ...work.journal.scope import JournalPlayer, played, scope_of
-from ...work.journal.unknown import once
+from ...work.journal.unknown_outcome import once
 from ...work.playback.playback import PLAYED, OutsideEffect, playback, value, whole
 from ...work.record import Record
 from ..driver import Driver, Performer

@@ -15,7 +15,7 @@ from ....protocol.errors import GraphMistake, NodeFailed
 from ....protocol.messages import WorkDone
 from ....protocol.workflow.model import SubgraphConfig
 from ....protocol.workflow_messages import Fired, FireNode, RunUnit, Unit, UnitsBegun, WorkflowBegun
-from ...work.journal.scope import JournalPlayer
+from ...work.journal.actor_journal import JournalPlayer
 from ..past import EarlierWork, fold
 from .decider import UnitsDecider, WorkflowDecider
 from .machine.dynamic import multiplied

@@ -19,8 +19,8 @@ from ....protocol.errors import NodeFailed
 from ....protocol.journal import decode_value
 from ....supervisors import Actor
 from ...io import temporary
+from ...work.journal.actor_journal import scope_of
 from ...work.journal.directory import make, place_of
-from ...work.journal.scope import scope_of
 
 ATTACHMENTS = "attachments"
 """Subdirectory for the files of the task."""

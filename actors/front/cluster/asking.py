@@ -11,7 +11,7 @@ from ....supervisors.cluster.store import ASKED, CLOSED
 
 if TYPE_CHECKING:
     from ....protocol.kernel.questions import Question
-    from ...work.journal.of_run import JournaledRun
+    from ...work.journal.run_journal import JournaledRun
 
 
 class ClusterAsking:
@@ -32,12 +32,12 @@ class ClusterAsking:
         kept = self._kept.get(question.run)
         if kept is not None:
             self._runs[question.id] = question.run
-            kept.rows.beside(ASKED, question.id, msgspec.json.encode(question))
+            kept.rows.store_data(ASKED, question.id, msgspec.json.encode(question))
             kept.rows.hurry()
 
     def closed(self, question_id: str, by: str) -> None:
         """Store that a question is closed."""
         kept = self._kept.get(self._runs.pop(question_id, ""))
         if kept is not None:
-            kept.rows.beside(CLOSED, question_id, by.encode())
+            kept.rows.store_data(CLOSED, question_id, by.encode())
             kept.rows.hurry()

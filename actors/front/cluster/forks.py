@@ -24,7 +24,7 @@ from ....supervisors.cluster.queue import Wanted
 from ...io.imports import imported
 from ...runs.begin import new_id
 from ...runs.durable import check_goes_on
-from ...work.journal.prefix import began
+from ...work.journal.fork_prefix import began
 from ..control.runs.running import no_run
 from ..control.runs.summary import LONGEST_PROMPT, rfc3339
 from .bundle import BundleLost, localize_first_row, unpacked
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ...runs.rerun.changes import ForkChanges
     from ...runs.rerun.fork import Fork, RunRead
     from ...runs.root import Root
-    from ...work.journal.prefix import Placed
+    from ...work.journal.fork_prefix import Placed
     from .membership import ClusterMembership
 
 

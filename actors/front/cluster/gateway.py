@@ -209,7 +209,7 @@ class ClusterGateway:
     async def _read_daily_limits(self) -> None:
         """Read the used amounts of daily limits for metrics; workers do the spending."""
         while self._root.days is not None:
-            await self._root.days.look()
+            await self._root.days.poll()
             await trio.sleep(DAYS_EVERY)
 
     async def _read_changes(self) -> None:

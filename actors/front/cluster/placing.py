@@ -38,13 +38,13 @@ from ....protocol.place import PartOf
 from ....protocol.requests import Limits, RunRequest
 from ....supervisors.cluster import queries, queue, workers
 from ....supervisors.cluster.queue import Parent, Wanted
-from ...work.journal.of_run import PART
+from ...work.journal.actor_journal import noted
 from ...work.journal.pending_answers import encode_answer
-from ...work.journal.scope import noted
+from ...work.journal.run_journal import PART
 from ...work.labels.labels import Labels
 from ...work.sandbox.current import current as sandbox
 from ...work.spending.accounts import NOTHING, Amount
-from ...work.spending.parts import PartUsage
+from ...work.spending.meter import PartUsage
 from ..control.logs.reading import logged
 from ..control.runs.summary import LONGEST_PROMPT, outcome_of, rfc3339
 from .bundle import Bundled, bundled
@@ -175,7 +175,7 @@ class Placing:
             try:
                 return await self._outcome(me, part, wanted.run, waited)
             except BaseException:  # cancellation included: a part without a waiting actor must not continue
-                if kept is None or not kept.is_left:
+                if kept is None or not kept.is_handed_over:
                     with me.cleanup():
                         await self._cancel(wanted, waited)
                 raise
@@ -338,7 +338,7 @@ def _request(
 ) -> RunRequest:
     """Return the request of a part, to which the limits and choices of the run apply."""
     context, held = part.context, sandbox.get()
-    left = Limits() if context.account is None else context.account.left()
+    left = Limits() if context.account is None else context.account.remaining()
     seconds = trio.current_effective_deadline() - trio.current_time()
     carried = None if context.flow is None else context.flow.carried
     return RunRequest(

@@ -48,7 +48,7 @@ class ProviderLimits:
         """Apply a wait published by any process."""
         if len(about) == 2:
             name, seconds = about
-            self._gates.told(name, float(seconds))
+            self._gates.extend_cooldown(name, float(seconds))
 
     async def work(self) -> None:
         """Publish new waits, and divide configured limits, until cancelled."""

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
     from ...runs.root import Root
     from ...work.spending.book import Sums, Unwritten
-    from ...work.spending.ledger import Batch
-    from ...work.spending.today import Today
+    from ...work.spending.ledger import Batch, Today
     from .membership import ClusterMembership
 
 NAME = "the database of the cluster"
@@ -54,7 +53,7 @@ class _Connected:
     Attributes: see `LedgerStore`.
     """
 
-    elsewhere = True
+    is_remote = True
     name = place = NAME
 
     def __init__(self, seat: ClusterMembership) -> None:

@@ -17,7 +17,7 @@ from ....supervisors.journal.journal import RunJournal
 
 if TYPE_CHECKING:
     from ....supervisors.cluster.queue import Taken
-    from ...work.journal.of_run import JournaledRun
+    from ...work.journal.run_journal import JournaledRun
 
 SUSPICIOUS = 2
 """Number of dead workers without a new row from which on a run is a suspect."""

@@ -257,10 +257,10 @@ class ClusterWorker(NoWorkers):
     def _lose(self, run: str, why: str = "this worker was silent for too long") -> None:
         """End a run here, because another worker has it or it must recover from its stored rows."""
         kept, actor = self._root.kept.get(run), self._root.kernel.actor.child(run)
-        if kept is None or kept.left or actor is None or actor.end is not None:
+        if kept is None or kept.handed_over or actor is None or actor.end is not None:
             return  # it is already ending
         log.warning("%s goes on elsewhere, since %s: it ends here", run, why)
-        kept.leave()
+        kept.hand_over()
         actor.interrupt()
 
     # --- notifications --------------------------------------------------------------------------------------------

@@ -18,8 +18,7 @@ from ...work.spending.report import first_day, report
 if TYPE_CHECKING:
     from ....protocol.control.caller import Caller
     from ...runs.root import Root
-    from ...work.spending.daily import DayReading
-    from ...work.spending.days import Days
+    from ...work.spending.days import DayReading, Days
 
 MOST_ROWS = 10_000
 """Maximum number of rows of a report."""
@@ -62,5 +61,5 @@ async def _daily(days: Days | None, key: str | None) -> list[DayReading]:
         return []
     if key is not None:
         days.account(key)  # a key without requests today has a limit, too
-    await days.look()
+    await days.poll()
     return [reading for reading in days.readings() if key in (None, reading.subject)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
 if TYPE_CHECKING:
-    from ...work.spending.daily import DayReading
+    from ...work.spending.days import DayReading
 
 GAUGES = {
     "daily_limit_cost_usd": "What may be spent today, in USD.",

@@ -36,7 +36,7 @@ from ...runs.keeping import prune_regularly
 from ...runs.loading import durable_by
 from ...runs.root import Root, played
 from ...work.spending.days import Days
-from ...work.spending.ledger_file import LedgerFile
+from ...work.spending.ledger import LedgerFile
 from ..access.access_control import AccessControl
 from ..access.audit import Audit
 from ..access.configuration import check_may_listen, reload
@@ -222,7 +222,7 @@ class HttpServer:
                     metrics.cluster = lambda: None if place is None else place.figures
                 await access.start(me)
                 root.days = Days(root.kernel, ledger, settings, now=time.time, patient=self._works)
-                await root.days.look()
+                await root.days.poll()
                 stores = [hub.logs.directory, user_folder("sessions", root.sessions.store.config_dir)]
                 health = Health(root, access.requests, stores)
                 http = _http(root, hub, access, metrics, health, told=self._options.read)

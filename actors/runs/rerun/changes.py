@@ -16,8 +16,8 @@ from ....protocol.journal import Answered, Asked, Kept, Noted, Told
 from ....protocol.kernel.questions import Answer, understood
 from ....protocol.messages import ConversationBegun, GraphBegun, PersonSays, StateSet, WorkDone
 from ....protocol.requests import AnswerText
-from ...work.journal.of_run import is_of_files
-from ...work.journal.prefix import Placed, Prefix, began, open_questions
+from ...work.journal.fork_prefix import ForkPrefix, Placed, began, open_questions
+from ...work.journal.run_journal import is_of_files
 
 BY = "fork"
 """Author of the messages and answers that a fork adds."""
@@ -47,7 +47,7 @@ class ForkChanges(msgspec.Struct, frozen=True, kw_only=True):
     id: str | None = None
 
 
-def changed(begins: Prefix, changes: ForkChanges) -> list[Placed]:
+def changed(begins: ForkPrefix, changes: ForkChanges) -> list[Placed]:
     """Return the rows that a fork begins with.
 
     Raises:

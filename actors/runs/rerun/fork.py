@@ -32,8 +32,8 @@ from ...io.directories import journal_dir
 from ...io.imports import imported
 from ...io.tenancy import environ
 from ...work.journal.directory import copy, moved
-from ...work.journal.of_run import CannotGoOn, JournaledRun, RunPast, past_of
-from ...work.journal.prefix import Placed, began, done_again, part_ids, prefix, read, written
+from ...work.journal.fork_prefix import Placed, began, done_again, part_ids, prefix, read, written
+from ...work.journal.run_journal import CannotGoOn, JournaledRun, RunPast, past_of
 from ..as_begun import loaded_of
 from ..begin import new_id
 from ..durable import resume_from_rows

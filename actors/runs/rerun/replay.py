@@ -27,8 +27,8 @@ from ....protocol.outcome import Outcome
 from ....protocol.requests import RunRequest
 from ...io.directories import journal_dir
 from ...io.tenancy import environ
-from ...work.journal.of_run import CannotGoOn, RunPast, past_of
-from ...work.journal.prefix import Placed, began, written
+from ...work.journal.fork_prefix import Placed, began, written
+from ...work.journal.run_journal import CannotGoOn, RunPast, past_of
 from ..as_begun import loaded_of
 from ..begin import begin
 from ..durable import count_on

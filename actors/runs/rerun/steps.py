@@ -34,8 +34,8 @@ from ....protocol.journal import (
 )
 from ...engine.graph.decider import GraphDecider
 from ...engine.graph.plan import GraphPlan
-from ...work.journal.of_run import REPLY
-from ...work.journal.prefix import Placed, work_path
+from ...work.journal.fork_prefix import Placed, work_path
+from ...work.journal.run_journal import REPLY
 from ...work.tools.tool import shortened
 from ...work.tools.tool import text_of as as_text
 

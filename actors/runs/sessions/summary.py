@@ -100,7 +100,7 @@ async def too_long(
 
 async def _window(services: Services, model: str | None) -> int | None:
     try:
-        return await trio.to_thread.run_sync(services.gateway.looked_up_window, model or services.settings.model)
+        return await trio.to_thread.run_sync(services.gateway.load_window, model or services.settings.model)
     except CallboardError:
         return None
 

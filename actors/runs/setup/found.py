@@ -12,7 +12,7 @@ from ....protocol.settings import ClientSettings, ModelSettings, Settings
 from ...work.models import weights
 from ...work.models.catalog import ModelCatalog
 from ...work.models.engines import require_engine
-from ...work.models.facts import Facts, chats, facts_of
+from ...work.models.model_listing import ModelFacts, chats, facts_of
 from ...work.models.providers import BUILT_IN, READY_MADE, SUGGESTED, base_of, key_variables, ollama_of, suggested
 from .servers import Answering, ModelServer, answering, places
 
@@ -82,7 +82,7 @@ def of_provider(name: str, environ: Mapping[str, str], *, why: str) -> UsablePro
     return UsableProvider(client=client, title=name, why=why, models=models, key=key)
 
 
-def facts(offer: UsableProvider, models: Iterable[str], environ: Mapping[str, str]) -> list[Facts]:
+def facts(offer: UsableProvider, models: Iterable[str], environ: Mapping[str, str]) -> list[ModelFacts]:
     """Return the price table's facts about models of the offer's client, in the given order."""
     finder = ModelCatalog(Settings(), environ).prices.finder
     return [facts_of(finder, offer.client, ModelSettings(name=model), environ) for model in models]

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ...work.models.facts import chats
+from ...work.models.model_listing import chats
 from ...work.models.providers import BASES, ollama_of
 
 WITHIN = 0.6

@@ -43,9 +43,8 @@ from ....supervisors import Actor, End
 from ....supervisors.escalation import NOTED, PASS, Verdict
 from ....supervisors.ref import describe
 from ..context import AgentCall, RunContext
-from ..journal.family import UnfinishedChild, UnfinishedFamily
-from ..journal.of_run import CannotGoOn
-from ..journal.scope import JournalPlayer
+from ..journal.actor_journal import JournalPlayer, OpenChild, OpenChildren
+from ..journal.run_journal import CannotGoOn
 from ..playback.playback import now, token
 from ..record import Record
 from ..team_messages import PostOffice, TeamPosition
@@ -147,7 +146,7 @@ class Children:
         if player is not None:
             self.office.parent.path = player.path
 
-    def go_on(self, left: UnfinishedFamily, *, ends: bool) -> None:
+    def go_on(self, left: OpenChildren, *, ends: bool) -> None:
         """Restore the children from an earlier incarnation.
 
         Args:
@@ -163,7 +162,7 @@ class Children:
                 self._begin(begun.spawned, begun, ends=ends)
         for asked in left.escalations.values():
             question, path = asked.question.id, self._me.path
-            if (by := player.crossing.answered.get(question)) is None:
+            if (by := player.shared.answered.get(question)) is None:
                 self._noted[question] = asked
             else:  # The answer came from an agent. Only agents above the asking one can answer, each at another depth.
                 answered = by.startswith("/") and by.count("/") == path.count("/")
@@ -215,7 +214,7 @@ class Children:
     def _spawn(self, effect: Spawn) -> None:
         self._begin(effect, None)
 
-    def _begin(self, spawned: Spawn, begun: UnfinishedChild | None, *, ends: bool = False) -> None:
+    def _begin(self, spawned: Spawn, begun: OpenChild | None, *, ends: bool = False) -> None:
         """Start a child, or restart it with `begun`."""
         seat, left = self.office.seat(spawned.id), spawned.timeout
         if begun is not None and self._player is not None:
@@ -240,7 +239,7 @@ class Children:
             self._keep(self._player, child, child.actor, begun)
         child.actor.launch(self._variables)
 
-    def _keep(self, player: JournalPlayer, child: _Child, actor: Actor, begun: UnfinishedChild | None) -> None:
+    def _keep(self, player: JournalPlayer, child: _Child, actor: Actor, begun: OpenChild | None) -> None:
         """Attach a child of a durable run to its journal."""
         scope = player.child(actor, child.spawned.id, ends=child.ends)
         child.seat.address.path = scope.path
@@ -377,7 +376,7 @@ class Children:
     async def _expire(self, me: Actor, id: str) -> None:
         seconds = self._agent.escalation_timeout
         # In a recovered run the expiry counts from the first time that the question was asked.
-        asked = None if self._player is None else self._player.crossing.asked.get(id)
+        asked = None if self._player is None else self._player.shared.asked.get(id)
         await trio.sleep(seconds if asked is None else max(0.0, seconds - (time.time() - asked)))
         me.root.questions.expire(id, seconds)
 

@@ -22,7 +22,7 @@ import msgspec
 from ....protocol.errors import ToolFailed
 from ....protocol.messages import CallAnswered, FamilyCalled
 from ....supervisors import Actor
-from ..journal.scope import was_answered
+from ..journal.actor_journal import was_answered
 from ..tools.tool import TIMEOUT, Arguments, Decided, Json, Tool, ToolSpec
 
 Schema = dict[str, Json]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ....protocol.journal import LETTER, Posted
 from ....protocol.messages import FamilyCalled, Letter, Payload, Text
 from ....supervisors import Actor
-from ..journal.scope import noted, was_answered
+from ..journal.actor_journal import noted, was_answered
 from ..playback.playback import now
 from ..team_messages import PARENT, Address, PostOffice, TeamPosition
 from ..tools.tool import Arguments, Json, Tool, shortened

@@ -9,8 +9,8 @@ from ....protocol.chat import ChatReply, ChatRequest, UserTurn
 from ....protocol.errors import CallboardError, ShuttingDown
 from ....supervisors import Actor
 from ..context import RunContext
-from ..journal.of_run import REPLY
-from ..journal.scope import noted
+from ..journal.actor_journal import noted
+from ..journal.run_journal import REPLY
 from ..tools.tool import shortened
 
 READ = 400_000

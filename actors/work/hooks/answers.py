@@ -48,9 +48,11 @@ def of_command(event: str, status: int | None, stdout: str, stderr: str, hook: s
         ValueError: the command failed, or its JSON is invalid; the text is the reason.
     """
     if status == REFUSES:
-        return HookAnswers(refused=_bounded(stderr.strip()) or f"the hook `{hook}` refused, and said nothing")
+        return HookAnswers(
+            refused=_bounded(stderr.strip()) or f"the hook `{hook}` refused the action and printed no reason"
+        )
     if status != 0:
-        raise ValueError(f"ended with exit status {status}: {_bounded(stderr.strip())[:400] or 'it said nothing'}")
+        raise ValueError(f"exited with status {status}: {_bounded(stderr.strip())[:400] or 'it printed no error'}")
     text = stdout.strip()
     if not text.startswith("{"):
         return HookAnswers(context=(_bounded(text),)) if text and event in PLAIN_TEXT else HookAnswers()
@@ -68,22 +70,22 @@ def of_json(event: str, value: object) -> HookAnswers:
         ValueError: the value is invalid.
     """
     if not isinstance(value, Mapping):
-        raise ValueError("answered with something that is no object")
+        raise ValueError("the answer is not a JSON object")
     own = value.get("hookSpecificOutput") or {}
     if not isinstance(own, Mapping):
-        raise ValueError("`hookSpecificOutput` is no object")
+        raise ValueError("`hookSpecificOutput` is not an object")
     decision = own.get("permissionDecision") or value.get("decision")
     reason = own.get("permissionDecisionReason") or value.get("reason") or ""
     input = own.get("updatedInput")
     if input is not None and not isinstance(input, dict):
-        raise ValueError("`updatedInput` is no object")
+        raise ValueError("`updatedInput` is not an object")
     if decision not in (None, "", "allow", "approve", "deny", "block", "ask", "defer"):
-        raise ValueError(f"decided {decision!r}, which is not known here")
+        raise ValueError(f"unknown decision {decision!r}; expected allow, approve, deny, block, ask or defer")
     refuses = decision in ("deny", "block")
     context = own.get("additionalContext")
     note = value.get("systemMessage")
     return HookAnswers(
-        refused=(_bounded(str(reason)) or "a hook refused, and gave no reason") if refuses else None,
+        refused=(_bounded(str(reason)) or "a hook refused the action without a reason") if refuses else None,
         verdict="ask" if decision == "ask" else "allow" if decision in ("allow", "approve") else "",
         # After the call it is too late to change its arguments.
         input=input if event == "PreToolUse" else None,

@@ -6,12 +6,15 @@ invalid data affects only itself: the user is notified, and the call continues, 
 deny`.
 
 The input has Claude Code's format, with its names of tools and parameters (`protocol.others_names`).
+
+A durable run stores the answers about the prompt and the end of a run, since later steps depend on them.
 """
 
 from __future__ import annotations
 
 import inspect
 import logging
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -21,23 +24,29 @@ import msgspec
 import trio
 from msgspec.structs import replace
 
-from ....protocol.errors import CallboardError
+from ....protocol.chat import Content, TextPart, text_of
+from ....protocol.errors import CallboardError, HookRefused, ToolFailed
 from ....protocol.events import Warned
 from ....protocol.hooks import Event, Hook, HookTable, matches
-from ....protocol.others_names import ours, split_pattern
+from ....protocol.others_names import arguments_back, arguments_of, ours, split_pattern, theirs
 from ....supervisors.event_loops import caller
 from ....supervisors.process import run_process
 from ....supervisors.ref import crash_text
 from ....supervisors.user_code import failure_of
+from ...io.imports import imported
+from ...io.json_schema import LIBRARY, schema_errors
+from ..journal.actor_journal import noted
+from ..journal.run_journal import HOOK
 from ..playback.playback import OutsideEffect, done
 from ..sandbox.current import sandboxed
+from ..tools.tool import Arguments, Json, Tool
+from ..tools.tool import text_of as text_of_value
 from .answers import REFUSES, HookAnswers, of_command, of_json, together
 
 if TYPE_CHECKING:
     from ....protocol.permissions import Verdict
     from ....supervisors import Actor
     from ..sandbox.held import HeldProcess
-    from ..tools.tool import Arguments, Json, Tool
 
 Input: TypeAlias = dict[str, Any]
 Function: TypeAlias = Callable[[Input], "Mapping[str, Any] | Awaitable[Mapping[str, Any] | None] | None"]
@@ -92,21 +101,56 @@ class Hooks:
         self.goes_on = goes_on
 
     async def before(self, me: Actor, tool: Tool, arguments: Arguments, id: str) -> tuple[Arguments, Verdict | None]:
-        """Run the hooks before a call; see `tools.calls.CallHooks`."""
+        """Run the hooks before a call. Return the arguments for the call, and the hooks' verdict; see
+        `tools.calls.CallHooks`.
+
+        Raises:
+            ToolFailed: a hook refused the call, or replaced its arguments by invalid ones; the model receives the
+                reason.
+            HookRefused: a hook ends the run.
+        """
         if not self.has("PreToolUse"):
             return arguments, None
-        from .calls import before
-
-        changed, said = await before(self, me, tool, arguments, id)
-        return changed, said.verdict or None
+        name = theirs(tool.name, mcp=tool.origin == "mcp")
+        given = {"tool_name": name, "tool_input": _hook_arguments(self, tool, arguments), "tool_use_id": id}
+        answers = await self.ask(me, "PreToolUse", name, given, _subject(tool, arguments))
+        if answers.ends is not None:
+            raise HookRefused(answers.ends)
+        if answers.refused is not None:
+            raise ToolFailed(f"'{tool.name}' was not run: {answers.refused}")
+        verdict = answers.verdict or None
+        if answers.input is None:
+            return arguments, verdict
+        # Arguments from a hook have not been validated yet, unlike those from the model.
+        changed = arguments_back(tool.name, answers.input)
+        await imported(*LIBRARY)
+        wrong = schema_errors(changed, tool.spec.parameters)
+        if wrong:
+            raise ToolFailed(f"'{tool.name}' was not run: a hook replaced its arguments by invalid ones: {wrong[0]}")
+        return changed, verdict
 
     async def after(self, me: Actor, tool: Tool, arguments: Arguments, value: Json, id: str) -> str:
-        """Run the hooks after a call; see `tools.calls.CallHooks`."""
+        """Run the hooks after a call. Return text to append to the call's result; "" for none; see
+        `tools.calls.CallHooks`.
+
+        Raises:
+            HookRefused: a hook ends the run.
+        """
         if not self.has("PostToolUse"):
             return ""
-        from .calls import after
-
-        return await after(self, me, tool, arguments, value, id)
+        name = theirs(tool.name, mcp=tool.origin == "mcp")
+        given = {
+            "tool_name": name,
+            "tool_input": _hook_arguments(self, tool, arguments),
+            "tool_response": _plain(value),
+            "tool_use_id": id,
+        }
+        answers = await self.ask(me, "PostToolUse", name, given, _subject(tool, arguments))
+        if answers.ends is not None:
+            raise HookRefused(answers.ends)
+        # The call has happened, so a refusal only informs the model.
+        texts = [answers.refused] if answers.refused is not None else []
+        return "\n\n".join(f"[A hook says:]\n{text}" for text in (*texts, *answers.context))
 
     async def notify(self, me: Actor, question: Mapping[str, Any]) -> None:
         """Run the hooks for a question to a person. Body of an actor of its own: no caller waits for these hooks."""
@@ -138,7 +182,7 @@ class Hooks:
         ]
         if not commands and not functions:
             return HookAnswers()
-        told = {
+        event_input = {
             "session_id": self._run,
             "transcript_path": "",
             "cwd": str(self.here),
@@ -146,26 +190,26 @@ class Hooks:
             "hook_event_name": event,
             **given,
         }
-        ask = partial(self._all, me, event, commands, functions, told)
+        ask = partial(self._all, me, event, commands, functions, event_input)
         # The call's id differs in each run, so the request that a replay looks up omits it.
         request = {key: value for key, value in given.items() if key != "tool_use_id"}
         # A replay takes the answers from its record and runs no hook.
-        said = await done(me, OutsideEffect("hook", event, request), HookAnswers, ask)
-        for note in said.notes:
+        answers = await done(me, OutsideEffect("hook", event, request), HookAnswers, ask)
+        for note in answers.notes:
             me.emit(Warned(code="hook", message=note))
-        return said
+        return answers
 
     async def _all(
-        self, me: Actor, event: Event, commands: Sequence[Hook], functions: Sequence[Function], told: Input
+        self, me: Actor, event: Event, commands: Sequence[Hook], functions: Sequence[Function], event_input: Input
     ) -> HookAnswers:
         answers: list[HookAnswers] = [HookAnswers()] * (len(commands) + len(functions))
 
         async def command(own: Actor, place: int, hook: Hook) -> None:
             # Stored by place, so that the merge order does not depend on which hook ends first.
-            answers[place] = await self._command(own, event, hook, told)
+            answers[place] = await self._command(own, event, hook, event_input)
 
         async def function(own: Actor, place: int, call: Function) -> None:
-            answers[place] = await _function(own, event, call, told)
+            answers[place] = await _function(own, event, call, event_input)
 
         refs = [
             # `link=False`: a hook that crashes must not fail the call.
@@ -180,23 +224,22 @@ class Hooks:
             await ref.wait()
         return together(answers)
 
-    def _argv(self, hook: Hook) -> list[str]:
-        if hook.args is None:
-            return ["/bin/sh", "-c", hook.command]
-        root = str(self._root)
-        return [text.replace("${CLAUDE_PROJECT_DIR}", root) for text in (hook.command, *hook.args)]
-
-    async def _command(self, me: Actor, event: Event, hook: Hook, told: Input) -> HookAnswers:
+    async def _command(self, me: Actor, event: Event, hook: Hook, event_input: Input) -> HookAnswers:
         root = str(self._root)
         env = {**self._environ, "CLAUDE_PROJECT_DIR": root, "CALLBOARD_PROJECT_DIR": root}
+        if hook.args is None:
+            argv = ["/bin/sh", "-c", hook.command]
+        else:
+            # Without a shell, so the variable that Claude Code documents has to be replaced here.
+            argv = [text.replace("${CLAUDE_PROJECT_DIR}", root) for text in (hook.command, *hook.args)]
         held = None
         try:
             held = await sandboxed(me, NAME)
             ran = await run_process(
                 me,
-                self._argv(hook),
+                argv,
                 name="process",
-                input=msgspec.json.encode(told),
+                input=msgspec.json.encode(event_input),
                 env=env,
                 cwd=self.here,
                 output_limit=OUTPUT,
@@ -207,10 +250,14 @@ class Hooks:
             # Exit status 2 of the package runner itself must not pass for a refusal by the hook.
             if ran.status == REFUSES and held is not None and await self._never_began(hook, held, ran.stderr_tail):
                 raise ValueError(f"its package runner failed: {ran.stderr_tail.strip()[-400:]}")
-            said = of_command(event, ran.status, printed, ran.stderr_tail, hook.command[:80])
+            answers = of_command(event, ran.status, printed, ran.stderr_tail, hook.command[:80])
         except (CallboardError, ValueError) as error:
-            return _lost(hook.command[:80], hook.on_error, f"{error}{_kept_from(held)}", hook.file)
-        return said if said.refused is None else replace(said, refused=f"{said.refused}{_kept_from(held)}")
+            return _lost(hook.command[:80], hook.on_error, f"{error}{_refused_hosts_note(held)}", hook.file)
+        return (
+            answers
+            if answers.refused is None
+            else replace(answers, refused=f"{answers.refused}{_refused_hosts_note(held)}")
+        )
 
     async def _never_began(self, hook: Hook, held: HeldProcess, stderr: str) -> bool:
         """Return True if exit status 2 came from a package runner that the sandbox denied a host.
@@ -220,7 +267,7 @@ class Hooks:
         """
         if not any(host in stderr for host in held.refused_hosts):
             return False
-        from ..mcp.client.downloads import names_runner
+        from ..mcp.client.connect import names_runner
 
         root = str(self._root)
         line = " ".join((hook.command, *(hook.args or ())))
@@ -228,11 +275,11 @@ class Hooks:
         return await trio.to_thread.run_sync(names_runner, line, self.here)
 
 
-async def _function(me: Actor, event: Event, call: Function, told: Input) -> HookAnswers:
+async def _function(me: Actor, event: Event, call: Function, event_input: Input) -> HookAnswers:
     name = getattr(call, "__name__", "function")
 
     async def called() -> Mapping[str, Any] | None:
-        value = call(dict(told))
+        value = call(dict(event_input))
         return await value if inspect.isawaitable(value) else value
 
     try:
@@ -245,20 +292,20 @@ async def _function(me: Actor, event: Event, call: Function, told: Input) -> Hoo
         return _lost(name, "allow", crash_text(error), "")
 
 
-def _kept_from(held: HeldProcess | None) -> str:
+def _refused_hosts_note(held: HeldProcess | None) -> str:
     """Return a note with the hosts that the sandbox refused to a hook, and how to allow them; "" for none."""
     hosts = () if held is None else tuple(held.refused_hosts)
     if not hosts:
         return ""
     allowed = " ".join(f"--allow host:{host}" for host in hosts)
-    return f" [the sandbox did not let the hook reach {' and '.join(hosts)}; to allow that: {allowed}]"
+    return f" [the sandbox blocked the hook's access to {' and '.join(hosts)}; to allow it: {allowed}]"
 
 
 def _lost(hook: str, on_error: str, why: str, file: str) -> HookAnswers:
     where = f" ({file})" if file else ""
     note = f"hook `{hook}`{where}: {why}"
     if on_error == "deny":
-        return HookAnswers(refused=f"a hook that has to be asked could not be: {why}", notes=(note,))
+        return HookAnswers(refused=f"a hook with `on_error: deny` failed: {why}", notes=(note,))
     return HookAnswers(notes=(note,))
 
 
@@ -279,3 +326,93 @@ def _applies(hook: Hook, matched: str, call: str) -> bool:
     texts = [call, *(text for each in line.commands for part in each.all() for text in part.texts)]
     # A hook is a guard: a line that is not understood may contain the command, so the hook runs.
     return bool(line.unclear) or any(fnmatchcase(text, pattern) for text in texts)
+
+
+# --- input of hooks about a call -----------------------------------------------------------------------------------
+
+
+def _hook_arguments(hooks: Hooks, tool: Tool, arguments: Arguments) -> Arguments:
+    """Return the arguments under Claude Code's names; a path argument of a tool becomes absolute."""
+    path = arguments.get("path")
+    if tool.subject == "path" and isinstance(path, str):
+        # Hooks written for Claude Code expect absolute paths.
+        arguments = {**arguments, "path": os.path.normpath(hooks.here / path)}
+    return arguments_of(tool.name, arguments)
+
+
+def _subject(tool: Tool, arguments: Arguments) -> str:
+    value = arguments.get(tool.subject) if tool.subject else None
+    return value if isinstance(value, str) else ""
+
+
+def _plain(value: Json) -> Json:
+    """Return a result as JSON values, or as text if it has no JSON form."""
+    try:
+        return msgspec.to_builtins(value)
+    except (TypeError, ValueError):
+        return text_of_value(value)
+
+
+# --- hooks of a run as a whole: at its prompt, at its end, and before compaction ---------------------------------
+
+MOST_STOPS = 10
+"""Maximum number of times that hooks may make an ending agent continue."""
+
+
+async def at_beginning(hooks: Hooks, me: Actor, prompt: Content, *, is_new: bool, model: str) -> Content:
+    """Return the prompt with the text that hooks add.
+
+    Args:
+        is_new: the conversation has no earlier turns.
+
+    Raises:
+        HookRefused: a hook refuses the prompt.
+    """
+    texts: list[str] = []
+    if is_new:
+        texts += (await _asked(hooks, me, "SessionStart", "startup", {"source": "startup", "model": model})).context
+    answers = await _asked(hooks, me, "UserPromptSubmit", "", {"prompt": text_of(prompt)})
+    if answers.refused is not None:
+        raise HookRefused(answers.refused)
+    texts += answers.context
+    if not texts:
+        return prompt
+    added = "\n\n".join(f"[Added by a hook:]\n{text}" for text in texts)
+    return f"{prompt}\n\n{added}" if isinstance(prompt, str) else (*prompt, TextPart(added))
+
+
+async def at_end(hooks: Hooks, me: Actor, *, agent: str, depth: int, again: int) -> str | None:
+    """Return the text with which an agent must continue instead of ending; None if it may end.
+
+    Args:
+        depth: number of agents above it.
+        again: number of times that hooks already made it continue.
+    """
+    # A hook that never accepts the end would keep the agent running forever.
+    if again >= MOST_STOPS:
+        return None
+    event: Event = "SubagentStop" if depth else "Stop"
+    given: Input = {"stop_hook_active": again > 0}
+    if depth:
+        given |= {"agent_id": me.path, "agent_type": agent}
+    return (await _asked(hooks, me, event, agent if depth else "", given)).refused
+
+
+async def over(hooks: Hooks, me: Actor) -> None:
+    """Run the hooks for the end of the conversation."""
+    await hooks.ask(me, "SessionEnd", "other", {"reason": "other"})
+
+
+async def before_shortening(hooks: Hooks, me: Actor) -> None:
+    """Run the hooks before a compaction."""
+    await hooks.ask(me, "PreCompact", "auto", {"trigger": "auto", "custom_instructions": ""})
+
+
+async def _asked(hooks: Hooks, me: Actor, event: Event, matched: str, given: Input) -> HookAnswers:
+    if not hooks.has(event):
+        return HookAnswers()
+    # `noted` stores the answer, so that a resumed run neither asks again nor gets another answer.
+    answers = await noted(me, HOOK.format(event), HookAnswers, partial(hooks.ask, me, event, matched, given))
+    if answers.ends is not None:
+        raise HookRefused(answers.ends)
+    return answers

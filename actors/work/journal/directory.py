@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from ...io.directories import durable_dir, journal_dir, private_directory
 from ...io.tenancy import environ
 from ..playback.playback import in_the_world
-from .scope import scope_of
+from .actor_journal import scope_of
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
@@ -138,10 +138,10 @@ def remove_abandoned() -> None:
         found = [each for each in durable_dir(environ()).iterdir() if time.time() - each.stat().st_mtime > LEFT_FOR]
     if not found:
         return
-    kept = stored_runs(journal_dir(environ()))
-    if any(run.damage and not run.run for run in kept):  # it may hold any of these runs
+    stored = stored_runs(journal_dir(environ()))
+    if any(run.damage and not run.run for run in stored):  # it may hold any of these runs
         return
-    states = {run.run: run.state for run in kept}
+    states = {run.run: run.state for run in stored}
     for each in found:
         state = states.get(each.name)
         if state is None and not _is_remote(each):

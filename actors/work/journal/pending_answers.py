@@ -42,10 +42,10 @@ def first_answers(letters: Iterable[InboxEntry]) -> dict[str, tuple[Answer, floa
     found: dict[str, tuple[Answer, float]] = {}
     for letter in letters:
         try:
-            left = msgpack_decoder(PendingAnswer).decode(letter.data)
+            pending = msgpack_decoder(PendingAnswer).decode(letter.data)
         except msgspec.MsgspecError:  # written by a later version
             continue
-        found.setdefault(left.answer.question, (left.answer, letter.at))
+        found.setdefault(pending.answer.question, (pending.answer, letter.at))
     return found
 
 
@@ -103,14 +103,14 @@ def leave_answer(directory: Path, past: Past, question: Question, value: str | l
     from ....supervisors.journal.reading import leave
 
     if question.secret:
-        raise Conflict(f"the answer to {question.id} is secret, and would be on the disk: give it when the run goes on")
+        raise Conflict(f"the answer to {question.id} is secret and is not stored: answer when the run has resumed")
     answer = Answer(question=question.id, value=understood(question, value), by=by)
 
     # Called under the journal's write lock, so two processes can't both store an answer.
     def check(letters: list[bytes]) -> None:
         for letter in letters:
             if msgpack_decoder(PendingAnswer).decode(letter).answer.question == question.id:
-                raise Conflict(f"question {question.id} is open no more: another answer was left for it before")
+                raise Conflict(f"question {question.id} has an answer already")
 
     if not leave(directory, past.kept.run, encode_answer(answer), check):
-        raise NotFound(f"{past.kept.run} goes on by now: ask the process that plays it")
+        raise NotFound(f"{past.kept.run} has resumed; send the answer to the process that executes it")

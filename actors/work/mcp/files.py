@@ -35,7 +35,7 @@ def load_mcp(config_dir: Path) -> McpConfig:
         severity="warning",
         file=str(second),
         code="ignored_file",
-        message=f"this file is not read, since there is {first}",
+        message=f"this file is ignored, because {first} exists",
         hint="move its servers there, and remove it.",
     )
     return msgspec.structs.replace(config, problems=(*config.problems, unread))
@@ -48,7 +48,7 @@ def _is_there(file: Path) -> bool:
 def _load(file: Path) -> McpConfig:
     try:
         if file.exists() and not file.is_file():
-            return _unreadable(file, "it is no regular file")
+            return _unreadable(file, "it is not a regular file")
         if file.stat().st_size > MAX_SIZE:
             return _unreadable(file, f"it is larger than {MAX_SIZE // 1024} KiB")
         return read_mcp(file.read_text(encoding="utf-8"), str(file))

@@ -1,4 +1,7 @@
-"""Rate limit for log lines and events that untrusted peers cause."""
+"""Rate limit for log lines and events that untrusted peers cause.
+
+A module of its own, because both `pool` and `tools` need it, and `tools` must not load the pool for it.
+"""
 
 from __future__ import annotations
 

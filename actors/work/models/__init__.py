@@ -1,6 +1,16 @@
 """Access to language models: one gateway, a codec for each provider, and local engines.
 
-This package may import trio, httpx and the kernel, but nothing about graphs or agents. No layer above it depends on a
-provider. Start with `gateway`. Then read `catalog` (resolution of model ids), `codec` and one provider, `client` (one
-request and its errors), `engines` (models on this machine).
+May import `protocol`, `supervisors`, `actors/io` and `work/spending`, but nothing about graphs or agents. No layer
+above depends on a provider.
+
+Five names to know:
+
+    Gateway        finds the model, sends the request with its attempts, counts and charges (`gateway`)
+    ModelCatalog   resolves a model id such as `openai:gpt-5` to a `ModelTarget` (`catalog`, `target`)
+    Codec          translates one provider's format, without any I/O (`codec`; then `openai`, `anthropic`, ...)
+    Endpoint       HTTP client of one base URL, with an error type for every failure (`client`, pooled by `endpoints`)
+    Gates          limiters that admit requests at the provider's rate (`limiter`, decided by `allowance`)
+
+Start with `Gateway.chat`, then follow `call` and `client`. Packages: `aws` (Bedrock), `vertex` (Vertex AI), `prices`,
+`reasoning` (effort, and reasoning items in conversations).
 """

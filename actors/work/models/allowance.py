@@ -192,7 +192,7 @@ class Allowance:
         if self._rules.tokens_per_minute is not None and self._tokens is not None and not self._learned_tokens:
             self._tokens.scale(factor)
 
-    def told(self, seconds: float, now: float) -> None:
+    def extend_cooldown(self, seconds: float, now: float) -> None:
         """Start or extend the cooldown, because another process was refused with a wait of `seconds`."""
         self._extend(now + seconds)
 
@@ -278,42 +278,42 @@ class Allowance:
         if self._last is not None and request.round == self.cooldowns - 1:
             self._last.refused += 1
 
-    def _learn(self, request: Pass, said: AllowanceLevel, now: float) -> None:
+    def _learn(self, request: Pass, reported: AllowanceLevel, now: float) -> None:
         """Adopt the remaining requests and the refill rate of a reply's headers. Providers refill steadily.
 
         The provider counted when this request arrived; its count excludes requests that arrived later.
         """
         self._learned = True
-        bucket, rate = self._requests, said.limit / 60
-        missing = said.limit - said.remaining - 0.5  # headers round the remainder to a whole number
-        if said.reset and missing > MISSING:
-            rate = missing / said.reset
+        bucket, rate = self._requests, reported.limit / 60
+        missing = reported.limit - reported.remaining - 0.5  # headers round the remainder to a whole number
+        if reported.reset and missing > MISSING:
+            rate = missing / reported.reset
             if bucket is not None and self._known < math.inf:
                 rate = self._known + (rate - self._known) * SHARE
         elif bucket is not None and self._known < math.inf:
             rate = self._known
         if bucket is None or self._known == math.inf:
-            bucket = self._requests = Bucket(rate, said.limit, now)
+            bucket = self._requests = Bucket(rate, reported.limit, now)
             self.window = math.inf
             self._last = None
         bucket.rate = self._known = rate
-        bucket.capacity = max(1.0, said.limit)
+        bucket.capacity = max(1.0, reported.limit)
         bucket.wait(0, now)
         # Requests overtake each other: the provider may have counted any request that was in flight together with
         # this one. So the true level is between the remainder minus all of them, and the remainder minus those sent
         # later plus the refill since. A local level inside these bounds remains.
         others = self.in_flight + self._over - request.over - 1
-        least = said.remaining - others
-        most = said.remaining - max(0, self._counted - request.number) + rate * (now - request.at)
+        least = reported.remaining - others
+        most = reported.remaining - max(0, self._counted - request.number) + rate * (now - request.at)
         bucket.level = min(max(bucket.level, least), most)
 
-    def _learn_tokens(self, said: AllowanceLevel, now: float) -> None:
+    def _learn_tokens(self, reported: AllowanceLevel, now: float) -> None:
         """Adopt the remaining tokens of the minute from a reply's headers; they can only lower the local count."""
         self._learned_tokens = True
         if self._tokens is None:
-            self._tokens = Bucket(said.limit / 60, said.limit, now)
+            self._tokens = Bucket(reported.limit / 60, reported.limit, now)
         self._tokens.wait(0, now)
-        self._tokens.level = min(self._tokens.level, said.remaining)
+        self._tokens.level = min(self._tokens.level, reported.remaining)
 
     # --- after a refusal
 

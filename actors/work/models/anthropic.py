@@ -88,6 +88,7 @@ class AnthropicCodec:
             for message in messages[-1:-4:-2]:
                 _mark_end(message, mark)
         body = given(
+            # Reasoning counts as output here, so a limit that the request did not set must leave room for it.
             max_tokens=request.max_tokens or MAX_TOKENS + thinks.room,
             messages=messages,
             system=system,
@@ -102,6 +103,7 @@ class AnthropicCodec:
         )
         return Outgoing(
             "/messages",
+            # `extra` first: it may add fields, but not replace a field of the request.
             msgspec.json.encode({**request.extra, **self.addressed(model), **body}),
             partial(_decoded, unwrap=unwrap),
             partial(AnthropicReader, unwrap=unwrap),

@@ -28,8 +28,8 @@ from ....protocol.errors import ConfigError
 from ....protocol.settings import ClientSettings, ModelSettings
 from ....protocol.settings.model import ReasoningSummary
 from . import codec
-from .codecs import interface, summary
 from .openai import OpenAiCodec
+from .providers import interface, summary
 from .responses import ResponsesCodec
 
 DEFAULT_VERSION = "2024-12-01-preview"

@@ -7,10 +7,11 @@ asks several models in turn (`asks`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from itertools import count
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 import trio
@@ -30,7 +31,8 @@ from ....protocol.chat import (
     ToolCallDelta,
     parts_of,
 )
-from ....protocol.errors import CallboardError, UpstreamError
+from ....protocol.errors import CallboardError, ModelError, UpstreamError
+from ....supervisors import Backoff, Retry
 from ...io.handed_out import Streamed, anything_handed_out, hidden, hide_in
 from ..spending.accounts import NOTHING, Account, Amount, Hold
 from .allowance import Remaining, remaining_in
@@ -259,8 +261,8 @@ class GatewayCall:
             Unpriced: the account is limited in money, and the price of the model is unknown.
             TurnsReached, BudgetReached: the account is exhausted.
         """
-        from ..spending.reserve import reserve
-        from .bounds import bound
+        from ..spending.accounts import reserve
+        from .request_upper_bound import bound
 
         if account.asks_for_prices and self.target.price.tariff is None:
             unpriced = account.unpriced(self.target.id, file)
@@ -288,7 +290,7 @@ class GatewayCall:
         """Return an estimate of the generated tokens: from the received text, else from the elapsed time."""
         if self.heard:
             return -(-self._said // 4)
-        from .bounds import most_output
+        from .request_upper_bound import most_output
 
         most = most_output(self.request, self.target)
         return min(most, math.ceil((trio.current_time() - self._began) * TOKENS_PER_SECOND))
@@ -297,7 +299,7 @@ class GatewayCall:
         request = msgspec.structs.replace(self.request, max_tokens=None)
         usage = TokenUsage(input_tokens=about_tokens(request), output_tokens=output_tokens)
         spent = Amount(usage.input_tokens + usage.output_tokens, self.target.cost(usage) or 0.0)
-        hold.settle(spent, turns=turns, estimated=True)
+        hold.spend(spent, turns=turns, estimated=True)
 
     def ends(self, reply: ChatReply) -> ChatReply:
         """Finish the call with a complete reply: redact it, record it, charge it and emit its events.
@@ -317,10 +319,10 @@ class GatewayCall:
         if self.recorder is not None:
             self.recorder.answered(self.id, reply)
         if self.hold is not None and (tokens := reply.usage.input_tokens + reply.usage.output_tokens):
-            self.hold.settle(Amount(tokens, reply.cost or 0.0))
+            self.hold.spend(Amount(tokens, reply.cost or 0.0))
         elif self.hold is not None:  # some servers report no token counts
-            said = len(reply.text) + sum(len(msgspec.json.encode(call)) for call in reply.tool_calls)
-            self._charge_estimate(self.hold, -(-said // 4), turns=1)
+            size = len(reply.text) + sum(len(msgspec.json.encode(call)) for call in reply.tool_calls)
+            self._charge_estimate(self.hold, -(-size // 4), turns=1)
         self.emit(
             events.LlmResponse(
                 model=reply.model,
@@ -341,7 +343,7 @@ class GatewayCall:
         check_reply(reply)
         if self.need_text and not reply.text.strip() and not self.request.tools:
             named = ", ".join(f"'{call.name}'" for call in reply.tool_calls)
-            raise UpstreamError(f"{reply.model} said nothing and called tools that were not offered: {named}"[:300])
+            raise UpstreamError(f"{reply.model} returned no text and called tools that were not offered: {named}"[:300])
         return reply
 
 
@@ -354,8 +356,8 @@ def costs_nothing(error: BaseException) -> bool:
 
 def busy(about: str, model: str, seconds: float) -> Busy:
     """Return the error for a request that may not wait `seconds`; `about` is the text of its refusal, if any."""
-    words = about or f"{model}: the provider allows no more requests now"
-    return Busy(f"{words}; the next may go out in {seconds:.1f} s", retry_after=seconds)
+    words = about or f"{model}: the rate limit of the provider is reached"
+    return Busy(f"{words}; the next request may be sent in {seconds:.1f} s", retry_after=seconds)
 
 
 def countable(usage: TokenUsage) -> TokenUsage:
@@ -389,3 +391,51 @@ def about_tokens(request: ChatRequest) -> int:
     if request.tools:
         characters += len(msgspec.json.encode(request.tools))
     return characters // 4 + pictures * PICTURE_TOKENS + (request.max_tokens or 0)
+
+
+BACKOFF = Backoff(first=0.5, most=30.0, jitter=1.0)
+"""Backoff with full jitter: a thousand callers that fail together must not retry together."""
+
+T = TypeVar("T")
+
+
+async def retried(
+    once: Callable[[int], Awaitable[T]],
+    retry: Retry,
+    *,
+    on_wait: Callable[[int, float, ModelError], None],
+    rand: Callable[[], float],
+    deadline: float = math.inf,
+) -> T:
+    """Call `once` until it succeeds or the retry policy ends the tries, and return its result.
+
+    All tries run in the caller's task, not in an actor that a supervisor restarts. So cancelling the caller closes its
+    connection at once, and a try costs no task. The kernel's `Retry` decides whether to try again.
+
+    Args:
+        once: makes one try; it receives the number of the try, from 1.
+        on_wait: called with the number of the failed try, the seconds before the next, and the error.
+        rand: source of the jitter, in [0, 1).
+        deadline: time on trio's clock after which no further try starts.
+
+    Raises:
+        ModelError: the error of the last try; its text states the number of tries if there were several.
+    """
+    for attempt in count(1):
+        try:
+            return await once(attempt)
+        except ModelError as error:
+            wait = retry.wait(attempt, error, left=deadline - trio.current_time(), rand=rand)
+            if wait is None:
+                if attempt == 1 or not retry.retryable(error):
+                    raise
+                raise _spent(error, attempt) from error
+            on_wait(attempt, wait, error)
+            await trio.sleep(wait)
+    raise AssertionError("count() has no end")
+
+
+def _spent(error: ModelError, attempts: int) -> ModelError:
+    counted = type(error)(f"{error}, after {attempts} tries")
+    counted.__dict__.update(error.__dict__)
+    return counted

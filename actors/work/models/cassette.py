@@ -67,11 +67,12 @@ class Cassette:
             why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
             raise ConfigError(
                 f"the cassette {file} of the model '{CASSETTE}:{file}' can't be read: {why}; "
-                "`callboard run TARGET --record FILE` makes one"
+                "`callboard run TARGET --record FILE` creates one"
             ) from error
         lines = read_cassette(text, file)
         head = lines[0]
         assert isinstance(head, Head)
+        # A cassette recorded with another cassette as its model: the model behind that one is unknown.
         self.model = head.model if head.model.partition(":")[0] != CASSETTE else ""
         self._pieces = {line.hash: line.value for line in lines if isinstance(line, Piece)}
         self._replies = _by_agent(lines)
@@ -91,7 +92,7 @@ class Cassette:
             known = ", ".join(f"{len(found)} of {name}" for name, found in self._replies.items()) or "none"
             raise CassetteDiffers(
                 f"the cassette {self._file} has no reply number {number + 1} of {agent}; it has {known}. A live model "
-                "(-m NAME) can go another way; or record it again (--record)"
+                "(-m NAME) can answer other requests; or record the run again (--record)"
             )
         line = lines[number]
         if line.error is not None:
@@ -105,6 +106,7 @@ class Cassette:
     def _localised(self, value: Any, line: ReplyLine, turns: Sequence[Turn]) -> Any:
         """Return the reply with the child ids of this conversation and the paths of this machine."""
         recorded = [self._pieces.get(digest) for digest in line.asked.messages]
+        # Not strict: this conversation may have spawned fewer children than the recorded one, or more.
         ids = dict(zip(_children(recorded), _children(map(msgspec.to_builtins, turns)), strict=False))
 
         def put(text: str) -> str:
@@ -134,6 +136,7 @@ def _children(values: Any) -> list[str]:
     for value in values:
         for text in _strings(value):
             found.update(dict.fromkeys(match[0] for match in _CHILD.finditer(text)))
+    # The sort is stable, so ids of children with the same name stay in the order of their appearance.
     return sorted(found, key=lambda child: child.rpartition("_")[0])
 
 
@@ -161,6 +164,7 @@ async def _streamed(reply: ChatReply, seconds: float, hears: Callable[[Delta], o
     if not seconds:
         await trio.lowlevel.checkpoint()
     words = _WORDS.findall(reply.text) if seconds else [reply.text] if reply.text else []
+    # At most half of the recorded time is spread over the words; the rest passes before the first one.
     pace = min(_LONGEST_PIECE, seconds / 2 / len(words)) if words else 0.0
     await trio.sleep(seconds - pace * len(words))
     if reply.reasoning:

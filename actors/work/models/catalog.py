@@ -30,15 +30,15 @@ from ...io.imports import imported
 from ...io.vault.lookups import Lookup, OfEnvironment
 from . import providers, weights
 from .codec import Codec
-from .codecs import codec_of, module_of
 from .engines import require_engine
-from .filled import OF_ITS_FILE, filled
 from .prices.price import Price, Prices
+from .providers import codec_of, module_of
+from .secret_interpolation import OF_ITS_FILE, filled
 from .target import ModelAccess, ModelChoice, ModelTarget, TokenBearer, idle_timeout_of, rules_of
 
 if TYPE_CHECKING:
     from ....supervisors import Root
-    from .aws.signers import RoleSigner
+    from .aws.credential_chain import RoleSigner
     from .aws.signing import Signer
     from .patching import Patched
     from .python_model import Model
@@ -182,7 +182,7 @@ class ModelCatalog:
             names = models_of(model)
             # A lone empty name is an unknown model, with its own error from `target`.
             if "" in names and len(names) > 1:
-                raise ConfigError(f"'{model}' lacks a model beside a comma: write `client:model,client:model`")
+                raise ConfigError(f"'{model}' has an empty entry next to a comma: write `client:model,client:model`")
             targets = self._several[model] = tuple(map(self.target, names))
         return targets
 
@@ -285,7 +285,7 @@ class ModelCatalog:
                 entry = msgspec.structs.replace(entry, no_stream=True)
         elif client.type == "bedrock":
             from .aws.bedrock import BedrockCodec
-            from .aws.signers import RoleSigner
+            from .aws.credential_chain import RoleSigner
 
             signer = self._signer(client, key, model)
             codec = BedrockCodec(signer, cache=cache)
@@ -294,9 +294,9 @@ class ModelCatalog:
         elif client.type == "vertexai":
             from .vertex.codecs import vertex_codec
 
-            door = self._vertex(client, key, model)
-            codec = vertex_codec(name, door, cache, client.name)
-            signed_in = door.bearer(_changed(self._own_headers(client), patched))
+            access = self._vertex(client, key, model)
+            codec = vertex_codec(name, access, cache, client.name)
+            signed_in = access.bearer(_changed(self._own_headers(client), patched))
         else:
             codec = codec_of(client, entry, name, api_base, cache)
             if providers.signs_in(client):
@@ -353,20 +353,20 @@ class ModelCatalog:
         if key and not client.access_key_id:
             return None
         self._refuse_adopted(client, model)
-        from .aws.signers import signer_of
+        from .aws.credential_chain import signer_of
 
         return signer_of(client, "bedrock", self._environ, self._settings.file, self._root)
 
     def _vertex(self, client: ClientSettings, key: str, model: str) -> VertexAccess:
         """Return the Vertex AI access of a client. All models of a client share it, and with it the token."""
-        door = self._doors.get(client.name)
-        if door is None:
+        access = self._doors.get(client.name)
+        if access is None:
             if not key:
                 self._refuse_adopted(client, model)
             from .vertex.vertex_access import access_of
 
-            door = self._doors[client.name] = access_of(client, key, self._environ, self._settings.file)
-        return door
+            access = self._doors[client.name] = access_of(client, key, self._environ, self._settings.file)
+        return access
 
     def _signed_in(self, client: ClientSettings, headers: dict[str, str]) -> SignedIn | None:
         """Return the token bearer of an OAuth client with these further headers; None without `root`."""
@@ -426,13 +426,13 @@ class ModelCatalog:
             return msgspec.structs.replace(access, api_base=self._api_base(client), signed_in=bearer)
         api_base, key = self._vertex_access(client, model)
         if client.type == "vertexai":
-            door = self._vertex(client, key, model)
+            vertex = self._vertex(client, key, model)
             # A token replaces the key: both in one request would be ambiguous.
-            key = "" if door.identity is not None else key
-            access = msgspec.structs.replace(access, signed_in=door.bearer({}), sign=door.sign, below=door.below)
+            key = "" if vertex.identity is not None else key
+            access = msgspec.structs.replace(access, signed_in=vertex.bearer({}), sign=vertex.sign, below=vertex.below)
         elif client.type == "bedrock":
             from .aws.bedrock import signed
-            from .aws.signers import RoleSigner
+            from .aws.credential_chain import RoleSigner
 
             signer = self._signer(client, key, model)
             if signer is not None:
@@ -527,10 +527,10 @@ class ModelCatalog:
 
     def _unknown(self, model: str) -> str:
         client = self._client(model.partition(":")[0])
-        meant = None
+        suggested = None
         if client is None and ":" not in model:
-            meant = providers.with_client(model, self._settings, self._environ, self.prices.finder)
-        return providers.unknown(model, client, self._clients, self._settings, meant)
+            suggested = providers.with_client(model, self._settings, self._environ, self.prices.finder)
+        return providers.unknown(model, client, self._clients, self._settings, suggested)
 
 
 def _patching(codec: Codec, patched: Patched | None) -> Codec:

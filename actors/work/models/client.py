@@ -3,11 +3,18 @@
 It uses httpx's URLs and responses, but not its client. Redirects, cookies and authentication schemes are never wanted
 between an agent and a model, and they cost more time than the request itself. Each pair of base URL and proxy has its
 own transport.
+
+**Web pages.** A wrong `api_base` often is the address of a website. The login page of a hotel's Wi-Fi answers every
+request with status 200. Without this check, both look like a reply that broke off, and each retry gets the same page.
+
+The content type alone proves nothing: servers written in PHP send streams as `text/html`. So the first bytes decide.
+JSON and server-sent events never start with `<`. A body with the type HTML must start like one of these two.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -18,11 +25,12 @@ import trio
 
 from ....protocol.chat import ChatReply, ChatRequest, Delta, TextDelta
 from ....protocol.errors import AccountEmpty, KeyRefused, ModelError, Stalled, UpstreamError
+from ...io.handed_out import PUT
 from ...io.http.http1 import unpacked, unpacker_of
 from ...io.http.refusal import message_in, retry_after
 from ...io.http.transport import Exchange, TrioTransport
+from ...io.redact import Redactor
 from .codec import Sign, StreamOrWhole
-from .pages import NoPage
 from .target import ModelTarget
 
 log = logging.getLogger("callboard.models")
@@ -154,7 +162,7 @@ class Endpoint:
             await self._answer(target.id, headers, outgoing.path, outgoing.body, take, begun, outgoing.sign)
         if watch.cancelled_caught and not answer.reader.ended:
             raise Stalled(
-                f"{target.id}: the answer stands still: nothing was said for {target.idle_timeout:g} s "
+                f"{target.id}: the answer stopped: no data arrived for {target.idle_timeout:g} s "
                 "(`model_idle_timeout` in config.yaml)"
             )
         for delta in answer.rest():
@@ -201,7 +209,7 @@ class Endpoint:
                     await _each_piece(exchange, take)
                 else:  # gateways, portals and wrong base URLs answer with a web page and status 200
                     where = f"{url.scheme}://{url.netloc.decode('ascii')}{url.path} (HTTP {exchange.status})"
-                    checked = NoPage(id, where, content_type.decode("latin-1"), take)
+                    checked = WebPageFilter(id, where, content_type.decode("latin-1"), take)
                     await _each_piece(exchange, checked)
                     checked.finish()
             finally:
@@ -229,9 +237,7 @@ def _head(
     if sign is not None:
         fields |= sign(url, body)
     if log.isEnabledFor(logging.DEBUG):
-        from .as_sent import show
-
-        show(id, url, fields, body)
+        log_request(id, url, fields, body)
     return [(_ascii(name), _ascii(value)) for name, value in fields.items()]
 
 
@@ -283,12 +289,12 @@ def refused(id: str, response: httpx.Response, body: bytes, *, signed: bool = Fa
         ModelError: any other status.
     """
     status = response.status_code
-    said = message_in(body) or response.reason_phrase or "no explanation"
-    text = f"{id}: {said} (HTTP {status})"
+    reason = message_in(body) or response.reason_phrase or "no explanation"
+    text = f"{id}: {reason} (HTTP {status})"
     if status in (401, 403):
         client = id.partition(":")[0]
         if signed:
-            advice = f"check the credentials of client '{client}', and what they may do"
+            advice = f"check the credentials of client '{client}', and their permissions"
             raise KeyRefused(f"{text}; {advice}", said=text, status=status)
         variable = f"{client.upper().replace('-', '_')}_API_KEY"
         where = f"of client '{client}' (`api_key` in config.yaml, or {variable})"
@@ -317,6 +323,135 @@ def broken(id: str, error: httpx.HTTPError) -> NoReturn:
     """
     if isinstance(error, httpx.LocalProtocolError | httpx.UnsupportedProtocol | httpx.DecodingError):
         raise ModelError(f"{id}: {error}") from error
-    told = UpstreamError(f"{id}: {str(error) or type(error).__name__}")
-    told.sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout | httpx.ProxyError)
-    raise told from error
+    failure = UpstreamError(f"{id}: {str(error) or type(error).__name__}")
+    failure.sent = not isinstance(
+        error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout | httpx.ProxyError
+    )
+    raise failure from error
+
+
+LOOKED_AT = 64 * 1024
+"""Number of bytes of a page that are searched for its title."""
+
+SHOWN = 100
+"""Maximum length of a page's title or first words in an error, in characters."""
+
+_HTML = ("text/html", "application/xhtml+xml")
+_REPLY_STARTS = (b"{", b"[", b":", b"data:", b"event:", b"id:", b"retry:")
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_DECIDES = max(map(len, _REPLY_STARTS))
+
+
+class WebPageFilter:
+    """Filter that passes on the body of an answer unless it is a web page. Call it with each piece, then `finish`.
+
+    Args:
+        id: id of the model, for the error.
+        where: URL and status of the answer, for the error.
+        content_type: content type of the answer.
+        take: receives the pieces.
+    """
+
+    def __init__(self, id: str, where: str, content_type: str, take: Callable[[bytes], object]) -> None:
+        self._id = id
+        self._where = where
+        self._type = content_type
+        self._is_html = content_type.partition(";")[0].strip().lower() in _HTML
+        self._take = take
+        self._head = b""
+        self._page: bool | None = None
+
+    def __call__(self, piece: bytes) -> None:
+        """Process the next piece. Raises `ModelError` once enough of a page has arrived to describe it."""
+        if self._page is False:
+            self._take(piece)
+            return
+        self._head += piece
+        # White space may precede the first character, so the decision needs the longest prefix after it.
+        if self._page is None and len(self._start) >= _DECIDES:
+            self._decide()
+        # Fail now instead of reading a page to its end: the title is near its start.
+        if self._page and len(self._head) >= LOOKED_AT:
+            self.finish()
+
+    def finish(self) -> None:
+        """Process the end of the body. Raises `ModelError` if it is a page."""
+        if self._page is None:
+            self._decide()
+        if self._page:
+            raise ModelError(
+                f"{self._id}: {self._where} answered with a web page ({self._type or 'no content type'}"
+                f"{_described(self._head)}), not with a model's reply: check `api_base`; on a network with a login "
+                "page, log in first"
+            )
+
+    @property
+    def _start(self) -> bytes:
+        return self._head.removeprefix(_BYTE_ORDER_MARK).lstrip()
+
+    def _decide(self) -> None:
+        start = self._start
+        self._page = start.startswith(b"<") or (self._is_html and bool(start) and not start.startswith(_REPLY_STARTS))
+        if not self._page and self._head:
+            self._take(self._head)
+            self._head = b""
+
+
+class _Words:
+    """Collector of the title and first words of a page."""
+
+    def __init__(self) -> None:
+        self.title = ""
+        self.said = ""
+        self._in_title = False
+
+    def begins(self, tag: str, attributes: str) -> None:  # noqa: ARG002 - the signature that `scan` calls
+        self._in_title = tag == "title"
+
+    def ends(self, tag: str) -> None:  # noqa: ARG002 - the signature that `scan` calls
+        self._in_title = False
+
+    def says(self, text: str) -> None:
+        if self._in_title:
+            self.title += text
+        elif len(self.said) < 4 * SHOWN:
+            self.said += f" {text}"
+
+
+def _described(page: bytes) -> str:
+    from ...io.html.tags import scan
+
+    words = _Words()
+    scan(page[:LOOKED_AT].decode("utf-8-sig", errors="replace"), words, lambda: None)
+    for name, text in (("title", words.title), ("begins", words.said)):
+        line = " ".join(text.split())
+        if line:
+            return f", {name} {(line if len(line) <= SHOWN else line[: SHOWN - 1] + '…')!r}"
+    return ""
+
+
+MOST = 20_000
+"""Maximum number of characters of a body in the log."""
+
+_SECRET = re.compile(r"auth|key|token|secret|cookie|credential|signature|password", re.IGNORECASE)
+_OPEN = frozenset({"x-amz-content-sha256", "x-api-key-version"})
+
+
+def log_request(model: str, url: httpx.URL, headers: Mapping[str, str], body: bytes) -> None:
+    """Write a request to the log (`CALLBOARD_LOG=models=debug`).
+
+    Values of headers with the name of a secret are redacted, also where they occur in the body or the URL. Texts with
+    the form of a secret are redacted as well.
+    """
+    redactor = Redactor()
+    for name, value in headers.items():
+        if _SECRET.search(name) and name not in _OPEN:
+            redactor.add(value, value.rpartition(" ")[2])
+    fields = " ".join(
+        f"{name}: {PUT if _SECRET.search(name) and name not in _OPEN else redactor.text(value)};"
+        for name, value in headers.items()
+    )
+    text = redactor.text(body.decode("utf-8", "replace"))
+    if len(text) > MOST:
+        text = f"{text[: MOST // 2]} [... {len(text) - MOST} characters left out ...] {text[-MOST // 2 :]}"
+    log.debug("request to %s: POST %s | %s | %s", model, redactor.text(str(url)), fields, text)

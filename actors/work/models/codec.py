@@ -27,8 +27,7 @@ from ....protocol.json_values import UNREADABLE, decode_mended
 from ....protocol.settings.model import Cache
 from ...io.encodings import image_type
 from ...io.http.sse import SseParser
-from .reasoning.stored_reasoning import Weaver
-from .reasoning.tags import CLOSE, OPEN
+from .reasoning.stored_reasoning import CLOSE, OPEN, ReasoningOrder
 from .tool_schemas import declared
 
 if TYPE_CHECKING:
@@ -123,7 +122,7 @@ class ReplyBuilder:
 
     def __init__(self, form: str = "") -> None:
         self._form = form
-        self._woven: Weaver | None = None  # created with the first reasoning block: most replies have none
+        self._woven: ReasoningOrder | None = None  # created with the first reasoning block: most replies have none
         self.stop: chat.StopReason | None = None
         self.reason = ""
         self.id: Json = None
@@ -158,7 +157,7 @@ class ReplyBuilder:
         The caller may still change `block` until `build`.
         """
         if self._woven is None:
-            self._woven = Weaver(text=sum(map(len, self._text)), calls=len(self._calls))
+            self._woven = ReasoningOrder(text=sum(map(len, self._text)), calls=len(self._calls))
         self._woven.block(block)
 
     def call(
@@ -229,7 +228,7 @@ class ReplyBuilder:
     def within(self, block: dict[str, Json], text: int) -> None:
         """Assign the last `text` characters to the reasoning block `block`."""
         if self._woven is None:
-            self._woven = Weaver(text=sum(map(len, self._text)), calls=len(self._calls))
+            self._woven = ReasoningOrder(text=sum(map(len, self._text)), calls=len(self._calls))
         self._woven.within(block, text)
 
     def part_thinking(self) -> None:
@@ -425,16 +424,16 @@ def check_reply(reply: chat.ChatReply) -> None:
         raise ReplyFiltered(f"{reply.model}: the provider's filter has stopped the request or the reply{reason}")
     if is_empty:
         if reply.stop == "length":
-            why = f": the bound of its tokens was reached before its answer{reason}, see `max_tokens`"
+            why = f": the token limit was reached before its answer{reason}; raise `max_tokens`"
         elif reply.reasoning.strip():
-            why = f"{reason}: it has thought, and given no answer"
+            why = f"{reason}: it produced reasoning and no answer"
         else:
             why = reason
         error = EmptyReply(f"{reply.model} produced no output{why}")
         error.transient = reply.stop != "length"
         raise error
     if reply.stop == "failed":
-        raise UpstreamError(f"{reply.model}: the reply did not come to its end{reason}")
+        raise UpstreamError(f"{reply.model}: the reply is incomplete{reason}")
 
 
 def caches(cache: Cache, request: chat.ChatRequest) -> bool:
@@ -501,7 +500,9 @@ def is_text(part: chat.FilePart) -> bool:
 def file_as_text(part: chat.FilePart) -> str:
     """Return a text file as prompt text, inside a tag with its name. Raises ModelError for other types."""
     if not is_text(part):
-        raise ModelError(f"this provider takes no {part.media_type} files: '{part.name}'; convert it to text first")
+        raise ModelError(
+            f"this provider does not accept {part.media_type} files: '{part.name}'; convert it to text first"
+        )
     text = part.data.decode("utf-8", errors="replace")
     return f'<file name="{part.name}">\n{text}\n</file>'
 

@@ -141,13 +141,13 @@ def _messages(turns: Sequence[chat.Turn], model: str) -> Iterator[Json]:
     Tool results are text in this format. Their images and files follow the last result in a message of the user.
     """
     for are_results, together in groupby(turns, lambda turn: isinstance(turn, chat.ToolTurn)):
-        shown: list[Json] = []
+        images: list[Json] = []
         for turn in together:
             yield _message(turn, model)
             if are_results and isinstance(turn, chat.ToolTurn) and (apart := codec.result_apart(turn)[1]):
-                shown += [{"type": "text", "text": f"What {turn.name} shows:"}, *map(_part, apart)]
-        if shown:
-            yield {"role": "user", "content": shown}
+                images += [{"type": "text", "text": f"What {turn.name} shows:"}, *map(_part, apart)]
+        if images:
+            yield {"role": "user", "content": images}
 
 
 def _message(turn: chat.Turn, model: str) -> Json:
@@ -155,7 +155,14 @@ def _message(turn: chat.Turn, model: str) -> Json:
         case chat.UserTurn():
             return {"role": "user", "content": codec.blocks(turn.content, _part) or codec.NOTHING}
         case chat.AssistantTurn():
-            calls = [_as_called(call) for call in turn.tool_calls] or None
+            calls = [
+                {
+                    "id": call.id,
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": codec.arguments_sent(call)},
+                }
+                for call in turn.tool_calls
+            ] or None
             # Reasoning models have no `tool_plan`: their text is a block after the reasoning.
             if stored_reasoning.blocks(turn, model, FORM):
                 return codec.given(role="assistant", content=list(_thoughtful(turn, model)), tool_calls=calls)
@@ -177,11 +184,6 @@ def _thoughtful(turn: chat.AssistantTurn, model: str) -> Iterator[Json]:
             yield piece[0]
     if not turn.text.strip() and not turn.tool_calls:
         yield {"type": "text", "text": codec.NOTHING}
-
-
-def _as_called(call: chat.ToolCall) -> Json:
-    arguments = codec.arguments_sent(call)
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
 
 def _part(part: chat.TextPart | chat.ImagePart | chat.FilePart) -> Json:

@@ -160,4 +160,4 @@ async def _watch(_: Actor, process: Process) -> None:
 
 def _last_words(stderr: str) -> str:
     lines = [line for line in stderr.splitlines() if line.strip()]
-    return lines[-1].strip() if lines else "it said nothing"
+    return lines[-1].strip() if lines else "it printed nothing"

@@ -126,17 +126,17 @@ async def first_to_answer(
     quick = msgspec.structs.replace(retry, patience=min(retry.patience, PATIENCE))
     busy: dict[str, UpstreamError] = {}
     failures: list[ModelError | AccountEmpty] = []
-    left = dict(waiting)
-    while left:
+    remaining = dict(waiting)
+    while remaining:
         now = trio.current_time()
-        model = next((model for model in left if not down.why(model, now)), None) or min(left, key=down.until)
-        first = next(iter(left))
+        model = next((model for model in remaining if not down.why(model, now)), None) or min(remaining, key=down.until)
+        first = next(iter(remaining))
         if model != first and news is None:
             news = (first, down.why(first, now), False)
-        _turn(call, *left.pop(model), news, PATIENCE)
+        _turn(call, *remaining.pop(model), news, PATIENCE)
         down.trying(model)
         try:
-            reply = await ask(quick if left else retry)
+            reply = await ask(quick if remaining else retry)
         except (ModelError, AccountEmpty) as error:
             if not another_may_take_it(error, call.request):
                 raise
@@ -206,7 +206,7 @@ def _able(
     for target in targets:
         try:
             if needs_tools and not target.model.supports_function_calling:
-                raise Unsupported(f"'{target.id}' calls no tools (`supports_function_calling: false`)")
+                raise Unsupported(f"'{target.id}' does not support tools (`supports_function_calling: false`)")
             able[target.id] = (target, target.complete(request, settings))
         except Unsupported as error:
             unable[target.id] = error
@@ -229,9 +229,9 @@ def _all_of(failures: Sequence[ModelError | AccountEmpty]) -> CallboardError:
     if not others:
         return error
     before = "; ".join(hidden_head(str(other), _SHOWN) for other in others)
-    told = type(error)(f"{error} (asked before: {before})")
-    told.__dict__.update(error.__dict__)
-    return told
+    failure = type(error)(f"{error} (asked before: {before})")
+    failure.__dict__.update(error.__dict__)
+    return failure
 
 
 async def admitted(gate: LimiterGate, call: GatewayCall) -> None:

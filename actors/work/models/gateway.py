@@ -10,11 +10,15 @@ message for each cancellation.
 
 The order of one try: reserve in the account, wait for the limiter, refresh credentials, send, count, charge. A
 rate-limit refusal repeats the try from the limiter without using up an attempt.
+
+**Dry runs** (`dry_run`). No request is sent, and the reply shows the request. The reply to a request with a response
+schema is the smallest value that matches it, so that a graph can continue.
 """
 
 from __future__ import annotations
 
 import copy
+import json
 import math
 import random
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
@@ -27,7 +31,7 @@ import msgspec
 import trio
 
 from ....protocol import events
-from ....protocol.chat import ChatReply, ChatRequest, TextDelta, TokenUsage
+from ....protocol.chat import AssistantTurn, ChatReply, ChatRequest, TextDelta, TokenUsage, UserTurn, text_of
 from ....protocol.errors import (
     CallboardError,
     ConfigError,
@@ -43,13 +47,12 @@ from ....protocol.settings import Settings
 from ....supervisors import Retry
 from ...io.imports import imported
 from ...io.vault.vault import NotFetched
-from .call import Emitter, GatewayCall, OnDelta, OnUsage, countable
+from .call import BACKOFF, Emitter, GatewayCall, OnDelta, OnUsage, countable, retried
 from .catalog import ModelCatalog
-from .codecs import module_of
 from .endpoints import Endpoints
 from .engines import LocalEngines
 from .limiter import Gates, LimiterGate, too_many
-from .retrying import BACKOFF, retried
+from .providers import module_of
 from .target import ModelChoice, ModelTarget, TokenBearer
 
 if TYPE_CHECKING:
@@ -59,7 +62,6 @@ if TYPE_CHECKING:
     from .fallback import FailedModels
     from .python_model import Model
     from .recorder import Recorder
-
 
 REFUSED_FOR = 120.0
 """Seconds of rate-limit refusals, without one answer from the model, after which a try fails.
@@ -207,15 +209,15 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
         found = self.window(model)
         if found is not None or not self.catalog.prices.is_read:
             return found
-        return self.looked_up_window(model)
+        return self.load_window(model)
 
-    def looked_up_window(self, model: str = "") -> int | None:
+    def load_window(self, model: str = "") -> int | None:
         """Return the context window, and load the price table if needed. This blocks: call it in a thread."""
         model = model or self.choice().model
         found = self.window(model)
         if found is not None:
             return found
-        from .facts import facts_of
+        from .model_listing import facts_of
 
         finder, environ = self.catalog.prices.finder, self._environ
         known = [facts_of(finder, *self.catalog.named(name), environ).window for name in models_of(model)]
@@ -293,7 +295,6 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
             raise
 
     def _dry(self, me: Emitter, request: ChatRequest, on_delta: OnDelta | None) -> ChatReply:
-        from .dry import as_text, dry_reply
 
         model = self.catalog.full(request.model or self.choice().model)
         if request.response_schema is not None:  # the reply must match the schema, so it cannot show the request
@@ -399,7 +400,7 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
     async def _open(self, target: ModelTarget) -> LimiterGate:
         """Prepare the first request to a model: import the client, look up the price in a thread, start the limiter."""
         await imported(".actors.work.models.client")
-        await target.price.looked_up()
+        await target.price.load()
         return await self.gates.of(target.id, target.rules, target.account)
 
     async def _send_to_engine(self, call: GatewayCall, engine: str, attempt: int) -> ChatReply:
@@ -437,3 +438,44 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
 @lru_cache(maxsize=16)
 def _tries_of(attempts: int) -> Retry:
     return Retry(most=attempts, backoff=BACKOFF)
+
+
+def dry_reply(request: ChatRequest, model: str) -> ChatReply:
+    """Return the reply of a dry run."""
+    if request.response_schema is not None:
+        return ChatReply(text=json.dumps(_emptiest(request.response_schema)), model=model)
+    return ChatReply(text=as_text(request, model), model=model)
+
+
+def as_text(request: ChatRequest, model: str) -> str:
+    """Return a request as readable text: model, messages and the names of the tools."""
+    lines = [f"(dry run: not sent to {model})"]
+    if request.system:
+        lines += ["", "system:", request.system]
+    for turn in request.messages:
+        if isinstance(turn, UserTurn):
+            lines += ["", "user:", text_of(turn.content)]
+        elif isinstance(turn, AssistantTurn):
+            lines += ["", "assistant:", turn.text, *(f"calls {call.name} {call.arguments}" for call in turn.tool_calls)]
+        else:
+            lines += ["", f"result of {turn.name}:", text_of(turn.content)]
+    if request.tools:
+        lines += ["", f"tools: {', '.join(tool.name for tool in request.tools)}"]
+    return "\n".join(lines)
+
+
+def _emptiest(schema: dict[str, Any]) -> Any:
+    for key in ("const", "default"):
+        if key in schema:
+            return schema[key]
+    if schema.get("enum"):
+        return schema["enum"][0]
+    kind = schema.get("type", "object" if "properties" in schema else "string")
+    if isinstance(kind, list):
+        kind = kind[0]
+    if kind == "object":
+        properties = schema.get("properties", {})
+        return {name: _emptiest(properties.get(name, {})) for name in schema.get("required", properties)}
+    if kind == "array":
+        return [_emptiest(schema.get("items", {})) for _ in range(schema.get("minItems", 0))]
+    return {"string": "", "integer": 0, "number": 0, "boolean": False, "null": None}.get(kind, "")

@@ -156,8 +156,8 @@ def _contents(request: chat.ChatRequest, model: str) -> Iterator[Json]:
     for are_results, together in groupby(turns, lambda turn: isinstance(turn, chat.ToolTurn)):
         if are_results:
             results = [turn for turn in together if isinstance(turn, chat.ToolTurn)]
-            shown = [_part(part) for turn in results for part in codec.result_apart(turn)[1]]
-            yield {"role": "user", "parts": [*map(_result, results), *shown]}
+            images = [_part(part) for turn in results for part in codec.result_apart(turn)[1]]
+            yield {"role": "user", "parts": [*map(_result, results), *images]}
             continue
         for turn in together:
             if isinstance(turn, chat.UserTurn):

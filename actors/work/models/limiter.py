@@ -159,7 +159,7 @@ async def limiter(me: Actor[Message], rules: AllowanceRules, rand: Callable[[], 
                 line.over(message)
                 line.let_go()
             case OtherProcessRefused():
-                line.told(message.seconds)
+                line.extend_cooldown(message.seconds)
             case Divide():
                 line.divide(message.among)
                 line.let_go()
@@ -220,8 +220,8 @@ class _Line:
         else:
             self._allowance.answered(passed, request.used, now, request.remaining)
 
-    def told(self, seconds: float) -> None:
-        self._allowance.told(seconds, self._now())
+    def extend_cooldown(self, seconds: float) -> None:
+        self._allowance.extend_cooldown(seconds, self._now())
 
     def divide(self, among: int) -> None:
         self._allowance.divide(among)
@@ -321,7 +321,7 @@ class LimiterGate:
         if retry_after is not None and self._on_refused is not None:
             self._on_refused(retry_after)
 
-    def told(self, seconds: float) -> None:
+    def extend_cooldown(self, seconds: float) -> None:
         """Report a refusal in another process, with a wait of `seconds`."""
         self._is_limited()
         self._ref.tell_nowait(OtherProcessRefused(seconds))
@@ -370,18 +370,19 @@ class Gates:
         """Return the gate of `model`, or None before its first request."""
         return self._gates.get(model)
 
-    def share(self, tell: Callable[[str, float], None]) -> None:
+    def share(self, notify: Callable[[str, float], None]) -> None:
         """Share refusals with other processes that use the same keys.
 
-        `tell` is called with an account and its cooldown in seconds, once for requests refused at about the same time.
+        `notify` is called with an account and its cooldown in seconds, once for requests refused at about the same
+        time.
         """
-        self._tell = tell
+        self._tell = notify
 
-    def told(self, account: str, seconds: float) -> None:
+    def extend_cooldown(self, account: str, seconds: float) -> None:
         """Apply the cooldown of `account` that another process reported."""
         if self._is_news(account, seconds):
             for gate in self._shared.get(account, ()):
-                gate.told(seconds)
+                gate.extend_cooldown(seconds)
 
     def divide(self, among: int) -> None:
         """Divide the limits of the settings among `among` processes, for models with a shared account."""
@@ -407,8 +408,8 @@ class Gates:
         self.limited = self.limited or rules != AllowanceRules()
         if self._among > 1:
             gate.divide(self._among)
-        if (left := self._until.get(account, -math.inf) - trio.current_time()) > 0:
-            gate.told(left)
+        if (seconds := self._until.get(account, -math.inf) - trio.current_time()) > 0:
+            gate.extend_cooldown(seconds)
 
     async def of(self, model: str, rules: AllowanceRules, account: str = "") -> LimiterGate:
         """Return the gate of `model`; start its limiter with `rules` if this is the first request.

@@ -101,25 +101,25 @@ class OllamaReader(codec.StreamReader):
         yield from self._line(data.encode())
 
     def _line(self, line: bytes) -> Iterator[chat.Delta]:
-        said = codec.read(_decode_line, line)
-        if said.error:
-            raise UpstreamError(said.error)
-        if said.message.thinking:
-            self._thought.append(said.message.thinking)
-            yield from self.builder.reasoning(said.message.thinking)
-        yield from self.builder.text(said.message.content or "")
-        for call in said.message.tool_calls or ():
+        answer = codec.read(_decode_line, line)
+        if answer.error:
+            raise UpstreamError(answer.error)
+        if answer.message.thinking:
+            self._thought.append(answer.message.thinking)
+            yield from self.builder.reasoning(answer.message.thinking)
+        yield from self.builder.text(answer.message.content or "")
+        for call in answer.message.tool_calls or ():
             arguments = codec.arguments_text(call.function.arguments)
             yield from self.builder.call(self._calls, name=call.function.name, arguments=arguments)
             self._calls += 1
-        if said.done:
+        if answer.done:
             self.ended = True
             if self._thought and self._calls:  # the model continues its reasoning after the tool results
                 self.builder.thought({"thinking": "".join(self._thought)})
-            self.builder.ends(said.done_reason)
+            self.builder.ends(answer.done_reason)
             self.builder.part_thinking()
             self.builder.usage = chat.TokenUsage(
-                input_tokens=said.prompt_eval_count or 0, output_tokens=said.eval_count or 0
+                input_tokens=answer.prompt_eval_count or 0, output_tokens=answer.eval_count or 0
             )
 
 

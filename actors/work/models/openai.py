@@ -26,7 +26,7 @@ from ....protocol.errors import ModelError, UpstreamError
 from ....protocol.settings.model import Cache
 from . import call_ids, codec
 from .reasoning import effort, families, stored_reasoning
-from .reasoning.tags import OPEN, Parting
+from .reasoning.stored_reasoning import OPEN, ThinkTagParser
 
 Json = Any
 
@@ -94,7 +94,7 @@ class OpenAiReader(codec.StreamReader):
     def __init__(self, *, own: bool) -> None:
         super().__init__()
         self._thought = _Thought()
-        self._parting = None if own else Parting()
+        self._parting = None if own else ThinkTagParser()
 
     def finish(self) -> chat.ChatReply:
         """Return the reply, with reasoning in tags moved out of the text."""
@@ -151,13 +151,13 @@ def _messages(turns: Sequence[chat.Turn], model: str) -> Iterator[Json]:
     Tool results are text in this format. Their images and files follow the last result in a message of the user.
     """
     for are_results, together in groupby(turns, lambda turn: isinstance(turn, chat.ToolTurn)):
-        shown: list[Json] = []
+        images: list[Json] = []
         for turn in together:
             yield _message(turn, model)
             if are_results and isinstance(turn, chat.ToolTurn) and (apart := codec.result_apart(turn)[1]):
-                shown += [{"type": "text", "text": f"What {turn.name} shows:"}, *map(_part, apart)]
-        if shown:
-            yield {"role": "user", "content": shown}
+                images += [{"type": "text", "text": f"What {turn.name} shows:"}, *map(_part, apart)]
+        if images:
+            yield {"role": "user", "content": images}
 
 
 def prefix(request: chat.ChatRequest) -> str:
@@ -327,10 +327,10 @@ def _decoded(body: bytes, *, own: bool) -> chat.ChatReply:
         raise ModelError("the answer has no choices")
     choice = completion.choices[0]
     builder = codec.ReplyBuilder(FORM)
-    said = choice.message.content
+    text = choice.message.content
     # A whole reply needs the tag parser only if it starts with the tag: most do not, and it would copy the text.
-    tagged = not own and isinstance(said, str) and said[:64].lstrip().startswith(OPEN)
-    parting = Parting() if tagged else None
+    tagged = not own and isinstance(text, str) and text[:64].lstrip().startswith(OPEN)
+    parting = ThinkTagParser() if tagged else None
     list(_read_message(builder, choice.message, parting))
     if parting is not None:
         list(_parted(builder, *parting.rest()))
@@ -353,12 +353,12 @@ class _Thought:
         self._texts: dict[str, list[str]] = {}
         self._details: list[dict[str, Json]] = []
 
-    def add(self, said: _MessageBody) -> None:
-        if said.reasoning_content:
-            self._texts.setdefault("reasoning_content", []).append(said.reasoning_content)
-        elif said.reasoning and isinstance(said.reasoning, str):
-            self._texts.setdefault("reasoning", []).append(said.reasoning)
-        for detail in said.reasoning_details if isinstance(said.reasoning_details, list) else ():
+    def add(self, message: _MessageBody) -> None:
+        if message.reasoning_content:
+            self._texts.setdefault("reasoning_content", []).append(message.reasoning_content)
+        elif message.reasoning and isinstance(message.reasoning, str):
+            self._texts.setdefault("reasoning", []).append(message.reasoning)
+        for detail in message.reasoning_details if isinstance(message.reasoning_details, list) else ():
             if isinstance(detail, dict):
                 self._add_detail(detail)
 
@@ -387,20 +387,22 @@ def _parted(builder: codec.ReplyBuilder, thought: str, answer: str) -> Iterator[
     yield from builder.text(answer)
 
 
-def _read_message(builder: codec.ReplyBuilder, said: _MessageBody, parting: Parting | None) -> Iterator[chat.Delta]:
-    reasoning = said.reasoning_content or (said.reasoning if isinstance(said.reasoning, str) else "")
+def _read_message(
+    builder: codec.ReplyBuilder, message: _MessageBody, parting: ThinkTagParser | None
+) -> Iterator[chat.Delta]:
+    reasoning = message.reasoning_content or (message.reasoning if isinstance(message.reasoning, str) else "")
     yield from builder.reasoning(reasoning)
-    if isinstance(said.content, list):
-        for chunk in said.content:
+    if isinstance(message.content, list):
+        for chunk in message.content:
             thought = chunk.thinking if isinstance(chunk.thinking, list) else ()
             for piece in thought:
                 yield from builder.reasoning(str(piece.get("text") or "") if isinstance(piece, dict) else "")
             yield from builder.text(chunk.text)
-    elif parting is None or not said.content:
-        yield from builder.text(said.content or said.refusal or "")
+    elif parting is None or not message.content:
+        yield from builder.text(message.content or message.refusal or "")
     else:
-        yield from _parted(builder, *parting.take(said.content))
-    for position, call in enumerate(said.tool_calls or ()):
+        yield from _parted(builder, *parting.take(message.content))
+    for position, call in enumerate(message.tool_calls or ()):
         yield from builder.fragment(
             position if call.index is None else call.index,
             id=call.id or "",

@@ -59,8 +59,8 @@ class Patched:
 
     def headers(self, own: Mapping[str, str]) -> dict[str, str]:
         """Return the headers `own` with patched ones replaced, added or removed."""
-        kept = {name: value for name, value in own.items() if name.lower() not in self._headers}
-        return kept | {name: value for name, value in self._headers.items() if value is not None}
+        unpatched = {name: value for name, value in own.items() if name.lower() not in self._headers}
+        return unpatched | {name: value for name, value in self._headers.items() if value is not None}
 
     def body(self, own: bytes) -> bytes:
         """Return the body `own` with all patches merged."""
@@ -142,9 +142,9 @@ def _first(patterns: Patterns, name: str, where: str) -> Patch | None:
             if regex.fullmatch(pattern, name, regex.VERSION0, timeout=PATIENCE):
                 return patch
         except TimeoutError:
-            raise ConfigError(f"{where}: `{pattern[:80]}` takes too long for '{name}': write it simpler") from None
+            raise ConfigError(f"{where}: `{pattern[:80]}` takes too long for '{name}': simplify it") from None
         except (regex.error, OverflowError, RecursionError) as error:
-            raise ConfigError(f"{where}: `{pattern[:80]}` is no regular expression: {error}") from None
+            raise ConfigError(f"{where}: `{pattern[:80]}` is not a valid regular expression: {error}") from None
     return None
 
 

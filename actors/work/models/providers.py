@@ -8,6 +8,8 @@ A definition file (an agent of a workflow, for example) may describe a client in
 
 Equal descriptions share connections: see `ModelCatalog.adopt`. A key of the environment or the settings is sent only
 to the provider's own address, never to a `base_url` of the file. Otherwise a downloaded file could collect keys.
+
+`codec_of` selects the codec of a client by its type. Each codec is imported by the first model that needs it.
 """
 
 from __future__ import annotations
@@ -22,11 +24,12 @@ import msgspec
 from ....protocol.errors import ConfigError, CredentialsError, GraphMistake
 from ....protocol.problems import did_you_mean, suggestion
 from ....protocol.settings import CLIENT_TYPES, ClientSettings, ModelSettings, Settings
-from ....protocol.settings.model import KEYS_OF_TYPES
+from ....protocol.settings.model import KEYS_OF_TYPES, Cache, Interface, ReasoningSummary
 from ....protocol.version import VERSION
 
 if TYPE_CHECKING:
-    from .prices.find import Finder
+    from .codec import Codec
+    from .prices.price_lookup import Finder
 
 READY_MADE = {
     "deepinfra": "https://api.deepinfra.com/v1/openai",
@@ -118,6 +121,7 @@ def base_of(client: ClientSettings, environ: Mapping[str, str]) -> str:
         "openai-compatible": READY_MADE.get(client.name, ""),
     }
     base = (client.api_base or fixed.get(BUILT_IN.get(client.type, client.type), "")).strip().rstrip("/")
+    # The codec adds `/api/chat`, so the URL of Ollama's OpenAI-compatible interface (`/v1`) is accepted as well.
     return base.removesuffix("/v1").removesuffix("/api") if client.type == "ollama" else base
 
 
@@ -147,7 +151,7 @@ def _bedrock_at(client: ClientSettings, environ: Mapping[str, str]) -> str:
 
 
 def _vertex_at(client: ClientSettings, environ: Mapping[str, str]) -> str:
-    from .vertex.place import location_of, vertex_at
+    from .vertex.location import location_of, vertex_at
 
     return vertex_at(location_of(client, environ))
 
@@ -169,7 +173,7 @@ def checked_key(key: str, where: str) -> str:
     """
     key = key.strip("\ufeff \t\r\n\v\f\0")
     if not key.isascii() or not key.isprintable():
-        raise CredentialsError(f"the API key in {where} has characters that no key has: copy it once more")
+        raise CredentialsError(f"the API key in {where} contains characters that are invalid in a key: copy it again")
     return key
 
 
@@ -188,13 +192,13 @@ def has_credentials(client: ClientSettings, environ: Mapping[str, str], file: st
         return True
     try:
         if client.type == "vertexai":
-            from .vertex.place import source_of
+            from .vertex.location import source_of
 
             source_of(client, environ, file)
             return True
         if client.type == "bedrock":
+            from .aws.credential_chain import RoleSigner, signer_of
             from .aws.keys import region_of
-            from .aws.signers import RoleSigner, signer_of
 
             if not region_of(client, environ):
                 return False
@@ -269,13 +273,13 @@ def client_of(
         near = did_you_mean(provider, names) or f"there are {', '.join(sorted(names))}; any other needs a `base_url`"
         raise GraphMistake(f"no provider '{provider}': {near}")
     own = _own(provider, settings)
-    elsewhere = _other_base_url(own, base_url, environ)
-    if not elsewhere and not api_key:
+    other_base = _other_base_url(own, base_url, environ)
+    if not other_base and not api_key:
         return None
     return ClientSettings(
         type=own.type,
         name=provider,
-        api_base=elsewhere or own.api_base,
+        api_base=other_base or own.api_base,
         api_key=api_key or "",
         api_version=own.api_version,
         api=own.api,
@@ -346,7 +350,8 @@ def unknown(
 
     name = model.partition(":")[0]
     if client is None and model == settings.model and settings.model_from.endswith(("_PROVIDER", "_PLATFORM")):
-        return f"{settings.model_from} is '{model}', which is no provider; there are {', '.join(sorted(PROVIDERS))}"
+        known_names = ", ".join(sorted(PROVIDERS))
+        return f"{settings.model_from} is '{model}', which is not a provider; known providers are {known_names}"
     if client is not None and client.models:
         known = [f"{client.name}:{entry.name}" for entry in client.models]
         return f"unknown chat model '{model}'; client '{client.name}' has: {', '.join(known)}"
@@ -357,3 +362,61 @@ def unknown(
     guess = meant or (f"{near[0]}:..." if near else None)
     hint = suggestion(guess) if guess else f"clients are: {', '.join(names)}"
     return f"unknown chat model '{model}': models are named `client:model`; {hint}"
+
+
+def codec_of(client: ClientSettings, model: ModelSettings, name: str, base: str, cache: Cache) -> Codec:
+    """Return the codec of a client that needs only a key.
+
+    Args:
+        name: the provider's name of the model.
+        base: base URL.
+    """
+    match BUILT_IN.get(client.type, client.type):
+        case "claude":
+            from .anthropic import AnthropicCodec
+
+            return AnthropicCodec(cache=cache)
+        case "cohere":
+            from .cohere import CohereCodec
+
+            return CohereCodec()
+        case "gemini":
+            from .gemini import GeminiCodec
+
+            return GeminiCodec()
+        case "ollama":
+            from .ollama import OllamaCodec
+
+            return OllamaCodec()
+        case _:
+            own = base == OPENAI
+            if interface(client, model, name, own=own) == "chat":
+                from .openai import OpenAiCodec
+
+                return OpenAiCodec(own=own, cache=cache, base=base)
+            from .responses import ResponsesCodec
+
+            return ResponsesCodec(own=own, cache=cache, summary=summary(client, model))
+
+
+def module_of(kind: str) -> str:
+    """Return the codec module of a client type, for callers that import it in a thread."""
+    return f".actors.work.models.{_MODULES.get(BUILT_IN.get(kind, kind), 'openai')}"
+
+
+_MODULES = {"claude": "anthropic", "cohere": "cohere", "gemini": "gemini", "ollama": "ollama", "local": "local"}
+
+
+def interface(client: ClientSettings, model: ModelSettings, name: str, *, own: bool) -> Interface:
+    """Return the OpenAI interface of a model: the configured one, else for OpenAI (`own`) the one that it needs."""
+    configured = model.api or client.api
+    if configured or not own:
+        return configured or "chat"
+    from .reasoning.families import wants_responses
+
+    return "responses" if wants_responses(name) else "chat"
+
+
+def summary(client: ClientSettings, model: ModelSettings) -> ReasoningSummary:
+    """Return the configured reasoning summary of a model."""
+    return model.reasoning_summary or client.reasoning_summary or "auto"

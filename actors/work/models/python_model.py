@@ -110,7 +110,7 @@ def name_of(model: Model, what: str) -> str:
     """
     name: Any = getattr(model, "name", None)
     if not is_model(model):
-        raise UsageError(f"{what}: {model!r} is no callboard.Model: it has no method `request(request)`")
+        raise UsageError(f"{what}: {model!r} is not a callboard.Model: it has no method `request(request)`")
     client, _, rest = name.partition(":") if isinstance(name, str) else ("", "", "")
     if not client or not rest or "," in name or name != name.strip():
         raise UsageError(f"{what}: the `name` of {type(model).__name__} must be 'client:model', not {name!r}")
@@ -209,7 +209,9 @@ async def _joined(
                 build.usage = piece
                 continue
             case _:
-                raise ModelError(f"the model {model.name} yielded {type(piece).__name__}, which is no piece of a reply")
+                raise ModelError(
+                    f"the model {model.name} yielded {type(piece).__name__}, which is not a piece of a reply"
+                )
         for delta in deltas:
             heard = True
             hears(delta)

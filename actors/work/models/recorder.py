@@ -337,7 +337,7 @@ class _Last:
         self.numbers: list[int] = []
 
 
-_LEFT_OUT = {"role": "user", "content": "[left out here: this request was too long to be kept as a whole]"}
+_LEFT_OUT = {"role": "user", "content": "[omitted: this request was too long to be stored completely]"}
 
 
 def parted(body: bytes) -> list[bytes]:
@@ -366,8 +366,8 @@ def recorded_turn(turn: Turn, clean: Callable[[str], str]) -> Any:
         clean: removes secrets from a text.
     """
     if isinstance(turn, UserTurn | ToolTurn) and not isinstance(turn.content, str):
-        told = msgspec.to_builtins(msgspec.structs.replace(turn, content=""))
-        return {**told, "content": [_part(part, clean) for part in turn.content]}
+        fields = msgspec.to_builtins(msgspec.structs.replace(turn, content=""))
+        return {**fields, "content": [_part(part, clean) for part in turn.content]}
     return turn
 
 
@@ -393,14 +393,14 @@ def _mended(value: Any) -> Any:
     try:
         return _texts(msgspec.to_builtins(value), lambda text: text.encode("utf-8", "replace").decode())
     except (TypeError, ValueError, RecursionError):
-        return {"role": "user", "content": "[this could not be kept: it is no JSON]"}
+        return {"role": "user", "content": "[this could not be stored: it is not JSON]"}
 
 
 def _shortened(value: Any, cut: Callable[[str], str]) -> Any:
     """Return the value with long texts cut, or a placeholder if it is still above `LONGEST`."""
-    told = _texts(msgspec.to_builtins(value), cut)
-    if len(msgspec.json.encode(told)) <= LONGEST:
-        return told
+    short = _texts(msgspec.to_builtins(value), cut)
+    if len(msgspec.json.encode(short)) <= LONGEST:
+        return short
     if isinstance(value, AnsweredLine):
         return msgspec.structs.replace(value, text=cut(value.text), reasoning=cut(value.reasoning), tool_calls=())
     return _LEFT_OUT

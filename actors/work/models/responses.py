@@ -60,20 +60,26 @@ class ResponsesCodec:
     def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> codec.Outgoing:
         """Return the request in the format of the Responses API. Raises ModelError if it has stop sequences."""
         if request.stop:
-            raise ModelError(f"'{request.model}' takes no `stop`: the Responses API has none; `api: chat` may have")
+            raise ModelError(
+                f"'{request.model}' does not support `stop`: the Responses API has no such option; try `api: chat`"
+            )
         level = effort.level(request)
         schema = request.response_schema if self._own or not request.tools else None  # see `openai`
         samples = not self._own or families.openai_samples(model, level)
         thinks = level != "none" and (level is not None or families.openai_thinks(model))
         own = request.extra.get("include")
         include = [*(own if isinstance(own, list) else ()), "reasoning.encrypted_content"]
+        # Chat completions nest name and schema below `json_schema`; this API has them at the level of `type`.
+        text_format = (
+            None if schema is None else {"type": "json_schema", **openai.response_format(schema)["json_schema"]}
+        )
         body = codec.given(
             model=model,
             input=[item for turn in call_ids.fitting(request.messages) for item in _items(turn, request.model)],
             instructions=request.system or None,
             tools=[_tool(tool) for tool in request.tools] or None,
             tool_choice=_choice(request.tool_choice) if request.tools else None,
-            text=None if schema is None else {"format": _format(schema)},
+            text=None if text_format is None else {"format": text_format},
             temperature=request.temperature if samples else None,
             top_p=request.top_p if samples else None,
             max_output_tokens=request.max_tokens,
@@ -204,10 +210,6 @@ def _choice(choice: str) -> Json:
     return {"type": "function", "name": choice}
 
 
-def _format(schema: dict[str, Json]) -> Json:
-    return {"type": "json_schema", **openai.response_format(schema)["json_schema"]}
-
-
 # --- in ---------------------------------------------------------------------------------------------------
 
 
@@ -284,7 +286,7 @@ def _decoded(body: bytes) -> chat.ChatReply:
     if response.status == "failed" or response.error is not None:
         _fail(response.error or _Error(), heard=False)
     if response.status not in ("completed", "incomplete", None):
-        raise UpstreamError(f"the response did not come to its end (`status: {response.status}`)")
+        raise UpstreamError(f"the response is incomplete (`status: {response.status}`)")
     if response.output is None:
         raise ModelError("the answer has no output")
     builder = codec.ReplyBuilder(FORM)
@@ -342,7 +344,7 @@ _PASSING = ("server_error", "vector_store_timeout")
 
 def _fail(error: _Error, *, heard: bool) -> None:
     """Raise the error. A rate limit after streamed text has no status 429, so the limiter does not repeat the try."""
-    text = error.message or str(error.code or "") or "the response failed, and it is not said why"
+    text = error.message or str(error.code or "") or "the response failed without a reason"
     if error.code == "rate_limit_exceeded":
         raise UpstreamError(text, status=None if heard else 429)
     if error.code is None or error.code in _PASSING:

@@ -56,7 +56,7 @@ def client_to_sign_in(name: str | None, settings: Settings) -> ClientSettings:
         ConfigError: the client does not use OAuth.
     """
     can = [client for client in settings.clients if signs_in(client)]
-    there_are = f"there are: {', '.join(client.name for client in can)}" if can else "none of it has `auth: oauth`"
+    there_are = f"there are: {', '.join(client.name for client in can)}" if can else "no client has `auth: oauth`"
     if name is None:
         if len(can) == 1:
             return can[0]
@@ -66,7 +66,7 @@ def client_to_sign_in(name: str | None, settings: Settings) -> ClientSettings:
         hint = did_you_mean(name, [each.name for each in can]) or there_are
         raise UsageError(f"there is no client '{name}' in {settings.file}; {hint}")
     if not signs_in(client):
-        raise ConfigError(f"client '{name}' in {settings.file} has no `auth: oauth`: it is asked with a key")
+        raise ConfigError(f"client '{name}' in {settings.file} has no `auth: oauth`: it uses an API key")
     return client
 
 
@@ -190,13 +190,13 @@ class SignedIn:
         """
         # 403 means that the token is valid and the account lacks a permission: a new token would be refused as well.
         if refused.status != 401:
-            raise CredentialsError(f"{refused.said}; the account that is signed in may not do this") from refused
+            raise CredentialsError(f"{refused.said}; the account that is signed in lacks the permission") from refused
         self._show(await self._keeper.other_than(token))
         try:
             return await send()
         except KeyRefused as again:
             sign_in = f"sign in: {remedy_of(self._client)}"
-            raise SignInNeeded(f"{again.said}, with a token that was just renewed; {sign_in}") from again
+            raise SignInNeeded(f"{again.said}, with a token that was just refreshed; {sign_in}") from again
 
     def _show(self, token: OAuthToken) -> OAuthToken:
         if token is not self._shown:

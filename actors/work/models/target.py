@@ -149,7 +149,7 @@ class ModelTarget(msgspec.Struct, frozen=True, kw_only=True):
         changes: dict[str, object] = {}
         if not model.supports_vision and any(_has_image(turn) for turn in request.messages):
             if any(isinstance(turn, UserTurn) and _has_image(turn) for turn in request.messages):
-                raise Unsupported(f"'{self.id}' takes no images (`supports_vision: false`)")
+                raise Unsupported(f"'{self.id}' does not accept images (`supports_vision: false`)")
             # Only tool results have images: a tool that returns images must stay usable with a text-only model.
             request = msgspec.structs.replace(request, messages=tuple(map(_without_images, request.messages)))
         if (request.reasoning_effort or model.reasoning_effort or settings.reasoning_effort) is not None or (

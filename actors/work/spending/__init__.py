@@ -1,5 +1,15 @@
 """Model spending: limits, reservations, usage totals, and daily limits.
 
-`accounts` limit a run, and `reserve` waits for room in an account. The `meter` counts the usage of a run. The `book`
-stores sums by day, and `report` prints them. `days` are accounts of a server for each day, stored in the `ledger`.
+May import `protocol`, `supervisors` and `actors/io`.
+
+Five names to know:
+
+    Account         limits of a run, a node or an agent, and its spending; `reserve` waits for room in it (`accounts`)
+    Meter           usage of one run, by model and by node (`meter`)
+    SpendingBook    sums by day, key, agent and model, for all processes of a user (`book`)
+    Days            accounts of a server for each day, above the accounts of its runs (`days`)
+    Ledger          spending of a day in a file or database, correct after `kill -9` (`ledger`)
+
+`report` makes the usage reports of `callboard usage` and the control channel. Start with `accounts`: its docstring
+explains reservations.
 """

@@ -16,23 +16,23 @@ The error names the innermost account that has reached its limit. So a child age
 limit of its parent ends both. A request that ends without figures, because it was cancelled or its connection broke, is
 settled with an estimate: providers charge for the output that they generated until then.
 
-This module is pure: no clock, no I/O, no tasks.
+Accounts are pure: no clock, no I/O, no tasks. Only `reserve`, at the end of this module, waits.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, TypeVar, final
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, final
 
 import msgspec
+import trio
 
 from ....protocol.errors import BudgetReached, CallboardError, LimitReached, ShareReached, TurnsReached, Unpriced
 from ....protocol.requests import Limits
 
 if TYPE_CHECKING:
     from ....protocol.graph.model import OwnLimits
-    from .days import DayAccount
 
 
 class Amount(msgspec.Struct, frozen=True):
@@ -64,6 +64,19 @@ def by_flag(field: str) -> str:
     return f"`{field}`, --{field.replace('_', '-')}"
 
 
+class DailyLimit(Protocol):
+    """The account of a day (`days.DayAccount`), as the accounts below it use it."""
+
+    @property
+    def counts_money(self) -> str | None:
+        """Settings key of the limit in money that applies here or above; None if there is none."""
+
+    def admit(
+        self, account: Account, most: Amount, on_wait: Callable[[], None], *, turn: bool
+    ) -> Coroutine[Any, Any, Hold]:
+        """Reserve a request of `account`, which is this one or one below it, here and in the ledger; see `reserve`."""
+
+
 class Account:
     """Limits and spending of a run, an agent, a node, or a day.
 
@@ -82,6 +95,9 @@ class Account:
         waiting: requests that wait for room here.
         turns, tokens, cost: the spending so far; `estimated` is the part of the tokens that no provider reported.
     """
+
+    is_of_day: ClassVar[bool] = False
+    """True for the account of a day (`days.DayAccount`), which other processes may charge as well."""
 
     turns: int
     tokens: int
@@ -104,7 +120,7 @@ class Account:
         self.measures: bool = own or (parent is not None and parent.measures)
         in_money = limits.max_cost is not None and not allow_unpriced
         self.needs_prices: bool = in_money or (parent is not None and parent.needs_prices)
-        self.day: DayAccount | None = None if parent is None else parent.day
+        self.day: DailyLimit | None = None if parent is None else parent.day
         self.turns = self.tokens = self.estimated = 0
         self.cost: float = 0.0
         self._held = self._held_turns = self._held_tokens = 0
@@ -143,9 +159,9 @@ class Account:
         self.full().waiting.append(waiter)
         return waiter.leave
 
-    def left(self) -> Limits:
+    def remaining(self) -> Limits:
         """Return the remaining limits of this account and all above, except the accounts of days."""
-        own = [account for account in self.chain() if account.day is not account]
+        own = [account for account in self.chain() if not account.is_of_day]
         return Limits(
             max_turns=_least((each.limits.max_turns, each.turns) for each in own),
             max_tokens=_least((each.limits.max_tokens, each.tokens) for each in own),
@@ -158,7 +174,7 @@ class Account:
         That worker has already charged it to the day.
         """
         for account in self.chain():
-            if account.day is not account:
+            if not account.is_of_day:
                 account.charge(amount, turns)
 
     @property
@@ -267,10 +283,10 @@ def as_failure(error: CallboardError, account: Account | None, above: Account | 
     # An account above has reached its limit, so its owner ends as well.
     if error.account != account.path:
         return error
-    told = ShareReached(str(error))
-    told.__dict__.update(error.__dict__)
-    told.code, told.__cause__ = error.code, error
-    return told
+    share = ShareReached(str(error))
+    share.__dict__.update(error.__dict__)
+    share.code, share.__cause__ = error.code, error
+    return share
 
 
 class Hold:
@@ -285,7 +301,7 @@ class Hold:
         for each in account.chain():
             each.reserve(most, turn=turn)
 
-    def settle(self, amount: Amount, *, turns: int = 1, estimated: bool = False) -> None:
+    def spend(self, amount: Amount, *, turns: int = 1, estimated: bool = False) -> None:
         """Replace the reservation by the actual amount; a second call has no effect."""
         account, self._account = self._account, None
         if account is None:
@@ -299,7 +315,7 @@ class Hold:
 
     def release(self) -> None:
         """Remove the reservation; nothing was spent."""
-        self.settle(NOTHING, turns=0)
+        self.spend(NOTHING, turns=0)
 
 
 @final
@@ -351,3 +367,46 @@ def _least(spent: Iterable[tuple[N | None, N]]) -> N | None:
     return min(
         (most - so_far if most > so_far else most - most for most, so_far in spent if most is not None), default=None
     )
+
+
+def reserve(
+    account: Account, most: Amount, on_wait: Callable[[], None], *, turn: bool = True
+) -> Coroutine[Any, Any, Hold]:
+    """Reserve the upper bound of a request, as soon as there is room; also in the ledger if days are limited.
+
+    Args:
+        on_wait: called if the request has to wait.
+        turn: the request is a turn of a model; a request for embeddings is not.
+
+    Raises:
+        TurnsReached, BudgetReached: an account has reached its limit, or reached it during the wait.
+    """
+    enter = room_in if account.day is None else account.day.admit
+    return enter(account, most, on_wait, turn=turn)
+
+
+async def room_in(account: Account, most: Amount, on_wait: Callable[[], None], *, turn: bool) -> Hold:
+    """Reserve in the accounts alone; see `reserve`."""
+    hold = account.hold(most, turn=turn)
+    if hold is not None:
+        return hold
+    on_wait()
+    found: list[Hold | LimitReached] = []
+    woken = trio.Event()
+
+    def wake(what: Hold | LimitReached) -> None:
+        found.append(what)
+        woken.set()
+
+    leave = account.wait(most, wake, turn=turn)
+    try:
+        await woken.wait()
+    except BaseException:  # Cancelled: a reservation made at that very moment must be released for others.
+        leave()
+        for each in found:
+            if isinstance(each, Hold):
+                each.release()
+        raise
+    if isinstance(found[0], LimitReached):
+        raise found[0]
+    return found[0]

@@ -111,13 +111,13 @@ class BookStore(Protocol):
 
     Attributes:
         place: location of the store, for the log.
-        elsewhere: the store is on another machine and may be silent for long; an abandoned write may still succeed.
+        is_remote: the store is on another machine and may be silent for long; an abandoned write may still succeed.
     """
 
     @property
     def place(self) -> str: ...
     @property
-    def elsewhere(self) -> bool: ...
+    def is_remote(self) -> bool: ...
 
     def add(self, number: int, sums: Unwritten) -> None:
         """Add these sums; one call at a time. Raises one of `TROUBLE`."""
@@ -199,10 +199,10 @@ class SpendingBook:
         async with self._turn:
             # The store may have applied an abandoned write. Adding the unwritten sums to its own could count them
             # twice.
-            if not await self._write_now() and self._store.elsewhere:
-                raise Away(f"{self._store.place}: what was spent can't be written", "it can't be written now")
+            if not await self._write_now() and self._store.is_remote:
+                raise Away(f"{self._store.place}: the usage of models can't be written", "it can't be written now")
             found = await trio.to_thread.run_sync(
-                self._store.read, since, by, key, limiter=self._thread, abandon_on_cancel=self._store.elsewhere
+                self._store.read, since, by, key, limiter=self._thread, abandon_on_cancel=self._store.is_remote
             )
             return grouped(((entry, spent) for (_, entry), spent in self._sums.items()), since, by, key, found)
 
@@ -224,12 +224,12 @@ class SpendingBook:
         try:
             with self._shield():
                 await trio.to_thread.run_sync(
-                    store.add, number, sums, limiter=self._thread, abandon_on_cancel=store.elsewhere
+                    store.add, number, sums, limiter=self._thread, abandon_on_cancel=store.is_remote
                 )
                 written = True
         except TROUBLE as error:
             if not self._troubled:
-                log.warning("what models cost can't be written to %s: %s", store.place, error)
+                log.warning("the usage of models can't be written to %s: %s", store.place, error)
             self._troubled = True
         else:
             self._troubled = self._troubled and not written
@@ -247,7 +247,7 @@ class BookFile:
     A failed transaction has written nothing for certain, so the file ignores the numbers of writes.
     """
 
-    elsewhere = False
+    is_remote = False
 
     def __init__(self, path: Path) -> None:
         self.place = str(path)

@@ -18,6 +18,8 @@ subject to the limit of the server only. Limits come from the last reading of th
 spending from the moment when it is set. A clock that is set back does not reset a limit: the latest day seen is the
 day. If the clock is set back by more than a day, it was wrong before. Then the new date applies, with the spending that
 the ledger has for it.
+
+A process other than the server has no such accounts: `readings` reads the usage of the limits from the ledger file.
 """
 
 from __future__ import annotations
@@ -25,24 +27,94 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 from weakref import WeakValueDictionary
 
+import msgspec
 import trio
 
 from ....protocol.control.caller import LOCAL
 from ....protocol.errors import BudgetReached, DayReached, LedgerBroken, TurnsReached
 from ....protocol.graph.model import OwnLimits
 from ....protocol.settings.api import ApiSettings, DailyLimits
-from .accounts import NOTHING, Account, Amount, Hold
-from .daily import ALL, DailyRules, DayReading
-from .ledger import Ledger, LedgerUnwritten, Others, WrittenHold, bounded
-from .reserve import room_in
-from .today import DAY, GRACE, Today, date_of, today_of
+from .accounts import NOTHING, Account, Amount, Hold, room_in
+from .book import rows
+from .ledger import DAY, GRACE, Ledger, LedgerUnwritten, Others, Today, WrittenHold, bounded, date_of, today_of
 
 if TYPE_CHECKING:
     from ....supervisors import Root
     from .ledger import LedgerStore
+
+ALL = ""
+"""Key of the account of all subjects together."""
+
+
+class DayReading(msgspec.Struct, frozen=True):
+    """Usage of a daily limit.
+
+    Attributes:
+        subject: subject that the limit applies to; "" for all together.
+        day: `2026-11-23`.
+        limits: the limits of that day.
+        spent: spending so far, including that of other processes.
+        held: upper bounds of requests in flight, here and in other processes, and of requests of crashed processes.
+        key: settings key of the limit.
+    """
+
+    subject: str
+    day: str
+    limits: DailyLimits
+    spent: Amount
+    held: Amount
+    key: str
+
+
+@final
+class DailyRules:
+    """Daily limits by subject.
+
+    Attributes:
+        all: the limits of all subjects together, and their settings key.
+        subjects: the subjects of the API keys.
+        limits_others: subjects without a key, for example of signed tokens, have a limit.
+    """
+
+    def __init__(self, settings: ApiSettings) -> None:
+        keys = enumerate(settings.auth.static)
+        self._of_keys = {key.subject: (key.daily, f"api.auth.keys[{at}].daily") for at, key in keys if key.daily}
+        self._of_others = settings.limits.per_subject_daily, "api.limits.per_subject_daily"
+        self.limits_others = self._of_others[0] is not None
+        self.subjects = sorted({key.subject for key in settings.auth.static})
+        self.all = settings.limits.daily, "api.limits.daily"
+
+    def of(self, subject: str) -> tuple[DailyLimits | None, str]:
+        """Return the limits of a subject, and their settings key."""
+        return self._of_keys.get(subject, self._of_others)
+
+
+def readings(path: Path, settings: ApiSettings, today: Today) -> list[DayReading]:
+    """Return the usage of each limit: of all together, of keys, and of other subjects that have spent today.
+
+    Raises:
+        sqlite3.Error, OSError: the file can't be read.
+    """
+    rules = DailyRules(settings)
+    spent = _sums(path, "ledger", "SELECT key, tokens, cost FROM ledger WHERE day = ?", today.day)
+    held = _sums(path, "held", "SELECT key, SUM(tokens), SUM(cost) FROM held WHERE day >= ? GROUP BY key", today.since)
+    subjects = {ALL, *rules.subjects, *spent, *held} - {LOCAL.subject}
+    found = []
+    for subject in sorted(subjects):
+        limits, key = rules.all if subject == ALL else rules.of(subject)
+        if limits is not None and not limits.is_empty:
+            of = spent.get(subject, NOTHING), held.get(subject, NOTHING)
+            found.append(DayReading(subject, today.day, limits, *of, key))
+    return found
+
+
+def _sums(path: Path, table: str, query: str, day: str) -> dict[str, Amount]:
+    return {key: Amount(tokens, cost) for key, tokens, cost in rows(path, table, query, (day,))}
+
 
 LOOK_EVERY = 1.0
 """Seconds between two queries for the spending of other processes, by subjects over their limit or waiting."""
@@ -68,6 +140,7 @@ class DayAccount(Account):
         looked: time of the last query for the spending of other processes, in seconds of trio's clock.
     """
 
+    is_of_day = True
     tokens: int
 
     def __init__(self, days: Days, subject: str, parent: DayAccount | None) -> None:
@@ -181,18 +254,18 @@ class DayAccount(Account):
     def _refuse_reserved(self, used: str, held: str) -> None:
         after = self._days.held_for()
         others = f"{held} are reserved by other servers, or by those that have crashed"
-        told = _Reserved(f"{self.name} {used}, and {others}; ask again in {after:.0f} s", retry_after=after)
-        told.account = self.path
-        raise told
+        error = _Reserved(f"{self.name} {used}, and {others}; ask again in {after:.0f} s", retry_after=after)
+        error.account = self.path
+        raise error
 
     def _refuse(self, error: TurnsReached | BudgetReached) -> None:
-        left = self._days.today().left
-        minutes = max(1, round(left / 60))
-        told = DayReached(
-            f"{error}; the next begins at 00:00 UTC, in {minutes // 60} h {minutes % 60} min", retry_after=left
+        seconds = self._days.today().left
+        minutes = max(1, round(seconds / 60))
+        reached = DayReached(
+            f"{error}; the next day begins at 00:00 UTC, in {minutes // 60} h {minutes % 60} min", retry_after=seconds
         )
-        told.account = self.path
-        raise told
+        reached.account = self.path
+        raise reached
 
 
 @final
@@ -311,18 +384,18 @@ class Days:
         account = self.account(subject)
         if account is None:
             return None
-        since, looked = trio.current_time(), self._may_poll(account)
-        if looked:
+        since, polled = trio.current_time(), self._may_poll(account)
+        if polled:
             await self._poll_ledger(account)
         while True:
             try:
                 return account.check()
             except DayReached as error:
-                if not await self._looks_again(account, error, since, looked=looked):
+                if not await self._looks_again(account, error, since, polled=polled):
                     raise
-                looked = True
+                polled = True
 
-    async def look(self) -> None:
+    async def poll(self) -> None:
         """Query the ledger for the usage of all limits, including subjects that this process has not seen today.
 
         A failure is logged only.
@@ -331,7 +404,7 @@ class Days:
         keys = {each.subject for each in accounts if each is not None and each.capped}
         if keys or self._rules.limits_others:
             with contextlib.suppress(LedgerUnwritten):
-                await self.ledger.look(keys, all_of_today=True)
+                await self.ledger.query(keys, all_of_today=True)
 
     async def admit(self, account: Account, most: Amount, on_wait: Callable[[], None], *, turn: bool) -> Hold:
         """Reserve the upper bound of a request, in its accounts and in the ledger.
@@ -340,15 +413,16 @@ class Days:
             TurnsReached, BudgetReached: an account has reached its limit, or reached it during the wait.
             LedgerBroken: the ledger can't be written.
         """
-        capped, looked, most, since = _capped(account), False, bounded(most), trio.current_time()
+        capped, polled, most, since = _capped(account), False, bounded(most), trio.current_time()
         while True:
             growth = self._growth
             try:
                 hold = await room_in(account, most, on_wait, turn=turn)
             except DayReached as error:  # reservations of other processes may have shrunk since
-                if account.day is None or not await self._looks_again(account.day, error, since, looked=looked):
+                days = _days_of(account)
+                if not days or not await self._looks_again(days[0], error, since, polled=polled):
                     raise
-                looked = True
+                polled = True
                 continue
             if not capped:
                 return hold
@@ -374,13 +448,14 @@ class Days:
     def _may_poll(self, account: DayAccount) -> bool:
         return trio.current_time() - account.looked >= LOOK_EVERY
 
-    async def _looks_again(self, account: DayAccount, error: DayReached, since: float, *, looked: bool) -> bool:
+    async def _looks_again(self, account: DayAccount, error: DayReached, since: float, *, polled: bool) -> bool:
         """Query the ledger for figures that are newer than the refused request. Return False if that can't help."""
-        if looked:
+        if polled:
             if not self._patient or not isinstance(error, _Reserved) or trio.current_time() > since + HELD_FOR:
                 return False
             await trio.sleep(LOOK_EVERY)
-        elif not self._may_poll(account) and not _is_reserved(account):
+        # If other processes reserve part of a limit, cached figures do not suffice.
+        elif not self._may_poll(account) and not any(each.is_reserved for each in _days_of(account)):
             return False
         await self._poll_ledger(account)
         return True
@@ -389,7 +464,7 @@ class Days:
         account.looked = trio.current_time()
         while True:
             try:
-                await self.ledger.look(_capped(account))
+                await self.ledger.query(_capped(account))
             except LedgerUnwritten as error:
                 await self._later(error)
             else:
@@ -412,8 +487,8 @@ class Days:
 
     def _broken(self, error: LedgerUnwritten) -> LedgerBroken:
         return LedgerBroken(
-            f"what is spent of the daily limits of this server can't be written to {self.ledger.store.name} "
-            f"({error}), so nothing can be spent now"
+            f"spending under the daily limits of this server can't be written to {self.ledger.store.name} "
+            f"({error}), so no request can be sent now"
         )
 
     def _hear(self, day: str, others: Mapping[str, Others]) -> None:
@@ -439,11 +514,6 @@ def _days_of(account: Account) -> list[DayAccount]:
 def _capped(account: Account) -> list[str]:
     """Return the ledger keys under which requests of an account are written."""
     return [each.subject for each in _days_of(account) if each.capped]
-
-
-def _is_reserved(account: Account) -> bool:
-    """Return whether other processes reserve part of a limit of the account: cached figures do not suffice then."""
-    return any(each.is_reserved for each in _days_of(account))
 
 
 def _sum(others: Others) -> Amount:

@@ -1,6 +1,6 @@
 """Ledger of daily limits: two tables that stay correct after `kill -9`.
 
-They are in a file (`ledger_file`), or in the database of a cluster.
+They are in the SQLite file of the book (`LedgerFile`), or in the database of a cluster (`front/cluster/spending`).
 
     ledger(day, key, tokens, cost)               spending of a day; the key "" is the sum of all subjects
     held(process, id, key, day, tokens, cost)    upper bounds of requests in flight
@@ -22,24 +22,74 @@ no separate treatment.
 A row of `held` has the day on which it was written, or the day that has begun since: each process moves its own rows.
 As that takes a moment, rows of yesterday count in the first minute of a day, too (`GRACE`). Rows of earlier days belong
 to dead processes; their amounts are moved into the ledger of their day.
+
+The file is in WAL mode with `synchronous = NORMAL`. Committed rows outlive the process; only a power loss of the
+machine can lose them. A failed commit has written nothing for certain, so `LedgerFile` ignores numbers of transactions.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import os
+import secrets
+import sqlite3
 from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, final
 
 import msgspec
 import trio
 
 from .accounts import NOTHING, Amount, Hold
-from .book import TROUBLE, reason_of
+from .book import TROUBLE, made, reason_of
 
 if TYPE_CHECKING:
     from ....supervisors import Actor, Ref, Root
-    from .today import Today
+
+# --- days, from 00:00 UTC to 00:00 UTC ------------------------------------------------------------------------
+
+DAY = 86_400
+GRACE = 60.0
+"""Seconds at the start of a day in which requests in flight may still be recorded under the day before."""
+
+
+class Today(msgspec.Struct, frozen=True):
+    """Moment in the form that a ledger needs.
+
+    Attributes:
+        day: `2026-11-23`.
+        since: rows of `held` count from this day on: `day`, or the day before in the first minute.
+        yesterday: rows of `held` older than this belong to dead processes.
+        left: seconds until the next day.
+    """
+
+    day: str
+    since: str
+    yesterday: str
+    left: float
+
+
+def today_of(number: int, now: float) -> Today:
+    """Return the moment for a day and a time.
+
+    Args:
+        number: the day, counted from 1970.
+        now: time of the wall clock, in seconds since 1970.
+    """
+    elapsed = now - number * DAY
+    day, yesterday = date_of(number), date_of(number - 1)
+    early = 0 <= elapsed < GRACE  # Not if the clock was set back: processes have moved their rows already.
+    return Today(day=day, since=yesterday if early else day, yesterday=yesterday, left=DAY - elapsed)
+
+
+def date_of(number: int) -> str:
+    """Return the date of a day counted from 1970: `2026-11-23`."""
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=number)).date().isoformat()
+
+
+# --- the writer -----------------------------------------------------------------------------------------------
 
 GATHER = 0.1
 """Seconds for which amounts of ended requests are collected before they are written."""
@@ -53,7 +103,7 @@ WRITE_WITHIN = 5.0
 KEPT_DAYS = 60
 """Days with rows that a ledger retains in addition to the new day: a clock that leaps ahead must not clear it."""
 
-SILENT = "there is no answer"
+SILENT = "no answer"
 """Message for a store on another machine that did not answer within `WRITE_WITHIN`."""
 
 _MOST_TOKENS, _MOST_COST = 10**15, 1e12  # limits of one request; sums of many such requests still fit into the columns
@@ -86,7 +136,7 @@ class LedgerStore(Protocol):
     Attributes:
         name: name for callers, without paths: `its usage.db`.
         place: location of the store, for the log.
-        elsewhere: the store is on another machine and may be silent for long; an abandoned write may still succeed.
+        is_remote: the store is on another machine and may be silent for long; an abandoned write may still succeed.
     """
 
     @property
@@ -94,7 +144,7 @@ class LedgerStore(Protocol):
     @property
     def place(self) -> str: ...
     @property
-    def elsewhere(self) -> bool: ...
+    def is_remote(self) -> bool: ...
 
     def written(self, now: Today, batch: Batch) -> Mapping[str, Others]:
         """Execute one transaction.
@@ -164,7 +214,7 @@ class Ledger:
         sums[entry] = Amount(before.tokens + amount.tokens, before.cost + amount.cost)
         self._gather()
 
-    async def look(self, keys: Iterable[str], *, all_of_today: bool = False) -> None:
+    async def query(self, keys: Iterable[str], *, all_of_today: bool = False) -> None:
         """Query the figures of other processes; `tell` receives them.
 
         Args:
@@ -233,7 +283,7 @@ class Ledger:
         try:
             with self._shield():
                 others = await trio.to_thread.run_sync(
-                    store.written, now, batch, limiter=self._thread, abandon_on_cancel=store.elsewhere
+                    store.written, now, batch, limiter=self._thread, abandon_on_cancel=store.is_remote
                 )
                 written = True
         except Exception as error:  # noqa: BLE001 - requests must neither be sent unwritten nor wait for ever
@@ -248,12 +298,12 @@ class Ledger:
             # The time was up: before the thread started, or the store on another machine did not answer.
             if not written:
                 self._put_back(batch)
-                if store.elsewhere:
+                if store.is_remote:
                     batch.trouble = SILENT
                     self._is_troubled(SILENT)
                 return False
             if self._troubled:
-                log.warning("what is spent of daily limits can be written to %s again", store.place)
+                log.warning("spending under daily limits can be written to %s again", store.place)
             self._troubled, batch.trouble = False, ""
             self._tell(now.day, others)
             return True
@@ -262,7 +312,7 @@ class Ledger:
 
     def _is_troubled(self, error: Exception | str) -> None:
         if not self._troubled:
-            text = "what is spent of daily limits can't be written to %s (%s): nothing more is spent under them"
+            text = "spending under daily limits can't be written to %s (%s): no more requests are sent under them"
             log.error(text, self.store.place, error, exc_info=not isinstance(error, (*TROUBLE, str)))
         self._troubled = True
 
@@ -309,10 +359,10 @@ class WrittenHold(Hold):
         self._ledger = ledger
         self._id: int | None = id
 
-    def settle(self, amount: Amount, *, turns: int = 1, estimated: bool = False) -> None:
+    def spend(self, amount: Amount, *, turns: int = 1, estimated: bool = False) -> None:
         id, self._id = self._id, None
         if id is not None:
-            self._hold.settle(amount, turns=turns, estimated=estimated)  # the day accounts add the amount to the ledger
+            self._hold.spend(amount, turns=turns, estimated=estimated)  # the day accounts add the amount to the ledger
             self._ledger.end(id)
 
 
@@ -336,3 +386,140 @@ def without(all: Amount, own: Amount) -> Amount:
     """Return the amount of other processes: the total minus the own amount, at least 0."""
     cost = round(all.cost - own.cost, 12)  # sums of fractions depend on the order of addition
     return Amount(max(0, all.tokens - own.tokens), max(0.0, cost))
+
+
+# --- the ledger in the SQLite file of the book ----------------------------------------------------------------
+
+_PATIENCE = 2.0  # seconds to wait for another process's lock on the file
+
+_LEDGER = """
+CREATE TABLE IF NOT EXISTS ledger (
+    day TEXT NOT NULL, key TEXT NOT NULL, tokens INTEGER NOT NULL, cost REAL NOT NULL, PRIMARY KEY (day, key)
+) WITHOUT ROWID
+"""
+
+_HELD = """
+CREATE TABLE IF NOT EXISTS held (
+    process TEXT NOT NULL, id INTEGER NOT NULL, key TEXT NOT NULL,
+    day TEXT NOT NULL, tokens INTEGER NOT NULL, cost REAL NOT NULL, PRIMARY KEY (process, id, key)
+) WITHOUT ROWID
+"""
+
+_ADD = """
+INSERT INTO ledger VALUES (?, ?, ?, ?)
+ON CONFLICT (day, key) DO UPDATE SET tokens = tokens + excluded.tokens, cost = cost + excluded.cost
+"""
+
+_FOLD = """
+INSERT INTO ledger SELECT day, key, SUM(tokens), SUM(cost) FROM held WHERE day < ? GROUP BY day, key
+ON CONFLICT (day, key) DO UPDATE SET tokens = tokens + excluded.tokens, cost = cost + excluded.cost
+"""
+
+_PRUNE = "DELETE FROM ledger WHERE day < (SELECT DISTINCT day FROM ledger ORDER BY day DESC LIMIT 1 OFFSET ?)"
+# Two ranges around this process's own rows, which may be thousands, so that the primary key is used.
+_OTHERS = """
+SELECT key, SUM(tokens), SUM(cost) FROM (
+    SELECT * FROM held WHERE process < ? UNION ALL SELECT * FROM held WHERE process > ?
+) WHERE day >= ? GROUP BY key
+"""
+
+_KEYS = "SELECT key FROM ledger WHERE day = ? UNION SELECT key FROM held WHERE day >= ?"
+
+
+@final
+class LedgerFile:
+    """A `LedgerStore` in an SQLite file.
+
+    Args:
+        path: path of the file.
+    """
+
+    is_remote = False
+
+    def __init__(self, path: Path) -> None:
+        self.name = f"its {path.name}"
+        self.place = str(path)
+        self._path = path
+        self._process = f"{os.getpid()}-{secrets.token_hex(6)}"
+        self._db: sqlite3.Connection | None = None
+        self._stamp: tuple[int, int] | None = None
+        self._day = ""
+        self._own: dict[str, Amount] = {}
+
+    def close(self) -> None:
+        if self._db is not None:
+            with contextlib.suppress(sqlite3.Error):  # the connection is given up in any case
+                self._db.close()
+            self._db = None
+
+    def written(self, now: Today, batch: Batch) -> dict[str, Others]:
+        """Execute one transaction; any error rolls it back and closes the file."""
+        db = self._opened()
+        try:
+            db.execute("BEGIN IMMEDIATE")
+            # Also for the first transaction of this process, and after the file was replaced.
+            if now.day != self._day:
+                self._new_day(db, now)
+            db.executemany(
+                "INSERT INTO held (process, id, key, day, tokens, cost) VALUES (?, ?, ?, ?, ?, ?)",
+                [(self._process, id, key, now.day, tokens, cost) for id, key, tokens, cost in batch.held],
+            )
+            db.executemany("DELETE FROM held WHERE process = ? AND id = ?", [(self._process, id) for id in batch.ended])
+            db.executemany(_ADD, [(*entry, amount.tokens, amount.cost) for (_, *entry), amount in batch.sums.items()])
+            keys = {*batch.looks, *(key for _, key, _, _ in batch.held)}
+            if batch.looks_at_all:
+                keys.update(key for (key,) in db.execute(_KEYS, (now.day, now.since)))
+            own = with_sums(self._own if now.day == self._day else {}, now.day, batch.sums)
+            spent = {key: _spent(db, now.day, key, own.get(key, NOTHING)) for key in keys}
+            held = {key: Amount(*sums) for key, *sums in db.execute(_OTHERS, (self._process, self._process, now.since))}
+            db.execute("COMMIT")
+        except BaseException:  # on any error, cancellation included: no transaction may stay open
+            with contextlib.suppress(sqlite3.Error):
+                db.execute("ROLLBACK")
+            self.close()
+            raise
+        self._day, self._own = now.day, own
+        return {key: Others(spent[key], held.get(key, NOTHING)) for key in keys}
+
+    def _opened(self) -> sqlite3.Connection:
+        with contextlib.suppress(FileNotFoundError):
+            if self._db is not None and _stamp(self._path) == self._stamp:
+                return self._db
+        self.close()
+        made(self._path)
+        db = sqlite3.connect(self._path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
+        try:
+            # locked by another process: the next opening sets the mode
+            with contextlib.suppress(sqlite3.OperationalError):
+                db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = NORMAL")
+            db.execute(_LEDGER)
+            db.execute(_HELD)
+            if (stamp := _stamp(self._path)) != self._stamp:  # A replaced file has no rows of this process.
+                self._day, self._own, self._stamp = "", {}, stamp
+        except BaseException:  # on any error: the file must not stay open
+            db.close()
+            raise
+        self._db = db
+        return db
+
+    def _new_day(self, db: sqlite3.Connection, now: Today) -> None:
+        """Move the own rows of `held` to today, and prune the ledger.
+
+        Rows of other processes older than yesterday are added to the ledger: their processes are dead.
+        """
+        db.execute("UPDATE held SET day = ? WHERE process = ? AND day < ?", (now.day, self._process, now.day))
+        db.execute(_FOLD, (now.yesterday,))
+        db.execute("DELETE FROM held WHERE day < ?", (now.yesterday,))
+        db.execute(_PRUNE, (KEPT_DAYS - 1,))
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_dev, found.st_ino
+
+
+def _spent(db: sqlite3.Connection, day: str, key: str, own: Amount) -> Amount:
+    """Return the spending of other processes for a key."""
+    row = db.execute("SELECT tokens, cost FROM ledger WHERE day = ? AND key = ?", (day, key)).fetchone()
+    return NOTHING if row is None else without(Amount(*row), own)

@@ -1,8 +1,10 @@
-"""Usage of a run, by model and by node."""
+"""Usage of a run, by model and by node, and of its remote children."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from ....protocol.chat import TokenUsage
 from ....protocol.events import UsageUpdate
@@ -10,10 +12,24 @@ from ....protocol.model_names import CASSETTE
 from ....protocol.outcome import Usage
 from ....protocol.requests import Limits
 from .accounts import Account, Amount, by_flag
-from .parts import PartUsage
 
 if TYPE_CHECKING:
     from .book import SpendingBook
+
+
+class PartUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """Usage of a remote child; `models` by model id."""
+
+    models: dict[str, Usage] = {}
+    turns: int = 0
+    tool_calls: int = 0
+
+    @property
+    def amount(self) -> Amount:
+        """Total tokens and cost."""
+        tokens = sum(used.input_tokens + used.output_tokens for used in self.models.values())
+        return Amount(tokens, sum(used.cost for used in self.models.values()))
+
 
 _NOTHING = Usage()
 """Stands in for the usage of a node if a request belongs to none."""

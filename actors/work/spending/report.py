@@ -13,7 +13,7 @@ from .book import SpendingSums
 
 if TYPE_CHECKING:
     from .book import Sums
-    from .daily import DayReading
+    from .days import DayReading
 
 
 def first_day(today: date, days: int) -> str:

@@ -25,8 +25,8 @@ from ....protocol.repeats import OnUnknown
 from ....supervisors.ref import crash_text
 from ...io.handed_out import hide_in, without_secrets
 from ..call_clock import Clock
-from ..journal.scope import scope_of
-from ..journal.unknown import may_call
+from ..journal.actor_journal import scope_of
+from ..journal.unknown_outcome import may_call
 from ..playback.playback import OutsideEffect, done, in_turn
 from .path_rules import FileAccess
 from .permissions import Permissions

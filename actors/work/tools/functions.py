@@ -47,7 +47,7 @@ from ....protocol.repeats import REPEATS, Repeats
 from ....supervisors.event_loops import caller
 from ....supervisors.ref import crash_text
 from ....supervisors.user_code import UserCodeError, user_code
-from ..journal.unknown import call_key
+from ..journal.unknown_outcome import call_key
 from ..typed_values import NotJsonType, ValueReader, schemas_of
 from .declare.docstrings import read_docstring
 from .tool import TIMEOUT, Arguments, Json, Tool, ToolSpec

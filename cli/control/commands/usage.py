@@ -15,9 +15,9 @@ from ....actors.io.directories import config_dir as configured
 from ....actors.io.directories import state_dir
 from ....actors.io.settings import load_settings
 from ....actors.work.spending.book import read
-from ....actors.work.spending.daily import DayReading, readings
+from ....actors.work.spending.days import DayReading, readings
+from ....actors.work.spending.ledger import DAY, today_of
 from ....actors.work.spending.report import first_day, report
-from ....actors.work.spending.today import DAY, today_of
 from ....protocol.control.things import DailyUse, UsageGroup, UsageReport, UsageRow
 from ....protocol.errors import ConfigError, NotKept
 from ...render.text import fitted, json_object, one_line, safe, table_of_figures

@@ -16,8 +16,8 @@ from callboard.actors.engine.workflow.decider import UnitsDecider, WorkflowDecid
 from callboard.actors.engine.workflow.machine.structure import Structure
 from callboard.actors.engine.workflow.messages import Message
 from callboard.actors.engine.workflow.rules import STANDARD
-from callboard.actors.work.journal.of_run import CannotGoOn
-from callboard.actors.work.journal.scope import JournalPlayer
+from callboard.actors.work.journal.actor_journal import JournalPlayer
+from callboard.actors.work.journal.run_journal import CannotGoOn
 from callboard.protocol.effects import Effect, Work
 from callboard.protocol.graph.model import MapNode
 from callboard.protocol.graph.read import read_graph
@@ -49,7 +49,7 @@ class Kept:
     def refuse(self, error: CannotGoOn) -> None:
         """The run stays what it was; `fold` raises the error as well."""
 
-    def told(self, _: str, message: Any) -> None:
+    def append_message(self, _: str, message: Any) -> None:
         self.data.append(encode(Told(0, message)))
 
     def tell(self, decider: Any, message: Any, *, first: bool = False) -> list[Effect]:

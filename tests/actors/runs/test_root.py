@@ -13,11 +13,10 @@ from support.messages import says
 
 from callboard import Root
 from callboard.actors.runs.root import result_of
-from callboard.actors.work.spending.accounts import Amount
+from callboard.actors.work.spending.accounts import Amount, reserve
 from callboard.actors.work.spending.book import read
 from callboard.actors.work.spending.days import Days
-from callboard.actors.work.spending.ledger_file import LedgerFile
-from callboard.actors.work.spending.reserve import reserve
+from callboard.actors.work.spending.ledger import LedgerFile
 from callboard.protocol.chat import TokenUsage
 from callboard.protocol.errors import NotFound, ShuttingDown
 from callboard.protocol.settings.api import ApiLimits, ApiSettings, DailyLimits
@@ -39,7 +38,7 @@ async def spend(root: Root) -> None:
     assert account is not None
     assert root.book is not None
     hold = await reserve(account, Amount(100, 1.0), lambda: None)
-    hold.settle(Amount(60, 0.5))
+    hold.spend(Amount(60, 0.5))
     root.book.add("alice", "", "a:b", TokenUsage(input_tokens=60), 0.5)
 
 

@@ -298,19 +298,19 @@ def test_loki_reads_the_directory_that_its_variable_names(
 @pytest.mark.parametrize("first", [[], ["loki"]], ids=str)
 def test_the_env_file_of_the_directory_counts(process: Callboard, config: Path, first: list[str]) -> None:
     (config / ".env").write_text("CALLBOARD_MODEL=claude:from-the-file\n")
-    assert has_message(process(*first, "--dry-run", "hello there").out, "work.models.dry.as_text")
+    assert has_message(process(*first, "--dry-run", "hello there").out, "work.models.gateway.as_text")
     (config / ".env").unlink()
     other = config.parent / "other"
     other.mkdir()
     (other / ".env").write_text("CALLBOARD_MODEL=claude:from-another\n")
     assert has_message(
         process(*first, "-C", str(other), "--dry-run", "hello there").out,
-        "work.models.dry.as_text",
+        "work.models.gateway.as_text",
         model="claude:from-another",
     )
     theirs = {"LOKI_CONFIG_DIR": str(other), "CALLBOARD_CONFIG_DIR": str(config)}
     shown = process("loki", "--dry-run", "hello there", **theirs)
-    assert has_message(shown.out, "work.models.dry.as_text", model="claude:from-another")
+    assert has_message(shown.out, "work.models.gateway.as_text", model="claude:from-another")
 
 
 @pytest.mark.parametrize("line", [["-e"], ["--no-such-flag", "hello"], ["-r", "a", "-a", "b", "hello"]], ids=str)

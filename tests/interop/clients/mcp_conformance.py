@@ -22,7 +22,7 @@ from callboard import Limits, Root
 from callboard.actors.engine.conversation.calls import CallRounds
 from callboard.actors.work.context import AgentCall, RunContext
 from callboard.actors.work.mcp.tools.direct import direct_tool
-from callboard.actors.work.mcp.tools.view import ServersView, View
+from callboard.actors.work.mcp.tools.view import ServersView, ServerView
 from callboard.actors.work.tools.permissions import Permissions
 from callboard.protocol.chat import ToolCall
 from callboard.protocol.kernel.questions import Question
@@ -134,7 +134,7 @@ async def drive(root: Root, scenario: str, context: dict[str, Any]) -> list[str]
             mcp=lambda: root.mcp,
         )
         with root.mcp.scope(run="suite", agent=me.path) as scope:
-            view = View(talk=ServersView(scope=scope, context=run), server=root.mcp.config.get(NAME))
+            view = ServerView(talk=ServersView(scope=scope, context=run), server=root.mcp.config.get(NAME))
 
             async def listed() -> list[McpTool]:
                 async with scope.client(NAME, me):

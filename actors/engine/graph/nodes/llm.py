@@ -29,8 +29,8 @@ from ....io.imports import imported
 from ....io.json_schema import LIBRARY, schema_errors
 from ....work.agent.prompt import system_prompt
 from ....work.context import CallingAgent
-from ....work.journal.of_run import REPLY
-from ....work.journal.scope import noted
+from ....work.journal.actor_journal import noted
+from ....work.journal.run_journal import REPLY
 from ....work.opening_instructions import OpeningInstructions
 from ....work.playback.playback import playback, value
 from ....work.tools.calls import Around, CallPlayer
@@ -105,22 +105,24 @@ async def _answer(me: Actor, job: NodeJob, system: str, prompt: str, schema: dic
     wanted = job.plan.servers.get(node.id)
     if wanted is None:
         return await _talk(me, job, system, prompt, own, {}, schema, told)
-    from ....work.mcp.tools.offer import Offering
+    from ....work.mcp.tools.tool_list import ConversationTools
 
     assert job.servers is not None
     with job.servers.conversation(me) as talk:
-        offering = Offering(talk, wanted, taken={tool.name for tool in own}, node=node.id)
+        offering = ConversationTools(talk, wanted, taken={tool.name for tool in own}, node=node.id)
 
         async def renewed(me: Actor) -> RenewedTools | None:
             now = await offering.renewed(me)
             if now is None:
                 return None
-            return RenewedTools(tools=(*own, *now.tools), unlisted=now.unlisted, system=_saying(system, now.said))
+            return RenewedTools(
+                tools=(*own, *now.tools), unlisted=now.unlisted, system=_saying(system, now.prompt_lines)
+            )
 
         offered = await offering.first(me)
         tools = (*own, *offered.tools)
         return await _talk(
-            me, job, _saying(system, offered.said), prompt, tools, offered.unlisted, schema, told, renewed
+            me, job, _saying(system, offered.prompt_lines), prompt, tools, offered.unlisted, schema, told, renewed
         )
 
 

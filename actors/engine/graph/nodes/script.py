@@ -30,8 +30,8 @@ from ....io.directories import root_dir, user_folder
 from ....io.handed_out import without_secrets
 from ....io.imports import PROCESSES, imported
 from ....work.call_clock import Clock
-from ....work.journal.scope import scope_of
-from ....work.journal.unknown import Skipped, may_run
+from ....work.journal.actor_journal import scope_of
+from ....work.journal.unknown_outcome import Skipped, may_run
 from ....work.library import PROMPT_UTILS
 from ....work.playback import playback as play
 from ....work.sandbox import current as sandbox

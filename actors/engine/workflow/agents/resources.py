@@ -15,7 +15,7 @@ from ..memory.memories import Memories
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
-    from ....work.mcp.pool.scope import ServerScope
+    from ....work.mcp.pool.servers import ServerScope
     from ..plan import WorkflowRun
 
 

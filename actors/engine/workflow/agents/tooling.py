@@ -72,10 +72,10 @@ async def _served(
 ) -> list[Tool]:
     from ....work.mcp.tools.direct import direct_tool
     from ....work.mcp.tools.names import legal
-    from ....work.mcp.tools.view import View
+    from ....work.mcp.tools.view import ServerView
 
     server = job.resources.servers(me).bring(_server(config, job.shared.plan.file.parent))
-    view = View(talk=talk, server=server)
+    view = ServerView(talk=talk, server=server)
     return [direct_tool(view, tool, legal(prefix + tool.name)) for tool in await view.tools(me)]
 
 

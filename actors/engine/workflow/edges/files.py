@@ -32,7 +32,7 @@ from .....protocol.workflow_messages import CALL, Called
 from ....io.handed_out import hidden_tail
 from ....io.imports import PROCESSES, imported
 from ....work.call_clock import Clock
-from ....work.journal.scope import scope_of
+from ....work.journal.actor_journal import scope_of
 from ....work.sandbox.current import sandboxed
 from ....work.tools.files.environment import inherited
 from ....work.tools.files.limits import USUAL, impose

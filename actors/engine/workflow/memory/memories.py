@@ -31,7 +31,7 @@ from .....protocol.workflow.agents import Blackboard, Embedding, FileStore, Mem0
 from .....protocol.workflow.agents import Store as Described
 from .....protocol.workflow.model import AgentConfig, Graph, HumanConfig, Node
 from .....supervisors import Actor
-from ....work.journal.scope import noted, scope_of
+from ....work.journal.actor_journal import noted, scope_of
 from ....work.labels.labels import Labels
 from ....work.models.providers import client_of
 from ....work.playback.playback import OutsideEffect, whole

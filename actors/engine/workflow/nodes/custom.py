@@ -19,8 +19,8 @@ from .....protocol.failure import Failure
 from .....protocol.workflow_messages import NODE, NodeSaid
 from .....supervisors import Actor
 from .....supervisors.user_code import failure_of, user_code
-from ....work.journal.scope import scope_of
-from ....work.journal.unknown import once
+from ....work.journal.actor_journal import scope_of
+from ....work.journal.unknown_outcome import once
 from ....work.playback.playback import OutsideEffect, playback, whole
 from ...graph.failures import NEVER_TOLERATED
 from ..machine.perform import Said, message_of, restored

@@ -34,8 +34,8 @@ from .....protocol.events import ToolFinished, ToolStarted
 from .....protocol.workflow.model import PythonConfig
 from .....protocol.workflow_messages import CODE
 from ....io.imports import PROCESSES, imported
-from ....work.journal.scope import noted, scope_of
-from ....work.journal.unknown import once
+from ....work.journal.actor_journal import noted, scope_of
+from ....work.journal.unknown_outcome import once
 from ....work.playback.playback import OutsideEffect, in_the_world, whole
 from ....work.sandbox.current import sandboxed
 from ....work.tools.files.environment import inherited

@@ -17,8 +17,8 @@ from ....io.oauth.loopback import listening
 from ....io.oauth.person import code_from
 from ....io.oauth.server import is_on_loopback
 from ....io.oauth.token import OAuthToken
-from ....work.models.filled import filled
 from ....work.models.providers import signs_in
+from ....work.models.secret_interpolation import filled
 from ....work.models.signed_in import auth_server_of, client_to_sign_in, token_file_of
 from ..line import ChatLine
 from ..table import command

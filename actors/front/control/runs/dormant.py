@@ -125,7 +125,7 @@ class Dormant:
     def _may_sleep(self, record: LiveRun) -> bool:
         run, view = record.info.run, record.view
         kept, actor = self._root.kept.get(run), self._root.kernel.actor.child(run)
-        if kept is None or actor is None or kept.left or kept.relies or kept.about.spoilt or kept.about.session:
+        if kept is None or actor is None or kept.handed_over or kept.relies or kept.about.spoilt or kept.about.session:
             return False
         if record.over or record.attended or run in self._moving or not self._running.plays(run):
             return False

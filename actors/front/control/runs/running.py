@@ -103,8 +103,8 @@ class Running:
                 continue
             kept = self._root.kept.get(id)
             if kept is not None:
-                kept.leave()
-            cancelled += kept is None or not kept.left
+                kept.hand_over()
+            cancelled += kept is None or not kept.handed_over
             actor.interrupt()
         return cancelled
 

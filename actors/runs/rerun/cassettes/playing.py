@@ -21,7 +21,7 @@ from .....protocol.kernel.questions import Answer
 from .....supervisors.escalation import HOLD, PASS, Verdict
 from ....io.tenancy import environ
 from ....work.playback.playback import Asking, Beginning, OutsideEffect
-from ....work.playback.replies import Played
+from ....work.playback.replies import RecordedReply
 from .content import CallIds, content_of
 from .places import Places
 from .recording import TOKEN, places_of, token_of
@@ -62,7 +62,7 @@ class Playing:
         self._asked = 0
 
     @property
-    def left(self) -> str:
+    def unused(self) -> str:
         return self._shelf.left
 
     def begins(self, actor: Actor, beginning: Beginning) -> None:
@@ -84,7 +84,7 @@ class Playing:
         reply = None if line.reply is None else convert(places.here(msgspec.to_builtins(line.reply)), ChatReply)
         self._asked += 1
         model = (reply.model if reply is not None else "") or request.model or self.model
-        played = Played(me, f"llm-{self._asked}", model, request, asking)
+        played = RecordedReply(me, f"llm-{self._asked}", model, request, asking)
         played.asked()
         await trio.lowlevel.checkpoint()
         if line.error is not None:

@@ -58,7 +58,7 @@ class Recording:
     asks_the_world = True
     model = ""
     broken: CallboardError | None = None
-    left = ""
+    unused = ""
 
     def __init__(self, file: Path) -> None:
         self._file = file

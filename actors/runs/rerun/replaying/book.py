@@ -45,8 +45,8 @@ from .....protocol.messages import (
     WorkFailed,
 )
 from .....protocol.workflow_messages import Gate
-from ....work.journal.of_run import OF_HOOK
-from ....work.journal.prefix import Placed
+from ....work.journal.fork_prefix import Placed
+from ....work.journal.run_journal import OF_HOOK
 
 _SHORTER = re.compile("[/:][^/:]*$")
 

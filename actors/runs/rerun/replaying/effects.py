@@ -18,10 +18,10 @@ from .....protocol.knowledge import Hit, Retrieved
 from .....protocol.messages import NodeLeft, Replied, ResultsKept, Summarized, ToolDone, WorkDone, WorkFailed
 from .....protocol.workflow_messages import CALL, CODE, NODE, NodeSaid
 from .....supervisors.escalation import HOLD, Verdict
-from ....work.journal.of_run import HOOK, REPLY, SERVER_TOOLS
-from ....work.journal.scope import scope_of
+from ....work.journal.actor_journal import scope_of
+from ....work.journal.run_journal import HOOK, REPLY, SERVER_TOOLS
 from ....work.playback.playback import PLAYED, PREVIEW, Asking, Beginning, OutsideEffect, Preview
-from ....work.playback.replies import Played
+from ....work.playback.replies import RecordedReply
 from ....work.tools.tool import VisibleResult
 from .book import failure_of
 
@@ -47,7 +47,7 @@ class RowEffects:
 
     asks_the_world = False
     broken: CallboardError | None = None
-    left = ""
+    unused = ""
 
     def __init__(self, book: ReplayBook, turnstile: ReplayOrder) -> None:
         self.model = _first_model(book)
@@ -87,7 +87,7 @@ class RowEffects:
         row = None if place is None else self._book.row(place)
         reply = None if row is None else _reply(row)
         model = reply.model if reply is not None and reply.model else request.model or self.model
-        played = Played(me, f"llm-{0 if place is None else place + 1}", model, request, asking)
+        played = RecordedReply(me, f"llm-{0 if place is None else place + 1}", model, request, asking)
         # The event of the request precedes the wait, as in the original run.
         played.asked()
         await self._turnstile.take(place if place is not None else end)

@@ -25,7 +25,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from .....protocol.journal import Answered, AnyRow, Told
 from .....protocol.messages import ChildEnded, FromBelow, PersonSays, ServersAnew, ToolDone, WorkDone, WorkFailed
-from ....work.journal.prefix import work_path
+from ....work.journal.fork_prefix import work_path
 from .book import ReplayBook, failure_of
 from .clock import RowClock
 

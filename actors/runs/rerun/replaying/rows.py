@@ -17,9 +17,9 @@ from .....protocol.effects import Effect, Work
 from .....protocol.journal import About, Answered, AnyRow, Asked, Noted, Over, Told
 from .....protocol.kernel.questions import Answer, Question
 from .....protocol.messages import ChildEnded, FromBelow, Idle, Letter, PersonSays
-from ....work.journal.of_run import JournaledRun, RunPast, is_of_files
-from ....work.journal.prefix import work_path
-from ....work.journal.scope import D, JournalPlayer, JournalScope, Scopes
+from ....work.journal.actor_journal import D, JournalPlayer, JournalScope, Scopes
+from ....work.journal.fork_prefix import work_path
+from ....work.journal.run_journal import JournaledRun, RunPast, is_of_files
 from .book import ReplayBook
 
 if TYPE_CHECKING:
@@ -43,10 +43,10 @@ class NoRows:
         del actor, data
         return 0
 
-    def tell(self, about: bytes, *, over: bool = False) -> None:
+    def set_summary(self, about: bytes, *, over: bool = False) -> None:
         pass
 
-    def beside(self, kind: str, key: str, data: bytes) -> None:
+    def store_data(self, kind: str, key: str, data: bytes) -> None:
         pass
 
     @property

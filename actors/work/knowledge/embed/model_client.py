@@ -24,13 +24,11 @@ from .....protocol.errors import CallboardError, ModelError, UpstreamError
 from .....protocol.events import LlmEmbedding, LlmRerank, LlmRetry, LlmWaiting, UsageUpdate
 from .....supervisors import Retry
 from ...models.allowance import AllowanceRules, Remaining, remaining_in
-from ...models.bounds import dearest
-from ...models.call import Emitter, busy, costs_nothing, countable
+from ...models.call import BACKOFF, Emitter, busy, costs_nothing, countable, retried
 from ...models.limiter import Gates, MustWait, too_many
 from ...models.prices.price import Price
-from ...models.retrying import BACKOFF, retried
-from ...spending.accounts import NOTHING, Amount, Hold
-from ...spending.reserve import reserve
+from ...models.request_upper_bound import dearest
+from ...spending.accounts import NOTHING, Amount, Hold, reserve
 
 if TYPE_CHECKING:
     from ...spending.accounts import Account
@@ -154,7 +152,7 @@ class ModelClient:
         """
         account = self._account_of(me)
         if account is not None:
-            await self._price.looked_up()
+            await self._price.load()
             unpriced = account.asks_for_prices and self._price.tariff is None
             if unpriced and (refused := account.unpriced(self.model, self._file)) is not None:
                 raise refused
@@ -213,7 +211,7 @@ class ModelClient:
             self._estimate(hold, request)
 
     def _estimate(self, hold: Hold, request: _Request) -> None:
-        hold.settle(self._amount(TokenUsage(input_tokens=request.about_tokens())), estimated=True)
+        hold.spend(self._amount(TokenUsage(input_tokens=request.about_tokens())), estimated=True)
 
     def _amount(self, usage: TokenUsage) -> Amount:
         return Amount(usage.input_tokens, self._cost(usage) or 0.0)
@@ -230,7 +228,7 @@ class ModelClient:
         """
         usage = countable(TokenUsage(input_tokens=int(tokens or 0)))
         if hold is not None and usage.input_tokens:
-            hold.settle(self._amount(usage))
+            hold.spend(self._amount(usage))
         elif hold is not None:
             self._estimate(hold, request)
         request.tell(usage.input_tokens)

@@ -96,8 +96,8 @@ class ServerAccess:
         login, keeper = self._login, self._keeper
         if login is None or keeper is None:
             return await self._by_itself(refused, scopes)
-        kept = await trio.to_thread.run_sync(self.store.token, login)
-        if kept is not None and (refused is None or kept.mark != refused.mark):
+        token = await trio.to_thread.run_sync(self.store.token, login)
+        if token is not None and (refused is None or token.mark != refused.mark):
             return await self._of(keeper, refused)
         # `want` reads and then writes the file, and another process may sign in at the same time.
         async with self.store.tokens.locked():

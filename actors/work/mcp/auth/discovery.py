@@ -94,7 +94,7 @@ async def discover(
         else:
             server = await search.own(metadata.origin(url), undocumented=document is None and search.all_absent)
         return DiscoveredLogin(resource=resource, document=document, server=server, assumed=search.assumed)
-    raise Unusable(f"how to log in could not be found out within {WITHIN:g} s")
+    raise Unusable(f"its login was not discovered within {WITHIN:g} s")
 
 
 class _Search:

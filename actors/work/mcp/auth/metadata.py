@@ -127,7 +127,7 @@ def checked_resource(document: ProtectedResource, url: str) -> ProtectedResource
         ours = False
     if not ours:
         raise Unusable(
-            f"its protected resource metadata is about {quoted(document.resource)}, and not about {canonical(url)};"
+            f"its protected resource metadata is about {quoted(document.resource)}, not about {canonical(url)};"
             " a token for that must not be sent here"
         )
     return document
@@ -147,7 +147,9 @@ def checked_issuer(document: AuthorizationServer, issuer: str, *, below: bool = 
     except ValueError:
         same = False
     if not same and document.issuer.removesuffix("/") != issuer.removesuffix("/"):
-        raise Unusable(f"the metadata of the authorization server {issuer} says that it is {quoted(document.issuer)}")
+        raise Unusable(
+            f"the metadata of the authorization server {issuer} names another issuer, {quoted(document.issuer)}"
+        )
     return document
 
 
@@ -194,10 +196,10 @@ def safe_address(address: str, what: str) -> str:
     except ValueError:
         parts, host = urlsplit(""), None
     if not host or len(address) > LONGEST_URL or not _ADDRESS.fullmatch(address):
-        raise Unusable(f"{what} is no address on the web: {quoted(address)}")
+        raise Unusable(f"{what} is not a web address: {quoted(address)}")
     # `https://bank.example@evil.example/` shows one host and leads to another.
     if parts.username is not None or parts.fragment:
-        raise Unusable(f"{what} has a name or a fragment in it: {quoted(address)}")
+        raise Unusable(f"{what} must not contain a user name or a fragment: {quoted(address)}")
     if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(host)):
         raise Unusable(f"{what} is {quoted(address)}; only https:// is safe, or http:// on this machine")
     return address

@@ -94,8 +94,9 @@ async def registered(
     """
     if server.registration_endpoint is None:
         raise Unusable(
-            f"the authorization server {server.issuer} takes no registrations; register a client there by hand"
-            f' (redirect address {redirect_uri}), and write "oauth": {{"clientId": "..."}} into the entry in mcp.json'
+            f"the authorization server {server.issuer} does not support the registration of clients; register a"
+            f' client there by hand (redirect address {redirect_uri}), and write "oauth": {{"clientId": "..."}} into'
+            " the entry in mcp.json"
         )
     asked: dict[str, Json] = {
         "client_name": NAME,
@@ -110,17 +111,18 @@ async def registered(
         asked["scope"] = " ".join(scopes)
     answer = await http.post_json(server.registration_endpoint, asked, f"registering with {server.issuer}")
     if answer.status not in (200, 201) or answer.fields is None:
-        said = answer.fields or {}
-        why = said.get("error_description") or said.get("error") or f"HTTP {answer.status}"
+        fields = answer.fields or {}
+        why = fields.get("error_description") or fields.get("error") or f"HTTP {answer.status}"
         raise Unusable(
-            f"the authorization server {server.issuer} refused to register us ({quoted(str(why))}); if it wants clients"
-            ' that were registered by hand, write "oauth": {"clientId": "..."} into the entry in mcp.json'
+            f"the authorization server {server.issuer} refused to register Callboard ({quoted(str(why))}); if it"
+            ' requires clients that were registered by hand, write "oauth": {"clientId": "..."} into the entry in'
+            " mcp.json"
         )
     try:
         made = convert(answer.fields, _Registered)
     except msgspec.ValidationError as error:
         raise Unusable(
-            f"the authorization server {server.issuer} registered us without saying as whom: {error}"
+            f"the authorization server {server.issuer} registered Callboard without a valid client id: {error}"
         ) from error
     return _usable(server, made)
 
@@ -133,11 +135,11 @@ def _usable(server: AuthorizationServer, made: _Registered) -> OAuthClient:
     method = next((known for known in METHODS if known == given), None)
     if method is None or (method != "none" and not secret):
         raise Unusable(
-            f"the authorization server {server.issuer} registered us as a client that has to show who it is by"
-            f" {quoted(given)}" + ("" if secret else ", and gave us no secret")
+            f"the authorization server {server.issuer} requires client authentication by {quoted(given)}"
+            + ("" if secret else ", and sent no client secret")
         )
     if not made.client_id:
-        raise Unusable(f"the authorization server {server.issuer} registered us under an empty name")
+        raise Unusable(f"the authorization server {server.issuer} assigned Callboard an empty client id")
     return OAuthClient(id=made.client_id, secret="" if method == "none" else secret, method=method)
 
 

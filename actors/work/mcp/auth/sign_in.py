@@ -110,7 +110,7 @@ async def sign_in(
         )
         if oauth.by_itself:
             if client is None:
-                raise Unusable('"grantType": "client_credentials" needs a `clientId` beside it')
+                raise Unusable('"grantType": "client_credentials" also needs a `clientId`')
             at = _server(found, client, LOOPBACK, asked)
             token = await TokenEndpoint(at, http).client_credentials()
             at = msgspec.structs.replace(at, private_key="")  # the key is stored only in the user's own file
@@ -181,9 +181,9 @@ async def probe(server: Server, environ: Mapping[str, str]) -> RefusedRequest:
     try:
         wanted = RefusedRequest()
         for method, body, headers in tries:
-            said = await _answer_to(transport, server, method, body, headers)
-            wanted = msgspec.structs.replace(read_challenge(said), private=transport.private)
-            if challenge_of(said, "bearer") is not None:
+            challenge = await _answer_to(transport, server, method, body, headers)
+            wanted = msgspec.structs.replace(read_challenge(challenge), private=transport.private)
+            if challenge_of(challenge, "bearer") is not None:
                 break
         return wanted
     except httpx.HTTPError as error:
@@ -209,15 +209,15 @@ async def _answer_to(
     timeouts = dict.fromkeys(("connect", "read", "write"), PROBE_WITHIN)
     response = await transport.send(method, url, list(httpx.Headers(headers).raw), body, timeouts, once=True)
     await response.aclose()
-    said: str = response.headers.get("www-authenticate", "")
-    return said
+    challenge: str = response.headers.get("www-authenticate", "")
+    return challenge
 
 
 def read_challenge(header: str) -> RefusedRequest:
     """Parse a `WWW-Authenticate` header."""
     challenge = challenge_of(header, "bearer")
-    said = {} if challenge is None else challenge.parameters
-    return RefusedRequest(said.get("resource_metadata", ""), words(said.get("scope")))
+    parameters = {} if challenge is None else challenge.parameters
+    return RefusedRequest(parameters.get("resource_metadata", ""), words(parameters.get("scope")))
 
 
 def _settings(server: Server) -> OAuth:
@@ -225,12 +225,12 @@ def _settings(server: Server) -> OAuth:
     if oauth is not None:
         return oauth
     if server.type == "stdio":
-        why = "it is a program that is started here, whose credentials stand in its `env`"
+        why = "it is a local program, whose credentials belong in its `env`"
     elif server.oauth is False:
         why = 'its entry says "oauth": false'
     else:
-        why = "its header Authorization says who we are"
-    raise UsageError(f"MCP server '{server.name}' is not signed in to: {why} ({server.where})")
+        why = "its entry sets the header Authorization"
+    raise UsageError(f"MCP server '{server.name}' needs no sign-in: {why} ({server.where})")
 
 
 async def _registered(

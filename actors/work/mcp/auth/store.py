@@ -102,7 +102,7 @@ class LoginStore:
             private_directory(self.path.parent)
             write_whole(self.path, msgspec.json.encode(login), private=True)
         except OSError as error:
-            raise ConfigError(f"the sign-in can't be kept in {self.path}: {error.strerror or error}") from error
+            raise ConfigError(f"the sign-in can't be stored in {self.path}: {error.strerror or error}") from error
 
     def want(self, scopes: tuple[str, ...]) -> None:
         """Store scopes that the server requires. Raises as `write`."""

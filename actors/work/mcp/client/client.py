@@ -8,6 +8,12 @@ call leaves nothing behind: the server is notified, the call's questions end, an
 In the modern era every request carries the client's identity and capabilities. A result may be a question
 (`input_required`): the client then repeats the request with the answers and with the server's unchanged state. Or a
 result is the handle of a task, which is polled until it ends (`tasks`). Callers see only the final result.
+
+**Notifications of changes.** In the old era a server sends them unasked. In the modern era the client opens a
+subscription, a request that stays open. The client opens it again when the server ends it, and when there is more to
+subscribe to. Notifications are not repeated. So everything subscribed before counts as changed when the server
+acknowledges a new subscription. A list that is read before the first acknowledgement may become outdated without
+notice, so the client waits for that.
 """
 
 from __future__ import annotations
@@ -15,23 +21,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from itertools import count
 from types import MappingProxyType
-from typing import TypeVar, final
+from typing import Never, TypeVar, final
 
 import msgspec
 import trio
 
 from .....protocol.decoding import decode_json, json_decoder
-from .....protocol.errors import McpError, McpLost, McpUnsent
+from .....protocol.errors import HttpRefused, McpError, McpLost, McpUnsent
 from .....protocol.json_values import decode_mended
 from .....protocol.jsonrpc import METHOD_NOT_FOUND, UNREADABLE, Notification, Request, encode_failure
 from .....protocol.mcp import model
 from .....protocol.mcp.config import Server
-from .....supervisors import Actor
+from .....supervisors import Actor, Backoff, Ref
 from ..links import texts
 from ..links.link import CallOrigin, Json, Link, OutgoingCall, ServerRequestHandler
 from ..links.mirrored import Paths, header_fault, header_paths, param_headers
-from .handshake import Agreed, Handshake, OfferedCapabilities
-from .listening import ACKNOWLEDGED, CHANGES, Listening
+from .handshake import Handshake, OfferedCapabilities
 from .questions import ServerQuestion, ServerQuestions, pages
 from .tasks import EXTENSION, KIND, TaskFollower
 
@@ -153,7 +158,12 @@ class McpClient:
         Raises:
             McpError, McpLost: as `Handshake.shake`.
         """
-        self._agree(await Handshake(self._name, self._ask_first, self._introduction).shake(remembered))
+        agreed = await Handshake(self._name, self._ask_first, self._introduction).shake(remembered)
+        self.link.version = agreed.version
+        self.link.modern = agreed.version == model.MODERN
+        self.server = agreed.server
+        self.capabilities = agreed.capabilities
+        self.instructions = agreed.instructions
         # A list that is read before the subscription is acknowledged may become outdated without a notification.
         if self.modern:
             self._listening.begin()
@@ -165,13 +175,6 @@ class McpClient:
         if method == "server/discover":
             params = {"_meta": self._meta}
         return await self.link.request(OutgoingCall(id=next(self._ids), method=method, params=params))
-
-    def _agree(self, agreed: Agreed) -> None:
-        self.link.version = agreed.version
-        self.link.modern = agreed.version == model.MODERN
-        self.server = agreed.server
-        self.capabilities = agreed.capabilities
-        self.instructions = agreed.instructions
 
     # --- calls ------------------------------------------------------------------------------------------------
 
@@ -240,7 +243,7 @@ class McpClient:
                 listed = decode_json(found.get(kind, _NULL), list[msgspec.Raw] | None) or []
                 following = decode_json(found.get("nextCursor", _NULL), str | int | float | None)
             except UNREADABLE as error:
-                raise McpError(f"{what} its {kind} in a way that can't be read: {error}") from error
+                raise McpError(f"{what} its {kind} in an invalid form: {error}") from error
             except McpError as error:
                 if error.rpc_code == METHOD_NOT_FOUND and kind != "tools":
                     return []  # some servers declare resources or prompts and do not implement the method
@@ -308,7 +311,9 @@ class McpClient:
             else:
                 await trio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
-        raise McpError(f"MCP server '{self._name}' asked back more than {MAX_ROUNDS} times before it answered {method}")
+        raise McpError(
+            f"MCP server '{self._name}' asked more than {MAX_ROUNDS} times for input before it answered {method}"
+        )
 
     async def _permitted(
         self, method: str, params: Mapping[str, Json], caller: CallOrigin | None, headers: Mapping[str, str]
@@ -379,7 +384,7 @@ class McpClient:
 
     def on_request(self, request: Request, about: OutgoingCall | None) -> None:
         if self.modern:
-            text = f"'{request.method}' is asked by `{model.INPUT_REQUIRED}` in this revision"
+            text = f"'{request.method}' must be sent as `{model.INPUT_REQUIRED}` in this protocol revision"
             self.link.respond(encode_failure(request.id, METHOD_NOT_FOUND, text), about)
             return
         call = about.id if about is not None and about.id in self._calls else None
@@ -436,9 +441,102 @@ def _entry(raw: msgspec.Raw, type: type[T]) -> T:
         return decode_json(raw, type)
     except UNREADABLE:
         found = decode_mended(_OBJECT.decode, raw)
-        kept = {
+        fields = {
             key: value
             for key, value in found.items()
             if value is not None and (isinstance(value, dict) or not key.endswith("Schema"))
         }
-        return decode_json(msgspec.json.encode(kept), type)
+        return decode_json(msgspec.json.encode(fields), type)
+
+
+_UPDATED = "notifications/resources/updated"
+CHANGES = {f"notifications/{kind}/list_changed": kind for kind in ("tools", "resources", "prompts")} | {_UPDATED: ""}
+"""Notifications, with the argument of `on_change`."""
+
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+
+HEARD_WITHIN = 2.0
+"""Seconds for a server to acknowledge; a silent server is assumed to send notifications."""
+
+AT_MOST = 60.0
+BACKOFF = Backoff(first=1.0, most=AT_MOST, jitter=0.0)
+"""Pause before a subscription that the server ended is opened again; resets after one that lasted."""
+
+
+@final
+class Listening:
+    """Subscriptions of one connection. `on_change` gets `tools`, `resources`, `prompts`, or the URI of a resource."""
+
+    def __init__(self, client: McpClient, me: Actor, on_change: Callable[[str], None] | None) -> None:
+        self._client = client
+        self._me = me
+        self._on_change = on_change
+        self._uris: set[str] = set()
+        self._ref: Ref[Never, None] | None = None
+        self._asked: dict[str, Json] = {}
+        self._heard: dict[str, Json] = {}  # covered by the last acknowledged subscription
+        self._settled = trio.Event()
+
+    def changed(self, method: str, params: Mapping[str, Json]) -> None:
+        """Pass a change notification of the server on."""
+        what = CHANGES[method] or params.get("uri")
+        if self._on_change is not None and isinstance(what, str):
+            self._on_change(what)
+
+    def acknowledged(self) -> None:
+        """Handle the server's acknowledgement of a subscription."""
+        self._settled.set()
+        heard, self._heard = self._heard, self._asked
+        if self._on_change is not None:
+            for notification, kind in CHANGES.items():
+                if kind and f"{kind}ListChanged" in heard:
+                    self.changed(notification, {})
+            for uri in heard.get("resourceSubscriptions", ()):
+                self._on_change(uri)
+
+    async def settled(self) -> None:
+        """Wait until the server has acknowledged or refused the subscription, at most `HEARD_WITHIN` seconds."""
+        if self._ref is not None:
+            with trio.move_on_after(HEARD_WITHIN):
+                await self._settled.wait()
+
+    def add(self, uri: str) -> None:
+        """Subscribe to another resource."""
+        self._uris.add(uri)
+        self.begin()
+
+    def begin(self) -> None:
+        """Open a subscription of the modern era to everything available, replacing the current one."""
+        wanted = self._wanted()
+        if self._on_change is None or not wanted:
+            return
+        if self._ref is not None:
+            self._ref.cancel()
+        self._ref = self._me.spawn(self._listen, wanted, name="listen", link=False)
+
+    def _wanted(self) -> dict[str, Json]:
+        wanted: dict[str, Json] = {}
+        for kind in ("tools", "resources", "prompts"):
+            able = self._client.capabilities.get(kind)
+            if isinstance(able, dict) and able.get("listChanged"):
+                wanted[f"{kind}ListChanged"] = True
+        if self._uris:
+            wanted["resourceSubscriptions"] = sorted(self._uris)
+        return wanted
+
+    async def _listen(self, _: Actor, wanted: Mapping[str, Json]) -> None:
+        await trio.lowlevel.checkpoint()  # a subscription that is replaced at once sends nothing
+        in_vain = 0
+        while self._client.link.lost is None:
+            self._asked = dict(wanted)
+            begun = trio.current_time()
+            try:
+                await self._client.listen(wanted)
+            except McpLost:
+                pass  # a broken stream is not the end of the connection
+            except McpError as error:
+                self._settled.set()
+                if not isinstance(error, HttpRefused) or error.status < 500:
+                    return  # the server refuses subscriptions
+            in_vain = 1 if trio.current_time() - begun > AT_MOST else in_vain + 1
+            await trio.sleep(BACKOFF.seconds(in_vain))

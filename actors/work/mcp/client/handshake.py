@@ -178,7 +178,7 @@ class Handshake:
         try:
             return decode_json(raw, type)
         except UNREADABLE as error:
-            raise McpError(f"MCP server '{self._name}' answered the handshake with something else: {error}") from error
+            raise McpError(f"MCP server '{self._name}' sent an invalid answer to the handshake: {error}") from error
 
 
 def _introduced(meta: Mapping[str, Json]) -> model.Implementation:

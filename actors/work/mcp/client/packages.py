@@ -231,7 +231,7 @@ async def installed(
                 folder = await _renewed(me, server, environ, place, package, home, manager, log)
     program = await trio.to_thread.run_sync(_program, folder, package)
     if program is None:
-        log(f"{package.specs[0]} has no program of that name; '{server.command}' itself is started")
+        log(f"{package.specs[0]} has no program of that name; '{server.command}' starts it")
         return server, ()
     path = os.pathsep.join((str(program.parent), env.get("PATH", "")))
     started = replace(server, command=str(program), args=package.args, env={**server.env, "PATH": path})
@@ -248,16 +248,16 @@ def _keeps_its_own(package: Package, server: Server, env: Mapping[str, str], pla
     own = f"{place.home}/{usual}"
     if any(name in env for name in names) or any(is_below(own, place.seen(path)) for path in place.rules.write):
         return True
-    here = Path(server.cwd or place.here).expanduser()
-    above = (here, *here.parents) if package.manager == "npm" else ()
+    directory = Path(server.cwd or place.here).expanduser()
+    above = (directory, *directory.parents) if package.manager == "npm" else ()
     return any((each / "node_modules" / package.name).exists() for each in above)
 
 
 def _manager(package: Package, command: str, path: str) -> str:
     """Return the program that installs it, from the runner's directory if that is named; "" for none."""
-    beside = Path(command).expanduser().with_name(package.manager) if "/" in command else None
-    if beside is not None and beside.exists():
-        return str(beside)
+    sibling = Path(command).expanduser().with_name(package.manager) if "/" in command else None
+    if sibling is not None and sibling.exists():
+        return str(sibling)
     return shutil.which(package.manager, path=path) or ""
 
 
@@ -327,7 +327,7 @@ async def _renewed(
         older = await trio.to_thread.run_sync(lambda: _folder(home, package, even_old=True))
         if older is None:
             raise
-        log(f"{error}; the one of an earlier day is started")
+        log(f"{error}; the version that was installed before is started")
         return older
 
 
@@ -362,9 +362,9 @@ async def _install(
             confinement=held,
         )
         if ran.status != 0:
-            said = f"{ran.stderr_tail}\n{ran.stdout[-2000:].decode('utf-8', 'replace')}"
-            refused = "".join(f" [the sandbox did not let it reach {host}]" for host in held.refused_hosts)
-            raise McpUnsent(_failed(server, package, f"{_last_lines(said)}{refused}"))
+            output = f"{ran.stderr_tail}\n{ran.stdout[-2000:].decode('utf-8', 'replace')}"
+            refused = "".join(f" [the sandbox blocked its access to {host}]" for host in held.refused_hosts)
+            raise McpUnsent(_failed(server, package, f"{_last_lines(output)}{refused}"))
     except TimedOut as error:
         why = f"it was still downloading after {most:g} s (`start_timeout_seconds` of its entry, {server.where})"
         raise McpUnsent(_failed(server, package, why)) from error
@@ -380,9 +380,9 @@ def _failed(server: Server, package: Package, why: str) -> str:
     return f"MCP server '{server.name}': {package.manager} could not install {' '.join(package.specs)}: {why}"
 
 
-def _last_lines(said: str) -> str:
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return " / ".join(lines[:6])[:600] or "it said nothing"
+def _last_lines(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return " / ".join(lines[:6])[:600] or "it printed nothing"
 
 
 def _prepare(home: Path, folder: Path, download: Path) -> None:

@@ -60,7 +60,9 @@ class ServerQuestions:
             McpError: a question can't be answered, or there are too many.
         """
         if len(asked) > AT_ONCE:
-            raise McpError(f"MCP server '{self._server}' asks {len(asked)} questions at once; {AT_ONCE} are answered")
+            raise McpError(
+                f"MCP server '{self._server}' asks {len(asked)} questions at once; at most {AT_ONCE} are allowed"
+            )
         refs: dict[str, Ref[Never, dict[str, Json]]] = {}
         try:
             for key, question in asked.items():
@@ -83,13 +85,13 @@ class ServerQuestions:
         try:
             # Two open questions with one id could not be answered separately.
             if len(self._open) >= AT_ONCE or id in self._open:
-                raise McpError(f"{len(self._open)} questions are open; no more are taken")
+                raise McpError(f"{len(self._open)} questions are open; no more are accepted")
             ref = self._spawn(ServerQuestion(request.method, msgspec.json.decode(request.params)), caller or self._own)
         except (CallboardError, *jsonrpc.UNREADABLE) as error:
             respond(_failure(id, error))
             return
 
-        def settle(end: End) -> None:
+        def respond_at_end(end: End) -> None:
             if self._open.pop(id, None) is None:
                 return  # the server has cancelled it and expects no answer
             if end.reason == "normal":
@@ -100,7 +102,7 @@ class ServerQuestions:
         self._open[id] = ref
         if about is not None:
             self._of_call.setdefault(about, []).append(id)
-        ref.on_end(settle)
+        ref.on_end(respond_at_end)
 
     def take_back(self, id: jsonrpc.Id) -> None:
         """Handle the server's cancellation of its request."""
@@ -125,7 +127,7 @@ class ServerQuestions:
         able = self._abilities
         known = {"elicitation/create": able.elicitation, "sampling/createMessage": able.sampling, "roots/list": True}
         if not known.get(asked.method):
-            raise McpError(f"'{asked.method}' is not offered", rpc_code=jsonrpc.METHOD_NOT_FOUND)
+            raise McpError(f"'{asked.method}' is not supported", rpc_code=jsonrpc.METHOD_NOT_FOUND)
         try:
             return caller.me.spawn(self._play, asked, caller.host, name="question", link=False)
         except ShuttingDown as error:
@@ -137,7 +139,7 @@ class ServerQuestions:
         if asked.method == "elicitation/create":
             return {"action": "cancel"} if host is None else await host.elicit(me, self._server, asked.params)
         if host is None:
-            raise McpError("there is no model to ask")
+            raise McpError("no model is available")
         return await host.sample(me, self._server, asked.params)
 
 
@@ -164,5 +166,5 @@ def _failure(id: jsonrpc.Id, error: BaseException | None) -> bytes:
     """Return the refusal of a server's request. Texts of foreign exceptions may hold secrets, so they are replaced."""
     if isinstance(error, McpError):
         return jsonrpc.encode_failure(id, error.rpc_code or jsonrpc.INTERNAL_ERROR, str(error), error.data)
-    text = str(error) if isinstance(error, CallboardError) else "it can't be answered"
+    text = str(error) if isinstance(error, CallboardError) else "the question can't be answered"
     return jsonrpc.encode_failure(id, jsonrpc.INTERNAL_ERROR, text)

@@ -106,10 +106,10 @@ class TaskFollower:
                         raise McpError(f"MCP server '{self._server}' has completed a task without a result")
                     return task.result
                 case "failed":
-                    why = (task.error or {}).get("message") or task.status_message or "it does not say why"
-                    raise McpError(f"MCP server '{self._server}' failed at a task: {str(why)[:400]}")
+                    why = (task.error or {}).get("message") or task.status_message or "no reason given"
+                    raise McpError(f"MCP server '{self._server}' reported a failed task: {str(why)[:400]}")
                 case "cancelled":
-                    why = task.status_message or "it does not say why"
+                    why = task.status_message or "no reason given"
                     raise McpError(f"MCP server '{self._server}' has cancelled a task: {why[:400]}")
             # The server may list a question again until it has processed the answer.
             new = {key: asked for key, asked in task.input_requests.items() if key not in answered}
@@ -136,10 +136,8 @@ class TaskFollower:
         with suppress(McpError):  # the task or the server has already ended
             await self._ask("tasks/cancel", {"taskId": task.task_id}, None, {})
 
-    def _read(self, told: Mapping[str, Json]) -> _Task:
+    def _read(self, status: Mapping[str, Json]) -> _Task:
         try:
-            return convert(told, _Task)
+            return convert(status, _Task)
         except msgspec.ValidationError as error:
-            raise McpError(
-                f"MCP server '{self._server}' tells of a task in a way that can't be read: {error}"
-            ) from error
+            raise McpError(f"MCP server '{self._server}' sent an invalid task status: {error}") from error

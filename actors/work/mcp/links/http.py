@@ -111,7 +111,7 @@ class ResponseReading:
         if isinstance(self.answer, Result):
             return self.answer.result
         if self.answer is None:
-            raise McpError(f"{self._web.who} answered {self.what} with messages that hold no answer to it")
+            raise McpError(f"{self._web.who} answered {self.what} with messages that contain no answer to it")
         assert self.about is not None, "only a request is answered"
         raise refused(self._web.server.name, self.about, self.answer.error)
 
@@ -229,12 +229,12 @@ class HttpLink(WebLink):
             try:
                 response = await self._listen_on(reading)
             except McpLost as error:
-                lost = McpLost(f"{lost}; taking up its answer again failed as well: {error}")
+                lost = McpLost(f"{lost}; resuming its answer failed as well: {error}")
                 continue
             if response.status_code == 200 and content_type(response) == EVENTS:
                 return response
             refused = await self._refused(response, reading.what)
-            raise McpLost(f"{lost}; taking up its answer again failed as well: {refused}")
+            raise McpLost(f"{lost}; resuming its answer failed as well: {refused}")
         raise lost
 
     async def _listen_on(self, reading: ResponseReading) -> httpx.Response:
@@ -286,7 +286,7 @@ class HttpLink(WebLink):
             self.own.spawn(self._listen, name="listen", link=False)
             with trio.move_on_after(HEARD_WITHIN):
                 await self._listens.wait()
-        what = method or "an answer of ours"
+        what = method or "the client's answer"
         response = await self._web.send("POST", what, headers=self._headers(method), body=body)
         if response.status_code >= 300:
             raise await self._refused(response, what)

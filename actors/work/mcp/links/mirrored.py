@@ -40,7 +40,7 @@ def header_fault(schema: Json) -> str:
         if type is None:
             return f"{where}: x-mcp-header is only allowed on properties that `properties` alone lead to"
         if not isinstance(token, str) or not _TOKEN(token):
-            return f"{where}: x-mcp-header is {token!r:.60}, which is no name of an HTTP header"
+            return f"{where}: x-mcp-header is {token!r:.60}, which is not a valid name of an HTTP header"
         if type not in _SCALARS:
             return f"{where}: x-mcp-header is only allowed on a string, an integer, or a boolean, not on {type!r:.60}"
         if token.lower() in seen:

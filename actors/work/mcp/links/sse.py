@@ -125,7 +125,7 @@ class SseLink(WebLink):
             url = self._web.url.join(event.data.strip())
             ours = within_origin(self._web.url, url)
         except BAD_URL as error:
-            raise McpError(f"{self._web.who} takes messages at something that is no URL: {error}") from error
+            raise McpError(f"{self._web.who} named an invalid URL for messages: {error}") from error
         if not ours:
             raise McpError(
                 f"{self._web.who} wants its messages sent to {url.scheme}://{url.netloc.decode('ascii')},"
@@ -155,7 +155,7 @@ class SseLink(WebLink):
             with trio.move_on_after(WITHIN) as scope:
                 await self._post(outgoing.method, message, outgoing)
             if scope.cancelled_caught:
-                raise McpLost(f"{self._web.who} did not take {outgoing.method} in {WITHIN:g} s")
+                raise McpLost(f"{self._web.who} did not accept {outgoing.method} within {WITHIN:g} s")
             await waiting.come.wait()
         finally:
             del self._waiting[outgoing.id]
@@ -166,7 +166,7 @@ class SseLink(WebLink):
         raise refused(self._web.server.name, outgoing, waiting.answer.error)
 
     async def _post(self, method: str, body: bytes, outgoing: OutgoingCall | None = None) -> None:
-        what = method or "an answer of ours" if outgoing is None else described(outgoing)
+        what = method or "the client's answer" if outgoing is None else described(outgoing)
         headers = {"accept": "*/*", **({} if outgoing is None else outgoing.headers)}
         if self.version:
             headers["mcp-protocol-version"] = self.version

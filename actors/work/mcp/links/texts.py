@@ -101,7 +101,7 @@ def _quoted(words: str) -> str:
 
 def unreadable(server: str, method: str, error: Exception) -> McpError:
     """Return the error for an answer that does not follow the protocol."""
-    return McpError(f"MCP server '{server}' answered {method} with something that is no answer to it: {error}")
+    return McpError(f"MCP server '{server}' sent an invalid answer to {method}: {error}")
 
 
 def refusal(
@@ -117,36 +117,37 @@ def refusal(
     """
     status = response.status_code
     failure = _failure(body)
-    said = (failure.error.message if failure is not None else message_in(body)) or response.reason_phrase
-    text = f"MCP server '{server.name}' answered {what} with HTTP {status}{f': {said}' if said else ''}"
+    message = (failure.error.message if failure is not None else message_in(body)) or response.reason_phrase
+    text = f"MCP server '{server.name}' answered {what} with HTTP {status}{f': {message}' if message else ''}"
     if status in (401, 403):
         return _unauthorized(server, text, response, why)
     code = None if failure is None else failure.error.code
     # Before the general case, since SDKs report an unknown session as a JSON-RPC error.
-    if session and _forgotten(status, code, said):
-        return McpUnsent(f"{text}; it no longer knows our session, the next call begins a new one")
+    if session and _forgotten(status, code, message):
+        return McpUnsent(f"{text}; the session has expired, and the next call starts a new one")
     if failure is not None:
-        text = f"MCP server '{server.name}' refused {what}: {hidden_head(said, 2000)} (code {code})"
+        text = f"MCP server '{server.name}' refused {what}: {hidden_head(message, 2000)} (code {code})"
         return McpError(text, rpc_code=code, data=failure.error.data)
     if 300 <= status < 400:
         where = _address_without_secrets(response.headers.get("location", "nowhere"))
         return HttpRefused(
-            f"{text}: it leads to {where}, which is not followed, since the headers of '{server.name}' are not for"
-            " another origin; if that is the server, write its address as `url` in mcp.json",
+            f"{text}: it redirects to {where}, which is not followed: the headers of '{server.name}' must not be sent"
+            " to another origin; if that is the server, set its address as `url` in mcp.json",
             status,
         )
     if status in (404, 405):
         return HttpRefused(
-            f"{text}; check its `url` in mcp.json: {_address_without_secrets(server.url)} is no MCP endpoint", status
+            f"{text}; check its `url` in mcp.json: {_address_without_secrets(server.url)} is not an MCP endpoint",
+            status,
         )
     return HttpRefused(text, status)
 
 
-def _forgotten(status: int, code: int | None, said: str) -> bool:
+def _forgotten(status: int, code: int | None, message: str) -> bool:
     """Return True if a server reports an unknown session: 404, or 400 as in the examples of the SDKs."""
     if status == 404:
         return code != METHOD_NOT_FOUND
-    return status == 400 and code in (None, INVALID_REQUEST, _SERVER_ERROR) and "session" in said.lower()
+    return status == 400 and code in (None, INVALID_REQUEST, _SERVER_ERROR) and "session" in message.lower()
 
 
 def _failure(body: bytes) -> ErrorResponse | None:
@@ -166,10 +167,10 @@ def lacking(response: httpx.Response) -> tuple[str, ...] | None:
 
 
 def _unauthorized(server: Server, text: str, response: httpx.Response, why: str) -> McpUnauthorized:
-    said = response.headers.get("www-authenticate", "")
-    challenge = challenge_of(said, "bearer")
+    header = response.headers.get("www-authenticate", "")
+    challenge = challenge_of(header, "bearer")
     # OAuth can't meet a challenge of another scheme, such as Basic.
-    if server.sign_in is None or (said and challenge is None):
+    if server.sign_in is None or (header and challenge is None):
         return McpUnauthorized(f"{text}; {_credentials(server, response)}", response.status_code)
     scopes = lacking(response)
     if scopes is not None:
@@ -178,7 +179,7 @@ def _unauthorized(server: Server, text: str, response: httpx.Response, why: str)
         return McpSignInNeeded(text, response.status_code, scopes)
     # Signing in again would yield the same permissions.
     if response.status_code == 403:
-        return McpUnauthorized(f"{text}; the account that is signed in, or its token, may not do that", 403)
+        return McpUnauthorized(f"{text}; the account that is signed in, or its token, lacks the permission", 403)
     known = challenge is not None and "resource_metadata" in challenge.parameters
     other = "" if known else f"; or {_credentials(server, response)}"
     return McpSignInNeeded(f"{text}; {why or f'sign in: {remedy(server.name)}'}{other}", response.status_code)

@@ -50,7 +50,7 @@ REFUSAL = 64 * 1024
 
 REFUSAL_WITHIN = 5.0
 
-UNKNOWN = "whether it was done is not known"
+UNKNOWN = "its outcome is unknown"
 """End of the error text for a request without an answer."""
 
 BAD_URL = (httpx.InvalidURL, ValueError)
@@ -94,9 +94,7 @@ class HttpServerAccess:
             self.url = httpx.URL(server.url)
             self._headers = httpx.Headers({"user-agent": "callboard", **server.headers})
         except (httpx.InvalidURL, UnicodeError) as error:
-            raise ConfigError(
-                f"the url or a header of the MCP server '{server.name}' can't be sent: {error}"
-            ) from error
+            raise ConfigError(f"the url or a header of MCP server '{server.name}' is invalid: {error}") from error
 
     def close(self) -> None:
         """Close all connections immediately; active reads raise `McpLost`."""
@@ -209,7 +207,7 @@ class HttpServerAccess:
         # Some servers compress although `identity` was requested.
         unpacker = unpacker_of(encoding)
         if unpacker is None and encoding.strip().lower() not in ("identity", ""):
-            raise McpError(f"{self.who} compresses its answers by {encoding!r}, which was not asked for")
+            raise McpError(f"{self.who} compressed its answer with {encoding!r}, which was not requested")
         try:
             while piece := await stream.receive():
                 for part in (piece,) if unpacker is None else unpacked(unpacker, piece):
@@ -260,7 +258,7 @@ class HttpServerAccess:
         except (ValueError, *UNREADABLE) as error:
             begins = data[:80].decode("utf-8", errors="replace")
             raise McpError(
-                f"{self.who} answered {what} with something that is no message of MCP ({error}); it begins: {begins!r}"
+                f"{self.who} answered {what} with an invalid MCP message ({error}); it begins: {begins!r}"
             ) from error
 
     def unexpected(self, response: httpx.Response, what: str) -> McpError:
@@ -276,7 +274,7 @@ class HttpServerAccess:
         """Return the error for a message beyond the size limit."""
         return McpError(
             f"{self.who} answered {what} with more than {self.server.max_message_bytes} bytes;"
-            " `max_message_bytes` of it in mcp.json allows more"
+            " raise `max_message_bytes` of its entry in mcp.json"
         )
 
     def _broken(self, what: str, error: httpx.HTTPError) -> McpError:
@@ -285,7 +283,7 @@ class HttpServerAccess:
         if isinstance(error, httpx.LocalProtocolError | httpx.UnsupportedProtocol | httpx.DecodingError):
             return McpError(f"{self.who}: {error}")
         why = str(error) or type(error).__name__
-        return McpLost(f"{self.who} was lost during {what}: {why}")
+        return McpLost(f"the connection to {self.who} was lost during {what}: {why}")
 
 
 class WebLink(ABC):

@@ -1,6 +1,6 @@
 """Cache of the tools that servers offer, so that a server need not run for its tools to be listed.
 
-One file per digest (see `leases`) in the cache directory, written at each start and at each change of the server's
+One file per digest (see `pool`) in the cache directory, written at each start and at each change of the server's
 tools. Files may be deleted at any time; an unreadable one counts as missing. Beyond `MOST_FILES` the oldest are
 removed: an entry whose values change with every run leaves a file each time that is never read again.
 """

@@ -34,7 +34,7 @@ from ....io.whole_file import replacing
 
 if TYPE_CHECKING:
     from .catalog import ServerCatalog
-    from .opening import Live, ServerRecord
+    from .pool import LiveServer, ServerRecord
 
 Json: TypeAlias = Any
 
@@ -88,7 +88,7 @@ def status_of(
     digest: str = "",
     record: ServerRecord | None = None,
     catalog: ServerCatalog | None = None,
-    live: Live | None = None,
+    live: LiveServer | None = None,
     leases: int = 0,
 ) -> ServerStatus:
     """Return the status of one server; without a digest it was never leased."""
@@ -239,8 +239,8 @@ async def _ask(path: Path, request: bytes, answers: list[dict[str, Json]]) -> No
             async with await trio.open_unix_socket(address) as stream:
                 await stream.send_all(request)
                 line = await _line(stream, MAX_ANSWER)
-        told = decode_json(line, dict[str, Json]) if line else {"ended": True}
-        answers.append({**told, "pid": pid})
+        answer = decode_json(line, dict[str, Json]) if line else {"ended": True}
+        answers.append({**answer, "pid": pid})
     except (ConnectionRefusedError, FileNotFoundError):
         pass  # it has just ended, or was killed: the next command removes its files
     except trio.TooSlowError:

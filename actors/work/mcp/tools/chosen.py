@@ -2,7 +2,7 @@
 
 The selection happens when the agent is prepared, before any server starts. A server that is in no `mcp.json` is left
 out with its tools; a warning names it (`absent`). Whether a server has the selected tools is checked when the tools are
-collected (`offer`).
+collected (`tool_list`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .names import owner_of, remedy
 
 if TYPE_CHECKING:
     from ..pool.servers import ServerScope
-    from .view import Run
+    from .view import RunServices
 
 
 class ChosenServer(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,11 +53,11 @@ class WantedServers(msgspec.Struct, frozen=True, kw_only=True):
 
     def others(self, tools: Iterable[str]) -> list[str]:
         """Return the entries of a node's `tools` that select no server here."""
-        here = {name for choice in self.choices for name in choice.names}
-        return [name for name in tools if name not in here and not name.startswith(WHOLE)]
+        named = {name for choice in self.choices for name in choice.names}
+        return [name for name in tools if name not in named and not name.startswith(WHOLE)]
 
 
-def wanted_by_agent(agent: Agent, context: Run) -> WantedServers | None:
+def wanted_by_agent(agent: Agent, context: RunServices) -> WantedServers | None:
     """Return the servers that an LLM agent selects; None for none.
 
     Raises:
@@ -68,7 +68,7 @@ def wanted_by_agent(agent: Agent, context: Run) -> WantedServers | None:
     return _wanted(choices, context, agent.mcp_tools) if choices else None
 
 
-def with_guests(wanted: WantedServers | None, context: Run, scope: ServerScope) -> WantedServers:
+def with_guests(wanted: WantedServers | None, context: RunServices, scope: ServerScope) -> WantedServers:
     """Return an agent's servers together with all tools of the servers that its run adds."""
     choices = tuple(ChosenServer(server=scope.bring(server)) for server in context.servers)
     if wanted is None:
@@ -76,7 +76,7 @@ def with_guests(wanted: WantedServers | None, context: Run, scope: ServerScope) 
     return msgspec.structs.replace(wanted, choices=(*wanted.choices, *choices))
 
 
-def wanted_by_nodes(graph: Graph, context: Run) -> dict[str, WantedServers]:
+def wanted_by_nodes(graph: Graph, context: RunServices) -> dict[str, WantedServers]:
     """Return the servers that each llm node of a graph selects, by node id; nodes without such tools are left out.
 
     Raises:
@@ -102,7 +102,7 @@ def wanted_by_nodes(graph: Graph, context: Run) -> dict[str, WantedServers]:
     return found
 
 
-def absent(names: Iterable[str], context: Run) -> dict[str, str]:
+def absent(names: Iterable[str], context: RunServices) -> dict[str, str]:
     """Return the servers among these that are not configured, each with a suggestion."""
     if context.mcp is None:
         return {}
@@ -116,15 +116,17 @@ def absent(names: Iterable[str], context: Run) -> dict[str, str]:
     }
 
 
-def without_absent(tools: Iterable[str], servers: Iterable[str], gone: Iterable[str], context: Run) -> list[str]:
+def without_absent(
+    tools: Iterable[str], servers: Iterable[str], absent: Iterable[str], context: RunServices
+) -> list[str]:
     """Return a node's `tools` without the tools of missing servers.
 
     Args:
         servers: the graph's `mcp_servers`.
-        gone: names among them that are not configured.
+        absent: names among them that are not configured.
     """
-    gone = set(gone)
-    if not gone:
+    absent = set(absent)
+    if not absent:
         return list(tools)
     assert context.mcp is not None
     wanted = spelled_out(servers, context.settings.mapping_mcp_servers, context.mcp().config.names)
@@ -132,14 +134,16 @@ def without_absent(tools: Iterable[str], servers: Iterable[str], gone: Iterable[
         name
         for name in tools
         if not (
-            gone.issuperset(_matching_servers(name, context))
+            absent.issuperset(_matching_servers(name, context))
             if name.startswith(WHOLE)
-            else owner_of(name, wanted) in gone
+            else owner_of(name, wanted) in absent
         )
     ]
 
 
-def servers_of(agent: str, names: Iterable[str], context: Run, listed: Iterable[str] | None = None) -> list[Server]:
+def servers_of(
+    agent: str, names: Iterable[str], context: RunServices, listed: Iterable[str] | None = None
+) -> list[Server]:
     """Return the configured servers that an agent names, including disabled ones.
 
     Args:
@@ -157,29 +161,31 @@ def servers_of(agent: str, names: Iterable[str], context: Run, listed: Iterable[
             f"{settings.file}, or remove `mcp_servers` from agent '{agent}'."
         )
     if context.mcp is None:
-        raise ConfigError(f"agent '{agent}' uses MCP servers, and this run has none")
+        raise ConfigError(f"agent '{agent}' uses MCP servers, but this run has none")
     pool = context.mcp()
     config = pool.config
     errors = errors_in(config.problems)
+    # Without any usable entry each name would be "unknown"; the errors of the file are the cause.
     if errors and not config.servers and not config.broken:
-        told = "\n".join(str(problem) for problem in errors)
-        raise InvalidFile(f"{config.file} can't be read:\n{told}", config.problems)
+        problems = "\n".join(str(problem) for problem in errors)
+        raise InvalidFile(f"{config.file} can't be read:\n{problems}", config.problems)
     wanted = spelled_out(names, settings.mapping_mcp_servers, config.names)
     # Nodes may list tools of some servers only; the others need not start.
     if listed is not None:
         whole = {server for name in listed if name.startswith(WHOLE) for server in _matching_servers(name, context)}
         single = {owner_of(name, wanted) for name in listed}
         wanted = [name for name in wanted if name in whole or name in single]
+    # `get` raises the error of a broken entry; a missing one has been reported by `absent`.
     there = [name for name in wanted if name in config.servers or name in config.broken]
     return [config.servers[name] if name in config.servers else config.get(name) for name in there]
 
 
-def _matching_servers(name: str, context: Run) -> list[str]:
+def _matching_servers(name: str, context: RunServices) -> list[str]:
     assert context.mcp is not None
     return spelled_out([name.removeprefix(WHOLE)], context.settings.mapping_mcp_servers, context.mcp().config.names)
 
 
-def _lists(server: Server, context: Run, *files: McpTools) -> tuple[tuple[str, ...], ...]:
+def _lists(server: Server, context: RunServices, *files: McpTools) -> tuple[tuple[str, ...], ...]:
     """Return the patterns that agent and node list for a server, under its name or an alias that includes it."""
     return tuple(
         patterns
@@ -190,7 +196,8 @@ def _lists(server: Server, context: Run, *files: McpTools) -> tuple[tuple[str, .
     )
 
 
-def _wanted(choices: tuple[ChosenServer, ...], context: Run, *files: McpTools) -> WantedServers:
+def _wanted(choices: tuple[ChosenServer, ...], context: RunServices, *files: McpTools) -> WantedServers:
+    # The last file is the most specific one: a node's mode overrides that of its graph.
     modes = [file for file in files if isinstance(file, str)]
     mode: ToolMode = modes[-1] if modes else context.settings.mcp_tools
     return WantedServers(choices=choices, mode=mode, budget=context.settings.mcp_tools_budget)

@@ -5,10 +5,15 @@ A server's hints on a tool's effects are untrusted input, so its `trust` limits 
     trust: full    every call is allowed
     trust: hints   a call is allowed unless the tool declares itself destructive; then it asks, as own writing tools do
     trust: none    every call asks
+
+**Parameter names.** Anthropic and Bedrock refuse every request with a tool that has a property `$filter`, `first name`,
+or one with more than 64 characters. The model gets accepted names, at every level of the schema. Before a call the
+arguments get the server's own names back.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,14 +26,13 @@ from .....supervisors import Actor
 from ...tools.tool import Arguments, Effect, Json, Label, Tool, ToolSpec, shortened
 from .media import content_with_images, with_linked
 from .names import offered_name
-from .parameters import fitting, restored
-from .view import View
+from .view import ServerView
 
 _LONGEST_DESCRIPTION = 4_000
 _NOTHING = "(the tool returned nothing)"
 
 
-def direct_tool(view: View, tool: ServerTool, name: str = "") -> Tool:
+def direct_tool(view: ServerView, tool: ServerTool, name: str = "") -> Tool:
     """Return the tool in the form that is offered to a model.
 
     Args:
@@ -122,12 +126,12 @@ def text_of_result(result: Mapping[str, Json]) -> Json:
     """Return the texts of a `CallToolResult`; without text its structured content; without either the whole object."""
     if not isinstance(result.get("content"), list) and "structuredContent" not in result:
         return {key: value for key, value in without_bytes(result).items() if key != "isError"} or _NOTHING
-    said = [_text_of_block(block) for block in _blocks(result)]
+    texts = [_text_of_block(block) for block in _blocks(result)]
     # Servers should repeat structured content as text; then the text is sufficient.
     structured = result.get("structuredContent")
     if structured is not None and not any(block.get("type") == "text" for block in _blocks(result)):
-        return structured if not said else {"content": said, "structuredContent": structured}
-    return "\n".join(said) or _NOTHING
+        return structured if not texts else {"content": texts, "structuredContent": structured}
+    return "\n".join(texts) or _NOTHING
 
 
 def error_of(result: Mapping[str, Json]) -> str | None:
@@ -135,15 +139,15 @@ def error_of(result: Mapping[str, Json]) -> str | None:
     if result.get("isError") is not True:
         return None
     text = text_of_result(result)
-    return text if isinstance(text, str) and text != _NOTHING else f"the tool failed and said: {text}"
+    return text if isinstance(text, str) and text != _NOTHING else f"the tool failed: {text}"
 
 
 def without_bytes(result: Mapping[str, Json]) -> dict[str, Json]:
     """Return the `CallToolResult` for `mcp_invoke_*`, without `_meta` and base64 data of images, sounds and files."""
-    told = {key: value for key, value in result.items() if key not in ("_meta", "resultType")}
-    if isinstance(told.get("content"), list):
-        told["content"] = [_without_data(block) for block in told["content"]]
-    return told
+    visible = {key: value for key, value in result.items() if key not in ("_meta", "resultType")}
+    if isinstance(visible.get("content"), list):
+        visible["content"] = [_without_data(block) for block in visible["content"]]
+    return visible
 
 
 def holds_more_than_text(result: Mapping[str, Json]) -> bool:
@@ -164,25 +168,22 @@ def _text_of_block(block: Mapping[str, Json]) -> str:
         return f"[resource {_unavailable_text(block.get('uri'), block.get('name'), block.get('mimeType'))}]"
     if kind == "resource":
         inner = block.get("resource")
-        return _text_of_resource(inner if isinstance(inner, dict) else {})
+        resource = inner if isinstance(inner, dict) else {}
+        facts = _unavailable_text(resource.get("uri"), resource.get("mimeType"), _size(resource.get("blob")))
+        text = resource.get("text")
+        return f"[resource {facts}]\n{text}" if isinstance(text, str) else f"[resource {facts}]"
     return f"[{kind} {_unavailable_text(block.get('mimeType'), _size(block.get('data')))}]"
-
-
-def _text_of_resource(resource: Mapping[str, Json]) -> str:
-    name = f"[resource {_unavailable_text(resource.get('uri'), resource.get('mimeType'), _size(resource.get('blob')))}]"
-    text = resource.get("text")
-    return f"{name}\n{text}" if isinstance(text, str) else name
 
 
 def _without_data(block: Any) -> Any:
     if not isinstance(block, dict):
         return block
-    told = dict(block)
-    if "data" in told:
-        told["data"] = f"[{_size(told['data'])} left out]"
-    if isinstance(told.get("resource"), dict) and "blob" in told["resource"]:
-        told["resource"] = {**told["resource"], "blob": f"[{_size(told['resource']['blob'])} left out]"}
-    return told
+    visible = dict(block)
+    if "data" in visible:
+        visible["data"] = f"[{_size(visible['data'])} left out]"
+    if isinstance(visible.get("resource"), dict) and "blob" in visible["resource"]:
+        visible["resource"] = {**visible["resource"], "blob": f"[{_size(visible['resource']['blob'])} left out]"}
+    return visible
 
 
 def _size(data: Json) -> str | None:
@@ -192,3 +193,88 @@ def _size(data: Json) -> str | None:
 
 def _unavailable_text(*parts: Json) -> str:
     return ", ".join(str(part) for part in parts if part) or "without a name"
+
+
+_FITS = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_OTHERS = re.compile(r"[^A-Za-z0-9_.-]+")
+_DEEPEST = 30
+_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
+_MAPS = ("$defs", "definitions")
+_ONES = ("items", "additionalProperties", "not")
+
+
+def fitting(schema: Json, depth: int = 0) -> Json:
+    """Return the schema with accepted names; the same object if nothing changes."""
+    if not isinstance(schema, dict) or depth > _DEEPEST:
+        return schema
+    changed: dict[str, Json] = {}
+    properties = schema.get("properties")
+    if isinstance(properties, dict):
+        names = renamed(properties)
+        found = {names.get(name, name): fitting(each, depth + 1) for name, each in properties.items()}
+        if names or any(found[names.get(name, name)] is not each for name, each in properties.items()):
+            changed["properties"] = found
+        required = schema.get("required")
+        if names and isinstance(required, list):
+            changed["required"] = [names.get(name, name) if isinstance(name, str) else name for name in required]
+    for key in _ONES:
+        if (part := fitting(schema.get(key), depth + 1)) is not schema.get(key):
+            changed[key] = part
+    for key in _LISTS:
+        if isinstance(several := schema.get(key), list):
+            parts = [fitting(each, depth + 1) for each in several]
+            if any(part is not each for part, each in zip(parts, several, strict=True)):
+                changed[key] = parts
+    for key in _MAPS:
+        if isinstance(named := schema.get(key), dict):
+            parts_by_name = {name: fitting(each, depth + 1) for name, each in named.items()}
+            if any(parts_by_name[name] is not each for name, each in named.items()):
+                changed[key] = parts_by_name
+    return {**schema, **changed} if changed else schema
+
+
+def restored(value: Json, schema: Json, root: Json = None, depth: int = 0) -> Json:
+    """Return arguments with the names of the server's own schema."""
+    root = schema if root is None else root
+    schema = _resolved(schema, root)
+    if not isinstance(schema, dict) or depth > _DEEPEST:
+        return value
+    if isinstance(value, list):
+        return [restored(each, schema.get("items"), root, depth + 1) for each in value]
+    if not isinstance(value, dict):
+        return value
+    # Without knowing which branch applies, all are tried: a branch only renames properties of its own.
+    for key in _LISTS:
+        for branch in schema[key] if isinstance(schema.get(key), list) else ():
+            value = restored(value, branch, root, depth + 1)
+    properties = schema.get("properties")
+    if not isinstance(properties, dict):
+        return value
+    own = {new: name for name, new in renamed(properties).items()}
+    named = {own.get(name, name): each for name, each in value.items()}
+    return {name: restored(each, properties.get(name), root, depth + 1) for name, each in named.items()}
+
+
+def renamed(properties: dict[str, Json]) -> dict[str, str]:
+    """Return a distinct accepted name for each name that is not accepted."""
+    found: dict[str, str] = {}
+    for name in properties:
+        if _FITS.fullmatch(name):
+            continue
+        stem = _OTHERS.sub("_", name).strip("_")[:60] or "value"
+        new, number = stem, 1
+        while new in properties or new in found.values():
+            number += 1
+            new = f"{stem}_{number}"
+        found[name] = new
+    return found
+
+
+def _resolved(schema: Json, root: Json) -> Json:
+    reference = schema.get("$ref") if isinstance(schema, dict) else None
+    if not isinstance(reference, str) or not reference.startswith("#/"):
+        return schema
+    found = root
+    for key in reference[2:].split("/"):
+        found = found.get(key) if isinstance(found, dict) else None
+    return found

@@ -21,7 +21,7 @@ from .....protocol.errors import CallboardError
 from .....supervisors import Actor
 from ....io.encodings import image_type
 from ...tools.tool import Json, VisibleResult, shortened, text_of
-from .view import View
+from .view import ServerView
 
 MOST_IMAGES, LARGEST_IMAGE = 8, 5 * 1024 * 1024
 """Images of one result, and bytes of each; providers refuse larger ones."""
@@ -33,7 +33,7 @@ MOST_LINKS, LINKS_WITHIN = 4, 30.0
 """Linked resources that are read, and seconds for all of them."""
 
 
-async def with_linked(me: Actor, view: View, result: Mapping[str, Json]) -> dict[str, Json]:
+async def with_linked(me: Actor, view: ServerView, result: Mapping[str, Json]) -> dict[str, Json]:
     """Return the result with linked resources embedded, and with documents converted to text.
 
     Unreadable content remains unchanged.
@@ -75,7 +75,7 @@ def content_with_images(value: Json, result: Mapping[str, Json]) -> Json:
     return VisibleResult(parts) if images else value
 
 
-async def _read(me: Actor, view: View, link: Mapping[str, Json]) -> list[Any]:
+async def _read(me: Actor, view: ServerView, link: Mapping[str, Json]) -> list[Any]:
     """Return the link followed by the contents of its resource."""
     try:
         async with view.talk.scope.client(view.server.name, me) as client:

@@ -30,7 +30,7 @@ from ...tools.tool import Arguments, Json, Run, Tool, ToolSpec, shortened
 from .direct import direct_tool, labels_of, without_bytes
 from .media import content_with_images, with_linked
 from .names import marked, meta_name, offered_name, other_name
-from .view import UNREACHABLE, View
+from .view import UNREACHABLE, ServerView
 
 FOUND, MOST_FOUND = 8, 20
 """Tools that a search returns by default, and at most."""
@@ -38,7 +38,7 @@ FOUND, MOST_FOUND = 8, 20
 _FAILED = {"search": "MCP search failed", "describe": "MCP describe failed", "invoke": "MCP tool invocation failed"}
 _LONGEST_DESCRIPTION = 1_000
 
-_K1, _B = 1.5, 0.75
+_K1, _B = 1.5, 0.75  # the usual values: saturation of repeated words, and normalisation by length
 _WORD = re.compile(r"[^\W_]+")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SEARCHED, _ALL = 10_000, 2_000_000
@@ -52,7 +52,7 @@ _SEARCH = {
 }
 
 
-def meta_tools(view: View, taken: Container[str] = ()) -> list[Tool]:
+def meta_tools(view: ServerView, taken: Container[str] = ()) -> list[Tool]:
     """Return the three tools of a server, in the order of `names.VERBS`.
 
     Args:
@@ -79,12 +79,12 @@ def meta_tools(view: View, taken: Container[str] = ()) -> list[Tool]:
         schema: dict[str, Json] = {"type": "object", "properties": properties}
         return {"description": tool.description, **schema} if tool.description else schema
 
-    async def meant(me: Actor, arguments: Arguments) -> tuple[Tool, Arguments]:
+    async def resolve(me: Actor, arguments: Arguments) -> tuple[Tool, Arguments]:
         tool = await _named(me, view, arguments["tool"], "invoke")
         return _invoked(view, tool), _object(arguments.get("arguments"))
 
     async def run_invoke(me: Actor, arguments: Arguments) -> Json:
-        tool, given = await meant(me, arguments)
+        tool, given = await resolve(me, arguments)
         return await tool.run(me, given)
 
     def one(verb: str, run: Run, description: str, **properties: Json) -> Tool:
@@ -108,11 +108,11 @@ def meta_tools(view: View, taken: Container[str] = ()) -> list[Tool]:
     return [
         one("search", run_search, f"Search the tools of the MCP server '{name}'{about}.", **_SEARCH),
         one("describe", run_describe, f"Tell which arguments a tool of the MCP server '{name}' takes.", tool=_TOOL),
-        msgspec.structs.replace(invoke, means=meant, timeout=None),
+        msgspec.structs.replace(invoke, means=resolve, timeout=None),
     ]
 
 
-def _invoked(view: View, tool: ServerTool) -> Tool:
+def _invoked(view: ServerView, tool: ServerTool) -> Tool:
     """Return the tool as called by `mcp_invoke_*`: with equal permissions, but with its result unchanged."""
     direct = direct_tool(view, tool)
 
@@ -126,14 +126,14 @@ def _invoked(view: View, tool: ServerTool) -> Tool:
     return msgspec.structs.replace(direct, spec=ToolSpec(name=direct.name), run=run)
 
 
-async def _tools(me: Actor, view: View, verb: Literal["search", "describe", "invoke"]) -> list[ServerTool]:
+async def _tools(me: Actor, view: ServerView, verb: Literal["search", "describe", "invoke"]) -> list[ServerTool]:
     try:
         return await view.tools(me)
     except UNREACHABLE as error:
         raise ToolFailed(f"{_FAILED[verb]}: {error}") from error
 
 
-async def _named(me: Actor, view: View, name: str, verb: Literal["describe", "invoke"]) -> ServerTool:
+async def _named(me: Actor, view: ServerView, name: str, verb: Literal["describe", "invoke"]) -> ServerTool:
     server = view.server.name
     tools = await _tools(me, view, verb)
     for tool in tools:
@@ -145,6 +145,7 @@ async def _named(me: Actor, view: View, name: str, verb: Literal["describe", "in
 
 
 def _object(value: Json) -> Arguments:
+    # The declared parameters allow the object as a string of JSON too, which some models send.
     if isinstance(value, str) and value.strip():
         try:
             value = msgspec.json.decode(value)
@@ -188,6 +189,7 @@ def _scores(wanted: set[str], documents: list[Counter[str]]) -> list[float]:
     scores = [0.0] * count
     for word in wanted:
         holders = [i for i, document in enumerate(documents) if word in document]
+        # With `1 +` inside the logarithm, a word that most tools have does not count against them.
         rarity = math.log(1 + (count - len(holders) + 0.5) / (len(holders) + 0.5))
         for i in holders:
             often = documents[i][word]

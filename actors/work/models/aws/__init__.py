@@ -1,1 +1,15 @@
-"""Amazon Bedrock: codec, prompt caching, credentials and request signing."""
+"""Amazon Bedrock: codec, credentials and request signing.
+
+May import `models` (codec, reasoning, refreshing credentials) and `actors/io`. Credentials in the order in which they
+are tried: keys of the client, its profile, a service account, a role of the container or machine.
+
+Five names to know:
+
+    BedrockCodec       Converse, one format for all models, with cache points (`bedrock`)
+    signer_of          the signer of a client, from the credentials above (`credential_chain`)
+    Signer             Signature Version 4 (`signing`)
+    ProfileRole        temporary keys of a profile: a role, SSO (`sso`), or a program (`profiles`)
+    EventStreamParser  binary messages of a streamed answer (`event_stream`)
+
+Start with `signer_of` for credentials, with `BedrockCodec` for the format.
+"""

@@ -12,6 +12,14 @@ Each model has its own fields for the reasoning effort (`additionalModelRequestF
 OpenAI's open models. Reasoning is sent back as `reasoningContent`, signed or redacted.
 
 Source: the service model of botocore, `bedrock-runtime/2023-09-30/service-2.json`.
+
+**Prompt caching.** Bedrock caches everything before a `cachePoint` block; a request may have four. The positions are
+the same as for Anthropic (see `anthropic`): the end of the constant part, of the conversation, and of the previous
+request. Models without caching refuse the request, so `auto` marks only requests to models that are known to support
+it: Claude from 3.7 on, 3.5 Haiku, and Amazon's Nova except the speech models. `5m` and `1h` mark requests to any model,
+since the name of an inference profile says nothing about it. Only Claude from 4.5 on supports an hour. Nova accepts no
+cache point among the tools.
+https://docs.aws.amazon.com/bedrock/latest/userguide/prompt-caching.html
 """
 
 from __future__ import annotations
@@ -25,20 +33,19 @@ from urllib.parse import quote
 import msgspec
 
 from .....protocol import chat
+from .....protocol.decoding import json_decoder
 from .....protocol.errors import ModelError, UpstreamError
 from .....protocol.settings.model import Cache
 from .. import call_ids, codec
 from ..anthropic import offer, unwrapped
 from ..reasoning import claude, effort, families, stored_reasoning
 from ..tool_schemas import declared
-from .cache import mark
 from .event_stream import EventStreamMessage, EventStreamParser
-from .wire import Delta, Reasoning, ReasoningBlock, decode_answer, decode_event, decode_failure, usage_of
 
 if TYPE_CHECKING:
     import httpx
 
-    from .signers import RoleSigner
+    from .credential_chain import RoleSigner
     from .signing import Signer
 
 Json = Any
@@ -222,7 +229,7 @@ def _more_fields(request: chat.ChatRequest, model: str, thinks: claude.ThinkingP
     if "openai.gpt-oss" in model:
         return fields | {"reasoning_effort": least}
     raise ModelError(
-        f"how '{model}' is asked to think on Bedrock is not known: leave `reasoning_effort` and `thinking_budget` out"
+        f"the reasoning options of '{model}' on Bedrock are unknown: remove `reasoning_effort` and `thinking_budget`"
     )
 
 
@@ -337,10 +344,10 @@ def _decoded(body: bytes, *, unwrap: bool) -> chat.ChatReply:
 
 def _thought(builder: codec.ReplyBuilder, block: ReasoningBlock) -> None:
     if block.reasoning_text is not None:
-        said = block.reasoning_text
-        list(builder.reasoning(said.text))
-        signed = {"signature": said.signature} if said.signature else {}
-        builder.thought({"reasoningText": {"text": said.text, **signed}})
+        text = block.reasoning_text
+        list(builder.reasoning(text.text))
+        signed = {"signature": text.signature} if text.signature else {}
+        builder.thought({"reasoningText": {"text": text.text, **signed}})
     elif block.redacted_content:
         builder.thought({"redactedContent": block.redacted_content})
 
@@ -350,3 +357,129 @@ def _error_of(payload: bytes) -> str:
         return codec.read(decode_failure, payload).message
     except ModelError:
         return payload[:200].decode("utf-8", errors="replace")
+
+
+_NOVA = re.compile(r"amazon\.nova-(?:2-)?(?:micro|lite|pro|premier)")
+
+
+def mark(body: dict[str, Json], cache: Cache, request: chat.ChatRequest, model: str) -> None:
+    """Add cache points to the body of a request, if the settings and the model allow it."""
+    nova = _NOVA.search(model) is not None
+    claude = families.claude(model)
+    known = nova or (claude is not None and (claude.version >= (3, 7) or "3-5-haiku" in model))
+    if not codec.caches(cache, request) or (cache == "auto" and not known):
+        return
+    point: Json = {"type": "default"}
+    if cache == "1h" and not nova and (claude is None or claude.version >= (4, 5)):
+        point["ttl"] = "1h"
+    block = {"cachePoint": point}
+    if "system" in body:
+        body["system"] = [*body["system"], block]
+    elif "toolConfig" in body and not nova:
+        body["toolConfig"] = {**body["toolConfig"], "tools": [*body["toolConfig"]["tools"], block]}
+    for message in body["messages"][-1:-4:-2]:
+        message["content"] = [*message["content"], block]
+
+
+class _Camel(msgspec.Struct, rename="camel"):
+    """Base of structs with Bedrock's camel-case names."""
+
+
+class Use(_Camel):
+    tool_use_id: str = ""
+    name: str = ""
+    input: Json = None
+
+
+class Reasoning(_Camel):
+    text: str = ""
+    signature: str = ""
+    redacted_content: str = ""
+
+
+# Complete answers nest the text of reasoning in `reasoningText`; stream deltas have it at the top level.
+class ReasoningBlock(_Camel):
+    reasoning_text: Reasoning | None = None
+    redacted_content: str = ""
+
+
+class BedrockBlock(_Camel):
+    text: str = ""
+    tool_use: Use | None = None
+    reasoning_content: ReasoningBlock | None = None
+
+
+class BedrockMessage(_Camel):
+    content: list[BedrockBlock] = []
+
+
+class BedrockOutput(_Camel):
+    message: BedrockMessage | None = None
+
+
+class BedrockCacheWrite(_Camel):
+    ttl: str = ""
+    input_tokens: int | None = None
+
+
+class BedrockUsage(_Camel):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    cache_write_input_tokens: int | None = None
+    cache_details: list[BedrockCacheWrite] | None = None
+
+
+class BedrockReply(_Camel):
+    output: BedrockOutput | None = None
+    stop_reason: str = ""
+    usage: BedrockUsage | None = None
+
+
+class BedrockBlockStart(_Camel):
+    tool_use: Use | None = None
+
+
+# A stream sends the arguments as pieces of JSON text, a complete answer as an object (`Use.input`).
+class Arguments(_Camel):
+    input: str = ""
+
+
+class Delta(_Camel):
+    text: str = ""
+    tool_use: Arguments | None = None
+    reasoning_content: Reasoning | None = None
+
+
+class BedrockEvent(_Camel):
+    """Stream event of any kind; each kind has some of the fields."""
+
+    content_block_index: int = 0
+    start: BedrockBlockStart | None = None
+    delta: Delta | None = None
+    stop_reason: str = ""
+    usage: BedrockUsage | None = None
+
+
+class BedrockFailure(msgspec.Struct):
+    message: str = ""
+
+
+decode_answer = json_decoder(BedrockReply).decode
+decode_event = json_decoder(BedrockEvent).decode
+decode_failure = json_decoder(BedrockFailure).decode
+
+
+def usage_of(usage: BedrockUsage | None) -> chat.TokenUsage:
+    """Convert token counts: `inputTokens` excludes cached tokens, `TokenUsage.input_tokens` includes them."""
+    if usage is None:
+        return chat.TokenUsage()
+    details = usage.cache_details or ()
+    cached, written = usage.cache_read_input_tokens or 0, usage.cache_write_input_tokens or 0
+    return chat.TokenUsage(
+        input_tokens=(usage.input_tokens or 0) + cached + written,
+        output_tokens=usage.output_tokens or 0,
+        cached_tokens=cached,
+        cache_write_tokens=written,
+        cache_write_1h_tokens=sum(each.input_tokens or 0 for each in details if each.ttl == "1h"),
+    )

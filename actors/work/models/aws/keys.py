@@ -26,9 +26,9 @@ def bedrock_at(region: str) -> str:
 
 def region_of(client: ClientSettings, environ: Mapping[str, str]) -> str:
     """Return the region of the client, the environment or the profile; empty if none of them names one."""
-    told = client.region or environ.get(_variable(client, "region"))
-    told = told or environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION")
-    return told or _profile(client, environ).get("region", "")
+    region = client.region or environ.get(_variable(client, "region"))
+    region = region or environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION")
+    return region or _profile(client, environ).get("region", "")
 
 
 def keys_of(client: ClientSettings, environ: Mapping[str, str]) -> AwsKeys:
@@ -89,10 +89,10 @@ def _file(environ: Mapping[str, str], what: str) -> Path:
 
 
 def _profile(client: ClientSettings, environ: Mapping[str, str]) -> Mapping[str, str]:
-    told = profile_named(profile_of(client, environ), environ)
-    if client.profile and not told:
+    profile = profile_named(profile_of(client, environ), environ)
+    if client.profile and not profile:
         raise ConfigError(f"client '{client.name}': {_no_profile(client.profile, environ)}")
-    return told
+    return profile
 
 
 def profile_named(name: str, environ: Mapping[str, str]) -> Mapping[str, str]:
@@ -111,7 +111,7 @@ def session_named(name: str, environ: Mapping[str, str]) -> Mapping[str, str]:
 
 def _profile_sections(sections: Mapping[str, str], environ: Mapping[str, str]) -> Mapping[str, str]:
     """Return the merged entries of one section per file; later files take precedence."""
-    told: dict[str, str] = {}
+    values: dict[str, str] = {}
     for what, section in sections.items():
         file = _file(environ, what)
         # Sections of AWS's files inherit nothing: a `[DEFAULT]` must not add its keys to all profiles.
@@ -123,8 +123,8 @@ def _profile_sections(sections: Mapping[str, str], environ: Mapping[str, str]) -
         except (OSError, UnicodeDecodeError, BadFile) as error:
             raise ConfigError(f"{file} can't be read: {error}") from error
         if parser.has_section(section):
-            told |= {key: value for key, value in parser.items(section) if value}
-    return told
+            values |= {key: value for key, value in parser.items(section) if value}
+    return values
 
 
 def _no_profile(name: str, environ: Mapping[str, str]) -> str:

@@ -32,7 +32,7 @@ from .....protocol.errors import ConfigError, CredentialsError
 from .....protocol.json_values import UNREADABLE
 from ....io.handed_out import hidden_tail
 from ....io.imports import PROCESSES, imported
-from ..renewed import Renewed
+from ..refreshing_credential import RefreshingCredential
 from .keys import profile_named, static_keys
 from .roles import EARLY, AssumedRole
 from .signing import AwsKeys
@@ -91,9 +91,9 @@ class ProfileRole:
         self._region = region
         self._root = root
         self._clock = clock
-        self._renewed = Renewed(lambda: self._of(name, ()), early=EARLY, clock=clock)
+        self._renewed = RefreshingCredential(lambda: self._of(name, ()), early=EARLY, clock=clock)
         self.renew = self._renewed.renew
-        """Refreshes the keys if they are old. Raises the same errors as `Renewed.renew`."""
+        """Refreshes the keys if they are old. Raises the same errors as `RefreshingCredential.renew`."""
 
     @property
     def named(self) -> str:
@@ -124,7 +124,7 @@ class ProfileRole:
         if profile.get("credential_process"):
             return await self._printed(name, profile["credential_process"])
         if name in before:
-            raise ConfigError(f"profiles of AWS lead back to '{name}' by `source_profile`: {' -> '.join(before)}")
+            raise ConfigError(f"`source_profile` of AWS profiles leads back to '{name}': {' -> '.join(before)}")
         raise CredentialsError(
             f"profile '{name}' of AWS has no keys, and neither `role_arn`, `sso_session` nor `credential_process`"
         )
@@ -134,8 +134,8 @@ class ProfileRole:
     async def _source(self, name: str, profile: Mapping[str, str], before: tuple[str, ...]) -> AwsKeys:
         if profile.get("mfa_serial"):
             raise ConfigError(
-                f"profile '{name}' of AWS wants a code of an MFA device (`mfa_serial`), which can't be asked for here: "
-                "eval $(aws configure export-credentials --format env)"
+                f"profile '{name}' of AWS needs the code of an MFA device (`mfa_serial`), which is not supported; "
+                "run: eval $(aws configure export-credentials --format env)"
             )
         if source := profile.get("source_profile"):
             return (await self._of(source, (*before, name)))[0]
@@ -143,7 +143,7 @@ class ProfileRole:
             case "Environment":
                 keys = static_keys(self._environ, lambda key: f"AWS_{key}".upper())
                 if keys is None:
-                    raise CredentialsError(f"profile '{name}' of AWS takes the keys of the environment: there are none")
+                    raise CredentialsError(f"profile '{name}' of AWS uses keys of the environment, and none are set")
                 return keys
             case "EcsContainer" | "Ec2InstanceMetadata":
                 role = AssumedRole(
@@ -202,12 +202,12 @@ class ProfileRole:
         await imported(PROCESSES)
         from .....supervisors.process import run_process
 
-        said: list[str] = []
+        stderr: list[str] = []
         done = await run_process(
-            me, argv, name="program", env=dict(self._environ), timeout=WITHIN, on_stderr=said.append
+            me, argv, name="program", env=dict(self._environ), timeout=WITHIN, on_stderr=stderr.append
         )
         if done.status != 0:
             # Programs may print secrets to stderr, so the text is redacted.
-            why = hidden_tail(" ".join(said), 300).strip()
+            why = hidden_tail(" ".join(stderr), 300).strip()
             raise CredentialsError(f"it ended with status {done.status}{': ' if why else ''}{why}")
         return done.stdout

@@ -5,7 +5,7 @@
                                                or the contents of AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE
     neither                                    EC2: three requests to http://169.254.169.254, version 2 (IMDSv2)
 
-The keys are temporary, and are refreshed five minutes before they expire; see `renewed`.
+The keys are temporary, and are refreshed five minutes before they expire (`RefreshingCredential`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .....protocol.decoding import json_decoder
 from .....protocol.errors import ConfigError, CredentialsError, UpstreamError
 from .....protocol.json_values import UNREADABLE
 from ....io.imports import imported
-from ..renewed import Renewed
+from ..refreshing_credential import RefreshingCredential
 from .signing import AwsKeys
 
 EARLY = 300.0
@@ -60,9 +60,9 @@ class AssumedRole:
     def __init__(self, environ: Mapping[str, str], where_else: str, clock: Callable[[], float] = time.time) -> None:
         self._environ = environ
         self._where_else = where_else
-        self._renewed = Renewed(self._ask, early=EARLY, clock=clock)
+        self._renewed = RefreshingCredential(self._ask, early=EARLY, clock=clock)
         self.renew = self._renewed.renew
-        """Refreshes the keys if they are old. Raises the same errors as `Renewed.renew`.
+        """Refreshes the keys if they are old. Raises the same errors as `RefreshingCredential.renew`.
 
         CredentialsError means that there is no role, ConfigError that the environment names an address that is not
         allowed.
@@ -143,7 +143,7 @@ def _granted(body: bytes) -> _Granted:
     try:
         granted = _decode(body)
     except UNREADABLE as error:
-        said = body[:200].decode("utf-8", errors="replace")
-        raise CredentialsError(f"the role has no keys for us: {said}") from error
+        text = body[:200].decode("utf-8", errors="replace")
+        raise CredentialsError(f"the role returned no keys: {text}") from error
     zone = granted.expiration.tzinfo or UTC
     return msgspec.structs.replace(granted, expiration=granted.expiration.replace(tzinfo=zone))

@@ -33,7 +33,7 @@ class AwsKeys(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         """Raise CredentialsError if a key has characters that are invalid in a header."""
         if not all(part.isascii() and part.isprintable() for part in msgspec.structs.astuple(self)):
-            raise CredentialsError("the keys of AWS hold characters that no key has")
+            raise CredentialsError("the AWS keys contain invalid characters")
 
     def __repr__(self) -> str:
         return f"AwsKeys({self.access_key_id})"

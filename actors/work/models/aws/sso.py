@@ -106,20 +106,22 @@ async def sso_keys(
         UpstreamError: AWS is unreachable or failed.
     """
     session = profile.get("sso_session", "")
-    told = {**profile, **(session_named(session, environ) if session else {})}
-    missing = [key for key in _NEEDED if not told.get(key)]
-    if missing or not _REGION.fullmatch(told["sso_region"]):
+    settings = {**profile, **(session_named(session, environ) if session else {})}
+    missing = [key for key in _NEEDED if not settings.get(key)]
+    if missing or not _REGION.fullmatch(settings["sso_region"]):
         where = f"[sso-session {session}] or the profile" if session else "the profile"
         raise ConfigError(f"profile '{name}' of AWS has no `{(missing or ['sso_region'])[0]}`: set it in {where}")
-    signed_in = _SignIn(name, told["sso_region"], session or told["sso_start_url"], environ)
+    signed_in = _SignIn(name, settings["sso_region"], session or settings["sso_start_url"], environ)
     token = await signed_in.token(now)
-    query = urlencode({"role_name": told["sso_role_name"], "account_id": told["sso_account_id"]})
+    query = urlencode({"role_name": settings["sso_role_name"], "account_id": settings["sso_account_id"]})
     url = f"{signed_in.address('SSO', 'portal.sso')}/federation/credentials?{query}"
     status, body, words = await signed_in.asked("GET", url, {"x-amz-sso_bearer_token": token}, b"")
     if status == 401:
-        raise signed_in.needed("the sign-in has ended")
+        raise signed_in.needed("the sign-in has expired")
     if status != 200:
-        raise CredentialsError(f"{words}; the role is {told['sso_role_name']} of account {told['sso_account_id']}")
+        raise CredentialsError(
+            f"{words}; the role is {settings['sso_role_name']} of account {settings['sso_account_id']}"
+        )
     try:
         keys = _granted(body).role_credentials
     except UNREADABLE as error:
@@ -160,36 +162,36 @@ class _SignIn:
         """
         try:
             body = await trio.Path(self._file).read_bytes()
-            kept = _token(body)
-            ends = _moment(kept.expires_at)
+            stored = _token(body)
+            ends = _moment(stored.expires_at)
         except FileNotFoundError:
-            raise self.needed("no person has signed in") from None
+            raise self.needed("no user has signed in") from None
         except (OSError, ValueError, *UNREADABLE) as error:
             raise self.needed(f"{self._file} can't be read ({error})") from error
         if now < ends - EARLY:
-            return kept.access_token
-        if kept.refresh_token and kept.client_id:
+            return stored.access_token
+        if stored.refresh_token and stored.client_id:
             try:
                 with trio.move_on_after(WITHIN) as scope:
                     # AWS accepts a refresh token once. A cancellation between its answer and the write to the file
                     # would lose the new one, and the user would have to sign in again.
                     scope.shield = True
-                    return await self._renew(kept, msgspec.json.decode(body), now)
+                    return await self._renew(stored, msgspec.json.decode(body), now)
                 raise UpstreamError(f"profile '{self._profile}' of AWS: the sign-in was not renewed in {WITHIN:g} s")
             # A failed refresh is no error while the old token is valid.
             except (CredentialsError, UpstreamError):
                 if now >= ends:
                     raise
         if now >= ends:
-            raise self.needed("the sign-in has ended")
-        return kept.access_token
+            raise self.needed("the sign-in has expired")
+        return stored.access_token
 
-    async def _renew(self, kept: _Token, whole: dict[str, Any], now: float) -> str:
+    async def _renew(self, stored: _Token, whole: dict[str, Any], now: float) -> str:
         asked = {
-            "clientId": kept.client_id,
-            "clientSecret": kept.client_secret,
+            "clientId": stored.client_id,
+            "clientSecret": stored.client_secret,
             "grantType": "refresh_token",
-            "refreshToken": kept.refresh_token,
+            "refreshToken": stored.refresh_token,
         }
         url = f"{self.address('SSO_OIDC', 'oidc')}/token"
         headers = {"content-type": "application/json"}

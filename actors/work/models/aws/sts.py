@@ -3,18 +3,28 @@
     POST https://sts.{region}.amazonaws.com/      a form; signed with other keys, or with a token in the form
 
 AWS_ENDPOINT_URL_STS replaces the address, as in AWS's own tools. The answer is XML, of which four texts are used.
+
+**Web identity.** A Kubernetes service account (EKS) gets its keys with a token:
+
+    AWS_WEB_IDENTITY_TOKEN_FILE       token file that Kubernetes refreshes, so it is read again for each request
+    AWS_ROLE_ARN                      role to assume with the token; AWS_ROLE_SESSION_NAME may name the session
 """
 
 from __future__ import annotations
 
 import html
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from urllib.parse import urlencode, urlsplit
 
-from .....protocol.errors import CredentialsError, UpstreamError
+import trio
+
+from .....protocol.errors import ConfigError, CredentialsError, UpstreamError
 from ....io.imports import imported
+from ..refreshing_credential import RefreshingCredential
+from .roles import EARLY
 from .signing import AwsKeys, Signer
 
 TIMEOUT = 20.0
@@ -71,3 +81,54 @@ def _tagged(text: str, tag: str) -> str:
     """Return the text of an XML element, which occurs at most once in an answer."""
     found = re.search(rf"<{tag}>([^<]*)</{tag}>", text)
     return html.unescape(found[1]).strip() if found else ""
+
+
+_FILE = "AWS_WEB_IDENTITY_TOKEN_FILE"
+_ROLE = "AWS_ROLE_ARN"
+
+
+def has_web_identity(environ: Mapping[str, str]) -> bool:
+    """Return True if the environment names a token file and a role."""
+    return bool(environ.get(_FILE) and environ.get(_ROLE))
+
+
+class WebIdentity:
+    """Temporary keys of the service account.
+
+    Args:
+        environ: environment with token file, role, proxies and certificates.
+        region: region of the STS request.
+        clock: returns seconds since the epoch.
+    """
+
+    def __init__(self, environ: Mapping[str, str], region: str, clock: Callable[[], float] = time.time) -> None:
+        self._environ = environ
+        self._region = region
+        self._clock = clock
+        self._renewed = RefreshingCredential(self._ask, early=EARLY, clock=clock)
+        self.renew = self._renewed.renew
+        """Refreshes the keys if they are old. Raises the same errors as `RefreshingCredential.renew`."""
+
+    @property
+    def named(self) -> str:
+        """Description of the source of the keys, for messages."""
+        return _FILE
+
+    def keys(self) -> AwsKeys:
+        """Return the current keys. Raises CredentialsError before the first `renew`."""
+        if self._renewed.current is None:
+            raise CredentialsError(f"{_ROLE} has no keys yet")
+        return self._renewed.current
+
+    async def _ask(self) -> tuple[AwsKeys, float]:
+        try:
+            token = (await trio.Path(self._environ[_FILE]).read_text("utf-8")).strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{_FILE} can't be read: {error}") from error
+        asked = {
+            "Action": "AssumeRoleWithWebIdentity",
+            "RoleArn": self._environ[_ROLE],
+            "RoleSessionName": self._environ.get("AWS_ROLE_SESSION_NAME") or f"callboard-{int(self._clock())}",
+            "WebIdentityToken": token,
+        }
+        return await sts(asked, who=_FILE, region=self._region, environ=self._environ, keys=None)

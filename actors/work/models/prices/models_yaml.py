@@ -24,7 +24,7 @@ from .....protocol.problems import Problem
 from .....protocol.reading import Reading
 from .....protocol.tree import Mapping, Node, Sequence, describe
 from .....protocol.yaml_tree import parse
-from .find import SELLERS
+from .price_lookup import SELLERS
 from .rates import USD, Rate, Rates, Tiered
 from .table import Match, PriceEntry, PriceTable, Provider
 
@@ -80,15 +80,15 @@ def laid_over(table: PriceTable, data: bytes, *, where: str, today: date) -> Pri
 def _models(data: bytes, where: str) -> Iterator[tuple[str, _Model]]:
     """Yield the models of the file, each with the name of its provider."""
     if len(data) > LARGEST:
-        raise ConfigError(f"{where} is no file of models: it has more than {LARGEST >> 20} MB")
+        raise ConfigError(f"{where} is not a models file: it is larger than {LARGEST >> 20} MB")
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{where} is no file of models: {error}") from None
+        raise ConfigError(f"{where} is not a models file: {error}") from None
     root, problems = parse(text, where)
     _check([problem for problem in problems if problem.code != "empty_file"], where)
     if not isinstance(root, Sequence):
-        raise ConfigError(f"{where} is no file of models: it holds {describe(root) if root else 'nothing'}; {EXPECTED}")
+        raise ConfigError(f"{where} is not a models file: it holds {describe(root) if root else 'nothing'}; {EXPECTED}")
     reading = Reading(where, prefix="")
     for number, item in enumerate(root.items):
         if not isinstance(item, Mapping):
@@ -108,11 +108,11 @@ def _models(data: bytes, where: str) -> Iterator[tuple[str, _Model]]:
 def _check(problems: list[Problem], where: str) -> None:
     error = next((problem for problem in problems if problem.severity == "error"), None)
     if error is not None:
-        raise ConfigError(f"{where} is no file of models: line {error.line}: {error.message}; {EXPECTED}")
+        raise ConfigError(f"{where} is not a models file: line {error.line}: {error.message}; {EXPECTED}")
 
 
 def _wrong(where: str, node: Node, what: str) -> ConfigError:
-    return ConfigError(f"{where} is no file of models: line {node.line}: {what}; {EXPECTED}")
+    return ConfigError(f"{where} is not a models file: line {node.line}: {what}; {EXPECTED}")
 
 
 def _seller(table: PriceTable, name: str) -> str:

@@ -10,7 +10,7 @@ import trio
 
 if TYPE_CHECKING:
     from .....protocol.settings import ClientSettings, ModelSettings
-    from .find import Finder
+    from .price_lookup import Finder
     from .rates import Tariff
 
 
@@ -31,7 +31,7 @@ class Price:
         """Tariff, or None for a model without a known price. Call `looked_up` first, since the lookup may block."""
         return self._look_up()
 
-    async def looked_up(self) -> None:
+    async def load(self) -> None:
         """Look up the tariff unless that is done; load the table in a thread."""
         if "tariff" in self.__dict__:
             return
@@ -56,7 +56,7 @@ class Prices:
     @cached_property
     def finder(self) -> Finder:
         """Finder of prices."""
-        from .find import Finder
+        from .price_lookup import Finder
 
         return Finder(self._environ, self._file)
 

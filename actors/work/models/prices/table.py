@@ -56,7 +56,7 @@ def compiled(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern)
     except re.error as error:
-        raise ValueError(f"'{pattern}' is no regular expression: {error}") from None
+        raise ValueError(f"'{pattern}' is not a valid regular expression: {error}") from None
 
 
 class PriceEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -13,22 +13,22 @@ import trio
 from .....protocol.errors import ConfigError, UpstreamError
 from ....io.http.transport import TrioTransport
 from . import models_yaml
-from .price_files import keep, vendored
-from .source import LARGEST, URL, read
+from .genai_prices import LARGEST, URL, read
+from .price_lookup import keep, vendored
 from .table import PriceTable
 
 TIMEOUT = 60.0
 """Time limit of a download in seconds."""
 
 
-class Updated(msgspec.Struct, frozen=True, kw_only=True):
+class PriceUpdate(msgspec.Struct, frozen=True, kw_only=True):
     """Result of an update: the table, and the file that contains it."""
 
     table: PriceTable
     file: Path
 
 
-async def update(source: str, environ: Mapping[str, str], *, today: date) -> Updated:
+async def update(source: str, environ: Mapping[str, str], *, today: date) -> PriceUpdate:
     """Read a price file, validate it, and install it as the updated table. Files are read and written in a thread.
 
     Args:
@@ -45,7 +45,7 @@ async def update(source: str, environ: Mapping[str, str], *, today: date) -> Upd
     else:
         data = await trio.to_thread.run_sync(_contents, source)
     table = await trio.to_thread.run_sync(_read, data, source, today)
-    return Updated(table=table, file=await trio.to_thread.run_sync(keep, table, environ))
+    return PriceUpdate(table=table, file=await trio.to_thread.run_sync(keep, table, environ))
 
 
 def _read(data: bytes, source: str, today: date) -> PriceTable:

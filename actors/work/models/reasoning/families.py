@@ -98,10 +98,10 @@ def refusal(name: str, *, off: bool) -> str:
         if (anthropic is not None and anthropic.thinks_always) or (
             google is not None and (google.version >= (3, 0) or (google.version == (2, 5) and google.size == "pro"))
         ):
-            return "thinks always: `reasoning_effort: none` is not for it, the least is `minimal` or `low`"
+            return "always reasons: `reasoning_effort: none` is not supported, the lowest level is `minimal` or `low`"
         return ""
     if _THINKS_NOT.search(name) or (anthropic is not None and not anthropic.thinks):
-        return "does not think before it answers: leave `reasoning_effort` and `thinking_budget` out for it"
+        return "does not support reasoning: remove `reasoning_effort` and `thinking_budget` for it"
     return ""
 
 

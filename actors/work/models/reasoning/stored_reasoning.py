@@ -12,12 +12,15 @@ contains this many characters of the text, which must be sent inside that block.
 
 `form` is the name of the provider's format and `by` the model. `sent` yields the blocks only for the same model in the
 same format: another model cannot read or verify them.
+
+**Tags.** Servers without a reasoning parser for their model send reasoning in `<think>` tags at the start of the reply
+(vLLM, llama.cpp, Perplexity). Tags later in the text are part of the answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 from .....protocol import chat
 
@@ -29,7 +32,7 @@ Piece = str | chat.ToolCall | tuple[dict[str, Json], str]
 """Piece of a turn: a text, a tool call, or a reasoning block with the text inside it."""
 
 
-class Weaver:
+class ReasoningOrder:
     """Recorder of the order of blocks, text and calls in a reply. It is created with the first block.
 
     Args:
@@ -103,3 +106,52 @@ def _parted(text: str, length: Json) -> tuple[str, str]:
     """Return the first `length` characters and the rest. The number is checked: files of users may contain it."""
     length = max(0, length) if isinstance(length, int) else 0
     return text[:length], text[length:]
+
+
+OPEN, CLOSE = "<think>", "</think>"
+
+
+class ThinkTagParser:
+    """Incremental parser of one reply: call `take` with each piece, then `rest` at the end."""
+
+    def __init__(self) -> None:
+        self._held = ""  # text that may be the start of a tag
+        self._state: Literal["before", "within", "behind", "over"] = "before"
+
+    def take(self, piece: str) -> tuple[str, str]:
+        """Process a piece of text; return its reasoning and its answer."""
+        if self._state == "over":
+            return "", piece
+        if self._state == "behind":
+            return "", self._answer(piece)
+        self._held += piece
+        if self._state == "before":
+            begun = self._held.lstrip()
+            if OPEN.startswith(begun) and begun != OPEN:
+                return "", ""  # it may become the tag
+            if not begun.startswith(OPEN):
+                self._state = "over"
+                return "", self._let_go()
+            self._state, self._held = "within", begun.removeprefix(OPEN)
+        thought, closed, answer = self._held.partition(CLOSE)
+        if closed:
+            self._state, self._held = "behind", ""
+            return thought, self._answer(answer)
+        tail = next((size for size in range(len(CLOSE) - 1, 0, -1) if self._held.endswith(CLOSE[:size])), 0)
+        thought, self._held = self._held[: len(self._held) - tail], self._held[len(self._held) - tail :]
+        return thought, ""
+
+    def rest(self) -> tuple[str, str]:
+        """Return the held text at the end of the reply, as reasoning and answer."""
+        held = self._let_go()
+        return (held, "") if self._state == "within" else ("", held)
+
+    def _answer(self, piece: str) -> str:
+        piece = piece.lstrip()
+        if piece:
+            self._state = "over"
+        return piece
+
+    def _let_go(self) -> str:
+        held, self._held = self._held, ""
+        return held

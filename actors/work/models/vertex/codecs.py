@@ -28,7 +28,7 @@ from .. import codec
 from ..anthropic import AnthropicCodec
 from ..gemini import GeminiCodec
 from ..openai import OpenAiCodec
-from .makers import maker_of
+from .publishers import maker_of
 from .vertex_access import VertexAccess
 
 Json = Any
@@ -38,7 +38,7 @@ CLAUDE_VERSION = "vertex-2023-10-16"
 OnVertex = GeminiCodec | AnthropicCodec | OpenAiCodec
 
 
-def vertex_codec(model: str, door: VertexAccess, cache: Cache, client: str) -> OnVertex:
+def vertex_codec(model: str, access: VertexAccess, cache: Cache, client: str) -> OnVertex:
     """Return the codec of a model.
 
     Raises:
@@ -46,21 +46,21 @@ def vertex_codec(model: str, door: VertexAccess, cache: Cache, client: str) -> O
     """
     maker, _ = maker_of(model)
     if maker == "google":
-        return GeminiOnVertex(door)
-    if door.is_express:
+        return GeminiOnVertex(access)
+    if access.is_express:
         raise ConfigError(
             f"'{client}:{model}' can't be reached with an API key alone: client '{client}' needs a `project_id`, and "
             "credentials in place of the key"
         )
-    return ClaudeOnVertex(door, cache) if maker == "anthropic" else OpenOnVertex(door)
+    return ClaudeOnVertex(access, cache) if maker == "anthropic" else OpenOnVertex(access)
 
 
 class GeminiOnVertex(GeminiCodec):
     """Codec for Gemini, and for models tuned from it."""
 
-    def __init__(self, door: VertexAccess) -> None:
+    def __init__(self, access: VertexAccess) -> None:
         super().__init__()
-        self._door = door
+        self._door = access
 
     def headers(self, key: str) -> dict[str, str]:
         """Return the header with the API key, if one is used."""
@@ -78,9 +78,9 @@ class GeminiOnVertex(GeminiCodec):
 class ClaudeOnVertex(AnthropicCodec):
     """Codec for Claude."""
 
-    def __init__(self, door: VertexAccess, cache: Cache) -> None:
+    def __init__(self, access: VertexAccess, cache: Cache) -> None:
         super().__init__(cache=cache)
-        self._door = door
+        self._door = access
 
     def headers(self, key: str) -> dict[str, str]:
         """Return the header with the API key, if one is used."""
@@ -106,9 +106,9 @@ class ClaudeOnVertex(AnthropicCodec):
 class OpenOnVertex(OpenAiCodec):
     """Codec for models of other makers, in OpenAI's format."""
 
-    def __init__(self, door: VertexAccess) -> None:
+    def __init__(self, access: VertexAccess) -> None:
         super().__init__(own=False, cache="off")
-        self._door = door
+        self._door = access
 
     def headers(self, key: str) -> dict[str, str]:
         """Return the header with the API key, if one is used."""

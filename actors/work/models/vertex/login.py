@@ -23,7 +23,7 @@ import trio
 from .....protocol.errors import ConfigError, CredentialsError, UpstreamError
 from .....supervisors.installation import install_command
 from ....io.http.brief import Brief, brief
-from .place import CredentialsFile
+from .location import CredentialsFile
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 
@@ -215,5 +215,5 @@ def _what_it_is(info: object) -> str:
 
 
 def _words(error: Exception) -> str:
-    told = error.args[0] if error.args else error
-    return str(told).strip().rstrip(".")[:300] or type(error).__name__
+    reason = error.args[0] if error.args else error
+    return str(reason).strip().rstrip(".")[:300] or type(error).__name__

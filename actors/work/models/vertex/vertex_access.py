@@ -1,16 +1,42 @@
-"""Access to Vertex AI: paths and headers for requests with a token or an API key."""
+"""Access to Vertex AI: paths and headers for requests with a token or an API key.
+
+**Identity.** An access token is refreshed before it expires. Its lifetime is measured by the boot clock. It includes
+the time that the machine sleeps, and a change of the date does not affect it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 
 import msgspec
+import trio
 
+from .....protocol.decoding import json_decoder
+from .....protocol.errors import ConfigError, CredentialsError, KeyRefused, UpstreamError
+from .....protocol.json_values import UNREADABLE
 from .....protocol.settings import ClientSettings
+from ....io.imports import imported
 from .. import codec
-from .identity import Bearer, Identity
-from .place import EVERYWHERE, checked_location, project_of, source_of
+from ..refreshing_credential import RefreshingCredential
+from .location import (
+    EVERYWHERE,
+    CredentialsFile,
+    Machine,
+    Source,
+    checked_location,
+    project_of,
+    project_of_gcloud,
+    source_of,
+)
+
+if TYPE_CHECKING:
+    import httpx
+
+    from ....io.http.brief import Brief
+    from .login import VertexLogin
 
 
 class VertexAccess(msgspec.Struct, frozen=True):
@@ -80,3 +106,182 @@ def access_of(client: ClientSettings, key: str, environ: Mapping[str, str], file
         proxy=client.extra.proxy,
     )
     return VertexAccess(location, identity)
+
+
+T = TypeVar("T")
+
+EARLY = 225.0
+"""Seconds before its expiry at which a token is refreshed. Metadata servers return the same token until then."""
+
+TIMEOUT = 2.0
+"""Timeout of a request to the metadata server, in seconds. Short, since the server is on the same machine."""
+
+_ASKING = {"metadata-flavor": "Google"}
+
+
+class IdentityToken(msgspec.Struct, frozen=True):
+    """Access token.
+
+    Attributes:
+        access: the token itself; `repr` omits it.
+        project: project of the request paths.
+        billed: project to charge, if the request has to name it; else "".
+    """
+
+    access: str
+    project: str
+    billed: str = ""
+
+    def __repr__(self) -> str:
+        return f"IdentityToken({self.project})"
+
+
+class _Granted(msgspec.Struct):
+    access_token: str
+    expires_in: float
+
+
+_decode = json_decoder(_Granted).decode
+
+
+def boot_seconds() -> float:
+    """Return the seconds since the machine was started, sleep included."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Identity:
+    """Identity of a client's requests: its current token and project.
+
+    Args:
+        source: source of the credentials.
+        project: project of the requests; "" for the project of the credentials.
+        environ: environment with proxies, certificates and the paths of gcloud's files.
+        name: name of the client, for errors.
+        file: path of the settings, for errors.
+        proxy: proxy of the client.
+        clock: returns seconds.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        project: str,
+        environ: Mapping[str, str],
+        *,
+        name: str = "vertexai",
+        file: str = "config.yaml",
+        proxy: str = "",
+        clock: Callable[[], float] = boot_seconds,
+    ) -> None:
+        self._source = source
+        self._project = project
+        self._environ = environ
+        self._name = name
+        self._file = file
+        self._proxy = proxy
+        self._clock = clock
+        self._login: VertexLogin | None = None
+        self._renewed = RefreshingCredential(self._ask, early=EARLY, clock=clock)
+        self.renew = self._renewed.renew
+        """Refreshes the token if it is old. Raises the same errors as `RefreshingCredential.renew`."""
+
+    @property
+    def token(self) -> IdentityToken:
+        """Current token. Raises CredentialsError before the first `renew`."""
+        if self._renewed.current is None:
+            raise CredentialsError(f"client '{self._name}' has no token yet")
+        return self._renewed.current
+
+    def sign(self, _url: httpx.URL, _body: bytes) -> Mapping[str, str]:
+        """Return the headers with the token and the project to charge."""
+        token = self.token
+        headers = {"authorization": f"Bearer {token.access}"}
+        return {**headers, "x-goog-user-project": token.billed} if token.billed else headers
+
+    async def other_than(self, token: IdentityToken) -> None:
+        """Replace a refused token, unless another task has replaced it already. Raises the same errors as `renew`."""
+        self._renewed.refused(token)
+        await self.renew()
+
+    async def _ask(self) -> tuple[IdentityToken, float]:
+        if isinstance(self._source, Machine):
+            access, life, project, billed = await self._of_machine(self._source)
+        else:
+            access, life, project, billed = await self._of_file(self._source)
+        if not project:
+            raise ConfigError(
+                f"client '{self._name}' has no `project_id`: set it in {self._file}, or GOOGLE_CLOUD_PROJECT"
+            )
+        if not access or not all(part.isascii() and part.isprintable() for part in (access, billed)):
+            raise CredentialsError(f"{self._source} returned a token with invalid characters")
+        return IdentityToken(access, project, billed), self._clock() + life
+
+    async def _of_file(self, file: CredentialsFile) -> tuple[str, float, str, str]:
+        await imported("google.oauth2.service_account", ".actors.work.models.vertex.login")
+        from .login import read_login
+
+        if self._login is None:
+            self._login = await trio.to_thread.run_sync(read_login, file)
+        login = self._login
+        try:
+            access, life = await login.token(self._environ, self._proxy)
+        except CredentialsError:
+            self._login = None  # the user may sign in again, so read the file again next time
+            raise
+        project = self._project or login.project
+        if not project and login.is_person:
+            project = await trio.to_thread.run_sync(project_of_gcloud, self._environ) or login.billed
+        # Only user credentials need a project to charge; a service account has its own.
+        billed = (self._environ.get("GOOGLE_CLOUD_QUOTA_PROJECT") or login.billed) if login.is_person else ""
+        return access, life, project, billed
+
+    async def _of_machine(self, machine: Machine) -> tuple[str, float, str, str]:
+        answer = await self._metadata(machine, "instance/service-accounts/default/token")
+        try:
+            granted = _decode(answer.body)
+        except UNREADABLE as error:
+            raise CredentialsError(f"{machine} returned no token: {answer.said}") from error
+        project = self._project
+        if not project:
+            project = (await self._metadata(machine, "project/project-id")).body.decode("latin-1").strip()
+        return granted.access_token, granted.expires_in, project, ""
+
+    async def _metadata(self, machine: Machine, what: str) -> Brief:
+        await imported(".actors.io.http.brief")
+        from ....io.http.brief import brief
+
+        url = f"http://{machine.host}/computeMetadata/v1/{what}"
+        # proxy="-": the metadata server is link-local; a proxy cannot reach it.
+        answer = await brief("GET", url, _ASKING, environ=self._environ, timeout=TIMEOUT, proxy="-")
+        text = f"{machine} returned no token: {answer.said} (HTTP {answer.status})"
+        if answer.status >= 500 or answer.status == 429:
+            raise UpstreamError(text, status=answer.status)
+        if answer.status == 404:
+            raise CredentialsError(f"{text}; give the machine a service account, or name a key file")
+        if answer.status != 200 or answer.headers.get("metadata-flavor") != "Google":
+            raise CredentialsError(f"{text}: this is not Google's metadata server")
+        return answer
+
+
+class Bearer:
+    """`TokenBearer` for Vertex AI. `Identity.sign` adds the token, so `headers` contain only the other headers."""
+
+    def __init__(self, identity: Identity, headers: Mapping[str, str]) -> None:
+        self.headers = dict(headers)
+        self._identity = identity
+
+    async def renew(self) -> IdentityToken:
+        """Refresh the token if it is old, and return it. Raises the same errors as `Identity.renew`."""
+        await self._identity.renew()
+        return self._identity.token
+
+    async def once_more(self, token: IdentityToken, refused: KeyRefused, send: Callable[[], Awaitable[T]]) -> T:
+        """Refresh the token and send a refused request again; return its reply.
+
+        Raises:
+            KeyRefused: the request is refused again, or the account lacks a permission.
+        """
+        if refused.status != 401:
+            raise refused
+        await self._identity.other_than(token)
+        return await send()

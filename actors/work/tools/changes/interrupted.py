@@ -4,7 +4,7 @@ The record of changes is written before a file is replaced, and the replacement 
 outcome. If all files are as the call was to leave them, it was done. If all are as it found them, it was not. A call
 that was done must not be repeated: an edit whose new text contains the old one would be applied twice. If another
 program has changed the files meanwhile, or the record is missing, the outcome is unknown, and the call is treated like
-any other (`work/journal/unknown`).
+any other (`work/journal/unknown_outcome`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ...journal.scope import scope_of
-from ...journal.unknown import key_of
+from ...journal.actor_journal import scope_of
+from ...journal.unknown_outcome import key_of
 from ..builtin.allowed_paths import Setting
 from .keeping import run_of
 from .present import place_of, present

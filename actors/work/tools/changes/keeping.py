@@ -27,8 +27,8 @@ import trio
 from .....protocol.events import FileChanged
 from .....protocol.requests import ID
 from ....io.handed_out import hidden, names_in
-from ...journal.scope import scope_of
-from ...journal.unknown import key_of
+from ...journal.actor_journal import scope_of
+from ...journal.unknown_outcome import key_of
 from ..builtin.allowed_paths import AllowedPath, Setting
 from .present import seen
 from .record import PathChange, PathState, encoded, printable_path

@@ -28,7 +28,7 @@ from ....io import temporary
 from ....io.directories import private_directory
 from ....io.handed_out import hidden_tail
 from ...call_clock import Clock
-from ...journal.unknown import call_key
+from ...journal.unknown_outcome import call_key
 from ...library import PROMPT_UTILS
 from ...sandbox.current import played, sandboxed
 from ...sandbox.place import WITHIN, Beyond

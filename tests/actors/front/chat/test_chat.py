@@ -370,7 +370,7 @@ async def test_the_window_of_a_model_that_no_settings_describe_is_that_of_the_pr
     gateway = chat.hub.root.gateway
     monkeypatch.setenv("OPENAI_API_KEY", "sk")
     assert gateway.known_window("openai:gpt-4o") is None  # nothing is read for it
-    assert gateway.catalog.prices.finder.kept
+    assert gateway.catalog.prices.finder.tables
     assert gateway.known_window("openai:gpt-4o") == 128_000
     assert gateway.window("openai:gpt-4o") is None
 

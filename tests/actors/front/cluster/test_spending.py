@@ -35,8 +35,7 @@ from callboard.actors.work.spending import ledger as ledgers
 from callboard.actors.work.spending.accounts import Amount, Hold
 from callboard.actors.work.spending.book import Away, SpendingBook, SpendingSums
 from callboard.actors.work.spending.days import Days
-from callboard.actors.work.spending.ledger import Batch, Others
-from callboard.actors.work.spending.today import today_of
+from callboard.actors.work.spending.ledger import Batch, Others, today_of
 from callboard.protocol.chat import TokenUsage
 from callboard.protocol.errors import DayReached, LedgerBroken
 from callboard.protocol.settings.api import ApiSettings, DailyLimits
@@ -240,7 +239,7 @@ async def test_without_the_database_a_request_is_refused_or_waits_as_it_was_told
         cluster = InCluster(root, house.dsn)
         days, patient, book = cluster.days(), cluster.days(patient=True), cluster.book()
         await spend(days, Amount(60))
-        await days.look()  # which writes that
+        await days.poll()  # which writes that
         await trio.to_thread.run_sync(server.stop)
         with pytest.raises(LedgerBroken, match=r"can't be written to the database of the cluster \(.*cluster_away"):
             await asked(days)
@@ -287,7 +286,7 @@ async def test_of_requests_at_once_in_many_processes_one_gets_what_is_left(postg
             got[0].release()
             for _ in range(2):  # what each has written, and what the others have then
                 for days in processes:
-                    await days.look()
+                    await days.poll()
         for days in processes:
             await days.aclose()
 
@@ -327,7 +326,7 @@ async def test_what_others_reserve_is_waited_for_by_who_is_patient(postgres: Pos
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(partial(spend, patient, Amount(100)))
                 await trio.testing.wait_all_tasks_blocked(0.05)
-                hold.settle(Amount(60))
+                hold.spend(Amount(60))
         with trio.fail_after(5 * of_days.LOOK_EVERY), pytest.raises(DayReached, match="has used 160 of its 100"):
             await asked(patient)
         for each in (one, hurried, patient):
@@ -346,8 +345,8 @@ async def test_a_database_that_is_silent_keeps_nobody_from_ending(
             days, book = cluster.days(dsn=through(house, link)), cluster.book(through(house, link))
             hold = await asked(days)
             link.cut()
-            hold.settle(Amount(60))
-            with pytest.raises(LedgerBroken, match="there is no answer"):
+            hold.spend(Amount(60))
+            with pytest.raises(LedgerBroken, match="no answer"):
                 await asked(days)
             book.add("alice", "clerk", "a:b", TokenUsage(input_tokens=10), 0.5)
             await days.aclose()
@@ -392,7 +391,7 @@ async def test_what_is_spent_while_answers_are_lost_counts_once(
                 nursery.cancel_scope.cancel()
             link.heal()
             for days, book in processes:
-                await days.look()
+                await days.poll()
                 assert reading(days).spent.tokens >= 7 * times
                 await days.aclose()
                 await book.aclose()

@@ -105,7 +105,7 @@ async def test_limits_of_today_are_shown_where_there_are_some(house: House, brow
     )
     account = days.account("alice")
     assert account is not None
-    (await account.admit(account, Amount(1, 0.1), lambda: None, turn=True)).settle(Amount(1, 2.5))
+    (await account.admit(account, Amount(1, 0.1), lambda: None, turn=True)).spend(Amount(1, 2.5))
     async with browser.page(house.page, 400, 900) as page:
         await page.evaluate("location.hash = '#/usage'")
         await page.until("document.querySelectorAll('.limits li').length === 2")

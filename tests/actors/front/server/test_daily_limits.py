@@ -19,8 +19,7 @@ from support.messages import has_message
 from trio_websocket import open_websocket_url
 
 from callboard.actors.work.spending.book import BookFile, SpendingBook
-from callboard.actors.work.spending.daily import DayReading
-from callboard.actors.work.spending.days import Days
+from callboard.actors.work.spending.days import DayReading, Days
 from callboard.actors.work.spending.ledger import LedgerStore
 from callboard.protocol.control.errors import RUN_FAILED
 from callboard.protocol.settings.api import ApiSettings

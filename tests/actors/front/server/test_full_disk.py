@@ -17,10 +17,9 @@ from typing import Any
 import pytest
 from support.serve_process import SOON, Serving
 
-from callboard.actors.work.spending.accounts import Amount
+from callboard.actors.work.spending.accounts import Amount, reserve
 from callboard.actors.work.spending.days import Days
-from callboard.actors.work.spending.ledger_file import LedgerFile
-from callboard.actors.work.spending.reserve import reserve
+from callboard.actors.work.spending.ledger import LedgerFile
 from callboard.protocol.errors import LedgerBroken
 from callboard.protocol.settings.api import ApiLimits, ApiSettings, DailyLimits
 from callboard.supervisors import Root
@@ -133,7 +132,7 @@ async def test_what_counts_for_daily_limits_is_refused_on_a_full_or_read_only_di
         account = days.account("local")
         assert account is not None
         for _ in range(times):
-            (await reserve(account, Amount(100), lambda: None)).settle(Amount(50))
+            (await reserve(account, Amount(100), lambda: None)).spend(Amount(50))
 
     async with Root() as root:
         first, second = (Days(root, LedgerFile(disk.state / "usage.db"), settings, now=time.time) for _ in range(2))

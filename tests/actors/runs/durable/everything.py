@@ -14,7 +14,7 @@ import trio
 from forking import FORKS
 from support.fake_models import FakeModels, Reply, Request
 
-from callboard.actors.work.journal.of_run import REPLY
+from callboard.actors.work.journal.run_journal import REPLY
 from callboard.protocol.journal import AnyRow, Noted, Told, decode
 from callboard.protocol.messages import Replied
 from callboard.supervisors.journal.reading import read_run, stored_runs

@@ -151,7 +151,7 @@ async def test_code_that_was_under_way_fails_its_node_if_nobody_is_there_to_ask(
     if outcome.error is not None:
         assert (outcome.error.code, outcome.error.node) == ("unknown_outcome", "Code")
     else:
-        assert outcome.output.startswith("'Code' failed: the code of 'Code' was under way when the program ended")
+        assert outcome.output.startswith("'Code' failed: the code of 'Code' was running when the program ended")
 
 
 @pytest.mark.parametrize(("answer", "output"), [("again", "ran\n"), ("skip", "")])
@@ -247,7 +247,7 @@ async def test_a_python_object_in_what_a_node_says_is_told_by_node_and_place(
           edges: [{from: Greet, to: Ask}]
     """)
     await lives.begin(until=entered("Ask"), answers={})
-    why = "node 'Greet' has a type at `outputs.0.metadata.thing`, which is no data"
+    why = "node 'Greet' has a type at `outputs.0.metadata.thing`, which can't be stored"
     assert lives.spoilt == [f"{why} (Encoding objects of type type is unsupported)"]
     assert await trio.to_thread.run_sync(interrupted, os.environ) == [], "it was cancelled, and is not left to the next"
 

@@ -10,7 +10,7 @@ from support.fake_models import FakeModels
 from support.messages import says
 
 from callboard.actors.runs.rerun.fork import fork
-from callboard.actors.work.journal.of_run import CannotGoOn
+from callboard.actors.work.journal.run_journal import CannotGoOn
 from callboard.protocol.events import Event, Warned
 from callboard.protocol.journal import Asked
 

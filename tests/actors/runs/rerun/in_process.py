@@ -19,8 +19,8 @@ import callboard
 from callboard.actors.engine.driver import Decider, recorder
 from callboard.actors.runs.rerun.fork import stored_rows
 from callboard.actors.runs.rerun.replay import Replayed, replay
-from callboard.actors.work.journal.prefix import Placed
-from callboard.actors.work.journal.scope import Scopes
+from callboard.actors.work.journal.actor_journal import Scopes
+from callboard.actors.work.journal.fork_prefix import Placed
 from callboard.protocol.effects import Effect
 from callboard.protocol.events import Event, encode
 from callboard.supervisors.escalation import remembers

@@ -234,7 +234,7 @@ nodes:
     assert played.status == "done"
     warned = [event.data for event in events if event.kind == "run.warning"]
     assert any(
-        has_message(str(data), "runs.execution.Execution._close", left="a request of /g/two…") for data in warned
+        has_message(str(data), "runs.execution.Execution._close", unused="a request of /g/two…") for data in warned
     )
 
 

@@ -17,9 +17,9 @@ import callboard
 from callboard.actors.engine.past import fold
 from callboard.actors.runs.rerun.fork import cut, nodes_of, read_fork
 from callboard.actors.runs.rerun.steps import steps
-from callboard.actors.work.journal.of_run import REPLY, past_of
-from callboard.actors.work.journal.prefix import Placed, began, done_again, prefix
-from callboard.actors.work.journal.scope import JournalPlayer
+from callboard.actors.work.journal.actor_journal import JournalPlayer
+from callboard.actors.work.journal.fork_prefix import Placed, began, done_again, prefix
+from callboard.actors.work.journal.run_journal import REPLY, past_of
 from callboard.protocol.errors import NotFound, UsageError
 from callboard.protocol.journal import (
     Answered,

@@ -27,7 +27,7 @@ from callboard.actors.runs.durable import resume
 from callboard.actors.runs.moving import Moved, read_file, take_in
 from callboard.actors.runs.rerun.replay import replay
 from callboard.actors.runs.sessions.store import SessionStore
-from callboard.actors.work.journal.of_run import past_of
+from callboard.actors.work.journal.run_journal import past_of
 from callboard.protocol.journal import Began, Over, decode, encode
 from callboard.supervisors.journal.row import StoredRow
 

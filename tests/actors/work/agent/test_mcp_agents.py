@@ -248,7 +248,11 @@ async def test_what_mcp_tools_lists_and_the_server_does_not_have_is_warned_of_on
     (warned,) = stage.of("run.warning")
     assert warned.code == "unknown_tool"
     assert has_message(
-        warned.message, "work.mcp.tools.view.View._warn_of_unknown_tools", pattern="ecko", name="srv", near="…'echo'…"
+        warned.message,
+        "work.mcp.tools.view.ServerView._warn_of_unknown_tools",
+        pattern="ecko",
+        name="srv",
+        near="…'echo'…",
     )
 
 

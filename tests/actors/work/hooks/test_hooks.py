@@ -88,7 +88,7 @@ async def test_json_changes_the_arguments(house: Repository) -> None:
     answer["hookSpecificOutput"]["updatedInput"] = {"contents": 3}  # type: ignore[dict-item]
     house.settings(hooks=hooks("PreToolUse", f"echo '{json.dumps(answer)}'"))
     await house.run(write("made"), "over", yes=True)
-    assert has_message(house.told, "work.hooks.calls.before.2")
+    assert has_message(house.told, "work.hooks.hooks.Hooks.before.2")
 
 
 async def test_a_hook_allows_what_would_be_asked_and_never_what_is_denied(house: Repository) -> None:
@@ -119,9 +119,9 @@ async def test_a_refusal_wins_over_an_allowance_whatever_the_order(house: Reposi
 @pytest.mark.parametrize(
     ("command", "timeout", "told"),
     [
-        ("exit 1", 10, "exit status 1"),
+        ("exit 1", 10, "status 1"),
         ("sleep 60", 0.2, "did not end within"),
-        ("kill -9 $$", 10, "exit status"),
+        ("kill -9 $$", 10, "status"),
         ("echo '{'", 10, "no JSON"),
         ('echo \'{"decision": "maybe"}\'', 10, "maybe"),
         ("yes | head -c 3000000", 10, ""),
@@ -153,9 +153,9 @@ async def test_hooks_of_one_event_are_asked_at_the_same_time(house: Repository) 
 async def test_an_if_is_compared_with_the_call(house: Repository) -> None:
     house.settings(hooks=hooks("PreToolUse", "exit 2", "Bash", **{"if": "Bash(git *)"}))
     await house.run(run("git status"), "over", yes=True)
-    assert has_message(house.told, "work.hooks.calls.before")
+    assert has_message(house.told, "work.hooks.hooks.Hooks.before")
     await house.run(run("echo x; sudo git status"), "over", yes=True)
-    assert has_message(house.told, "work.hooks.calls.before")
+    assert has_message(house.told, "work.hooks.hooks.Hooks.before")
     await house.run(run("echo fine 'git x'"), "over", yes=True)
     assert "fine" in house.told
 

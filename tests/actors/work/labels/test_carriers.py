@@ -20,7 +20,7 @@ from callboard.actors.work.labels.labels import Labels
 from callboard.actors.work.labels.path_labels import PathLabels
 from callboard.actors.work.labels.sources import source_of
 from callboard.actors.work.mcp.tools.direct import direct_tool
-from callboard.actors.work.mcp.tools.view import View
+from callboard.actors.work.mcp.tools.view import ServerView
 from callboard.actors.work.sandbox.grants import Grants, Who
 from callboard.actors.work.sandbox.proxy import ProxyClient
 from callboard.protocol.events import Warned
@@ -130,7 +130,7 @@ async def test_only_the_user_says_what_a_server_is(
     )
     for transport, hints in every:
         server = Server(name="s", type=transport, command="x", url="https://s.example", labels=labels)  # type: ignore[arg-type] # plain texts
-        tool = direct_tool(cast("View", SimpleNamespace(server=server)), ServerTool(name="t", annotations=hints))
+        tool = direct_tool(cast("ServerView", SimpleNamespace(server=server)), ServerTool(name="t", annotations=hints))
         found = await source_of(tool, {}, paths)
         assert (bool(found.untrusted), bool(found.private), await sends(tool, {}, paths, "")) == expected
 

@@ -64,10 +64,10 @@ def _dangling(file: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (_directory, "it is no regular file"),
+        (_directory, "it is not a regular file"),
         (_latin, "it is not UTF-8 text (byte 16)"),
         (_huge, "it is larger than 1024 KiB"),
-        (_pipe, "it is no regular file"),
+        (_pipe, "it is not a regular file"),
         (_dangling, "No such file or directory"),
     ],
 )

@@ -377,8 +377,8 @@ async def test_models_that_cannot_take_a_request_are_left_out_for_it(fake_model:
         assert (await gateway.chat(Recorder(), HELLO)).model == "one:a"
     assert me.switches == [("one:a", "two:b", False)] * 2
     assert [event.error for event in me.of(LlmFallback)] == [
-        "'one:a' takes no images (`supports_vision: false`)",
-        "'one:a' calls no tools (`supports_function_calling: false`)",
+        "'one:a' does not accept images (`supports_vision: false`)",
+        "'one:a' does not support tools (`supports_function_calling: false`)",
     ]
     assert fake_model.requests[1].offered == ["t"]
 

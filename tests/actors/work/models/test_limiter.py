@@ -332,13 +332,13 @@ async def test_what_another_process_was_told_to_wait_is_waited_here_and_told_onc
     began = trio.current_time()
     known = await other.of("a:b", AllowanceRules(), "somebody")
     await known.admit(1, "run", lambda: 1, lambda _: None)  # and from now on without being asked
-    other.told("somebody", 5.0)
-    other.told("nobody", 50.0)
+    other.extend_cooldown("somebody", 5.0)
+    other.extend_cooldown("nobody", 50.0)
     waits: list[MustWait] = []
     await known.admit(2, "run", lambda: 1, waits.append)
     assert trio.current_time() - began == pytest.approx(5.0)
     assert [wait.why for wait in waits] == ["refused"]
-    other.told("somebody", 5.0)
+    other.extend_cooldown("somebody", 5.0)
     new = await other.of("a:c", AllowanceRules(), "somebody")
     await new.admit(3, "run", lambda: 1, lambda _: None)
     assert trio.current_time() - began == pytest.approx(10.0)

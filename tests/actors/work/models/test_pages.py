@@ -7,7 +7,7 @@ from support.fake_models import FakeModels, Reply
 from support.gateways import Silent, reaching
 from support.messages import has_message, says
 
-from callboard.actors.work.models.pages import LOOKED_AT, NoPage
+from callboard.actors.work.models.client import LOOKED_AT, WebPageFilter
 from callboard.protocol.chat import ChatReply, ChatRequest, Delta, UserTurn
 from callboard.protocol.errors import ModelError, UpstreamError
 from callboard.protocol.settings import ClientSettings, Settings
@@ -41,17 +41,17 @@ async def test_a_login_page_with_status_200_is_told_as_a_page_and_not_asked_for_
     assert not isinstance(caught.value, UpstreamError)
     assert len(fake_model.requests) == 1
     assert has_message(
-        text, "work.models.pages.NoPage.finish", _head="text/html; charset=utf-8, title 'Sign in & surf'"
+        text, "work.models.client.WebPageFilter.finish", _head="text/html; charset=utf-8, title 'Sign in & surf'"
     )
     assert f"http://127.0.0.1:{fake_model.port}/" in text
     assert "(HTTP 200)" in text
-    assert has_message(text, "work.models.pages.NoPage.finish")
+    assert has_message(text, "work.models.client.WebPageFilter.finish")
     assert "secret" not in text
 
 
 async def test_a_page_that_does_not_say_that_it_is_html_is_a_page(fake_model: FakeModels) -> None:
     fake_model.answer_with(lambda _: Reply(raw=LOGIN, headers={"content-type": "text/plain"}))
-    with pytest.raises(ModelError, match=says("work.models.pages.NoPage.finish", _head="text/plain, title…")):
+    with pytest.raises(ModelError, match=says("work.models.client.WebPageFilter.finish", _head="text/plain, title…")):
         await asked(fake_model, streamed=True)
 
 
@@ -64,7 +64,7 @@ async def test_a_reply_that_a_server_calls_html_is_a_reply(fake_model: FakeModel
 def told(content_type: str, *pieces: bytes) -> tuple[bytes, str]:
     """What is handed on of a body, and the error it ends with."""
     taken: list[bytes] = []
-    body = NoPage("m", "http://x", content_type, taken.append)
+    body = WebPageFilter("m", "http://x", content_type, taken.append)
     try:
         for piece in pieces:
             body(piece)
@@ -92,12 +92,12 @@ def test_a_page_without_a_title_is_told_by_its_first_words() -> None:
     _, error = told("text/html", b"<body><script>var x = 1</script><h1>Access  denied</h1> by the proxy")
     assert "(text/html, begins 'Access denied by the proxy')" in error
     assert "begins 'Please log in first'" in told("text/html", b"Please log in first")[1]
-    assert has_message(told("", b"<html>")[1], "work.models.pages.NoPage.finish")
+    assert has_message(told("", b"<html>")[1], "work.models.client.WebPageFilter.finish")
 
 
 def test_a_page_without_end_is_told_as_soon_as_enough_of_it_is_there() -> None:
     taken: list[bytes] = []
-    body = NoPage("m", "http://x", "text/html", taken.append)
+    body = WebPageFilter("m", "http://x", "text/html", taken.append)
     for _ in range(LOOKED_AT // 1024 - 1):
         body(b"<p>" + b"x" * 1021)
     with pytest.raises(ModelError, match=r"begins 'x{99}…'"):

@@ -161,7 +161,7 @@ def test_of_a_request_that_adds_too_much_the_newest_turns_are_kept(kept: Kept, m
     call = read_call(kept.directory, 1)
     assert call is not None
     assert [message["content"][:9] for message in call.request.messages][6:] == [
-        "[left out",
+        "[omitted:",
         "7 xxxxxxx",
         "8 xxxxxxx",
         "9 xxxxxxx",

@@ -391,5 +391,5 @@ async def test_a_model_that_can_not_think_is_told_before_it_is_asked(fake_model:
     agent = callboard.Agent(name="clerk", reasoning_effort="low", can_ask_user=False)
     outcome = await callboard.run(agent, "1 + 2?", config_dir=config)
     assert outcome.error is not None
-    assert "'fake:claude-3-5-haiku' does not think before it answers: leave `reasoning_effort`" in outcome.error.message
+    assert "'fake:claude-3-5-haiku' does not support reasoning: remove `reasoning_effort`" in outcome.error.message
     assert fake_model.requests == []

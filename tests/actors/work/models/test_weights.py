@@ -173,7 +173,7 @@ async def test_a_wheel_that_nothing_can_be_made_of_is_thrown_away(
 def test_a_model_that_makes_vectors_is_none_to_chat_with() -> None:
     with pytest.raises(ConfigError, match="'local:minilm' " + says("work.models.weights.pulled")):
         weights.located("minilm", {})
-    with pytest.raises(ConfigError, match="'local:smollm2' makes no vectors"):
+    with pytest.raises(ConfigError, match="'local:smollm2' is not an embedding model"):
         weights.pulled("smollm2", {}, kind="embedding")
 
 

@@ -29,7 +29,7 @@ def test_a_request_that_fits_is_reserved_at_once_and_settled_with_what_it_came_t
     account = tokens(100)
     hold = account.hold(Amount(tokens=60))
     assert hold is not None
-    hold.settle(Amount(tokens=20, cost=0.5))
+    hold.spend(Amount(tokens=20, cost=0.5))
     assert (account.turns, account.tokens, account.cost) == (1, 20, 0.5)
 
 
@@ -47,7 +47,7 @@ def test_a_request_without_room_waits_until_another_is_settled() -> None:
     assert account.hold(ONE) is None
     account.wait(ONE, woken.append)
     assert not woken
-    first.settle(Amount(tokens=50))
+    first.spend(Amount(tokens=50))
     assert isinstance(woken[0], Hold)
 
 
@@ -57,7 +57,7 @@ def test_who_waits_is_refused_when_the_account_comes_to_its_end() -> None:
     assert first is not None
     account.wait(ONE, woken.append)
     account.wait(ONE, woken.append)
-    first.settle(Amount(tokens=100))
+    first.spend(Amount(tokens=100))
     assert [type(each) for each in woken] == [BudgetReached, BudgetReached]
 
 
@@ -86,8 +86,8 @@ def test_a_reservation_is_settled_once() -> None:
     account = tokens(100)
     hold = account.hold(ONE)
     assert hold is not None
-    hold.settle(ONE)
-    hold.settle(ONE)
+    hold.spend(ONE)
+    hold.spend(ONE)
     hold.release()
     assert (account.turns, account.tokens) == (1, 10)
 
@@ -99,7 +99,7 @@ def test_limits_of_all_accounts_above_hold() -> None:
     first = agent.hold(Amount(cost=1.0))
     assert first is not None
     assert other.hold(ONE) is None
-    first.settle(Amount(cost=1.0))
+    first.spend(Amount(cost=1.0))
     with pytest.raises(
         BudgetReached,
         match=says(
@@ -118,7 +118,7 @@ def test_the_innermost_account_at_its_end_is_named() -> None:
     agent = tokens(10, run, "agent 'a'")
     hold = agent.hold(ONE)
     assert hold is not None
-    hold.settle(ONE)
+    hold.spend(ONE)
     with pytest.raises(
         BudgetReached,
         match=says(
@@ -147,7 +147,7 @@ def test_tokens_that_no_provider_has_told_are_counted_and_named_as_estimates() -
     account = tokens(10)
     hold = account.hold(ONE)
     assert hold is not None
-    hold.settle(ONE, turns=0, estimated=True)
+    hold.spend(ONE, turns=0, estimated=True)
     with pytest.raises(
         BudgetReached, match=says("work.spending.accounts.Account._check_spent.2", tokens=10, max_tokens=10)
     ):
@@ -211,7 +211,7 @@ class Trees(RuleBasedStateMachine):
         if fails:
             hold.release()
         else:
-            hold.settle(Amount(tokens=int(most.tokens * share), cost=most.cost * share))
+            hold.spend(Amount(tokens=int(most.tokens * share), cost=most.cost * share))
 
     @invariant()
     def no_account_passes_its_limit_by_more_than_its_largest_request(self) -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from callboard.actors.work.spending.accounts import Amount
-from callboard.actors.work.spending.daily import ALL, DailyRules, readings
-from callboard.actors.work.spending.days import Days
-from callboard.actors.work.spending.ledger_file import LedgerFile
-from callboard.actors.work.spending.today import DAY, today_of
+from callboard.actors.work.spending.days import ALL, DailyRules, Days, readings
+from callboard.actors.work.spending.ledger import DAY, LedgerFile, today_of
 from callboard.protocol.settings.api import ApiKey, ApiLimits, ApiSettings, Auth, DailyLimits
 from callboard.supervisors import Root
 
@@ -45,9 +43,9 @@ async def test_it_is_what_the_server_says_with_requests_under_way_and_those_of_s
             account = days.account(subject)
             assert account is not None
             hold = await account.admit(account, Amount(500, 0.5), lambda: None, turn=True)
-            hold.settle(Amount(100, 0.25))
+            hold.spend(Amount(100, 0.25))
             await account.admit(account, Amount(300, 0.5), lambda: None, turn=True)
-        await days.look()
+        await days.poll()
         found = readings(path, SETTINGS, today)
         assert {each.subject: (each.spent, each.held.tokens) for each in found} == {
             ALL: (Amount(200, 0.5), 600),

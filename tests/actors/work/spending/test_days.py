@@ -12,11 +12,9 @@ from support.daily_limits import ALICE, MOST, NOON, Clock, asked, kept, limited,
 from support.messages import has_message, says
 
 from callboard.actors.work.spending import days as module
-from callboard.actors.work.spending.accounts import Account, Amount, Hold
-from callboard.actors.work.spending.daily import ALL
-from callboard.actors.work.spending.days import Days
-from callboard.actors.work.spending.reserve import reserve
-from callboard.actors.work.spending.today import DAY
+from callboard.actors.work.spending.accounts import Account, Amount, Hold, reserve
+from callboard.actors.work.spending.days import ALL, Days
+from callboard.actors.work.spending.ledger import DAY
 from callboard.protocol.errors import BudgetReached, DayReached
 from callboard.protocol.requests import Limits
 from callboard.protocol.settings.api import ApiSettings, DailyLimits
@@ -56,7 +54,7 @@ async def test_a_new_day_begins_with_nothing_but_what_is_under_way(tmp_path: Pat
         clock.now += DAY / 2
         assert (reading(days).spent, reading(days).held.tokens) == (Amount(), 500)
         hold = await asked(days, most=Amount(400))
-        under_way.settle(Amount(250))
+        under_way.spend(Amount(250))
         assert reading(days).spent.tokens == 250, "it counts on the day on which it is settled"
         hold.release()
     assert rows(tmp_path, "ledger") == [("2024-10-04", "alice", 900, 0.0), ("2024-10-05", "alice", 250, 0.0)]
@@ -136,7 +134,7 @@ async def test_what_another_process_gives_back_can_be_spent(tmp_path: Path, monk
         hold = await asked(one, most=Amount(1_000))
         with pytest.raises(DayReached):
             await asked(two)
-        hold.settle(Amount(10))
+        hold.spend(Amount(10))
         with trio.fail_after(60):
             while True:
                 try:
@@ -162,7 +160,7 @@ async def test_a_request_waits_for_what_its_own_process_holds(tmp_path: Path) ->
             while not waited:
                 await trio.sleep(0.001)
             assert not got
-            first.settle(Amount(10))
+            first.spend(Amount(10))
         assert len(got) == 1
 
 
@@ -193,7 +191,7 @@ async def test_without_limits_nothing_is_charged_and_no_file_is_made(tmp_path: P
         assert days.account("local") is None
         await days.check("bob")
     async with kept(tmp_path, ApiSettings(), Clock()) as days:
-        await days.look()
+        await days.poll()
         assert days.readings() == []
     assert list(tmp_path.iterdir()) == []
 
@@ -206,11 +204,11 @@ async def test_new_limits_hold_from_then_on_also_for_runs_under_way(tmp_path: Pa
         with pytest.raises(DayReached):
             await reserve(run, MOST, lambda: None)
         days.configure(limited(DailyLimits(max_tokens=150), alice=DailyLimits(max_tokens=5_000)))
-        (await reserve(run, MOST, lambda: None)).settle(Amount(150))
+        (await reserve(run, MOST, lambda: None)).spend(Amount(150))
         with pytest.raises(DayReached, match=says("work.spending.days.DayAccount.__init__.2")):
             await reserve(run, MOST, lambda: None)
         days.configure(ApiSettings())
-        (await reserve(run, MOST, lambda: None)).settle(Amount(150))
+        (await reserve(run, MOST, lambda: None)).spend(Amount(150))
         assert days.account("alice") is None
         days.configure(ALICE)
         assert reading(days).spent.tokens == 900, "what was spent today is not forgotten"
@@ -239,13 +237,13 @@ async def test_who_has_no_key_is_known_after_a_restart_before_coming_again(tmp_p
         await spend(days, Amount(100, 0.9), "bob")
         await asked(days, "carol")
     async with kept(tmp_path, BOB, Clock()) as days:
-        await days.look()
+        await days.poll()
         assert {each.subject: (each.spent, each.held) for each in days.readings()} == {
             "bob": (Amount(100, 0.9), Amount()),
             "carol": (Amount(), MOST),
         }
     async with kept(tmp_path, ALICE, Clock()) as days:
-        await days.look()
+        await days.poll()
         assert [each.subject for each in days.readings()] == ["alice"], "bob has no limit any more"
 
 
@@ -279,8 +277,8 @@ async def test_what_is_spent_is_told_as_such_though_others_reserve_more(tmp_path
     settings = limited(alice=DailyLimits(max_tokens=100, max_cost=0.5))
     async with kept(tmp_path, settings, Clock()) as one, kept(tmp_path, settings, Clock()) as two:
         holds = [await asked(one, most=Amount(50, 0.1)) for _ in range(2)]
-        holds[0].settle(Amount(60, 0.5))
-        await one.ledger.look(["alice"])  # it is written
+        holds[0].spend(Amount(60, 0.5))
+        await one.ledger.query(["alice"])  # it is written
         with pytest.raises(DayReached, match=says("work.spending.days.DayAccount._refuse")) as told:
             await two.check("alice")
         assert told.value.retry_after == DAY / 2
@@ -300,8 +298,8 @@ async def test_requests_at_once_are_not_refused_on_what_others_reserved_before(t
         hold = await asked(one, most=Amount(1_000))
         with pytest.raises(DayReached):
             await two.check("alice")
-        hold.settle(Amount(10))
-        await one.ledger.look(["alice"])  # it is written
+        hold.spend(Amount(10))
+        await one.ledger.query(["alice"])  # it is written
         async with trio.open_nursery() as nursery:
             nursery.start_soon(two.check, "alice")
             for _ in range(4):

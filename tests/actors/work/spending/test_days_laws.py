@@ -29,13 +29,9 @@ from callboard.actors.front.cluster.membership import ClusterMembership, Cluster
 from callboard.actors.front.cluster.spending import ClusterLedger
 from callboard.actors.work.spending import days as module
 from callboard.actors.work.spending import ledger
-from callboard.actors.work.spending.accounts import Account, Amount, Hold
-from callboard.actors.work.spending.daily import ALL
-from callboard.actors.work.spending.days import Days
-from callboard.actors.work.spending.ledger import LedgerStore
-from callboard.actors.work.spending.ledger_file import LedgerFile
-from callboard.actors.work.spending.reserve import reserve
-from callboard.actors.work.spending.today import DAY, date_of
+from callboard.actors.work.spending.accounts import Account, Amount, Hold, reserve
+from callboard.actors.work.spending.days import ALL, Days
+from callboard.actors.work.spending.ledger import DAY, LedgerFile, LedgerStore, date_of
 from callboard.protocol.errors import DayReached
 from callboard.protocol.requests import Limits
 from callboard.protocol.settings.api import ApiKey, ApiLimits, ApiSettings, Auth, DailyLimits
@@ -204,11 +200,11 @@ class House:
         if self.model.open:
             asked = self.model.open[which % len(self.model.open)]
             tokens = int(asked.most * share)
-            asked.hold.settle(Amount(tokens))
+            asked.hold.spend(Amount(tokens))
             self.model.end(asked, tokens)
 
     async def write(self, process: int, *keys: str) -> None:
-        await self.processes[process].ledger.look(keys)
+        await self.processes[process].ledger.query(keys)
         self.model.written(process)
 
     async def kill(self, process: int) -> None:

@@ -19,9 +19,7 @@ from support.starter import forked_code
 
 from callboard.actors.work.spending.accounts import Amount
 from callboard.actors.work.spending.days import Days
-from callboard.actors.work.spending.ledger import LedgerUnwritten
-from callboard.actors.work.spending.ledger_file import LedgerFile
-from callboard.actors.work.spending.today import DAY
+from callboard.actors.work.spending.ledger import DAY, LedgerFile, LedgerUnwritten
 from callboard.protocol.errors import DayReached, LedgerBroken
 from callboard.protocol.settings.api import DailyLimits
 from callboard.supervisors import Root
@@ -31,8 +29,8 @@ async def test_a_request_is_in_the_ledger_before_it_goes_out_and_replaced_by_wha
     async with kept(tmp_path, ALICE, Clock()) as days:
         hold = await asked(days)
         assert rows(tmp_path, "held") == [("2024-10-04", "alice", 100, 1.0)]
-        hold.settle(Amount(60, 0.5))
-        hold.settle(Amount(60, 0.5))
+        hold.spend(Amount(60, 0.5))
+        hold.spend(Amount(60, 0.5))
     assert rows(tmp_path, "held") == []
     assert rows(tmp_path, "ledger") == [("2024-10-04", "alice", 60, 0.5)]
 
@@ -60,10 +58,9 @@ def test_two_processes_at_once_spend_no_more_than_the_limit(tmp_path: Path) -> N
     program = f"""
 import random, time, trio
 from pathlib import Path
-from callboard.actors.work.spending.accounts import Amount
+from callboard.actors.work.spending.accounts import Amount, reserve
 from callboard.actors.work.spending.days import Days
-from callboard.actors.work.spending.ledger_file import LedgerFile
-from callboard.actors.work.spending.reserve import reserve
+from callboard.actors.work.spending.ledger import LedgerFile
 from callboard.protocol.errors import DayReached
 from callboard.protocol.settings.api import ApiLimits, ApiSettings, DailyLimits
 from callboard.supervisors import Root
@@ -78,7 +75,7 @@ async def main():
                 await trio.sleep(random.random() / 100)
                 tokens = random.randint(0, 100)
                 spent += tokens
-                hold.settle(Amount(tokens))
+                hold.spend(Amount(tokens))
         except DayReached:
             pass
     async with Root() as root:
@@ -148,7 +145,7 @@ async def test_a_request_without_bounds_is_written_as_far_as_numbers_go(tmp_path
     async with kept(tmp_path, ALICE, Clock()) as days:
         hold = await asked(days, most=Amount(10**30, 1e300))
         assert [row[2:] for row in rows(tmp_path, "held")] == [(10**15, 1e12)]
-        hold.settle(Amount(60))
+        hold.spend(Amount(60))
     assert [row[2] for row in rows(tmp_path, "ledger")] == [60]
 
 
@@ -157,7 +154,7 @@ async def test_what_can_not_be_written_afterwards_stays_held_until_it_can(tmp_pa
         hold = await asked(days)
         with sqlite3.connect(tmp_path / "usage.db") as db:
             db.execute("CREATE TRIGGER no BEFORE INSERT ON ledger BEGIN SELECT RAISE(ABORT, 'disk full'); END")
-        hold.settle(Amount(60))
+        hold.spend(Amount(60))
         with pytest.raises(LedgerBroken, match="disk full"):
             await asked(days)
         assert [row[2] for row in rows(tmp_path, "held")] == [100]
@@ -231,7 +228,7 @@ async def test_the_rest_is_written_though_the_stop_has_used_its_time(tmp_path: P
         days = Days(root, LedgerFile(tmp_path / "usage.db"), ALICE, now=Clock())
         hold = await asked(days)
         async with without_time_left(days, root):
-            hold.settle(Amount(60, 0.5))
+            hold.spend(Amount(60, 0.5))
     assert rows(tmp_path, "held") == []
     assert rows(tmp_path, "ledger") == [("2024-10-04", "alice", 60, 0.5)]
 
@@ -241,7 +238,7 @@ async def test_a_writer_whose_time_is_up_puts_back_what_it_has_not_written(tmp_p
         days = Days(root, LedgerFile(tmp_path / "usage.db"), ALICE, now=Clock())
         hold = await asked(days)
         async with without_time_left(days, root):
-            hold.settle(Amount(60, 0.5))
+            hold.spend(Amount(60, 0.5))
             assert not await days.ledger._write()
             with pytest.raises(LedgerBroken, match=says("work.spending.ledger.Batch.__init__")):
                 await asked(days)
@@ -255,7 +252,7 @@ async def test_a_cost_that_is_no_number_counts_as_the_most_and_the_next_can_be_w
 ) -> None:
     settings = limited(DailyLimits(max_tokens=1_000), alice=DailyLimits(max_cost=1.0))
     async with kept(tmp_path, settings, Clock()) as days:
-        (await asked(days, most=Amount(100, cost))).settle(Amount(60, cost))
+        (await asked(days, most=Amount(100, cost))).spend(Amount(60, cost))
         with pytest.raises(DayReached):
             await asked(days)
         await spend(days, Amount(10, 0.5), "bob")
@@ -283,6 +280,6 @@ async def test_nothing_is_written_to_a_ledger_that_was_closed(tmp_path: Path) ->
         days.ledger.add("2024-10-04", "alice", Amount(7, 0.1))
         days.ledger.end(1)
         with pytest.raises(LedgerUnwritten):
-            await days.ledger.look(["alice"])
+            await days.ledger.query(["alice"])
         await days.aclose()
     assert rows(tmp_path, "ledger") == before

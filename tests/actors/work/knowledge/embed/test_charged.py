@@ -123,7 +123,7 @@ async def test_a_turn_is_none_of_them(charged: Any, ears: Ears) -> None:
     turn = account.hold(Amount())
     assert turn is not None
     await embedders.of("lab:e", batch=1).embed(ears, TEXTS[:3])
-    turn.settle(Amount(tokens=1))
+    turn.spend(Amount(tokens=1))
     await embedders.of("lab:e").embed(ears, TEXTS[:3])
     assert (account.turns, account.tokens) == (1, 41)
 

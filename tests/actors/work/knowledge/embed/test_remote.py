@@ -454,7 +454,7 @@ async def test_a_provider_that_refuses_any_length_is_given_up(provider: FakeMode
         ),
         ("claude:sonnet", Unsupported, says("work.models.catalog.ModelCatalog.access", task="embedding")),
         ("bedrock:e", ConfigError, says("work.models.catalog.ModelCatalog._api_base", name="bedrock")),
-        ("vertexai:e", CredentialsError, says("work.models.vertex.place.source_of.2", found="/no/such.json")),
+        ("vertexai:e", CredentialsError, says("work.models.vertex.location.source_of.2", found="/no/such.json")),
         (
             "azure:e",
             CredentialsError,

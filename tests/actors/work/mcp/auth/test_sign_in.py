@@ -230,7 +230,7 @@ async def test_the_second_authorization_server_will_do(town: Town, tmp_path: Pat
 
 async def test_a_server_that_wants_no_sign_in(town: Town, tmp_path: Path) -> None:
     town.metadata.clear()
-    with pytest.raises(ConfigError, match=says("work.mcp.auth.sign_in.sign_in.2")):
+    with pytest.raises(ConfigError, match=says("work.mcp.auth.sign_in.sign_in")):
         await sign_in(town.entry(), town.store(tmp_path), {}, town.person)
 
 

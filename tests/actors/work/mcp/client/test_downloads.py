@@ -8,7 +8,7 @@ import pytest
 import trio
 from support.mcp_processes import House
 
-from callboard.actors.work.mcp.client.downloads import is_of_runner, is_runner
+from callboard.actors.work.mcp.client.connect import is_of_runner, is_runner
 from callboard.protocol.errors import McpLost
 from callboard.protocol.mcp.config import Server
 from callboard.supervisors import Root

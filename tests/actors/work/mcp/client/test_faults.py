@@ -53,7 +53,7 @@ async def test_a_server_that_closed_its_input_and_lives_on_is_given_up(
     monkeypatch.setattr(stdio, "DEAF_FOR", 0.05)
     async with play.connected("--legacy") as client:
         assert text_of(await client.call_tool("deafen", {})) == "deaf"
-        what = "closed its input, so it hears nothing any more, before it had read tools/call 'echo'"
+        what = "closed its stdin before it had read tools/call 'echo'"
         with pytest.raises(McpLost, match=what):
             await client.call_tool("echo", {"text": "hello?"})
 
@@ -221,13 +221,13 @@ async def test_a_line_without_an_end_is_given_up_though_the_call_was_cancelled(p
         with trio.fail_after(60):  # it takes less than a second
             await play.owner.ref.wait()
         assert not psutil.pid_exists(pid)
-        with pytest.raises(McpLost, match=r"'play' writes a line without an end to its stdout, .*\('.*x', \.\.\.\)"):
+        with pytest.raises(McpLost, match=r"'play' wrote an endless line to its stdout, .*\('.*x', \.\.\.\)"):
             await client.call_tool("echo", {"text": "anybody?"})
 
 
 async def test_a_line_without_an_end_fails_the_calls_under_way(play: Any) -> None:
     async with play.connected() as client:
-        with pytest.raises(McpLost, match=r"'play' writes a line without an end .*during tools/call 'endless'"):
+        with pytest.raises(McpLost, match=r"'play' wrote an endless line .*during tools/call 'endless'"):
             await client.call_tool("endless", {"begin": "Welcome! "})
 
 

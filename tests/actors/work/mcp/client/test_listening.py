@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from callboard.actors.work.mcp.client.listening import AT_MOST, BACKOFF, Listening
+from callboard.actors.work.mcp.client.client import AT_MOST, BACKOFF, Listening
 from callboard.protocol.errors import HttpRefused, McpError, McpLost
 from callboard.supervisors import Root
 

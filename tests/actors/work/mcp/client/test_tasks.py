@@ -130,10 +130,10 @@ async def test_the_time_of_a_call_is_not_that_of_its_task(repository: Repository
 @pytest.mark.parametrize(
     ("how", "told"),
     [
-        ({"fail": True}, "failed at a task: out of paper"),
+        ({"fail": True}, "reported a failed task: out of paper"),
         ({"stop": True}, "has cancelled a task: by the operator"),
         ({"forget": True}, "Task not found"),
-        ({"odd": True}, "in a way that can't be read"),
+        ({"odd": True}, "sent an invalid task status"),
     ],
 )
 async def test_what_goes_wrong_is_told_to_the_model(house: House, how: dict[str, bool], told: str) -> None:

@@ -337,7 +337,7 @@ Whole = Callable[[Sent, Talk], Any]
     ("whole", "words"),
     [
         ({"body": b"<html>nope</html>", "status": 200, "content_type": "text/html"}, ["text/html", "`url`"]),
-        ({"body": b"hello", "status": 200, "content_type": "application/json"}, ["no message of MCP", "'hello'"]),
+        ({"body": b"hello", "status": 200, "content_type": "application/json"}, ["an invalid MCP message", "'hello'"]),
         ({"body": b"", "status": 202}, ["HTTP 202", "`url`"]),
         ({"body": b"<html>", "status": 502, "content_type": "text/html"}, ["HTTP 502", "Scripted"]),
         ({"body": b"no such page", "status": 404, "content_type": "text/plain"}, ["HTTP 404", "no such page", "`url`"]),
@@ -491,7 +491,7 @@ async def test_a_redirect_to_another_origin_is_never_followed(nursery: trio.Nurs
     other = await fake_mcp(nursery, Legacy())
     server = await fake_mcp(nursery, redirects(307, f"{other.origin}/x?token=1"))
     async with linked(server, headers={"Authorization": "Bearer secret"}) as (link, _):
-        with pytest.raises(McpError, match=f"leads to {other.origin}/x,"):
+        with pytest.raises(McpError, match=f"redirects to {other.origin}/x,"):
             await link.request(asks("initialize"))
     assert other.requests == []
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.actors.work.mcp.links.lines import ENDLESS, JUNK, LONGEST, LineSplitter, LineTooLong
+from callboard.actors.work.mcp.links.stdio import ENDLESS, JUNK, LONGEST, LineSplitter, LineTooLong
 
 PIECES = st.lists(st.binary(max_size=12).map(lambda data: data.replace(b"\x00", b"\n")), max_size=30)
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callboard.actors.work.mcp.client.connect import OfferedCapabilities
-from callboard.actors.work.mcp.pool.leases import PoolKey, digest_of
+from callboard.actors.work.mcp.pool.pool import PoolKey, digest_of
 from callboard.protocol.mcp.config import Server, ToolList
 
 ABLE = OfferedCapabilities()

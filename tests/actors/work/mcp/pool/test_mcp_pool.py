@@ -25,7 +25,7 @@ from support.waiting import until
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard.actors.work.mcp.links.link import CallOrigin
-from callboard.actors.work.mcp.pool.scope import ServerScope
+from callboard.actors.work.mcp.pool.servers import ServerScope
 from callboard.protocol.errors import InvalidFile, McpError, McpLost, UsageError
 from callboard.protocol.mcp.config import HealthCheck, McpConfig, PoolSettings, Server
 from callboard.protocol.problems import Problem
@@ -292,12 +292,12 @@ async def test_an_entry_that_can_t_be_used_any_more_is_told(house: House) -> Non
 
 
 async def test_dead_server_mid_call(house: House) -> None:
-    """The call fails at once, is not made again, and others don't notice; the next call starts the server anew."""
+    """The call fails at once, is not repeated, and others don't notice; the next call starts the server anew."""
     house.build(scripted("s"), tiny("other"))
     with house.scope() as scope:
         pid = await house.call(scope, "s")
         other = await house.call(scope, "other")
-        with pytest.raises(McpLost, match=r"(?s)status 7.*out of memory.*not made again"):
+        with pytest.raises(McpLost, match=r"(?s)status 7.*out of memory.*not repeated"):
             await house.call(scope, "s", "die", words="out of memory", status=7)
         assert await house.call(scope, "s") != pid
         assert await house.call(scope, "other") == other
@@ -349,7 +349,7 @@ async def test_what_a_server_had_not_read_when_it_died_is_asked_again_of_the_nex
     assert has_message(
         told["slow"], "work.mcp.links.stdio.StdioLink._report_end.2", signal="9 during tools/call 'slow'…"
     )
-    assert has_message(told["slow"], "work.mcp.pool.scope")
+    assert has_message(told["slow"], "work.mcp.pool.servers")
 
 
 async def test_one_that_always_dies_is_left_alone_after_a_while_and_tried_again_later(
@@ -420,7 +420,7 @@ async def test_a_call_that_a_server_has_not_begun_with_is_made_again(house: Hous
     with house.scope() as scope:
         assert await house.call(scope, "web", "once") == "done"
         assert made == ["once"]
-        with pytest.raises(McpLost, match=says("work.mcp.pool.scope.ServerScope.call", tool="twice", TRIES=3)):
+        with pytest.raises(McpLost, match=says("work.mcp.pool.servers.ServerScope.call", tool="twice", TRIES=3)):
             await house.call(scope, "web", "twice")
     assert made == ["once"]
     assert house.servers.statistics().lost == 4
@@ -429,9 +429,8 @@ async def test_a_call_that_a_server_has_not_begun_with_is_made_again(house: Hous
 async def test_a_server_that_never_tells_its_tools_has_not_started(house: House) -> None:
     house.build(tiny("s", "mute", start_timeout_seconds=2))
     with house.scope() as scope:
-        with pytest.raises(
-            McpLost, match=says("work.mcp.pool.opening.Opening._learn", name="s", start_timeout_seconds=2)
-        ):
+        late = says("work.mcp.pool.pool.ServerOpener._learn", name="s", start_timeout_seconds=2)
+        with pytest.raises(McpLost, match=late):
             await scope.catalog("s", house.root.actor)
         assert house.servers.status()[0].state == "down"
     await until(lambda: house.alive == [])

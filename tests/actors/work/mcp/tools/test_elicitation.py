@@ -15,8 +15,7 @@ from support.messages import has_message
 from support.tool_families import Person
 from trio.testing import wait_all_tasks_blocked
 
-from callboard.actors.work.mcp.tools.elicitation import DECLINE, LEAVE_OUT, TRIES, ask
-from callboard.actors.work.mcp.tools.fields import Unfit, read_field
+from callboard.actors.work.mcp.tools.elicitation import DECLINE, LEAVE_OUT, TRIES, Unfit, ask, read_field
 from callboard.protocol.errors import McpError
 from callboard.protocol.kernel.questions import Question
 from callboard.supervisors import Root

@@ -17,7 +17,7 @@ from support.tool_families import context_of
 from callboard.actors.work.mcp.tools.direct import direct_tool
 from callboard.actors.work.mcp.tools.meta import meta_tools
 from callboard.actors.work.mcp.tools.view import ServersView as Conversation
-from callboard.actors.work.mcp.tools.view import View
+from callboard.actors.work.mcp.tools.view import ServerView
 from callboard.actors.work.tools.tool import VisibleResult, text_of
 from callboard.protocol.chat import ImagePart
 from callboard.protocol.mcp.config import Server
@@ -57,7 +57,7 @@ async def told(house: House, nursery: trio.Nursery, content: list[Any], *, invok
     server = Server(name="web", type="http", url=(await fake_mcp(nursery, answer)).url)
     house.build(server)
     with house.scope() as scope, trio.fail_after(60):
-        view = View(talk=Conversation(scope=scope, context=context_of({})), server=server)
+        view = ServerView(talk=Conversation(scope=scope, context=context_of({})), server=server)
         if invoke:
             return await meta_tools(view)[2].run(house.root.actor, {"tool": "t"})
         return await direct_tool(view, McpTool(name="t")).run(house.root.actor, {})

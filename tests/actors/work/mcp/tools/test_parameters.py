@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from callboard.actors.work.mcp.tools.parameters import fitting, restored
+from callboard.actors.work.mcp.tools.direct import fitting, restored
 
 SCHEMAS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "signs": ({"properties": {"$filter": {}, "first name": {}, "a/b": {}}}, {"$filter": 1, "first name": 2, "a/b": 3}),

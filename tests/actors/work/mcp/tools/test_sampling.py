@@ -11,8 +11,7 @@ from support.messages import says
 from support.tool_families import context_of
 
 from callboard.actors.work.context import RunContext
-from callboard.actors.work.mcp.tools.sampling import sample
-from callboard.actors.work.mcp.tools.view import ServersView
+from callboard.actors.work.mcp.tools.view import ServersView, sample
 from callboard.actors.work.spending.accounts import Account
 from callboard.actors.work.tools.permissions import Permissions
 from callboard.protocol.chat import AssistantTurn, ChatReply, ChatRequest, ImagePart, TextPart, UserTurn
@@ -110,7 +109,7 @@ async def test_what_can_not_be_asked_is_refused_before_anybody_pays(me: Actor, p
 
 async def test_a_server_whose_entry_says_off_asks_nobody(me: Actor) -> None:
     model = Model(ChatReply())
-    with pytest.raises(McpError, match=says("work.mcp.tools.sampling.sample", name="srv")):
+    with pytest.raises(McpError, match=says("work.mcp.tools.view.sample", name="srv")):
         await sample(me, talk_with(model), server("off"), {"messages": [text("x")]})
     assert model.asked == []
 
@@ -132,7 +131,7 @@ async def test_ask_needs_a_persons_yes_as_for_a_tool(me: Actor) -> None:
 
 @pytest.mark.parametrize("error", [UpstreamError("it is down"), BudgetReached("no money left")])
 async def test_a_model_that_can_not_be_had_is_the_servers_error_not_ours(me: Actor, error: Exception) -> None:
-    with pytest.raises(McpError, match=says("work.mcp.tools.sampling.sample.2")):
+    with pytest.raises(McpError, match=says("work.mcp.tools.view.sample.2")):
         await sample(me, talk_with(Model(error)), server(), {"messages": [text("x")]})
 
 

@@ -15,7 +15,7 @@ from support.messages import has_message, says
 from support.tool_families import Person, context_of
 
 from callboard.actors.work.mcp.auth.sign_in import sign_in
-from callboard.actors.work.mcp.tools.view import ServersView, View
+from callboard.actors.work.mcp.tools.view import ServersView, ServerView
 from callboard.protocol.errors import McpSignInNeeded, ToolFailed
 from callboard.protocol.kernel.questions import Question
 from callboard.supervisors import Root
@@ -62,11 +62,11 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
             yield house
 
 
-def view(house: House, town: Town, agent: str = "/agent") -> View:
-    return View(talk=ServersView(scope=house.scope(agent), context=context_of({})), server=town.entry())
+def view(house: House, town: Town, agent: str = "/agent") -> ServerView:
+    return ServerView(talk=ServersView(scope=house.scope(agent), context=context_of({})), server=town.entry())
 
 
-async def said(view: View, house: House, tool: str) -> str:
+async def said(view: ServerView, house: House, tool: str) -> str:
     result = await view.call(house.root.actor, tool, {}, f"docs__{tool}")
     text: str = result["content"][0]["text"]
     return text
@@ -83,7 +83,7 @@ async def test_the_person_signs_in_and_the_call_is_made(
     first, *others = person.shown
     assert first.people
     assert first.secret
-    assert has_message(first.text, "work.mcp.tools.sign_in.signed_in.person.2", name="docs")
+    assert has_message(first.text, "work.mcp.tools.view.signed_in.person.2", name="docs")
     assert [question.problem for question in others] == (
         ["this URL belongs to another attempt to sign in (its `state` differs)"] if pastes else []
     )
@@ -117,7 +117,7 @@ async def test_more_scopes_are_asked_for_by_name_together_with_those_there_are(
         assert await said(one, house, "read") == "read: done"
         assert person.shown == []
         assert await said(one, house, "write") == "write: done"
-        assert has_message(person.shown[-1].text, "work.mcp.tools.sign_in.signed_in.person", scopes="files:write.…")
+        assert has_message(person.shown[-1].text, "work.mcp.tools.view.signed_in.person", scopes="files:write.…")
         assert "scope=read+files%3Awrite&" in person.shown[-1].text
         assert await said(one, house, "delete") == "delete: done"
         assert "scope=read+files%3Awrite+files%3Adelete&" in person.shown[-1].text
@@ -198,6 +198,8 @@ async def test_the_call_s_time_stands_still_meanwhile(
             await trio.sleep(4.5)
             super().asked(question)
 
-    slow = View(talk=ServersView(scope=house.scope(), context=context_of({})), server=town.entry(timeout_seconds=4.0))
+    slow = ServerView(
+        talk=ServersView(scope=house.scope(), context=context_of({})), server=town.entry(timeout_seconds=4.0)
+    )
     with house.root.questions.attach(Slow(town, nursery, house.root)):
         assert await said(slow, house, "write") == "write: done"

@@ -23,11 +23,11 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from callboard.actors.io.json_schema import quick, schema_errors
 from callboard.actors.work.call_clock import Clock
 from callboard.actors.work.mcp.links.link import CallOrigin
-from callboard.actors.work.mcp.pool.leases import ROOM_WITHIN
+from callboard.actors.work.mcp.pool.pool import ROOM_WITHIN
 from callboard.actors.work.mcp.tools import view as module
 from callboard.actors.work.mcp.tools.direct import direct_tool
 from callboard.actors.work.mcp.tools.meta import meta_tools, search
-from callboard.actors.work.mcp.tools.view import CallHost, View
+from callboard.actors.work.mcp.tools.view import CallHost, ServerView
 from callboard.actors.work.mcp.tools.view import ServersView as Conversation
 from callboard.actors.work.tools.checking import Checks
 from callboard.actors.work.tools.permissions import Permissions
@@ -47,8 +47,8 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
             yield house
 
 
-def view_of(scope: Any = None, server: Server = SERVER) -> View:
-    return View(talk=Conversation(scope=scope, context=context_of({})), server=server)
+def view_of(scope: Any = None, server: Server = SERVER) -> ServerView:
+    return ServerView(talk=Conversation(scope=scope, context=context_of({})), server=server)
 
 
 class Catalogued:
@@ -182,7 +182,7 @@ async def test_an_agent_that_has_all_the_room_does_not_wait_for_itself_for_ever(
 
         async def wants() -> None:
             with pytest.raises(
-                McpLost, match=says("work.mcp.pool.leases.Leases._in_time", name="b", within=360, max_servers=1)
+                McpLost, match=says("work.mcp.pool.pool.Leases._in_time", name="b", within=360, max_servers=1)
             ):
                 await house.call(scope, "b")
 
@@ -222,7 +222,7 @@ async def test_names_that_no_list_should_show_are_left_out_and_that_is_told(
         (started,) = house.of("mcp.started")
         assert (len(started.version), started.tools) == (256, 2)
         warnings = [data.message for data in house.of("run.warning") if data.code == "mcp_names"]
-        assert warnings == ["tools of MCP server 'web' are left out: 5, for their names"]
+        assert warnings == ["5 tools of MCP server 'web' are left out: their names are invalid"]
 
 
 async def test_two_servers_whose_names_look_alike_keep_their_three_tools_apart(house: House) -> None:

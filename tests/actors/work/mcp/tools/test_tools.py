@@ -24,8 +24,8 @@ from callboard.actors.work.mcp.tools.chosen import ChosenServer, WantedServers
 from callboard.actors.work.mcp.tools.direct import direct_tool, effect_of
 from callboard.actors.work.mcp.tools.meta import meta_tools
 from callboard.actors.work.mcp.tools.names import legal, offered_name, owner_of
-from callboard.actors.work.mcp.tools.offer import Offered, Offering
-from callboard.actors.work.mcp.tools.view import ServersView, View
+from callboard.actors.work.mcp.tools.tool_list import ConversationTools, OfferedTools
+from callboard.actors.work.mcp.tools.view import ServersView, ServerView
 from callboard.actors.work.tools.calls import changes, may_be_repeated
 from callboard.actors.work.tools.checking import LONGEST_NAME
 from callboard.actors.work.tools.permissions import Permissions
@@ -71,27 +71,27 @@ async def me() -> AsyncIterator[Actor]:
         yield kernel.actor
 
 
-def view_of(known: Known, name: str = "s", **entry: Any) -> View:
+def view_of(known: Known, name: str = "s", **entry: Any) -> ServerView:
     server = Server(**{"name": name, "type": "stdio", "command": "x", **entry})
-    return View(talk=ServersView(scope=known, context=context_of({})), server=server)
+    return ServerView(talk=ServersView(scope=known, context=context_of({})), server=server)
 
 
 async def offered(
     me: Actor, known: Known, mode: ToolMode, budget: int = 8000, taken: tuple[str, ...] = (), **choices: Any
-) -> Offered:
+) -> OfferedTools:
     talk = ServersView(scope=known, context=context_of({}))
     servers = [Server(name=name, type="stdio", command="x") for name in known.servers]
     wanted = WantedServers(
         choices=tuple(ChosenServer(server=server, **choices) for server in servers), mode=mode, budget=budget
     )
-    return await Offering(talk, wanted, taken=taken).first(me)
+    return await ConversationTools(talk, wanted, taken=taken).first(me)
 
 
-def names(found: Offered) -> list[str]:
+def names(found: OfferedTools) -> list[str]:
     return [tool.name for tool in found.tools]
 
 
-async def played(me: Actor, found: Offered, name: str, **arguments: Any) -> Any:
+async def played(me: Actor, found: OfferedTools, name: str, **arguments: Any) -> Any:
     calls = CallRounds(found.tools, Permissions(), unlisted=found.unlisted)
     (turn,) = await me.spawn(calls.play, [ToolCall(id="1", name=name, arguments=arguments)], link=False).result()
     try:
@@ -107,13 +107,13 @@ def some(count: int, size: int = 10) -> list[McpTool]:
 # --- lists that change -----------------------------------------------------------------------------------------
 
 
-def offering(known: Known, mode: ToolMode = "direct", **choices: Any) -> Offering:
+def offering(known: Known, mode: ToolMode = "direct", **choices: Any) -> ConversationTools:
     talk = ServersView(scope=known, context=context_of({}))
     servers = [Server(name=name, type="stdio", command="x") for name in known.servers]
     wanted = WantedServers(
         choices=tuple(ChosenServer(server=server, **choices) for server in servers), mode=mode, budget=8000
     )
-    return Offering(talk, wanted)
+    return ConversationTools(talk, wanted)
 
 
 async def test_other_tools_are_offered_when_a_list_has_changed_and_only_then(me: Actor) -> None:
@@ -164,7 +164,10 @@ async def test_a_listed_tool_that_its_server_has_no_more_refuses_and_the_convers
     assert now is not None
     assert names(now) == ["s__t0"]
     assert has_message(
-        (await played(me, now, "s__t1"))["tool_call_error"], "work.mcp.tools.offer._listed", listed="s__t1", server="s"
+        (await played(me, now, "s__t1"))["tool_call_error"],
+        "work.mcp.tools.tool_list._listed",
+        listed="s__t1",
+        server="s",
     )
 
 
@@ -334,9 +337,9 @@ def test_what_a_run_that_goes_on_takes_a_call_of_a_tool_for(
 
 async def test_a_tool_that_its_entry_leaves_out_is_refused_even_if_it_was_offered(me: Actor) -> None:
     view = view_of(Known(s=some(1)), tools=ToolList(deny=("t0",)))
-    found = Offered(tools=(direct_tool(view, McpTool(name="t0")),))
+    found = OfferedTools(tools=(direct_tool(view, McpTool(name="t0")),))
     told = await played(me, found, "s__t0")
-    assert has_message(told["tool_call_error"], "work.mcp.tools.view.View.call", tool="t0", name="s")
+    assert has_message(told["tool_call_error"], "work.mcp.tools.view.ServerView.call", tool="t0", name="s")
 
 
 # --- modes ---------------------------------------------------------------------------------------------------
@@ -441,10 +444,10 @@ async def test_a_call_leases_its_server_once_and_its_time_begins_when_the_server
         house = House(root, tmp_path)
         house.build(scripted("s", "--slow-start", "2.5", timeout_seconds=2), serving=True)
         with house.scope() as scope:
-            view = View(talk=ServersView(scope=scope, context=context_of({})), server=house.config.servers["s"])
+            view = ServerView(talk=ServersView(scope=scope, context=context_of({})), server=house.config.servers["s"])
             for _ in range(3):
                 await view.call(root.actor, "pid", {}, "s__pid")
-            with pytest.raises(ToolFailed, match=says("work.mcp.tools.view.View.call.2", seconds=2)):
+            with pytest.raises(ToolFailed, match=says("work.mcp.tools.view.ServerView.call.2", seconds=2)):
                 await view.call(root.actor, "slow", {"seconds": 60}, "s__slow")
         counted = house.servers.statistics()
     assert (counted.acquire_miss, counted.acquire_active_hit, counted.acquire_idle_hit) == (1, 3, 0)

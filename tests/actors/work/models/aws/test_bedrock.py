@@ -396,7 +396,7 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
         ConfigError, match=says("work.models.catalog.ModelCatalog._api_base", name="bedrock", file="config.yaml")
     ):
         ModelCatalog(Settings(), environ).target("bedrock:m")
-    with pytest.raises(ConfigError, match=says("work.models.aws.signers.signer_of")):
+    with pytest.raises(ConfigError, match=says("work.models.aws.credential_chain.signer_of")):
         ModelCatalog(Settings(clients=(client("http://x", region=""),)), environ).target("bedrock:m")
     with pytest.raises(CredentialsError, match=says("work.models.aws.keys.keys_of", name="bedrock")):
         ModelCatalog(Settings(clients=(client(),)), environ).target("bedrock:m")

@@ -15,9 +15,9 @@ from support.fake_models import FakeModels, Reply, Request
 from support.gateways import Silent, reaching
 from support.messages import says
 
+from callboard.actors.work.models.aws.credential_chain import RoleSigner, signer_of
 from callboard.actors.work.models.aws.profiles import ProfileRole
 from callboard.actors.work.models.aws.roles import EARLY
-from callboard.actors.work.models.aws.signers import RoleSigner, signer_of
 from callboard.actors.work.models.aws.signing import AwsKeys, Signer
 from callboard.protocol.chat import ChatRequest, UserTurn
 from callboard.protocol.errors import ConfigError, CredentialsError, UpstreamError

@@ -14,7 +14,7 @@ from support.messages import says
 
 from callboard.actors.work.models.aws.roles import AssumedRole
 from callboard.actors.work.models.aws.signing import AwsKeys
-from callboard.actors.work.models.renewed import PAUSE
+from callboard.actors.work.models.refreshing_credential import PAUSE
 from callboard.protocol.chat import ChatRequest, UserTurn
 from callboard.protocol.errors import ConfigError, CredentialsError, UpstreamError
 from callboard.protocol.settings import ClientSettings, Settings

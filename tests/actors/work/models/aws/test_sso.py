@@ -13,8 +13,8 @@ import trio
 from support.fake_models import FakeModels, Reply, Request
 from support.messages import says
 
+from callboard.actors.work.models.aws.credential_chain import RoleSigner, signer_of
 from callboard.actors.work.models.aws.profiles import ProfileRole
-from callboard.actors.work.models.aws.signers import RoleSigner, signer_of
 from callboard.actors.work.models.aws.signing import AwsKeys
 from callboard.protocol.errors import ConfigError, CredentialsError, UpstreamError
 from callboard.protocol.settings import ClientSettings
@@ -170,21 +170,21 @@ SIGN_IN = "sign in: aws sso login --profile work"
 @pytest.mark.parametrize(
     ("token", "reply", "error", "words"),
     [
-        ({}, None, CredentialsError, f"no person has signed in; {SIGN_IN}"),
-        ({**GOOD, "expiresAt": "2027-01-15T07:59:59Z"}, None, CredentialsError, f"the sign-in has ended; {SIGN_IN}"),
+        ({}, None, CredentialsError, f"no user has signed in; {SIGN_IN}"),
+        ({**GOOD, "expiresAt": "2027-01-15T07:59:59Z"}, None, CredentialsError, f"the sign-in has expired; {SIGN_IN}"),
         ({"accessToken": "x"}, None, CredentialsError, rf"can't be read .*expiresAt.*; {SIGN_IN}"),
         ({**GOOD, "expiresAt": "soon"}, None, CredentialsError, f"can't be read .*; {SIGN_IN}"),
         (
             GOOD,
             Reply(status=401, raw=b'{"message": "Session token not found or invalid"}'),
             CredentialsError,
-            f"the sign-in has ended; {SIGN_IN}",
+            f"the sign-in has expired; {SIGN_IN}",
         ),
         (
             GOOD,
             Reply(status=403, raw=b'{"message": "No access"}'),
             CredentialsError,
-            says("work.models.aws.sso.sso_keys.4", words="…No access…", told="Agents", told_2=123456789012),
+            says("work.models.aws.sso.sso_keys.4", words="…No access…", settings="Agents", settings_2=123456789012),
         ),
         (GOOD, Reply(status=503, raw=b"busy"), UpstreamError, r"busy \(HTTP 503\)"),
         (GOOD, Reply(raw=b"<html>"), CredentialsError, says("work.models.aws.sso.sso_keys.5")),

@@ -9,8 +9,7 @@ import pytest
 from support.messages import says
 
 from callboard.actors.work.models.prices import models_yaml
-from callboard.actors.work.models.prices.find import Finder
-from callboard.actors.work.models.prices.price_files import vendored
+from callboard.actors.work.models.prices.price_lookup import Finder, vendored
 from callboard.actors.work.models.prices.rates import Tariff
 from callboard.actors.work.models.prices.table import PriceTable
 from callboard.actors.work.models.prices.update import update
@@ -116,7 +115,7 @@ def test_the_rest_of_the_table_stays_and_it_says_whose_it_is() -> None:
     [
         (b"", "it holds nothing; expected is a list of `provider:`"),
         (b"just words\n", says("work.models.prices.models_yaml._models.3")),
-        (b"clients:\n  - a\n", "is no file of models: it holds a mapping"),
+        (b"clients:\n  - a\n", "is not a models file: it holds a mapping"),
         (b"- openai\n", r"line 1: \[0\] is"),
         (b"- provider: openai\n", r"line 1: \[0\] has no `provider`, or no list of `models`"),
         (b"- models: []\n", says("work.models.prices.models_yaml._models.5", number=0)),

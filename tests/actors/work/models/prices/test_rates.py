@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.actors.work.models.prices.price_files import vendored
+from callboard.actors.work.models.prices.price_lookup import vendored
 from callboard.actors.work.models.prices.rates import FREE, Rates, Tariff, Tier, Tiered
 from callboard.protocol.chat import TokenUsage
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from callboard.actors.work.models.prices.price_files import vendored
+from callboard.actors.work.models.prices.price_lookup import vendored
 from callboard.actors.work.models.prices.table import Match
 
 

@@ -14,7 +14,7 @@ from typing import ClassVar
 import pytest
 from support.messages import has_message, says
 
-from callboard.actors.work.models.prices.price_files import PriceTables, updated_file, vendored
+from callboard.actors.work.models.prices.price_lookup import PriceTables, updated_file, vendored
 from callboard.actors.work.models.prices.update import update
 from callboard.protocol.errors import ConfigError, UpstreamError
 
@@ -100,7 +100,7 @@ async def test_a_directory_that_can_not_be_made_is_told(tmp_path: Path) -> None:
     file = tmp_path / "their.json"
     file.write_bytes(GOOD)
     (tmp_path / "data").write_text("a file")
-    with pytest.raises(ConfigError, match=says("work.models.prices.price_files.keep")):
+    with pytest.raises(ConfigError, match=says("work.models.prices.price_lookup.keep")):
         await update(str(file), _environ(tmp_path), today=TODAY)
 
 
@@ -123,5 +123,5 @@ def test_a_kept_file_that_is_broken_is_told_and_ours_counts(tmp_path: Path) -> N
     file.write_text("{")
     kept = PriceTables(_environ(tmp_path))
     assert kept.table is vendored()
-    assert has_message(kept.problem, "work.models.prices.price_files.PriceTables.__init__.2")
+    assert has_message(kept.problem, "work.models.prices.price_lookup.PriceTables.__init__.2")
     assert str(file) in kept.problem

@@ -55,11 +55,11 @@ def test_what_the_settings_want_of_all_is_not_asked_of_one_that_can_not() -> Non
 @pytest.mark.parametrize(
     ("model", "wish", "why"),
     [
-        ("openai:gpt-4o-mini", {"reasoning_effort": "low"}, "'openai:gpt-4o-mini' does not think before it answers"),
+        ("openai:gpt-4o-mini", {"reasoning_effort": "low"}, "'openai:gpt-4o-mini' does not support reasoning"),
         ("claude:claude-3-5-sonnet", {"thinking_budget": 2000}, says("work.models.reasoning.families.refusal.2")),
         ("claude:claude-fable-5", {"reasoning_effort": "none"}, says("work.models.reasoning.families.refusal")),
-        ("gemini:gemini-2.5-pro", {"thinking_budget": 0}, "thinks always"),
-        ("gemini:gemini-3-flash", {"reasoning_effort": "none"}, "thinks always"),
+        ("gemini:gemini-2.5-pro", {"thinking_budget": 0}, "always reasons"),
+        ("gemini:gemini-3-flash", {"reasoning_effort": "none"}, "always reasons"),
     ],
 )
 def test_whoever_asks_for_what_a_model_can_not_do_is_refused(model: str, wish: Any, why: str) -> None:

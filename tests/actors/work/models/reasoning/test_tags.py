@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.actors.work.models.reasoning.tags import Parting
+from callboard.actors.work.models.reasoning.stored_reasoning import ThinkTagParser
 
 
 def parted(*pieces: str) -> tuple[str, str]:
-    parting = Parting()
+    parting = ThinkTagParser()
     found = [*(parting.take(piece) for piece in pieces), parting.rest()]
     return "".join(thought for thought, _ in found), "".join(answer for _, answer in found)
 

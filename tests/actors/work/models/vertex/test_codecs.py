@@ -325,7 +325,7 @@ def test_a_client_needs_no_entry_where_there_are_credentials(tmp_path: Path) -> 
     target = ModelCatalog(Settings(), environ).target("vertexai:claude-sonnet-4-5@20250929")
     assert target.api_base == "https://us-east5-aiplatform.googleapis.com/v1"
     assert target.signed_in is not None
-    with pytest.raises(CredentialsError, match=says("work.models.vertex.place.source_of.3")):
+    with pytest.raises(CredentialsError, match=says("work.models.vertex.location.source_of.3")):
         ModelCatalog(Settings(), {"HOME": str(tmp_path / "none"), "NO_GCE_CHECK": "true"}).target(
             "vertexai:gemini-2.5-pro"
         )
