@@ -15,10 +15,9 @@ from ...protocol.problems import Problem, did_you_mean
 from ...protocol.settings import Settings
 from ...protocol.workflow import Graph, Known, Load, Workflow, read_workflow
 from ...protocol.workflow.dialect import DIALECTS, Mode
-from ..engine.workflow.edges.files import functions_in
 from ..engine.workflow.nodes.custom import node_types
 from ..engine.workflow.places import KINDS, function_files, functions_directory, module_name
-from ..engine.workflow.plan import graphs_of
+from ..engine.workflow.plan import functions_in, graphs_of
 from ..io.env_file import read_dotenv
 from ..io.tenancy import environ, tenancy
 

@@ -220,7 +220,7 @@ class Prepared:
         """Return an empty result of the type that this kind of agent fills."""
         if self._flow is None:
             return GraphResult()
-        from ..engine.workflow.plan import WorkflowResult
+        from ..engine.workflow.ran import WorkflowResult
 
         return WorkflowResult()
 
@@ -352,8 +352,8 @@ class Prepared:
                 run_graph, self._plan, prompt, context, depth, input.state, result, record, name=self.name, link=False
             )
         await imported(".actors.engine.workflow.play")
-        from ..engine.workflow.plan import WorkflowResult
         from ..engine.workflow.play import run_workflow
+        from ..engine.workflow.ran import WorkflowResult
 
         assert self._flow is not None
         assert isinstance(result, WorkflowResult)

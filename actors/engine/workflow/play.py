@@ -55,13 +55,14 @@ from ..graph.run import emit_end, log_summary
 from ..past import EarlierWork
 from .decider import UnitsDecider, WorkflowDecider, exited
 from .edges.files import EdgeFunctions
+from .job import Job
 from .machine.perform import Firing, Kind, Said, message_of, perform, restored
 from .machine.result import MachineResult
 from .machine.structure import ReadyEdge, Structure
 from .nodes import CODE
 from .nodes.python import saves_and_runs
-from .plan import Job, WorkflowPlan, WorkflowResult, WorkflowRun
-from .ran import RanGraph, recall, recall_units
+from .plan import WorkflowPlan, WorkflowRun
+from .ran import RanGraph, WorkflowResult, recall, recall_units
 from .workspace import WorkflowWorkspace
 
 if TYPE_CHECKING:

@@ -6,22 +6,64 @@ rebuilds these (`recall`) from the messages of the graphs' deciders.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 import msgspec
 
 from ....protocol.errors import GraphMistake, NodeFailed
 from ....protocol.messages import WorkDone
+from ....protocol.outcome import Message as Told
+from ....protocol.outcome import NodeTime
 from ....protocol.workflow.model import SubgraphConfig
 from ....protocol.workflow_messages import Fired, FireNode, RunUnit, Unit, UnitsBegun, WorkflowBegun
 from ...work.journal.scope import JournalPlayer
+from ..graph.result import GraphResult
 from ..past import EarlierWork, fold
 from .decider import UnitsDecider, WorkflowDecider
 from .machine.dynamic import multiplied
 from .machine.perform import Firing, restored, tolerated_of
+from .machine.result import MachineResult
 from .machine.structure import Structure
 from .messages import Message, signed
+
+
+class WorkflowResult(GraphResult, kw_only=True):
+    """Result of a workflow; the intermediate result if it was ended early.
+
+    `output` is the text of the result; `order` includes the nodes of subgraphs.
+
+    Attributes:
+        final_messages, leftover: see `MachineResult`.
+        outputs: output of each node; a subgraph's node has a name such as `Team/Writer`.
+    """
+
+    final_messages: tuple[Message, ...] = ()
+    leftover: dict[str, tuple[Message, ...]] = msgspec.field(default_factory=dict)
+    outputs: dict[str, tuple[Message, ...]] = msgspec.field(default_factory=dict)
+
+    def told(self) -> tuple[list[Told], dict[str, list[Told]], dict[str, list[Told]]]:
+        """Return the messages for an outcome: final messages, leftover messages by node, outputs by node."""
+        left, said = (
+            {node: [_recorded_message(message) for message in messages] for node, messages in each.items()}
+            for each in (self.leftover, self.outputs)
+        )
+        return [_recorded_message(message) for message in self.final_messages], left, said
+
+    def take(self, result: MachineResult, timing: Mapping[str, tuple[int, float, float]], ran: RanGraph) -> None:
+        """Copy the state of a machine into this result; the time of a subgraph is its node's time."""
+        self.output = result.final
+        self.nodes = {id: NodeTime(visits=visits, seconds=seconds) for id, (visits, seconds, _) in timing.items()}
+        self.final_messages = result.final_messages
+        self.leftover = result.leftover
+        ran.outputs = result.outputs
+        self.order = list(ran.fired())
+        for id, said in ran.said():
+            self.outputs[id] = (*self.outputs.get(id, ()), *said)
+
+
+def _recorded_message(message: Message) -> Told:
+    return Told(role=message.role, content=message.text, source=message.source)
 
 
 class RanGraph(msgspec.Struct, eq=False):

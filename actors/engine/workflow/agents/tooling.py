@@ -27,7 +27,7 @@ from .functions import function_tools
 if TYPE_CHECKING:
     from .....supervisors import Actor
     from ....work.mcp.tools.view import ServersView
-    from ..plan import Job
+    from ..job import Job
 
 
 def wants_servers(toolings: Iterable[Tooling]) -> bool:

@@ -31,11 +31,11 @@ from ....work.tools.tool import Tool
 from ...conversation.play import Conversation, ConversationSetup, OutOfTurns
 from ..agents.request import CALLBOARD, ModelParams, model_of, policy_of, read_params
 from ..agents.tooling import tools_of_node, wants_servers
+from ..job import Job
 from ..machine.dynamic import role_of
 from ..machine.perform import Said
 from ..memory.memories import Recalled
 from ..messages import Message
-from ..plan import Job
 from ..prompting import conversation, headed_text, reflection, remembering
 
 if TYPE_CHECKING:

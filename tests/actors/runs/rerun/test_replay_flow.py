@@ -13,10 +13,10 @@ import pytest
 from support.fake_models import FakeModels, Reply
 
 import callboard
+from callboard.actors.engine.workflow.job import Job
 from callboard.actors.engine.workflow.machine.perform import Said
 from callboard.actors.engine.workflow.messages import Message
 from callboard.actors.engine.workflow.nodes import custom
-from callboard.actors.engine.workflow.plan import Job
 from callboard.protocol.chat import ChatRequest, UserTurn
 from callboard.protocol.events import Event
 from callboard.protocol.kernel.questions import Question
