@@ -369,8 +369,8 @@ class Execution:
         if error is not None:
             output = self._result.output if isinstance(error, FailedEnd) else ""
             return self._emit(actor, "failed", ended_with(failures, error), output)
-        if self.playback is not None and self.playback.left:
-            text = f"the cassette has more than was asked for: {self.playback.left}"
+        if self.playback is not None and self.playback.unused:
+            text = f"the cassette has more than was asked for: {self.playback.unused}"
             actor.emit(Warned(code="cassette_left", message=text))
         if not failures:
             return self._emit(actor, "done", None, self._result.output)

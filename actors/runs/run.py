@@ -33,7 +33,7 @@ from .begin import perform
 from .config import Config
 from .execution import EventCallback
 from .loading import RunCallbacks
-from .rerun.cassettes.files import playback_of
+from .rerun.cassettes import playback_of
 from .root import Root, check_new_root, check_no_settings, current, in_asyncio
 from .target import GraphAgent, Loaded, LoopAgent, WorkflowAgent
 

@@ -25,7 +25,7 @@ from ...actors.runs.begin import perform
 from ...actors.runs.execution import INTERRUPTED
 from ...actors.runs.file_checks import KnownServers
 from ...actors.runs.loading import RunCallbacks, durable_by, session_of_agent
-from ...actors.runs.rerun.cassettes.files import playback_of, prompt_of
+from ...actors.runs.rerun.cassettes import playback_of, prompt_of
 from ...actors.runs.root import Root
 from ...actors.runs.sessions.names import TEMP
 from ...protocol.agent import Agent

@@ -54,8 +54,7 @@ if TYPE_CHECKING:
 
     from ....protocol.control.things import ActorInfo, RunInfo
     from ....protocol.requests import RunRequest
-    from ...runs.rerun.changes import ForkChanges
-    from ...runs.rerun.fork import Fork, RunRead
+    from ...runs.rerun.fork import Fork, ForkChanges, RunRead
     from ...runs.root import Root
     from ..control.hub import Hub
     from ..control.runs.live_run import HubOptions

@@ -35,11 +35,10 @@ from ..durable import count_on
 from ..loading import RunCallbacks
 from ..root import Root
 from .fork import stored_rows
-from .replaying.book import Difference, ReplayBook
-from .replaying.clock import RowClock
 from .replaying.effects import RowEffects
-from .replaying.ordering import ReplayOrder, Threads
-from .replaying.rows import ReplayedRun, ReplayedScopes
+from .replaying.journal_index import Difference, JournalIndex
+from .replaying.replayed_run import ReplayedRun, ReplayedScopes
+from .replaying.sequencer import RowClock, Sequencer, Threads
 
 
 class Replayed(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,27 +133,27 @@ async def _replay(
         started = datetime.fromtimestamp(first.wall, UTC)
         root.bus.now = lambda: started + timedelta(seconds=clock.current_time())
         after = 0 if past is None else past.rows
-        book = ReplayBook(rows[after:], after)
-        turnstile = ReplayOrder(book, clock, root.kernel.questions, threads)
-        effects = RowEffects(book, turnstile)
+        index = JournalIndex(rows[after:], after)
+        sequencer = Sequencer(index, clock, root.kernel.questions, threads)
+        effects = RowEffects(index, sequencer)
         loaded = None if with_changes else loaded_of(first, root.config_dir, root.registry)
         hooks = RunCallbacks(on_event=on_event, owner=first.owner, loaded=loaded, playback=effects)
         execution = begin(_request(first), hooks, root)
         effects.model = execution.started.model or effects.model
         told = None if past is None else past.told
-        execution.kept = ReplayedRun(execution.id, book, told, with_changes=with_changes)
-        execution.make_scopes = partial(ReplayedScopes, turnstile=turnstile)
+        execution.kept = ReplayedRun(execution.id, index, told, with_changes=with_changes)
+        execution.make_scopes = partial(ReplayedScopes, sequencer=sequencer)
         if told is not None:
             execution.resumed = RunResumed(life=1, rows=after, forked_from=first.forked_from, forked_at=first.forked_at)
             count_on(execution, told)
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(turnstile.serve)
+                nursery.start_soon(sequencer.serve)
                 outcome = await execution.run(on_event)
                 nursery.cancel_scope.cancel()
         finally:
             clock.run_on()
-    return Replayed(outcome=outcome, differences=tuple(book.differences), ended_early=turnstile.ended_early)
+    return Replayed(outcome=outcome, differences=tuple(index.differences), ended_early=sequencer.ended_early)
 
 
 def _request(first: Began) -> RunRequest:

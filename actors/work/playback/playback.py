@@ -127,7 +127,7 @@ class Playback(Protocol):
         asks_the_world: True for a recorder, so models, servers and weights must be available.
         model: the default model of a replay; "" if unknown.
         broken: why a replay could not continue; the run then fails.
-        left: recorded results that the run did not request, in words.
+        unused: recorded results that the run did not request, in words.
     """
 
     @property
@@ -143,7 +143,7 @@ class Playback(Protocol):
         """The error because of which the replay could not continue."""
 
     @property
-    def left(self) -> str:
+    def unused(self) -> str:
         """Recorded results that the run did not request, in words."""
 
     def begins(self, actor: Actor, beginning: Beginning) -> None:

@@ -4,9 +4,10 @@ Problem: trio runs its tasks in no defined order, and threads finish at any time
 are asked for, two runs of the same replay would differ.
 
 Solution: the next result is only returned when the whole process is quiescent, which means that every task waits and
-no thread works. All consequences of one result are therefore complete before the next. The clock is set to the time
-of the row at the same moment. Work that begins waits for its turn in the same way, in the order of its numbers. A
-conversation continues when it has received the external messages that it had received then.
+no thread works. All consequences of one result are therefore complete before the next. The clock (`RowClock`) only
+advances when it is set, and it is set to the time of the row at that same moment. Work that begins waits for its turn
+in the same way, in the order of its numbers. A conversation continues when it has received the external messages that
+it had received then.
 
 If no result remains to be returned and rows still follow, the cause was outside of the run. Either time passed (a
 timeout: the clock is advanced), or a user cancelled, wrote, or was not available. `_bring_about` performs that
@@ -26,13 +27,11 @@ from trio.testing import wait_all_tasks_blocked
 from .....protocol.journal import Answered, AnyRow, Told
 from .....protocol.messages import ChildEnded, FromBelow, PersonSays, ServersAnew, ToolDone, WorkDone, WorkFailed
 from ....work.journal.prefix import work_path
-from .book import ReplayBook, failure_of
-from .clock import RowClock
+from .journal_index import JournalIndex, failure_of
 
 if TYPE_CHECKING:
     from .....protocol.messages import Message
     from .....supervisors import Actor, Desk
-    from .rows import ReplayedScopes
 
 FOR_THREADS = 0.001
 """Seconds of real time between two checks of working threads."""
@@ -57,35 +56,35 @@ class Threads(trio.abc.Instrument):
         self.tasks.discard(task)
 
 
-class ReplayOrder:
+class Sequencer:
     """Scheduler of a replay; see the module. It also answers questions from their rows.
 
     Args:
-        book: the rows.
+        index: the rows.
         clock: clock of the event loop.
-        desk: questions of the root.
+        questions: questions of the root.
         threads: tasks of the event loop that wait for a thread.
 
     Attributes:
         open: ids of open questions, with the paths that asked them.
-        tells: functions that send a decider messages of its descendants, by path.
-        scopes: scopes of the run; set when the run begins.
+        senders: functions that send a decider messages of its descendants, by path.
+        actors: actors by path of their work or of their deciders; `ReplayedScopes` fills it.
         top: actor of the run.
         ended_early: True if the rows ended before the run.
     """
 
-    def __init__(self, book: ReplayBook, clock: RowClock, desk: Desk, threads: Threads) -> None:
-        self._book = book
+    def __init__(self, index: JournalIndex, clock: RowClock, questions: Desk, threads: Threads) -> None:
+        self._index = index
         self._clock = clock
-        self._desk = desk
+        self._questions = questions
         self._threads = threads
         self._line: list[tuple[_Order, str, trio.Event]] = []
         self._waiting: dict[int, trio.Event] = {}
         self._held: dict[int, Message] = {}
-        self._looking: dict[Callable[[], bool], trio.Event] = {}
+        self._pending_conditions: dict[Callable[[], bool], trio.Event] = {}
         self.open: dict[str, str] = {}
-        self.tells: dict[str, Callable[[FromBelow], None]] = {}
-        self.scopes: ReplayedScopes
+        self.senders: dict[str, Callable[[FromBelow], None]] = {}
+        self.actors: dict[str, Actor] = {}
         self.top: Actor
         self.ended_early = False
 
@@ -110,11 +109,11 @@ class ReplayOrder:
     async def wait_for(self, met: Callable[[], bool]) -> None:
         """Wait until the condition is met; it is tested whenever the process is quiescent."""
         while not met():
-            self._looking[met] = looks = trio.Event()
+            self._pending_conditions[met] = woken = trio.Event()
             try:
-                await looks.wait()
+                await woken.wait()
             finally:
-                del self._looking[met]
+                del self._pending_conditions[met]
 
     def holds(self, path: str, message: Message) -> bool:
         """Return whether a message to the decider of this path must wait, because others precede it in the rows.
@@ -122,11 +121,11 @@ class ReplayOrder:
         A message that waits is delivered when its row is next. A message that the process did not receive before it
         was killed is never delivered.
         """
-        book = self._book
-        place = book.place_of(path, message)
+        index = self._index
+        place = index.place_of(path, message)
         if place is None:
-            return book.was_killed and book.next is not None
-        if book.is_first(path, place):
+            return index.was_killed and index.next is not None
+        if index.is_first(path, place):
             return False
         self._held[place] = message
         return True
@@ -135,12 +134,12 @@ class ReplayOrder:
         """Return results, start work and perform external actions until cancelled, or until the rows end."""
         while True:
             await self._at_rest()
-            if found := [looks for met, looks in self._looking.items() if met()]:
-                for looks in found:
-                    looks.set()
+            if found := [woken for met, woken in self._pending_conditions.items() if met()]:
+                for woken in found:
+                    woken.set()
                 # The woken tasks run first; the next result waits until the process is quiescent again.
                 continue
-            place, first = self._book.next, self._first_in_line
+            place, first = self._index.next, self._first_in_line
             if first is None and place is None and self._line:
                 # The rows are used up and record no order for the remaining work: begin it in the order of its numbers.
                 first = 0
@@ -151,7 +150,7 @@ class ReplayOrder:
                 self.ended_early = True
                 self.top.interrupt()
                 return
-            if not self._hand_out(place):
+            if not self._return_next(place):
                 await self._bring_about(place)
 
     async def _at_rest(self) -> None:
@@ -166,24 +165,24 @@ class ReplayOrder:
     @property
     def _first_in_line(self) -> int | None:
         """The position of the first waiting work that may begin now."""
-        return next((first for first, (_, path, _) in enumerate(self._line) if self._book.may_begin(path)), None)
+        return next((first for first, (_, path, _) in enumerate(self._line) if self._index.may_begin(path)), None)
 
-    def _hand_out(self, next: int) -> bool:
+    def _return_next(self, next: int) -> bool:
         """Return the first awaited result, unless a row before it is still missing.
 
         The return value is True if a result, an answer or a message was delivered.
         """
         if (held := self._held.pop(next, None)) is not None:
-            self._clock.set(self._book.row(next).at / 1000)
-            self._advance(self._book.path(next), held)
+            self._clock.set(self._index.row(next).at / 1000)
+            self._advance(self._index.path(next), held)
             return True
-        answers = [place for place in map(self._book.answer_to, self.open) if place is not None]
+        answers = [place for place in map(self._index.answer_to, self.open) if place is not None]
         first = min([*self._waiting, *answers], default=None)
         if first is None or first > next:
             return False
-        row = self._book.row(first)
+        row = self._index.row(first)
         if isinstance(row, Answered):
-            self._desk.answer(row.answer.question, row.answer.value, by=row.answer.by)
+            self._questions.answer(row.answer.question, row.answer.value, by=row.answer.by)
         else:
             self._waiting.pop(first).set()
         # The woken task runs after this method, so it sees the new time.
@@ -192,36 +191,36 @@ class ReplayOrder:
 
     async def _bring_about(self, place: int) -> None:
         """Perform the external cause of this row: advance the clock to its time, then act for the user."""
-        book, row = self._book, self._book.row(place)
+        index, row = self._index, self._index.row(place)
         self._clock.set(row.at / 1000)
         await self._at_rest()
         # Advancing the clock is enough for a timeout. Only if no task continued, a user was the cause.
-        if self._goes_on(place):
+        if self._has_advanced(place):
             return
-        self._act(book.path(place), row)
+        self._act(index.path(place), row)
         await self._at_rest()
-        if not self._goes_on(place):
-            book.missed(place)
+        if not self._has_advanced(place):
+            index.missed(place)
 
-    def _goes_on(self, place: int) -> bool:
+    def _has_advanced(self, place: int) -> bool:
         """Return whether the replay has advanced since this row was next and had no cause."""
         return (
-            self._first_in_line is not None or self._book.next != place or any(each <= place for each in self._waiting)
+            self._first_in_line is not None or self._index.next != place or any(each <= place for each in self._waiting)
         )
 
     def _advance(self, path: str, message: Message) -> None:
         if isinstance(message, FromBelow):
-            self.tells[path](message)
-        elif path in self.scopes.actors:
-            self.scopes.actors[path].ref.tell_nowait(message)
+            self.senders[path](message)
+        elif path in self.actors:
+            self.actors[path].ref.tell_nowait(message)
 
     def _act(self, path: str, row: AnyRow) -> None:
         message: Any = row.message if isinstance(row, Told) else None
-        if isinstance(message, PersonSays) or (isinstance(message, ServersAnew) and path in self.tells):
+        if isinstance(message, PersonSays) or (isinstance(message, ServersAnew) and path in self.senders):
             self._advance(path, message)
         elif isinstance(message, ChildEnded):
-            if (child := f"{path}/{message.record.id}".lstrip("/")) in self.scopes.actors:
-                self.scopes.actors[child].interrupt()
+            if (child := f"{path}/{message.record.id}".lstrip("/")) in self.actors:
+                self.actors[child].interrupt()
         elif isinstance(message, WorkDone):
             work = work_path(path, message.key)
             asked = [id for id, whose in self.open.items() if whose == work or whose.startswith(f"{work}/")]
@@ -231,15 +230,15 @@ class ReplayOrder:
                 for id in asked:
                     self._close(id, message)
             # Without a question, only an interruption from outside remains as the cause of the failure.
-            elif isinstance(message, WorkFailed) and work in self.scopes.actors:
-                self.scopes.actors[work].interrupt()
+            elif isinstance(message, WorkFailed) and work in self.actors:
+                self.actors[work].interrupt()
 
     def _close(self, id: str, message: WorkDone) -> None:
         """Close a question without an answer, for the reason that the failure of its work records."""
         if _says(message, "QuestionTimeout", "timed out"):
-            self._desk.expire(id, 0.0)
+            self._questions.expire(id, 0.0)
         else:
-            self._desk.leave_to_nobody(id)
+            self._questions.leave_to_nobody(id)
 
 
 def _says(message: WorkDone, kind: str, words: str) -> bool:
@@ -257,3 +256,39 @@ def _order(path: str) -> _Order:
 def _of_part(part: str) -> tuple[tuple[int, ...], str]:
     numbers = part.replace(":", ".").split(".")
     return (tuple(map(int, numbers)), "") if all(map(str.isdigit, numbers)) else ((), part)
+
+
+NEVER = 86_400.0
+"""Seconds that trio may sleep: setting the clock wakes it."""
+
+
+class RowClock(trio.abc.Clock):
+    """Clock for `trio.run(..., clock=...)`, which starts at `now` seconds."""
+
+    def __init__(self, now: float = 0.0) -> None:
+        self._now = now
+        self._runs_since: float | None = None
+
+    def start_clock(self) -> None:
+        pass
+
+    def current_time(self) -> float:
+        """Return the seconds since the beginning of the run."""
+        if self._runs_since is None:
+            return self._now
+        return self._now + time.perf_counter() - self._runs_since
+
+    def deadline_to_sleep_time(self, deadline: float) -> float:
+        left = deadline - self.current_time()
+        if left <= 0:
+            return 0.0
+        return NEVER if self._runs_since is None else left
+
+    def set(self, seconds: float) -> None:
+        """Set the time; it never goes back."""
+        self._now = max(self._now, seconds)
+
+    def run_on(self) -> None:
+        """Advance like a real clock from now on, so that time limits end tasks that hang at the end."""
+        if self._runs_since is None:
+            self._runs_since = time.perf_counter()

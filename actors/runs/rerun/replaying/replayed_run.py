@@ -20,19 +20,19 @@ from .....protocol.messages import ChildEnded, FromBelow, Idle, Letter, PersonSa
 from ....work.journal.of_run import JournaledRun, RunPast, is_of_files
 from ....work.journal.prefix import work_path
 from ....work.journal.scope import D, JournalPlayer, JournalScope, Scopes
-from .book import ReplayBook
+from .journal_index import JournalIndex
 
 if TYPE_CHECKING:
     from .....protocol.messages import Message
     from .....supervisors import Actor
-    from .ordering import ReplayOrder
+    from .sequencer import Sequencer
 
 
 NOTHING = About(target="", name="", prompt="", cwd="", config_dir="", owner="")
 """Empty summary: a replay is not listed."""
 
 
-class NoRows:
+class UnstoredRows:
     """Substitute for a `RunJournal` that stores nothing."""
 
     def __init__(self, run: str) -> None:
@@ -67,14 +67,14 @@ class ReplayedRun(JournaledRun):
     """Run journal of a replay, which compares rows with the recorded ones.
 
     Args:
-        past: history before the rows of the book; None if there is none.
+        past: history before the rows of the index; None if there is none.
         with_changes: use today's files instead of the pinned ones.
     """
 
-    def __init__(self, run: str, book: ReplayBook, past: RunPast | None, *, with_changes: bool) -> None:
-        super().__init__(NoRows(run), NOTHING, past, lambda: False)
-        self.book = book
-        noted = {row.name: row.value for path, row in book.rows if not path and isinstance(row, Noted)}
+    def __init__(self, run: str, index: JournalIndex, past: RunPast | None, *, with_changes: bool) -> None:
+        super().__init__(UnstoredRows(run), NOTHING, past, lambda: False)
+        self.index = index
+        noted = {row.name: row.value for path, row in index.rows if not path and isinstance(row, Noted)}
         once = {**self.once, **noted}
         # These notes pin the files of the original run. With changes, today's files are used.
         self.once = {name: value for name, value in once.items() if not (with_changes and is_of_files(name))}
@@ -85,7 +85,7 @@ class ReplayedRun(JournaledRun):
 
     def append(self, path: str, row: AnyRow) -> None:
         """Mark the recorded row as told, or note a difference."""
-        # Other rows need no check here: `ReplayedScopes.asked` handles questions, and the book marks intents in
+        # Other rows need no check here: `ReplayedScopes.asked` handles questions, and the index marks intents in
         # advance.
         if isinstance(row, Noted):
             self._came_to(path, row, lambda other: isinstance(other, Noted) and other.name == row.name)
@@ -102,16 +102,16 @@ class ReplayedRun(JournaledRun):
         """Do nothing: no row is stored that could be incomplete."""
 
     def _came_to(self, path: str, row: AnyRow, wanted: Callable[[AnyRow], bool]) -> None:
-        book = self.book
-        place = book.find(path, wanted)
+        index = self.index
+        place = index.find(path, wanted)
         if place is not None:
-            book.tell(place)
-            was = book.row(place)
+            index.mark_reached(place)
+            was = index.row(place)
             if isinstance(row, Over) and isinstance(was, Over) and was.status != row.status:
-                book.differs(place + 1, path, f"the run was {was.status}, and is {row.status} now")
+                index.differs(place + 1, path, f"the run was {was.status}, and is {row.status} now")
         # After the last recorded row, everything is new and no difference.
-        elif book.next is not None:
-            book.differs(0, path, f"it came to what no row says: {type(row).__name__.lower()}")
+        elif index.next is not None:
+            index.differs(0, path, f"it came to what no row says: {type(row).__name__.lower()}")
 
 
 class ReplayedScopes(Scopes):
@@ -121,23 +121,22 @@ class ReplayedScopes(Scopes):
         actors: actors by path of their work or of their deciders.
     """
 
-    def __init__(self, run: JournaledRun, top: Actor, turnstile: ReplayOrder) -> None:
+    def __init__(self, run: JournaledRun, top: Actor, sequencer: Sequencer) -> None:
         super().__init__(run, top)
         assert isinstance(run, ReplayedRun)
-        self._book = run.book
-        self._turnstile = turnstile
-        self._looking = top
-        self.actors: dict[str, Actor] = {}
-        turnstile.scopes = self
+        self._index = run.index
+        self._sequencer = sequencer
+        self._current = top
+        self.actors = sequencer.actors
 
     def of(self, actor: Actor) -> Any:
         # `super().of` may call `player`, which needs the actor and does not receive it.
-        self._looking = actor
+        self._current = actor
         return super().of(actor)
 
     def player(self, scope: JournalScope, path: str, past: list[Told]) -> JournalPlayer:
-        self.actors[path] = self._looking
-        return ReplayedPlayer(scope, path, past, self._book, self._turnstile)
+        self.actors[path] = self._current
+        return ReplayedPlayer(scope, path, past, self._index, self._sequencer)
 
     def begun(self, actor: Actor, player: JournalPlayer, work: Work, *, answered: bool = False) -> None:
         super().begun(actor, player, work, answered=answered)
@@ -145,18 +144,18 @@ class ReplayedScopes(Scopes):
 
     def asked(self, actor: Actor, question: Question) -> Question | Answer:
         """Return the question with its recorded id."""
-        path, book = self.of(actor).path, self._book
-        place = book.find(path, lambda row: isinstance(row, Asked))
+        path, index = self.of(actor).path, self._index
+        place = index.find(path, lambda row: isinstance(row, Asked))
         if place is None:
-            if book.next is not None:
-                book.differs(0, path, f"it asks what no row says: {question.text}")
+            if index.next is not None:
+                index.differs(0, path, f"it asks what no row says: {question.text}")
             return msgspec.structs.replace(question, id=question.id or self.run.new_question())
-        book.tell(place)
-        row = book.row(place)
+        index.mark_reached(place)
+        row = index.row(place)
         assert isinstance(row, Asked)
         if row.question.text != question.text:
-            book.differs(place + 1, path, f"it asked {row.question.text!r}, and asks {question.text!r} now")
-        self._turnstile.open[row.question.id] = path
+            index.differs(place + 1, path, f"it asked {row.question.text!r}, and asks {question.text!r} now")
+        self._sequencer.open[row.question.id] = path
         return msgspec.structs.replace(question, id=row.question.id)
 
     def answer(self, actor: Actor, question: Question, answer: Answer) -> None:
@@ -167,46 +166,46 @@ class ReplayedScopes(Scopes):
 class ReplayedPlayer(JournalPlayer):
     """Player that gives its decider the recorded messages, in the order of the rows."""
 
-    __slots__ = ("_book", "_told", "_turnstile")
+    __slots__ = ("_index", "_recorded", "_sequencer")
     lines_up = True
 
     def __init__(
-        self, scope: JournalScope, path: str, past: list[Told], book: ReplayBook, turnstile: ReplayOrder
+        self, scope: JournalScope, path: str, past: list[Told], index: JournalIndex, sequencer: Sequencer
     ) -> None:
         super().__init__(scope, path, past)
-        self._book = book
-        self._turnstile = turnstile
+        self._index = index
+        self._sequencer = sequencer
 
     def heard_by(self, decider: D, tell: Callable[[FromBelow], None]) -> D:
         """Wrap the decider, so that it receives the recorded messages."""
-        self._turnstile.tells[self.path] = tell
-        self._told = _Told(decider, self.path, self._book, self._turnstile, folds=bool(self.past))
-        return cast("D", self._told)
+        self._sequencer.senders[self.path] = tell
+        self._recorded = _RecordedDecider(decider, self.path, self._index, self._sequencer, folds=bool(self.past))
+        return cast("D", self._recorded)
 
     def there(self, *, over: bool) -> None:
-        self._told.folds = False
+        self._recorded.folds = False
         super().there(over=over)
 
     async def line_up(self, work: Work) -> None:
         """Wait until this work may begin."""
-        await self._turnstile.line_up(self.path_of(work))
+        await self._sequencer.line_up(self.path_of(work))
 
     async def ends_in_turn(self, ended: int | str) -> None:
         """Wait until the row with this end is next; if no row has it, wait for the end of the rows."""
-        book = self._book
+        index = self._index
         if isinstance(ended, int):
-            place = book.end_of(work_path(self.path, ended))
+            place = index.end_of(work_path(self.path, ended))
         else:
-            place = book.find(self.path, lambda row: isinstance(row, Told) and _is_of_child(row.message, ended))
-        if place is None and not book.is_over:
+            place = index.find(self.path, lambda row: isinstance(row, Told) and _is_of_child(row.message, ended))
+        if place is None and not index.is_over:
             await trio.sleep_forever()
-        elif place is not None and not book.is_given(place):
-            book.take(place)
-            await self._turnstile.take(place)
+        elif place is not None and not index.is_given(place):
+            index.take(place)
+            await self._sequencer.take(place)
 
     async def mail_first(self, me: Actor, key: int | None) -> None:
-        """Wait until mail has arrived that the decider had received by then; see `ReplayBook.is_due`."""
-        await self._turnstile.wait_for(lambda: me.has_mail or not self._book.is_due(self.path, key))
+        """Wait until mail has arrived that the decider had received by then; see `JournalIndex.is_due`."""
+        await self._sequencer.wait_for(lambda: me.has_mail or not self._index.is_due(self.path, key))
 
     def wrote(self, message: Any, effects: list[Effect]) -> None:
         """Do nothing: a replay stores no rows."""
@@ -216,19 +215,19 @@ def _is_of_child(message: Any, id: str) -> bool:
     return isinstance(message, ChildEnded) and message.record.id == id
 
 
-class _Told:
+class _RecordedDecider:
     """Wrapper of a decider that replaces each message by the recorded one.
 
     Attributes:
         folds: True during recovery of the history, whose messages are recorded ones already.
     """
 
-    def __init__(self, decider: Any, path: str, book: ReplayBook, turnstile: ReplayOrder, *, folds: bool) -> None:
+    def __init__(self, decider: Any, path: str, index: JournalIndex, sequencer: Sequencer, *, folds: bool) -> None:
         self.folds = folds
         self._decider = decider
         self._path = path
-        self._book = book
-        self._turnstile = turnstile
+        self._index = index
+        self._sequencer = sequencer
 
     @property
     def heard(self) -> bool:
@@ -239,19 +238,19 @@ class _Told:
         self._decider.heard = heard
 
     def begin(self, request: Any) -> list[Effect]:
-        told = request if self.folds else self._book.message(self._path, request)
+        told = request if self.folds else self._index.message(self._path, request)
         effects: list[Effect] = self._decider.begin(told)
         return effects
 
     def on(self, message: Message) -> list[Effect]:
         told: Message = message
-        # The order of messages from other actors is not fixed by the turnstile, so they may have to wait for their
+        # The order of messages from other actors is not fixed by the sequencer, so they may have to wait for their
         # rows.
         by_others = isinstance(message, FromBelow | Letter | PersonSays)
-        if by_others and not self.folds and self._turnstile.holds(self._path, message):
+        if by_others and not self.folds and self._sequencer.holds(self._path, message):
             return []
         if not self.folds and (not isinstance(message, Idle) or self._is_next(message)):
-            told = self._book.message(self._path, message)
+            told = self._index.message(self._path, message)
         effects: list[Effect] = self._decider.on(told)
         return effects
 
@@ -260,6 +259,6 @@ class _Told:
 
     def _is_next(self, message: Idle) -> bool:
         """Return whether the rows record this `Idle` message, which usually they do not."""
-        place = self._book.find(self._path, lambda row: isinstance(row, Told))
-        row = None if place is None else self._book.row(place)
+        place = self._index.find(self._path, lambda row: isinstance(row, Told))
+        row = None if place is None else self._index.row(place)
         return isinstance(row, Told) and row.message == message

@@ -46,7 +46,7 @@ class CaseFile(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(case, **{**values, "variables": variables})
 
 
-def found(paths: Sequence[str], config_dir: Path) -> list[CaseFile]:
+def find_cases(paths: Sequence[str], config_dir: Path) -> list[CaseFile]:
     """Return the files of cases. Blocking.
 
     Args:

@@ -18,7 +18,7 @@ _ENDS = r"(?![\w.-]*[\w-])"
 """Text after a path, such as `/x`, a quote, or a full stop at the end of a sentence, but not more of the name."""
 
 
-class Places:
+class NamedPaths:
     """Mapping between paths of this machine and names.
 
     Args:
@@ -42,14 +42,14 @@ class Places:
         for form in (str(path.absolute()), os.path.realpath(path)):
             if len(form) > 1:
                 self._paths.setdefault(form, name)
-        self._made()
+        self._compile()
 
     def add_word(self, name: str, word: str) -> None:
         """Add a name for a word other than a path, such as the id of the run."""
         self._paths.setdefault(word, name)
-        self._made()
+        self._compile()
 
-    def _made(self) -> None:
+    def _compile(self) -> None:
         ordered = sorted(self._paths, key=len, reverse=True)
         self._out = re.compile("(?:" + "|".join(map(re.escape, ordered)) + ")" + _ENDS)
         back: dict[str, str] = {}
@@ -61,7 +61,7 @@ class Places:
         """Return a value with names in place of the paths in its texts."""
         return texts(value, lambda text: self._out.sub(lambda found: f"‹{self._paths[found[0]]}›", text))
 
-    def here(self, value: Any) -> Any:
+    def on_this_machine(self, value: Any) -> Any:
         """Return a value with the paths of this machine in place of names in its texts."""
 
         def put(found: re.Match[str]) -> str:

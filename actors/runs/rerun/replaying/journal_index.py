@@ -4,10 +4,10 @@ A row is used twice, and the two uses are recorded separately:
 
 - It is *given*: its contents were returned to the code that waits for them (for example, a reply to a request). A row
   is given once, so that two equal requests do not get the same reply.
-- It is *told*: the replay has reached the point that the row records.
+- It is *reached*: the replay has reached the point that the row records.
 
-`next` is the first row that is not told; nothing later may happen before it. A result of the replay that differs from
-its row, or that has no row, is a `Difference`.
+`next` is the first row that is not reached; nothing later may happen before it. A result of the replay that differs
+from its row, or that has no row, is a `Difference`.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     what: str
 
 
-class ReplayBook:
+class JournalIndex:
     """Rows of a replayed run; see the module.
 
     Args:
@@ -86,7 +86,7 @@ class ReplayBook:
         self.after = after
         self.differences: list[Difference] = []
         self._given = [False] * len(rows)
-        self._told = [False] * len(rows)
+        self._reached = [False] * len(rows)
         self._escalations: dict[tuple[str, str], str] = {}  # recorded escalation id, by path and replayed id
         self._first = 0
         self.is_over = any(isinstance(row, Over) for _, row in rows)
@@ -115,23 +115,23 @@ class ReplayBook:
             if isinstance(row, Intends):
                 intended.add(path)
             if about_unknown or isinstance(row, Began | Lived | Intends | Spoilt):
-                self._told[place] = self._given[place] = True
+                self._reached[place] = self._given[place] = True
                 # the question whether a call that was under way at a kill may be repeated
                 if isinstance(row, Asked):
                     self._leave_out_answer(row.question.id, place)
             elif isinstance(row, Noted) and not path and not row.name.startswith(OF_HOOK):
-                self._told[place] = True
+                self._reached[place] = True
 
     def _leave_out_answer(self, id: str, asked: int) -> None:
         for place in range(asked, len(self.rows)):
             row = self.row(place)
             if isinstance(row, Answered) and row.answer.question == id:
-                self._told[place] = self._given[place] = True
+                self._reached[place] = self._given[place] = True
 
     @property
     def next(self) -> int | None:
-        """The index of the first row that is not told; None if all are."""
-        while self._first < len(self.rows) and self._told[self._first]:
+        """The index of the first row that is not reached; None if all are."""
+        while self._first < len(self.rows) and self._reached[self._first]:
             self._first += 1
         return self._first if self._first < len(self.rows) else None
 
@@ -152,7 +152,7 @@ class ReplayBook:
 
     def free(self, path: str, wanted: Callable[[AnyRow], bool]) -> int | None:
         """Return the index of the first unused matching row of this path, without marking it; None if there is none."""
-        for place in self._untold(path):
+        for place in self._unreached(path):
             if not self._given[place] and wanted(self.row(place)):
                 return place
         return None
@@ -166,55 +166,55 @@ class ReplayBook:
         return self._given[place]
 
     def find(self, path: str, wanted: Callable[[AnyRow], bool]) -> int | None:
-        """Return the index of the first matching row of this path that is not told; None if there is none."""
-        return next((place for place in self._untold(path) if wanted(self.row(place))), None)
+        """Return the index of the first matching row of this path that is not reached; None if there is none."""
+        return next((place for place in self._unreached(path) if wanted(self.row(place))), None)
 
-    def _untold(self, path: str) -> Iterator[int]:
-        """Yield the indices of rows of this path that are not told."""
+    def _unreached(self, path: str) -> Iterator[int]:
+        """Yield the indices of rows of this path that are not reached."""
         # `_starts` is advanced, so that a long run is not scanned from its beginning each time.
-        places, told, start = self._of.get(path, []), self._told, self._starts.get(path, 0)
-        while start < len(places) and told[places[start]]:
+        places, reached, start = self._of.get(path, []), self._reached, self._starts.get(path, 0)
+        while start < len(places) and reached[places[start]]:
             start += 1
         self._starts[path] = start
-        return (places[number] for number in range(start, len(places)) if not told[places[number]])
+        return (places[number] for number in range(start, len(places)) if not reached[places[number]])
 
     def _messages(self, path: str) -> Iterator[Any]:
         """Yield the remaining messages to the decider of this path."""
-        rows = map(self.row, self._untold(path))
+        rows = map(self.row, self._unreached(path))
         return (row.message for row in rows if isinstance(row, Told))
 
-    def tell(self, place: int) -> None:
-        """Mark the row as told: the replay has reached it."""
-        self._told[place] = True
+    def mark_reached(self, place: int) -> None:
+        """Mark the row as reached: the replay has reached it."""
+        self._reached[place] = True
 
     def asked(self, path: str, before: int | None) -> list[Asked]:
-        """Return the questions of this path before this index that are not told."""
-        rows = [self.row(place) for place in self._untold(path) if before is None or place < before]
+        """Return the questions of this path before this index that are not reached."""
+        rows = [self.row(place) for place in self._unreached(path) if before is None or place < before]
         return [row for row in rows if isinstance(row, Asked)]
 
     def advance_within(self, path: str, place: int) -> None:
-        """Mark all rows of this path and below it, before this index, as told and given: the replay skips that work."""
+        """Mark the rows of this path and below it, before this index, as reached and given: that work is skipped."""
         for before, (each, _) in enumerate(self.rows[:place]):
             if each == path or each.startswith((f"{path}/", f"{path}:")):
-                self._told[before] = self._given[before] = True
+                self._reached[before] = self._given[before] = True
 
     def advance_to_questions_above(self, path: str, place: int) -> None:
-        """Mark the questions and answers of ancestors of this path, before this index, as told and given."""
+        """Mark the questions and answers of ancestors of this path, before this index, as reached and given."""
         while path:
             path = path.rpartition("/")[0]
-            for before in [each for each in self._untold(path) if each < place]:
+            for before in [each for each in self._unreached(path) if each < place]:
                 row = self.row(before)
                 if isinstance(row, Asked | Answered):
-                    self._told[before] = self._given[before] = True
+                    self._reached[before] = self._given[before] = True
 
     def may_begin(self, path: str) -> bool:
         """Return whether work of this path may begin.
 
         If its first row is a call of its decider or a question, that row must be next.
         """
-        asks = self._first_untold(self._calls, path)
+        asks = self._first_unreached(self._calls, path)
         if asks is None:
-            asks = next(self._untold(path), None)
+            asks = next(self._unreached(path), None)
             # The process was killed before it stored a row of this work: it begins last.
             if asks is None and not self.is_over:
                 return path in self._paths or self.end_of(path) is not None
@@ -224,23 +224,23 @@ class ReplayBook:
 
     def end_of(self, path: str) -> int | None:
         """Return the index of the row with the end of this path's work; None if none remains."""
-        return self._first_untold(self._ends, path)
+        return self._first_unreached(self._ends, path)
 
     def result_of(self, path: str) -> int | None:
         """Return `end_of` if that row is not given, and the work ended by itself: cancelled work had no result."""
         for place in self._ends.get(_placed(path), ()):
             row = self.row(place)
             cancelled = isinstance(row, Told) and isinstance(row.message, WorkFailed) and not row.message.crashed
-            if not self._given[place] and not self._told[place] and not cancelled:
+            if not self._given[place] and not self._reached[place] and not cancelled:
                 return place
         return None
 
     def answer_to(self, question: str) -> int | None:
         """Return the index of the answer to this question; None if none remains."""
-        return next((place for place in self._answers.get(question, ()) if not self._told[place]), None)
+        return next((place for place in self._answers.get(question, ()) if not self._reached[place]), None)
 
-    def _first_untold(self, places: dict[tuple[str, int], list[int]], path: str) -> int | None:
-        return next((place for place in places.get(_placed(path), ()) if not self._told[place]), None)
+    def _first_unreached(self, places: dict[tuple[str, int], list[int]], path: str) -> int | None:
+        return next((place for place in places.get(_placed(path), ()) if not self._reached[place]), None)
 
     def is_due(self, path: str, key: int | None) -> bool:
         """Return whether the decider of this path received an external message first.
@@ -281,7 +281,7 @@ class ReplayBook:
             if self.is_over or next(self._messages(path), None) is not None:
                 self.differs(0, path, f"it came to what no row says: {_short_value(message)}")
             return message  # Otherwise the process was killed before it stored the message.
-        self.tell(place)
+        self.mark_reached(place)
         row = self.row(place)
         assert isinstance(row, Told)
         if isinstance(message, Follows):  # This message is stored without its contents.
@@ -299,7 +299,7 @@ class ReplayBook:
 
     def missed(self, place: int) -> None:
         """Note that the replay never reaches this row."""
-        self.tell(place)
+        self.mark_reached(place)
         self.differs(place + 1, self.path(place), f"the replay does not come to it: {_short_value(self.row(place))}")
 
     def differs(self, row: int, path: str, what: str) -> None:
