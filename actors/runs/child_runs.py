@@ -26,7 +26,7 @@ from ..work.context import CallingAgent, RunContext
 from ..work.playback.playback import playback
 from ..work.record import Record
 from ..work.results import ResultType
-from .children import ChildAgentRunner
+from .called_agents import ChildAgentRunner
 from .loading import NO_HOOKS, Loader
 from .prepared import AgentInput, Prepared
 from .python_agent import Agent, loop_agent

@@ -24,9 +24,9 @@ from ..io.handed_out import without_secrets
 from ..work.journal.directory import ATTACHED, directory_of, make
 from ..work.journal.of_run import JournaledRun
 from ..work.tools.tool import Tool
-from .as_begun import definition_of, has_file
 from .execution import Execution
 from .loading import RunCallbacks
+from .pinned_files import definition_of, has_file
 from .root import Root
 from .target import LoopAgent
 

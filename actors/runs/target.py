@@ -284,7 +284,7 @@ def _check(
     registry = registry or registry_of(base)
     near = (base / "agents", found.directory.parent, AGENTS)
     if found.dialect == "workflow":
-        from .flows import read_flow
+        from .devall_loader import read_flow
 
         workflow, of_flow = read_flow(
             found.text,

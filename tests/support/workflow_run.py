@@ -17,7 +17,7 @@ from callboard.actors.engine.workflow.machine.perform import Said
 from callboard.actors.engine.workflow.messages import Message
 from callboard.actors.engine.workflow.plan import WorkflowPlan, compile_workflow
 from callboard.actors.engine.workflow.play import run_workflow
-from callboard.actors.engine.workflow.ran import WorkflowResult
+from callboard.actors.engine.workflow.results import WorkflowResult
 from callboard.actors.runs.execution import Answers
 from callboard.actors.work.context import RunContext
 from callboard.protocol.errors import NodeFailed

@@ -21,8 +21,8 @@ import msgspec
 from ....protocol.workflow.edges import FunctionCondition, FunctionProcessor
 from ....protocol.workflow.model import Graph, SubgraphConfig, Workflow
 from .machine.structure import Structure
-from .places import function_files, functions_directory
 from .rules import RULES, WorkflowRules
+from .search_paths import function_files, functions_directory
 
 if TYPE_CHECKING:
     from ...work.context import RunContext

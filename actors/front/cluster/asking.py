@@ -32,12 +32,12 @@ class ClusterAsking:
         kept = self._kept.get(question.run)
         if kept is not None:
             self._runs[question.id] = question.run
-            kept.rows.beside(ASKED, question.id, msgspec.json.encode(question))
+            kept.rows.attach(ASKED, question.id, msgspec.json.encode(question))
             kept.rows.hurry()
 
     def closed(self, question_id: str, by: str) -> None:
         """Store that a question is closed."""
         kept = self._kept.get(self._runs.pop(question_id, ""))
         if kept is not None:
-            kept.rows.beside(CLOSED, question_id, by.encode())
+            kept.rows.attach(CLOSED, question_id, by.encode())
             kept.rows.hurry()

@@ -122,7 +122,7 @@ class ClusterLog(RunLog):
         if event.kind in TERMINAL:
             self._last = event
         elif (rows := self.rows) is not None:
-            rows.beside(EVENT, str(event.seq), line)
+            rows.attach(EVENT, str(event.seq), line)
 
     def _append_texts(self) -> None:
         """Store the model texts since the last stored event."""
@@ -134,7 +134,7 @@ class ClusterLog(RunLog):
             whole["data"] = {**whole["data"], "text": "".join(texts)}
             # Redact again: a secret may have been split between two deltas.
             line = self._logs.redact(msgspec.json.encode(whole))
-            rows.beside(EVENT, str(whole["seq"]), line)
+            rows.attach(EVENT, str(whole["seq"]), line)
 
     def summarise(self, info: RunInfo) -> None:
         self.stands(info)
@@ -142,7 +142,7 @@ class ClusterLog(RunLog):
     def stands(self, info: RunInfo) -> None:
         """Queue a changed summary; `close` stores the final one."""
         if not info.over and (rows := self.rows) is not None:
-            rows.beside(INFO, "", msgspec.json.encode(info))
+            rows.attach(INFO, "", msgspec.json.encode(info))
             rows.hurry()
 
     def close(self, info: RunInfo, done: Done) -> None:
@@ -153,8 +153,8 @@ class ClusterLog(RunLog):
         """
         if (rows := self.rows) is not None:
             if self._last is not None:
-                rows.beside(EVENT, str(self._last.seq), self._last.data)
-            rows.beside(INFO, "", msgspec.json.encode(info))
+                rows.attach(EVENT, str(self._last.seq), self._last.data)
+            rows.attach(INFO, "", msgspec.json.encode(info))
         self._logs.says_over(self._run, rows)
         if rows is not None:
             rows.hurry()

@@ -40,12 +40,12 @@ from ...io.tenancy import environ
 from ...work.journal.directory import copy, moved
 from ...work.journal.of_run import CannotGoOn, JournaledRun, RunPast, is_of_files, past_of
 from ...work.journal.prefix import Placed, Prefix, began, done_again, open_questions, part_ids, prefix, read, written
-from ..as_begun import loaded_of
 from ..begin import new_id
 from ..durable import resume_from_rows
 from ..execution import EventCallback
 from ..first_row import PROMPT
 from ..loading import NO_HOOKS, RunCallbacks
+from ..pinned_files import loaded_of
 from ..root import Root, check_new_root, check_no_settings, current
 from ..target import GraphAgent
 from .run_steps import Entered, RowStep, entered, steps

@@ -29,10 +29,10 @@ from ...io.directories import journal_dir
 from ...io.tenancy import environ
 from ...work.journal.of_run import CannotGoOn, RunPast, past_of
 from ...work.journal.prefix import Placed, began, written
-from ..as_begun import loaded_of
 from ..begin import begin
 from ..durable import count_on
 from ..loading import RunCallbacks
+from ..pinned_files import loaded_of
 from ..root import Root
 from .fork import stored_rows
 from .replaying.effects import RowEffects

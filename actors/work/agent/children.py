@@ -147,7 +147,7 @@ class Children:
         if player is not None:
             self.office.parent.path = player.path
 
-    def go_on(self, left: UnfinishedFamily, *, ends: bool) -> None:
+    def resume(self, left: UnfinishedFamily, *, ends: bool) -> None:
         """Restore the children from an earlier incarnation.
 
         Args:

@@ -1,4 +1,4 @@
-"""Open state between a conversation and its children, collected during the replay of its decider (`engine/past`)."""
+"""Open state between a conversation and its children, collected when `engine/recovery` replays its decider."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Durable run in this process: writes the rows of the run, and holds the rows of earlier incarnations.
 
 Rows are written as their messages are delivered, so a killed process leaves a prefix of the run on disk. The next
-incarnation delivers that prefix to new deciders (`engine/past`) and resumes behind it. Three rules keep the prefix
+incarnation delivers that prefix to new deciders (`engine/recovery`) and resumes behind it. Three rules keep the prefix
 valid:
 
 - When the root stops, no more rows of a resumable run are written, as if the process were killed then. Messages from
@@ -248,10 +248,10 @@ class RowsOut(Protocol):
     def append(self, actor: str, data: bytes) -> int:
         """Append a row and return its number. Never waits."""
 
-    def tell(self, about: bytes, *, over: bool = False) -> None:
+    def replace_about(self, about: bytes, *, over: bool = False) -> None:
         """Replace the summary of the run; with `over`, mark the run as ended."""
 
-    def beside(self, kind: str, key: str, data: bytes) -> None:
+    def attach(self, kind: str, key: str, data: bytes) -> None:
         """Store data in the same transaction as the rows around it."""
 
     def hurry(self) -> None:
@@ -363,7 +363,7 @@ class JournaledRun:
             # A warning only for users who requested a durable run.
             level = logging.WARNING if self._insists else logging.INFO
             log.log(level, "%s could not go on if this process was killed: %s", self.rows.run, why)
-            self.tell(spoilt=why)
+            self.change_about(spoilt=why)
             self.append("", Spoilt(self.now, why))
 
     def note_once(self, name: str, value: Any) -> None:
@@ -388,10 +388,10 @@ class JournaledRun:
             self.leave()
         return self.left
 
-    def tell(self, **changes: Any) -> None:
+    def change_about(self, **changes: Any) -> None:
         """Change the summary of the run."""
         self.about = msgspec.structs.replace(self.about, **changes)
-        self.rows.tell(encode_about(without_secrets(self.about)))
+        self.rows.replace_about(encode_about(without_secrets(self.about)))
 
     def leave(self) -> None:
         """Leave the run to the next process, since this one ends before it. Nothing more is written.
@@ -401,18 +401,18 @@ class JournaledRun:
         # No other process can resume a spoilt run, and an ended run needs none.
         if not self.left and not self.about.spoilt and not self._is_over:
             self.left = True
-            self.tell(left=True)
+            self.change_about(left=True)
             self.rows.stop()
 
     def sleep(self) -> None:
         """Suspend the run until an answer arrives, since it waits for nothing else. As `leave`."""
         self.left = self.dormant = True
-        self.tell(left=True, dormant=True)
+        self.change_about(left=True, dormant=True)
         self.rows.stop()
 
     def wakes(self) -> None:
         """Mark the run as executing again."""
-        self.tell(left=False, dormant=False)
+        self.change_about(left=False, dormant=False)
 
     def new_question(self) -> str:
         """Return the id of the next question: the same in every incarnation."""
@@ -453,7 +453,7 @@ class JournaledRun:
         """Mark the run as finished, unless the root stops and the next process may resume it."""
         self.append("", Over(self.now, status))
         self._is_over = not self.left
-        self.rows.tell(encode_about(without_secrets(self.about)), over=True)
+        self.rows.replace_about(encode_about(without_secrets(self.about)), over=True)
 
     async def is_over(self) -> bool:
         """Return True if no other process will resume the run: its result is on the disk."""
@@ -471,7 +471,7 @@ class JournaledRun:
         """Record that the process has run long enough to prove that this run does not kill it."""
         # Ends the count of incarnations that died without progress (`STUCK`).
         if self.about.since:
-            self.tell(since=0)
+            self.change_about(since=0)
 
 
 def _digest(data: msgspec.Raw) -> bytes:

@@ -36,7 +36,7 @@ from ....work.tools.files.environment import inherited
 from ....work.tools.files.limits import USUAL, impose
 from ....work.tools.files.output import Printed
 from ....work.tools.files.questions import NotUnderstood, answer_to
-from ..places import HOST, roots_of
+from ..search_paths import HOST, roots_of
 from .conditions import Change, Functions
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from .....protocol.decoding import decode_json
 from .....protocol.errors import ModelError
 from .....protocol.json_values import UNREADABLE
 from .....protocol.workflow.agents import Mem0Store
-from .likeness import plain
+from .similarity import plain
 from .stores import MemoryStore
 
 if TYPE_CHECKING:

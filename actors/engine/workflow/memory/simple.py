@@ -17,8 +17,8 @@ import trio
 
 from .....supervisors import Actor
 from ....work.knowledge.embed import local
-from .likeness import brief, likeness, plain
 from .notebook import Note, Notebook
+from .similarity import brief, likeness, plain
 from .stores import MemoryStore
 from .vectors import OrWords
 

@@ -43,10 +43,10 @@ class UnstoredRows:
         del actor, data
         return 0
 
-    def tell(self, about: bytes, *, over: bool = False) -> None:
+    def replace_about(self, about: bytes, *, over: bool = False) -> None:
         pass
 
-    def beside(self, kind: str, key: str, data: bytes) -> None:
+    def attach(self, kind: str, key: str, data: bytes) -> None:
         pass
 
     @property

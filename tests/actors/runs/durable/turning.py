@@ -17,8 +17,8 @@ from playing import kill_after_row
 
 import callboard
 from callboard.actors.runs.durable import interrupted, resume
-from callboard.actors.runs.in_session import agent_of, say
 from callboard.actors.runs.loading import RunCallbacks
+from callboard.actors.runs.session_run import agent_of, say
 from callboard.actors.runs.sessions.turn import StoredTurn
 from callboard.protocol.errors import CallboardError
 from callboard.protocol.requests import RunRequest

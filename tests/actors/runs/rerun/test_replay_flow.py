@@ -192,7 +192,7 @@ graph:
 async def test_nodes_of_types_of_others_are_not_run_again(house: FlowHouse, monkeypatch: pytest.MonkeyPatch) -> None:
     Plugin.ran = 0
     monkeypatch.setattr(custom, "node_types", lambda: {"plugin": Plugin()})
-    monkeypatch.setattr("callboard.actors.runs.flows.node_types", lambda: {"plugin": Plugin()})
+    monkeypatch.setattr("callboard.actors.runs.devall_loader.node_types", lambda: {"plugin": Plugin()})
     house.flow.write_text(PLUGGED)
     house._models.answer_with(lambda _: Reply(text="model"))
     cassette, events = house.note.with_name("one.jsonl"), list[Event]()

@@ -16,7 +16,7 @@ from ....protocol.problems import errors_in
 from ....protocol.settings import Settings, read_settings
 from ...io.directories import private_directory
 from ...io.whole_file import write_whole
-from .found import UsableProvider
+from .detect import UsableProvider
 
 _PLAIN = re.compile(r"[A-Za-z][\w./:@+-]*[\w/]")
 _WORDS = frozenset(("true", "false", "yes", "no", "on", "off", "null"))

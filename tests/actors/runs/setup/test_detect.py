@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from callboard.actors.runs.setup.found import facts, of_provider, offers, providers_by_name
+from callboard.actors.runs.setup.detect import facts, of_provider, offers, providers_by_name
 from callboard.actors.runs.setup.needed import needs_setup
 from callboard.actors.runs.setup.servers import ModelServer, answering, names_in, places
 

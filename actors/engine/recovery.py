@@ -21,7 +21,7 @@ from ...protocol.messages import FamilyCalled, Follows, FromBelow, Idle, Interru
 from ..work.journal.family import UnfinishedFamily
 from ..work.journal.of_run import CannotGoOn
 from ..work.journal.scope import JournalPlayer
-from .deciding import Decider, Tape
+from .interfaces import Decider, Tape
 
 
 class EarlierWork(msgspec.Struct, frozen=True):

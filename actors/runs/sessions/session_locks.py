@@ -103,20 +103,20 @@ class Sessions:
     async def _finish(self, turn: StoredTurn, loan: Loan) -> None:
         """Write the turn's changes to the file; a reason why that fails is in `turn.unkept`."""
         if turn.keeps and not turn.dirty:
-            turn.settle()
+            turn.mark_over()
             return
         loan.known = None  # Unknown until the write has succeeded; the next turn reads the file again.
         if not turn.keeps or turn.is_lost():
-            turn.settle()
+            turn.mark_over()
             return
         # Shielded: a cancelled turn still writes the messages that it has.
         with self._services.kernel.shield(SAVE_WITHIN):
             try:
                 loan.known = await _threaded(turn.write, self.store)
-                turn.settle()
+                turn.mark_over()
             except CallboardError as error:
                 if isinstance(error, NotFound):
-                    turn.settle()
+                    turn.mark_over()
                 turn.unkept = error
                 self.store.warn(f"what was said in session '{turn.stored.label}' could not be kept: {error}")
 

@@ -1,13 +1,17 @@
-"""Interface of a decider, as `driver` (live execution) and `past` (recovery) use it."""
+"""Interfaces of a decider: to the driver (`driver` executes it, `recovery` replays it), to its recorders, and to the
+part of an actor that runs next to it (`BackgroundWork`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from typing import Any, Protocol, TypeAlias
 
 from ...protocol.effects import Effect
 from ...protocol.kernel.messages import Message
+from ..work.journal.family import UnfinishedFamily
+from ..work.journal.scope import JournalPlayer
 
 
 class Decider(Protocol):
@@ -41,3 +45,24 @@ Recorder: TypeAlias = Callable[[Decider, Callable[[], Decider]], Tape]
 
 recorder: ContextVar[Recorder | None] = ContextVar("callboard_recorder", default=None)
 """Recorder for all deciders of this context and of the actors below: those of a run, or of a test."""
+
+
+class BackgroundWork(Protocol):
+    """Executor of effects that are not `Work`.
+
+    Such an effect takes no time. Its outcome reaches the decider through `Driver.tell`.
+    """
+
+    @property
+    def at_once(self) -> Mapping[type[Effect], Callable[[Any], None]]:
+        """Synchronous executors, by type of effect."""
+
+    def resume(self, player: JournalPlayer, left: UnfinishedFamily, *, ends: bool) -> None:
+        """Resume after recovery: the decider has replayed its journal, which leaves `left` open.
+
+        Args:
+            ends: the decider has finished, or the run is only recovered in order to end; start nothing new.
+        """
+
+    async def caught_up(self) -> None:
+        """Wait until the children are recovered too, so that their outcomes can be sent to the decider."""

@@ -16,9 +16,9 @@ from support.fake_models import Reply, Request
 from support.messages import says
 
 import callboard
-from callboard.actors.runs.in_session import say
 from callboard.actors.runs.loading import RunCallbacks
-from callboard.actors.runs.sessions.live import IDLE
+from callboard.actors.runs.session_run import say
+from callboard.actors.runs.sessions.session_locks import IDLE
 from callboard.actors.runs.sessions.summary import too_long
 from callboard.actors.work.spending.book import BookFile, SpendingBook
 from callboard.protocol.chat import AssistantTurn, Turn, UserTurn
@@ -109,9 +109,9 @@ async def test_who_gives_up_waiting_holds_nobody_up(stage: Stage) -> None:
             async with sessions.turn(None, made.id):
                 raise AssertionError("two have the turn")
         assert patience.cancelled_caught
-        with pytest.raises(Conflict, match=says("runs.sessions.live.Sessions._refuse_busy")):
+        with pytest.raises(Conflict, match=says("runs.sessions.session_locks.Sessions._refuse_busy")):
             await sessions.delete(None, made.id)
-        with pytest.raises(Conflict, match=says("runs.sessions.live.Sessions._refuse_busy")):
+        with pytest.raises(Conflict, match=says("runs.sessions.session_locks.Sessions._refuse_busy")):
             await sessions.empty(None, made.id)
     async with sessions.turn(None, made.id):
         pass

@@ -48,7 +48,7 @@ async def test_examples_stand_at_the_beginning_of_a_conversation_only(stage: Sta
 
 async def test_an_agent_with_a_file_takes_none(stage: Stage) -> None:
     stage.plain("", name="clerk")
-    with pytest.raises(UsageError, match=says("runs.in_role._agent", name="clerk")):
+    with pytest.raises(UsageError, match=says("runs.role_run._agent", name="clerk")):
         await callboard.run("clerk", "hi", role="code", root=stage.root)
     with pytest.raises(NotFound, match="Unknown role `nope`"):
         await callboard.run("", "hi", role="nope", root=stage.root)

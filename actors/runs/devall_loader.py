@@ -16,8 +16,8 @@ from ...protocol.settings import Settings
 from ...protocol.workflow import Graph, Known, Load, Workflow, read_workflow
 from ...protocol.workflow.dialect import DIALECTS, Mode
 from ..engine.workflow.nodes.custom import node_types
-from ..engine.workflow.places import KINDS, function_files, functions_directory, module_name
 from ..engine.workflow.plan import functions_in, graphs_of
+from ..engine.workflow.search_paths import KINDS, function_files, functions_directory, module_name
 from ..io.env_file import read_dotenv
 from ..io.tenancy import environ, tenancy
 

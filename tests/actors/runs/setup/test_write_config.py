@@ -10,8 +10,15 @@ from hypothesis import strategies as st
 from support.messages import says
 
 from callboard.actors.io.env_file import read_dotenv
-from callboard.actors.runs.setup.found import UsableProvider, of_provider
-from callboard.actors.runs.setup.written import add_to_env_file, new_config, quoted, scalar, with_model, write_config
+from callboard.actors.runs.setup.detect import UsableProvider, of_provider
+from callboard.actors.runs.setup.write_config import (
+    add_to_env_file,
+    new_config,
+    quoted,
+    scalar,
+    with_model,
+    write_config,
+)
 from callboard.protocol.errors import Conflict, NotKept
 from callboard.protocol.settings import ClientSettings, read_settings
 
@@ -150,5 +157,5 @@ def test_lines_end_as_they_did(tmp_path: Path) -> None:
 
 def test_a_disk_that_refuses_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(NotKept, match=says("runs.setup.written.write_config")):
+    with pytest.raises(NotKept, match=says("runs.setup.write_config.write_config")):
         write_config(tmp_path / "file" / "config.yaml", "a")

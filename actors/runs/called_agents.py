@@ -24,9 +24,9 @@ from ..work.journal.scope import scope_of
 from ..work.library import AGENTS
 from ..work.record import Record
 from ..work.remote_parts import error_in, take_over
-from .as_begun import called, called_in, load_again, note_called
 from .finding import find, named_file
 from .loading import NO_HOOKS, Loader
+from .pinned_files import called, called_in, load_again, note_called
 from .prepared import AgentInput, Prepared
 from .target import Loaded, LoopAgent, WorkflowAgent
 

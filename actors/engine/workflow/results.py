@@ -19,11 +19,10 @@ from ....protocol.workflow.model import SubgraphConfig
 from ....protocol.workflow_messages import Fired, FireNode, RunUnit, Unit, UnitsBegun, WorkflowBegun
 from ...work.journal.scope import JournalPlayer
 from ..graph.result import GraphResult
-from ..past import EarlierWork, fold
+from ..recovery import EarlierWork, fold
 from .decider import UnitsDecider, WorkflowDecider
-from .machine.dynamic import multiplied
-from .machine.perform import Firing, restored, tolerated_of
-from .machine.result import MachineResult
+from .machine.machine import MachineResult
+from .machine.perform import Firing, multiplied, restored, tolerated_of
 from .machine.structure import Structure
 from .messages import Message, signed
 
@@ -42,7 +41,7 @@ class WorkflowResult(GraphResult, kw_only=True):
     leftover: dict[str, tuple[Message, ...]] = msgspec.field(default_factory=dict)
     outputs: dict[str, tuple[Message, ...]] = msgspec.field(default_factory=dict)
 
-    def told(self) -> tuple[list[Told], dict[str, list[Told]], dict[str, list[Told]]]:
+    def recorded_messages(self) -> tuple[list[Told], dict[str, list[Told]], dict[str, list[Told]]]:
         """Return the messages for an outcome: final messages, leftover messages by node, outputs by node."""
         left, said = (
             {node: [_recorded_message(message) for message in messages] for node, messages in each.items()}

@@ -12,7 +12,7 @@ from ...protocol.kernel.questions import Question
 from ..io.directories import journal_dir
 from ..io.tenancy import environ
 from ..work.journal.pending_answers import leave_answer, open_questions, run_of
-from .interrupted import interrupted
+from .orphaned_runs import interrupted
 
 
 def parked_questions(environ: Mapping[str, str]) -> list[Question]:
