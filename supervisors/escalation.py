@@ -291,6 +291,7 @@ class Desk:
                 del self._asking[actor]
                 if actor.state == "waiting":
                     actor.state = "running"
+            # Still open: the asker was cancelled, or its time is over. By identity, since the id may be in use again.
             if self._open.get(question.id) is pending:
                 del self._open[question.id]
                 self._notify_closed(pending, reason)
@@ -358,6 +359,7 @@ class Desk:
                     pending.noted = True
             actor = actor.parent
         pending.on_desk = True
+        # A copy: a front end that raises is detached during the loop.
         for front_end in list(self._front_ends):
             self._show(front_end, pending.question)
             if pending.question.id not in self._open:
@@ -392,6 +394,7 @@ class Desk:
                 self._give_up(pending)
 
     def _close(self, pending: _OpenQuestion, result: Answer | Exception, by: str) -> None:
+        # Before anything is called: a callback that answers again must find the question closed.
         del self._open[pending.question.id]
         if isinstance(result, Answer):
             if pending.memory is not None:

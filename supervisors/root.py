@@ -216,6 +216,7 @@ class Root:
     async def _live(self) -> AsyncIterator[Root]:
         self.loop = Loop()
         error: BaseException | None = None
+        # Around the outer nursery: a Ctrl-C while the tree ends must still be counted.
         with self._handlers.installed() if self.own_signals else contextlib.nullcontext():
             try:
                 async with trio.open_nursery() as outer:
@@ -245,6 +246,7 @@ class Root:
                     self.actor.launch()
                     task_status.started()
                     await self.actor.wait_over()
+                    # After the actors: their clean-up may still talk to their processes.
                     if self._processes is not None:
                         with self.shield(self.stop_within):
                             await self._processes.close()

@@ -131,6 +131,7 @@ def _fold(left: OpenWork, player: JournalPlayer, each: Told, told: Callable[[Any
         if left.gone is not None and work is not None:
             left.gone.append(EarlierWork(work, message, player.path_of(work)))
         left.asked.discard(message.key)
+        # The work has ended, so no one awaits this answer any more.
         left.answers.pop(message.key, None)
     elif isinstance(message, FamilyCalled):
         left.asked.add(message.key)

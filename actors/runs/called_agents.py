@@ -69,10 +69,12 @@ class ChildAgentRunner:
         """
         scope = scope_of(me)
         kept = None if scope is None else scope.run
+        # In a thread: reading and checking a file takes milliseconds, in which no other agent would run.
         prepared, definition = await self._loader.threaded(lambda: self._prepared(call, kept))
         if kept is not None and definition is not None:
             note_called(kept, _named(call), definition)
         for problem in prepared.absent:
+            # Once per run: an agent that is called a hundred times has one missing server.
             if (told := str(problem)) not in self._told:
                 self._told[told] = None
                 me.emit(Warned(code=problem.code, message=told))
@@ -173,6 +175,7 @@ class ChildAgentRunner:
         if kept is None:
             return None
         if self._called is None:
+            # Read once: the rows of a run that was resumed may be many, and each call would scan them.
             self._called = called_in(kept)
         return self._called.get(_named(call))
 

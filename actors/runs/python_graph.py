@@ -104,6 +104,7 @@ class Graph:
         if model is not None and not isinstance(model, str):
             from ..work.models.python_model import by_name
 
+            # A model object has no place in a graph's data; the data name it, and the run gets the object beside them.
             self._models = by_name((model,), f"graph '{name}': model")
             model = model.name
         settings = {
@@ -219,11 +220,13 @@ class Graph:
             name: id of the node that calls the function; by default `<source>_branch`.
         """
         ways: dict[Any, str] = dict(targets) if isinstance(targets, Mapping) else {each: each for each in targets}
+        # A branch is a script node of its own, so that its choice is a step of the run: visible, durable, replayable.
         id = name or f"{source}_branch"
         keys = {"routes": tuple(dict.fromkeys(ways.values()))}
         node = self._of_function(id, decide, keys)
         # The node keeps the script name of `decide`, so `to_yaml` names the user's function and not the wrapper.
         self._add(msgspec.structs.replace(node, function=_router(decide, ways)))
+        # Both would hold: the run would follow the edge and the branch in parallel.
         if source in self._next:
             raise UsageError(f"node '{source}' leads to {self._next[source]} already, so it can't branch")
         self._branches[source] = id
@@ -295,6 +298,7 @@ class Graph:
         if self._built is not None:
             return self._built
         file = f"graph '{self.name}'"
+        # Empty values are left out, so that the struct's own defaults apply.
         top = {key: value for key, value in self._top.items() if value not in (None, "", {})}
         top["settings"] = _converted(Settings, self._top["settings"], f"{file}: ")
         if self._top["limits"] is not None:
@@ -302,6 +306,7 @@ class Graph:
         nodes = {id: self._led(id, node) for id, node in self._nodes.items()}
         if not nodes:
             raise InvalidFile(f"{file} has no nodes")
+        # `check_graph` sees nodes only; an edge from a missing node would be dropped without a word.
         missing = [id for id in self._next if id not in nodes]
         if missing:
             raise InvalidFile(f"{file}: an edge begins at '{missing[0]}', and there is no such node")
@@ -312,6 +317,7 @@ class Graph:
         below = {each.name: each for agent in self._agents.values() for each in _with_family(agent)}
         self._built = GraphAgent(
             name=self.name,
+            # No directory: this path does not exist, so no file near the program is found by accident.
             directory=Path(f"<{file}>"),
             file=file,
             graph=graph,

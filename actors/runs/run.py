@@ -136,6 +136,7 @@ class RunOptions(TypedDict, total=False):
     loose: bool
 
 
+# The old names stay valid: programs pass them.
 NEW_NAMES = {"extra_dirs": "roots", "approve_all": "yes"}
 """Public names of options, and the internal names of the same options."""
 

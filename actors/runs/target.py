@@ -197,6 +197,7 @@ def validate(
             return list(error.problems)
         raise
     base, _ = configured(config_dir, process_environ() if environ is None else environ)
+    # Settings and agents share the name `config.yaml`, so the path and then the keys decide.
     is_used = found.directory / Path(found.file).name == config_file(base.absolute())
     if found.dialect == "agent" and (is_used or _has_settings(found)):
         return _problems_of_settings(found, strict=strict)

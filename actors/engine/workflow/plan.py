@@ -59,6 +59,7 @@ def functions_in(directory: Path | None) -> dict[str, Path]:
 def _functions_of(file: Path) -> list[str]:
     with warnings.catch_warnings(), suppress(OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         warnings.simplefilter("ignore")  # about the user's code
+        # Parsed and not imported: validation must not run the user's code.
         body = ast.parse(file.read_bytes()).body
         functions = (node for node in body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
         return [node.name for node in functions if not node.name.startswith("_")]

@@ -127,6 +127,7 @@ async def recall(structure: Structure, ran: RanGraph, player: JournalPlayer, gon
         if place.dynamic is None:
             if runs_graph:
                 await _recall_graph(structure.within(place), ran.of(work.key), player.of(each.path), work.inputs)
+        # A plain firing that ended has its outputs in the machine; only partial ones must be rebuilt.
         elif runs_graph or _stays_behind(end):
             with suppress(GraphMistake, NodeFailed):  # the firing stopped in the middle of its layers
                 await _recall_layers(Firing(work, structure), ran, player, each)
@@ -144,6 +145,7 @@ async def recall_units(
 
 
 async def _recall_graph(structure: Structure, ran: RanGraph, player: JournalPlayer, task: Sequence[Message]) -> None:
+    # The process died before the first row of the subgraph: it starts from its beginning.
     if not player.past:
         return
     decider, gone = WorkflowDecider(structure, warns=False, order=ran.order), list[EarlierWork]()

@@ -112,6 +112,7 @@ class _Batch(msgspec.Struct, frozen=True):
         self.on_begin(task)
         try:
             outcome = await self.perform(task)
+        # The root is ending: the task did not fail, and the next call runs it.
         except ShuttingDown:
             return TaskEnded(work.key, status="cancelled")
         except CallboardError as error:
@@ -228,6 +229,7 @@ class BatchTarget:
             hooks = msgspec.structs.replace(hooks, holds=self.runs.holds)
             if goes_on:
                 try:
+                    # Resumed and not run again: the work so far is paid for.
                     return await play(self._root, await take(self._root, id, by=BATCH), hooks)
                 except (CannotGoOn, Damaged) as error:
                     log.warning("task '%s' begins anew: %s", task.id, error)
@@ -262,6 +264,7 @@ class BatchTarget:
         if isinstance(agent, WorkflowAgent):
             return agent
         self._agent = agent
+        # Checked for every task before the first runs: a task with a missing variable would fail an hour later.
         file = agent.graph if isinstance(agent, GraphAgent) else agent.agent
         vault = self._root.vault
         resolve_variables(agent.name, file.variables, values, environ(), secrets=vault, source=file.source)

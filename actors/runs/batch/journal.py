@@ -71,6 +71,7 @@ class BatchJournal:
         except OSError as error:
             raise UsageError(f"results can't be written to {self.path}: {error.strerror or error}") from error
         try:
+            # Two batches that append to one file would both run each task.
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._remember()
             sync(self.path.parent)  # A new file's lines are lost in a crash if its directory entry is.
@@ -174,6 +175,7 @@ class BatchJournal:
                         f"{self.path}, line {number}: this is no result of a batch; write elsewhere: --results FILE"
                     ) from None
                 good += len(line)
+        # An append to a partial line would make one unreadable line of two.
         if good < os.fstat(self._file).st_size:
             os.ftruncate(self._file, good)
 
@@ -215,6 +217,7 @@ class TaskRuns:
         from ....supervisors.journal.retention import remove_run
 
         directory = journal_dir(environ())
+        # All stored runs, ended ones included: each counts as an attempt of its task.
         self._known = {stored.run for stored in stored_runs(directory)}
         self._interrupted = {run.run: run for run in interrupted(environ())}
         for task in done:

@@ -89,6 +89,7 @@ def replay(
 
 def _check(run: str, rows: list[Placed]) -> None:
     first = began(rows)
+    # The functions are gone with the program; their effects on its memory can't be replayed from rows.
     if first.functions:
         named = ", ".join(first.functions)
         raise Unsupported(f"{run} can't be replayed: it has tools that are functions of a Python program: {named}")
@@ -131,6 +132,7 @@ async def _replay(
     first = began(rows)
     async with Root(config_dir=config_dir) as root:
         started = datetime.fromtimestamp(first.wall, UTC)
+        # Events show the times of the original run, by the clock that the rows set.
         root.bus.now = lambda: started + timedelta(seconds=clock.current_time())
         after = 0 if past is None else past.rows
         index = JournalIndex(rows[after:], after)
@@ -152,6 +154,7 @@ async def _replay(
                 outcome = await execution.run(on_event)
                 nursery.cancel_scope.cancel()
         finally:
+            # A stopped clock would never reach the deadlines of the clean-up.
             clock.run_on()
     return Replayed(outcome=outcome, differences=tuple(index.differences), ended_early=sequencer.ended_early)
 
@@ -159,5 +162,6 @@ async def _replay(
 def _request(first: Began) -> RunRequest:
     """Return the run's request without the parts that are in its rows, and without files to write."""
     request = first.request
+    # The directory may be gone by now.
     cwd = request.cwd if request.cwd is not None and Path(request.cwd).is_dir() else None
     return msgspec.structs.replace(request, cwd=cwd, answers=None, files=(), knowledge=(), attach=(), save=None)

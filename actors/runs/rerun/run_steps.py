@@ -150,6 +150,7 @@ class _Names:
         elif isinstance(message, messages.Summarized | messages.ResultsKept | messages.LookedAround):
             self._name_calls(path, message.key)
         elif isinstance(message, messages.WorkDone):
+            # Rows have the end of work only; a visit is counted when it ends.
             work = self._ended[number] = self._end_of(path, message.key)
             if isinstance(message, messages.NodeLeft):
                 visit = self._visits[path, message.node] = self._visits.get((path, message.node), 0) + 1
@@ -167,6 +168,7 @@ class _Names:
     def _name_calls(self, path: str, key: int) -> None:
         """Name the calls of the last reply by their numbers, which lie between it and this work if none was refused."""
         before, calls = self._calls.pop(path, (key, ()))
+        # A refused call has no work and no number, so then the numbers can't be mapped to names.
         if key - before == len(calls) + 1:
             for number, call in enumerate(calls, before + 1):
                 self._names.setdefault(work_path(path, number), call.name)

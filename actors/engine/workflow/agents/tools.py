@@ -258,6 +258,7 @@ def _spec(declaration: Declaration, entry: ToolEntry) -> ToolSpec:
 def _offered(parameters: Schema) -> Schema:
     """Return the parameters for the model: DevAll's engine supplies `_context` and `_` names with a default."""
     needed = parameters.get("required", ())
+    # The engine passes these itself; a model that sees them would fill them with inventions.
     hidden = {
         name for name in parameters["properties"] if name == CONTEXT or (name.startswith("_") and name not in needed)
     }

@@ -111,6 +111,7 @@ class EdgeFunctions:
             given |= {"workspace": str(workspace), "vars": variables, "session_id": self._me.stream.run}
             if self._shared and (self._process is None or self._process.ended is not None):
                 given |= {"shared": self._shared}
+        # Only durable runs need a copy of the shared data, and only processors can change it.
         keeps = self._scope is not None and kind == "processor"
         call = {
             "keeps": keeps,

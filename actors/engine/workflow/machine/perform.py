@@ -311,6 +311,7 @@ async def _processed(firing: Firing, way: ReadyEdge, payload: Message, warnings:
     except Exception as error:  # noqa: BLE001 - a user's function; the message arrives unchanged
         warnings.append(f"{way}: its processor failed and the message arrives unchanged: {_error_text(error)}")
         return payload
+    # Checked after the call, since the function has made the text by then; it must not enter a queue and a row.
     if arriving is not None and len(arriving.text) > LONGEST:
         raise GraphMistake(
             f"{way}: its processor makes a text of {len(arriving.text)} characters, {LONGEST} are the most"

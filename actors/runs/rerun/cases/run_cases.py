@@ -112,6 +112,7 @@ async def _result(root: Root, found: CaseFile, number: int, mode: Mode) -> CaseR
     shown = "" if cassette is None else str(cassette)
     outcome: Outcome | None = None
     try:
+        # Never recorded by itself: a test run in CI must not ask a model that costs money.
         if cassette is not None and mode == "replay" and not await trio.Path(cassette).exists():
             failures = [f"there is no cassette {cassette}: callboard test --update records it"]
         else:

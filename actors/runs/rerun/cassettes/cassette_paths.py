@@ -40,6 +40,7 @@ class NamedPaths:
         """Add a name for a path. A path that has a name retains it."""
         # A run may report either form, for example if `/tmp` is a link.
         for form in (str(path.absolute()), os.path.realpath(path)):
+            # `/` would match in every path.
             if len(form) > 1:
                 self._paths.setdefault(form, name)
         self._compile()
@@ -50,10 +51,12 @@ class NamedPaths:
         self._compile()
 
     def _compile(self) -> None:
+        # Alternatives are tried in order, so the longest path must be first.
         ordered = sorted(self._paths, key=len, reverse=True)
         self._out = re.compile("(?:" + "|".join(map(re.escape, ordered)) + ")" + _ENDS)
         back: dict[str, str] = {}
         for path, name in self._paths.items():
+            # The first path of a name is the one that was passed, the second its real path.
             back.setdefault(name, path)
         self._back = back
 

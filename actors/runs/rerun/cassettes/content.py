@@ -65,6 +65,7 @@ class RequestContent(msgspec.Struct, frozen=True):
 
 def content_of(request: ChatRequest, paths: NamedPaths, ids: CallIds) -> RequestContent:
     """Return the content of a request."""
+    # Stored once by hash: each request repeats all earlier messages, so a cassette would grow quadratically.
     pieces: dict[str, Any] = {}
 
     def piece(value: Any) -> str:
@@ -134,6 +135,7 @@ def _parts(parts: Sequence[Any]) -> list[Any]:
     shown = []
     for part in parts:
         if isinstance(part, ImagePart | FilePart) and part.data:
+            # A digest is enough to compare, and a cassette with photographs in Base64 can't be read or reviewed.
             digest = hashlib.blake2b(part.data, digest_size=12).hexdigest()
             bare = msgspec.to_builtins(msgspec.structs.replace(part, data=b""))
             shown.append({**bare, "data": f"{len(part.data)} bytes, {digest}"})

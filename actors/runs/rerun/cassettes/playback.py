@@ -89,6 +89,7 @@ class CassettePlayback:
         """Return the recorded reply to this request."""
         del live
         if asking.account is not None:
+            # Limits hold in a replay too: it must end where a live run would.
             asking.account.check(turn=True)
         paths = self._named_paths
         try:
@@ -101,6 +102,7 @@ class CassettePlayback:
         model = (reply.model if reply is not None else "") or request.model or self.model
         played = Played(me, f"llm-{self._asked}", model, request, asking)
         played.asked()
+        # A checkpoint, as a live request is: replayed replies in a loop must not keep other tasks from running.
         await trio.lowlevel.checkpoint()
         if line.error is not None:
             raise played.failed(line.error.restore())
@@ -147,6 +149,7 @@ class CassettePlayback:
         actor = self._actor
         assert actor is not None
         line = self._lines.answer(question.actor.removeprefix(actor.path), question.text)
+        # An answer by a path came from a parent agent, whose model is replayed as well.
         if line is not None and line.by.startswith("/"):
             return PASS
         if line is not None and not line.reason:
@@ -249,6 +252,7 @@ class RemainingLines:
     @property
     def unused(self) -> str:
         """Description of the unused lines; "" if all were used."""
+        # Judges run after the case's run, so their lines are unused while its report is made.
         names = [_what(line) for line in self._effects if not line.at.startswith(f"/{JUDGE}")]
         more = f" and {len(names) - _LIST} more" if len(names) > _LIST else ""
         return ", ".join(names[:_LIST]) + more
@@ -283,6 +287,7 @@ class RemainingLines:
 
     def value(self, at: str, name: str) -> ValueLine | None:
         """Remove and return the next value of this name, preferably at this position; None if there is none."""
+        # The position first: parallel nodes take values of the same name in an order that trio chooses.
         return _taken(self._values, lambda line: line.name == name and line.at == at) or _taken(
             self._values, lambda line: line.name == name
         )
@@ -311,6 +316,7 @@ class RemainingLines:
 
     def _nearest(self, at: str, is_one: Callable[[Effects], bool]) -> Effects | None:
         """Return the recorded request to compare with one that was not found: at this position, else the next one."""
+        # Only for the message: a difference to the nearest request says more than that one is missing.
         there = [line for line in self._effects if is_one(line)]
         return next((line for line in there if line.at == at), there[0] if there else None)
 

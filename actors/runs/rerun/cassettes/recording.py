@@ -85,6 +85,7 @@ class CassetteRecording:
         except CallboardError as error:
             self._lines.append(("reply", (at, request, None, Failure.of(error), round(trio.current_time() - began, 3))))
             raise
+        # The request itself, not its JSON: paths and ids can be replaced only at the end, when all are known.
         self._lines.append(("reply", (at, request, reply, None, round(trio.current_time() - began, 3))))
         return reply
 
@@ -132,6 +133,7 @@ class CassetteRecording:
 
     def answered(self, actor: Actor, question: Question, answer: Answer) -> None:
         """Record an answer, unless it is a secret."""
+        # Passwords must not reach a file that is committed with the tests.
         if not question.secret:
             by = answer.by.removeprefix(self._top) if answer.by.startswith(f"{self._top}/") else answer.by
             line = AnswerLine(at=self._at(actor), question=question.text, value=answer.value, by=by)
@@ -147,6 +149,7 @@ class CassetteRecording:
         Raises:
             UsageError: the file cannot be written.
         """
+        # A cancelled run has results for a part of its requests; replaying it would end with a difference.
         if status == "cancelled" or self._beginning is None:
             return
         self._status = self._status or status
@@ -171,6 +174,7 @@ class CassetteRecording:
         # Redacted last: paths and ids have been replaced, so a secret inside of one is found as well.
         data = b"".join(redactor.data(msgspec.json.encode(line)) + b"\n" for line in lines)
         file = self._file
+        # A recording that fails must not destroy the cassette that it should replace.
         part = file.with_name(f".{file.name}.{os.getpid()}")
         try:
             file.parent.mkdir(parents=True, exist_ok=True)

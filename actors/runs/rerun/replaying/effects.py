@@ -213,6 +213,7 @@ class RowEffects:
         if not isinstance(message, ToolDone):
             raise _error(message)
         content = message.content
+        # Images and files: the row has the parts that the model saw.
         if not isinstance(content, str):
             return VisibleResult(content)
         return _admitted(content)
@@ -224,6 +225,7 @@ class RowEffects:
         if not isinstance(message, NodeLeft) or message.failure is None:
             written = dict(message.writes) if isinstance(message, NodeLeft) else {}
             targets = message.targets if isinstance(message, NodeLeft) else None
+            # The row has the targets that were chosen; a script chooses by `_next` in its output.
             if targets is not None and len(targets) == 1:
                 written["_next"] = targets[0]
             out = msgspec.json.encode(written)

@@ -90,6 +90,7 @@ class JournalIndex:
         self._escalations: dict[tuple[str, str], str] = {}  # recorded escalation id, by path and replayed id
         self._first = 0
         self.is_over = any(isinstance(row, Over) for _, row in rows)
+        # Then a message may have been handled without a row: it was not on the disk yet.
         self.was_killed = not self.is_over or any(isinstance(row, Lived) for _, row in rows)
         self._of: dict[str, list[int]] = {}
         self._starts: dict[str, int] = {}  # number of leading rows that were reached, by path
@@ -119,6 +120,7 @@ class JournalIndex:
                 # the question whether a call that was under way at a kill may be repeated
                 if isinstance(row, Asked):
                     self._leave_out_answer(row.question.id, place)
+            # Notes of the run itself are read at its beginning, in no order; those of hooks are given out in order.
             elif isinstance(row, Noted) and not path and not row.name.startswith(OF_HOOK):
                 self._reached[place] = True
 
@@ -260,6 +262,7 @@ class JournalIndex:
     def place_of(self, path: str, message: Any) -> int | None:
         """Return the index of the row that records this message to the decider of this path; None if there is none."""
         if isinstance(message, EscalationClosed):
+            # A replayed escalation has a new id; the row has the original one.
             id = self._escalations.get((path, message.id), message.id)
             message = msgspec.structs.replace(message, id=id)
         return self.find(path, lambda row: isinstance(row, Told) and _is_same(row.message, message))
@@ -274,6 +277,7 @@ class JournalIndex:
         The decider gets the recorded message, so that it stays in the state of the original run, whatever the replay
         produced. A deviation is noted.
         """
+        # Interruptions depend on when this process ends, so they are not compared. After the last row nothing is.
         if isinstance(message, Interrupted) or self.next is None:
             return message
         place = self.place_of(path, message)

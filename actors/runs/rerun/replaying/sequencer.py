@@ -134,6 +134,7 @@ class Sequencer:
         """Return results, start work and perform external actions until cancelled, or until the rows end."""
         while True:
             await self._at_rest()
+            # Before any result: the tasks that wait here need mail that has arrived by now.
             if found := [woken for met, woken in self._pending_conditions.items() if met()]:
                 for woken in found:
                     woken.set()
@@ -146,6 +147,7 @@ class Sequencer:
             if first is not None:
                 self._line.pop(first)[2].set()
                 continue
+            # No row is left and nothing can begin: the original process ended here.
             if place is None:
                 self.ended_early = True
                 self.top.interrupt()
