@@ -8,14 +8,14 @@
     NOTED       let it pass, and perhaps answer it later all the same (a parent whose model may know the answer)
     PASS        let it pass
 
-A question that no ancestor answers or holds reaches the *desk* of the root, which shows it to every attached front end
+A question that no ancestor answers or holds reaches the root, which shows it to every attached front end
 (terminal, websocket, HTTP) at once. The first answer closes it for all.
 
-**Question and answer are messages.** The question is mail of the root's actor, whose body calls `Desk.decide`: all
-policies and front ends are called in that one task. The answer is the reply to that mail (`ref.Request`). It counts as
-a message in the asker's mailbox, but bypasses the mail that waits there, so an actor may ask while its mail waits, and
-ask several questions at a time. Answering (`Desk.answer`) and withdrawing take effect at once; they do not wait for the
-root's task.
+**Question and answer are messages.** The question is mail of the root's actor, whose body calls `OpenQuestions.decide`:
+all policies and front ends are called in that one task. The answer is the reply to that mail (`ref.Request`). It counts
+as a message in the asker's mailbox, but bypasses the mail that waits there, so an actor may ask while its mail waits,
+and ask several questions at a time. Answering (`OpenQuestions.answer`) and withdrawing take effect at once; they do not
+wait for the root's task.
 
 **Only the asker waits.** Its siblings continue, and questions are answered in any order. At most `MOST_OPEN` may be
 open; one more fails at once with `Saturated`, since no user reads that many and each takes memory.
@@ -70,7 +70,7 @@ HOLD = Verdict.HOLD
 NOTED = Verdict.NOTED
 Policy = Callable[[Question], Answer | Verdict]
 """Called once for each question that passes its actor. Must be quick; for a later answer return `HOLD` or `NOTED` and
-call `desk.answer`. An exception is logged and counts as `PASS`: the asker must not fail because of it."""
+call `OpenQuestions.answer`. An exception is logged and counts as `PASS`: the asker must not fail because of it."""
 
 
 class FrontEnd(Protocol):
@@ -79,7 +79,7 @@ class FrontEnd(Protocol):
     name: str
 
     def asked(self, question: Question) -> None:
-        """Show the question. Its answer is given to `desk.answer`."""
+        """Show the question. Its answer is given to `OpenQuestions.answer`."""
 
     def closed(self, question_id: str, by: str) -> None:
         """Stop showing the question: it was answered or withdrawn. `by` is the answering party or the reason."""
@@ -122,7 +122,7 @@ class QuestionTimeout(TimedOut):
 
 
 @final
-class Desk:
+class OpenQuestions:
     """The open questions of one root.
 
     Attributes:

@@ -18,7 +18,7 @@ from typing import Protocol, final
 
 from ...protocol.errors import UsageError
 from ...protocol.kernel.questions import Question
-from ...supervisors import Desk
+from ...supervisors import OpenQuestions
 
 
 class FrontEnd(Protocol):
@@ -44,7 +44,7 @@ class FrontEnd(Protocol):
 class Inbox:
     """Open questions of all runs of a root. Its methods may be called from any thread."""
 
-    def __init__(self, questions: Desk) -> None:
+    def __init__(self, questions: OpenQuestions) -> None:
         self._questions = questions
 
     @property

@@ -31,7 +31,7 @@ from .journal_index import JournalIndex, failure_of
 
 if TYPE_CHECKING:
     from .....protocol.messages import Message
-    from .....supervisors import Actor, Desk
+    from .....supervisors import Actor, OpenQuestions
 
 FOR_THREADS = 0.001
 """Seconds of real time between two checks of working threads."""
@@ -73,7 +73,7 @@ class Sequencer:
         ended_early: True if the rows ended before the run.
     """
 
-    def __init__(self, index: JournalIndex, clock: RowClock, questions: Desk, threads: Threads) -> None:
+    def __init__(self, index: JournalIndex, clock: RowClock, questions: OpenQuestions, threads: Threads) -> None:
         self._index = index
         self._clock = clock
         self._questions = questions
