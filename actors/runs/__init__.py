@@ -9,6 +9,6 @@ Five names to know:
     Root           the state that all runs of a process share (`root`)
 
 `run` and `runtime` are the Python API over them. `durable`, `orphaned_runs` and `pinned_files` resume runs whose
-process was killed. Packages: `sessions`, `batch`, `rerun`, `setup`. May import every layer of actors/ but `front`. Start with
-`begin`. Nothing is imported here: checking a file needs no event loop.
+process was killed. Packages: `sessions`, `batch`, `rerun`, `setup`. May import every layer of actors/ but `front`.
+Start with `begin`. Nothing is imported here: checking a file needs no event loop.
 """

@@ -50,7 +50,7 @@ from ..engine.graph.nodes.function import signature_of
 from ..engine.graph.validate import check_graph
 from ..work.results import KEY, ResultType
 from .python_agent import Agent, family, joined, loop_agent, models_of_agent
-from .target import GraphAgent, LoopAgent
+from .target import GraphAgent
 
 if TYPE_CHECKING:
     from ..work.models.python_model import Model
@@ -303,7 +303,10 @@ class Graph:
         top["settings"] = _converted(Settings, self._top["settings"], f"{file}: ")
         if self._top["limits"] is not None:
             top["limits"] = _converted(OwnLimits, self._top["limits"], f"{file}: limits: ")
-        nodes = {id: self._led(id, node) for id, node in self._nodes.items()}
+        nodes = {
+            id: msgspec.structs.replace(node, next=tuple(self._next[id])) if id in self._next else node
+            for id, node in self._nodes.items()
+        }
         if not nodes:
             raise InvalidFile(f"{file} has no nodes")
         # `check_graph` sees nodes only; an edge from a missing node would be dropped without a word.
@@ -314,7 +317,8 @@ class Graph:
         problems = [msgspec.structs.replace(problem, file=file) for problem in check_graph(graph)]
         if errors := errors_in(problems):
             raise InvalidFile("\n".join([f"{file} has {len(errors)} error(s):", *map(str, errors)]), problems)
-        below = {each.name: each for agent in self._agents.values() for each in _with_family(agent)}
+        agents = [each for agent in self._agents.values() for each in (agent, *family(agent))]
+        below = {each.name: loop_agent(each) for each in agents}
         self._built = GraphAgent(
             name=self.name,
             # No directory: this path does not exist, so no file near the program is found by accident.
@@ -355,10 +359,6 @@ class Graph:
         self._built = None
         known = self._next.setdefault(source, [])
         known += [each for each in targets if each not in known]
-
-    def _led(self, id: str, node: AnyNode) -> AnyNode:
-        """Return the node with its edges."""
-        return msgspec.structs.replace(node, next=tuple(self._next[id])) if id in self._next else node
 
     def _of_function(
         self, id: str, function: Function, keys: Mapping[str, Any], *, updates: Updates | None = None
@@ -402,10 +402,6 @@ class Graph:
 def next_id(nodes: Mapping[str, Any]) -> str:
     """Return the id of the first node."""
     return next(iter(nodes))
-
-
-def _with_family(agent: Agent[Any]) -> list[LoopAgent]:
-    return [loop_agent(each) for each in (agent, *family(agent))]
 
 
 def _updates(into: str | None, scope: str = "output") -> Updates | None:

@@ -193,7 +193,9 @@ def _act(turn: StoredTurn, target: Loaded | Agent, request: RunRequest, hooks: R
             model=turn.session.model,
             variables=variables_of(target, turn, request.variables),
             history=turn.history,
-            default_tools=request.default_tools and not _names_tools(turn.session),
+            default_tools=request.default_tools
+            and turn.session.enabled_tools is None
+            and turn.session.enabled_mcp_servers is None,
         ),
         hooks=heard_in(turn, msgspec.structs.replace(hooks, loaded=found)),
     )
@@ -365,10 +367,6 @@ def with_session(
     if session.enabled_mcp_servers is not None and (default_tools or not agent.mcp_servers):
         chosen["mcp_servers"] = tuple(split(session.enabled_mcp_servers)) if mcp else ()
     return sampled(msgspec.structs.replace(agent, **chosen), session)
-
-
-def _names_tools(session: Session) -> bool:
-    return session.enabled_tools is not None or session.enabled_mcp_servers is not None
 
 
 async def _with_role(

@@ -233,7 +233,8 @@ def _of_message(message: Any) -> tuple[str, str]:
         case messages.StateSet():
             return "state set", _pairs(message.state)
         case messages.NodeLeft():
-            return _exit_text(message), _node_of_exit(message)
+            what = "left" if message.failure is None else "failed" if message.targets is None else "failed, goes on"
+            return what, _node_of_exit(message)
         case messages.Replied():
             return "reply", _reply(message.reply)
         case messages.ToolDone():
@@ -257,12 +258,6 @@ def _of_message(message: Any) -> tuple[str, str]:
         case messages.Partial():
             return "partial reply", message.text
     return _words(type(message).__name__), ""
-
-
-def _exit_text(message: messages.NodeLeft) -> str:
-    if message.failure is None:
-        return "left"
-    return "failed" if message.targets is None else "failed, goes on"
 
 
 def _node_of_exit(message: messages.NodeLeft) -> str:

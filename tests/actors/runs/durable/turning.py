@@ -27,10 +27,10 @@ from callboard.protocol.requests import RunRequest
 def kill_once_written() -> None:
     """This process is killed between the session's file and the word that the run is over."""
 
-    def settle(_: StoredTurn) -> None:
+    def mark_over(_: StoredTurn) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    StoredTurn.settle = settle  # type: ignore[method-assign]
+    StoredTurn.mark_over = mark_over  # type: ignore[method-assign]
 
 
 async def main(order: dict[str, Any]) -> None:
