@@ -5,11 +5,11 @@ that such a program needs is exported here. Subprocesses and pools are imported 
 
 Five names to know:
 
-    Actor        one task with a mailbox and a place in the tree; its body is an async function (`actor`)
-    Ref          sends messages to an actor, asks it, stops it, waits for its end (`ref`)
-    Root         the tree: owns signals and the order in which everything ends (`root`, `signals`)
-    Supervisor   restarts children by OTP's rules (`supervisor`, decisions in `policy`)
-    Desk         open questions to users, at the root (`escalation`)
+    Actor          one task with a mailbox and a place in the tree; its body is an async function (`actor`)
+    Ref            sends messages to an actor, asks it, stops it, waits for its end (`ref`)
+    Root           the tree: owns signals and the order in which everything ends (`root`, `signals`)
+    Supervisor     restarts children by OTP's rules (`supervisor`, decisions in `policy`)
+    OpenQuestions  the questions to users, at the root (`escalation`)
 
 Modules, from the bottom: `mailbox`, `ref`, `scheduler` (tasks and timers), `actor`, `bus` (events), `escalation`,
 `root`, `supervisor`, `pool`. Subprocesses: `process`, `pipes`, `guardian_link`, and `guardian`, which is a program of
@@ -49,7 +49,7 @@ from ..protocol.kernel.messages import Down, Message
 from ..protocol.kernel.questions import Answer, Question
 from .actor import Actor
 from .bus import Bus, Feed, Stream
-from .escalation import HOLD, NOTED, PASS, Desk, FrontEnd, Policy, QuestionTimeout
+from .escalation import HOLD, NOTED, PASS, FrontEnd, OpenQuestions, Policy, QuestionTimeout
 from .policy import Backoff, Breaker, Retry
 from .ref import End, Monitor, Ref, Request
 from .root import Root
@@ -93,7 +93,6 @@ __all__ = [
     "ChildSpec",
     "Completed",
     "Deadlock",
-    "Desk",
     "DoesNotEnd",
     "Down",
     "End",
@@ -108,6 +107,7 @@ __all__ = [
     "Monitor",
     "NoReply",
     "NobodyToAsk",
+    "OpenQuestions",
     "Policy",
     "Pool",
     "PoolClosed",
@@ -137,6 +137,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "Desk":  # former name of `OpenQuestions`, which programs import from here
+        return OpenQuestions
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'callboard.supervisors' has no attribute '{name}'")

@@ -8,14 +8,14 @@
     NOTED       let it pass, and perhaps answer it later all the same (a parent whose model may know the answer)
     PASS        let it pass
 
-A question that no ancestor answers or holds reaches the *desk* of the root, which shows it to every attached front end
+A question that no ancestor answers or holds reaches the root, which shows it to every attached front end
 (terminal, websocket, HTTP) at once. The first answer closes it for all.
 
-**Question and answer are messages.** The question is mail of the root's actor, whose body calls `Desk.decide`: all
-policies and front ends are called in that one task. The answer is the reply to that mail (`ref.Request`). It counts as
-a message in the asker's mailbox, but bypasses the mail that waits there, so an actor may ask while its mail waits, and
-ask several questions at a time. Answering (`Desk.answer`) and withdrawing take effect at once; they do not wait for the
-root's task.
+**Question and answer are messages.** The question is mail of the root's actor, whose body calls `OpenQuestions.decide`:
+all policies and front ends are called in that one task. The answer is the reply to that mail (`ref.Request`). It counts
+as a message in the asker's mailbox, but bypasses the mail that waits there, so an actor may ask while its mail waits,
+and ask several questions at a time. Answering (`OpenQuestions.answer`) and withdrawing take effect at once; they do not
+wait for the root's task.
 
 **Only the asker waits.** Its siblings continue, and questions are answered in any order. At most `MOST_OPEN` may be
 open; one more fails at once with `Saturated`, since no user reads that many and each takes memory.
@@ -70,7 +70,7 @@ HOLD = Verdict.HOLD
 NOTED = Verdict.NOTED
 Policy = Callable[[Question], Answer | Verdict]
 """Called once for each question that passes its actor. Must be quick; for a later answer return `HOLD` or `NOTED` and
-call `desk.answer`. An exception is logged and counts as `PASS`: the asker must not fail because of it."""
+call `OpenQuestions.answer`. An exception is logged and counts as `PASS`: the asker must not fail because of it."""
 
 
 class FrontEnd(Protocol):
@@ -79,7 +79,7 @@ class FrontEnd(Protocol):
     name: str
 
     def asked(self, question: Question) -> None:
-        """Show the question. Its answer is given to `desk.answer`."""
+        """Show the question. Its answer is given to `OpenQuestions.answer`."""
 
     def closed(self, question_id: str, by: str) -> None:
         """Stop showing the question: it was answered or withdrawn. `by` is the answering party or the reason."""
@@ -122,7 +122,7 @@ class QuestionTimeout(TimedOut):
 
 
 @final
-class Desk:
+class OpenQuestions:
     """The open questions of one root.
 
     Attributes:
@@ -291,6 +291,7 @@ class Desk:
                 del self._asking[actor]
                 if actor.state == "waiting":
                     actor.state = "running"
+            # Still open: the asker was cancelled, or its time is over. By identity, since the id may be in use again.
             if self._open.get(question.id) is pending:
                 del self._open[question.id]
                 self._notify_closed(pending, reason)
@@ -358,6 +359,7 @@ class Desk:
                     pending.noted = True
             actor = actor.parent
         pending.on_desk = True
+        # A copy: a front end that raises is detached during the loop.
         for front_end in list(self._front_ends):
             self._show(front_end, pending.question)
             if pending.question.id not in self._open:
@@ -392,6 +394,7 @@ class Desk:
                 self._give_up(pending)
 
     def _close(self, pending: _OpenQuestion, result: Answer | Exception, by: str) -> None:
+        # Before anything is called: a callback that answers again must find the question closed.
         del self._open[pending.question.id]
         if isinstance(result, Answer):
             if pending.memory is not None:

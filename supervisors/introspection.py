@@ -117,6 +117,7 @@ def pause(actor: Actor) -> bool:
     if root.pauses is None:
         root.pauses = Pauses(root)
     root.pauses.paused.add(actor)
+    # An actor that ends while paused would otherwise stay in the set, and keep the slow path of all actors on.
     actor.on_end(root.pauses.ended)
     actor.emit(ActorPaused())
     return True
@@ -188,6 +189,7 @@ def at_rest(top: Actor, questions: Collection[str]) -> bool:
         questions: ids of the questions that these actors have asked and that are open.
     """
     root = top.root
+    # Pauses are state in memory only: an unloaded run would come back running.
     if not questions or root.clocks[top.stream.run] or root.pauses:
         return False
     if not all(map(root.questions.waits_for_people, questions)):

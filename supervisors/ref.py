@@ -92,6 +92,7 @@ class Request:
 
     def resolve(self, result: outcome.Outcome[Any]) -> None:
         """Answer with a value or an error."""
+        # Both are races that no one can avoid: a reply may be under way when its asker times out.
         if self._outcome is not None or self.abandoned:
             reason = "nobody waits for the reply any more" if self.abandoned else "already answered"
             self._actor.dead_letter(result, reason)
@@ -100,6 +101,7 @@ class Request:
         actor = self._actor
         if actor.lent:
             actor.lent.discard(self)
+        # The reply bypasses the mailbox, but introspection counts it as a received message.
         if self._asker is not None:
             self._asker.mailbox.earlier += 1
         if actor.root.sent is not None:

@@ -27,7 +27,7 @@ import trio
 from ..protocol.kernel.questions import Question
 from .actor import Actor
 from .bus import Bus
-from .escalation import Desk
+from .escalation import OpenQuestions
 from .event_loops import Loop
 from .mailbox import Mailbox, N
 from .ref import Ref
@@ -52,7 +52,7 @@ class Root:
     Args:
         stop_within: seconds from the beginning of the stop to its end, whatever the actors do.
         signals: handle SIGINT, SIGTERM and SIGHUP while the block lasts (main thread only; see `signals`).
-        patient: questions wait for a front end that is not attached yet (see `escalation.Desk`).
+        patient: questions wait for a front end that is not attached yet (see `escalation.OpenQuestions`).
         on_signal: called with the signal's number and the number of signals so far; must be quick.
         on_hangup: called at SIGHUP instead of stopping (a server reloads).
         hangup_ends: called at each SIGHUP; True makes it stop the root all the same, as SIGTERM does (the terminal is
@@ -98,7 +98,7 @@ class Root:
         self.bus: Bus = Bus(self.in_loop)
         self.mailbox = Mailbox
         self.alarms: Alarms = Alarms(self)
-        self.questions: Desk = Desk(self, patient=patient)
+        self.questions: OpenQuestions = OpenQuestions(self, patient=patient)
         self.pauses: Pauses | None = None
         self.sent: SentCounts | None = None
         self.clocks: Counter[str] = Counter[str]()
@@ -216,6 +216,7 @@ class Root:
     async def _live(self) -> AsyncIterator[Root]:
         self.loop = Loop()
         error: BaseException | None = None
+        # Around the outer nursery: a Ctrl-C while the tree ends must still be counted.
         with self._handlers.installed() if self.own_signals else contextlib.nullcontext():
             try:
                 async with trio.open_nursery() as outer:
@@ -245,6 +246,7 @@ class Root:
                     self.actor.launch()
                     task_status.started()
                     await self.actor.wait_over()
+                    # After the actors: their clean-up may still talk to their processes.
                     if self._processes is not None:
                         with self.shield(self.stop_within):
                             await self._processes.close()

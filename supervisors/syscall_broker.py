@@ -143,6 +143,7 @@ def install(brokered: Brokered) -> int | None:
     Raises:
         OSError: the kernel takes neither filter.
     """
+    # Probe for pidfd_getfd (Linux 5.6): it fails with EBADF where it exists, and the broker can't do without it.
     _libc.syscall(_PIDFD_GETFD, -1, 0, 0)
     if ctypes.get_errno() != errno.ENOSYS:
         # From 5.19 on a signal does not restart a call that the broker has begun to perform.
@@ -150,6 +151,7 @@ def install(brokered: Brokered) -> int | None:
             listener = _filtered(brokered["filter"], flags)
             if listener >= 0:
                 return listener
+            # EINVAL: an older kernel that lacks a flag. Any other error is final (EBUSY: a container has the listener).
             if ctypes.get_errno() != errno.EINVAL:
                 break
     if _filtered(brokered["without"], 0) < 0:
@@ -160,6 +162,7 @@ def install(brokered: Brokered) -> int | None:
 def _filtered(code: bytes, flags: int) -> int:
     buffer = ctypes.create_string_buffer(code, len(code))
     program = struct.pack("@HP", len(code) // 8, ctypes.addressof(buffer))
+    # In variables of their own: the kernel reads both during the call, and Python must not free them before.
     kept = ctypes.create_string_buffer(program, len(program))
     number = _SECCOMP[_MACHINES.index(os.uname().machine)]
     listener: int = _libc.syscall(number, _SET_MODE_FILTER, ctypes.c_uint(flags), kept)
@@ -177,6 +180,7 @@ class Broker:
 
     def __init__(self, brokered: Brokered) -> None:
         self._listener = -1
+        # Longest first, so that the first match is the most specific rule.
         self._places = sorted(brokered["places"], key=lambda place: -len(place[0]))
         self._abstract = brokered["abstract"]
         self._unchangeable = frozenset(brokered["unchangeable"])
@@ -200,6 +204,7 @@ class Broker:
         try:
             while True:
                 ((_, events),) = poll.poll()
+                # POLLHUP alone: no process has the filter any more.
                 if not events & select.POLLIN:
                     return
                 self._serve()
@@ -263,6 +268,7 @@ class Broker:
         try:
             opened = self._try_to_change(id, tid, name, arguments)
         except _NotAllowed:
+            # Safe although the program may change the arguments meanwhile: its mount decides, not this check.
             self._answer(id, 0, flags=_CONTINUE)
         except OSError as error:
             self._answer(id, error.errno or errno.EPERM)
@@ -285,6 +291,7 @@ class Broker:
             other = _signed(arguments[1]) if at else _AT_FDCWD
             new_guard, new_path = self._found(tid, other, arguments[2 if at else 1])
             flags = arguments[3] & 0xFFFFFFFF if name == "renameat2" else 0
+            # Between two guards, or with other flags: left to the mount, which decides about it.
             if guard is not new_guard or flags & ~_RENAMING:
                 raise _NotAllowed
             self._check_alive(id)
@@ -293,6 +300,7 @@ class Broker:
         self._check_alive(id)
         if name.startswith(("open", "creat")):
             flags = os.O_CREAT | os.O_WRONLY | os.O_TRUNC if name == "creat" else _signed(arguments[1])
+            # The broker's own umask must not apply: the file is the program's. Set-id bits are never given.
             mode = arguments[1 if name == "creat" else 2] & 0o777 & ~_umask(tid)
             fd = guard.open(path, flags, mode)
             try:
@@ -317,6 +325,7 @@ class Broker:
         if not path.startswith(b"/"):
             link = b"/proc/%d/cwd" % tid if dirfd == _AT_FDCWD else b"/proc/%d/fd/%d" % (tid, dirfd)
             path = os.readlink(link) + b"/" + path  # noqa: PTH115 - as above
+        # As text, not by the file system: resolving links here would race with the program that makes them.
         path = os.path.normpath(path)
         for guard in self._guarded:
             if path.startswith(guard.prefix):

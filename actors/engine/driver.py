@@ -53,9 +53,8 @@ from ...protocol.messages import CallAnswered, FromBelow, Idle, Interrupted, Tim
 from ...supervisors import Actor, End
 from ...supervisors.ref import crash_text
 from ..work.journal.actor_journal import JournalPlayer, scope_of
-from .background import BackgroundWork
-from .deciding import Decider, Tape, recorder
-from .past import EarlierWork, OpenWork, fold
+from .interfaces import BackgroundWork, Decider, Tape, recorder
+from .recovery import EarlierWork, OpenWork, fold
 
 Performer: TypeAlias = Callable[["Actor", Any], Awaitable[WorkDone]]
 """Body of the child actor that executes one piece of work; called with the actor and the work."""
@@ -184,7 +183,7 @@ class Driver:
         ends = self._finish is not None or player.ends
         if self._beside is not None:
             self._is_stepping = True  # messages that arrive meanwhile wait in the mailbox
-            self._beside.go_on(player, left.family, ends=ends)
+            self._beside.resume(player, left.family, ends=ends)
             if ends:
                 await self._beside.caught_up()
             self._is_stepping = False

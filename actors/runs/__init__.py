@@ -1,5 +1,14 @@
 """Runs: from the name of a target to an `Outcome`.
 
-`target` finds and reads the files, `root` holds what all runs of a process share, `run` is one run from its first
-event to its last. Start with `run`. Nothing is imported here: checking a file needs no event loop.
+Five names to know:
+
+    load, Loaded   find, read and check a target: graph, LLM agent or workflow (`target`)
+    begin          starts a run of a `RunRequest` (`begin`)
+    Execution      one run, from its first event to its last (`execution`)
+    Prepared       a target that was compiled and is ready to run (`prepared`)
+    Root           the state that all runs of a process share (`root`)
+
+`run` and `runtime` are the Python API over them. `durable`, `orphaned_runs` and `pinned_files` resume runs whose
+process was killed. Packages: `sessions`, `batch`, `rerun`, `setup`. May import every layer of actors/ but `front`.
+Start with `begin`. Nothing is imported here: checking a file needs no event loop.
 """

@@ -33,12 +33,12 @@ from ..work.tools.permissions import Permissions
 from ..work.tools.registry import ToolOptions
 from ..work.tools.stored_results import StoredResults
 from . import run_environment
-from .as_begun import is_made
-from .children import ChildAgentRunner
+from .called_agents import ChildAgentRunner
 from .execution import Answers, Execution
 from .file_checks import check_user
 from .files import Saved, attached, images_in, parts_of
 from .loading import RunCallbacks, stand_ins
+from .pinned_files import is_made
 from .prepared import AgentInput, Prepared
 from .root import Root
 from .target import GraphAgent, Loaded, LoopAgent, WorkflowAgent
@@ -112,7 +112,7 @@ def begin(request: RunRequest, hooks: RunCallbacks, root: Root) -> Execution:
 def _begin(request: RunRequest, hooks: RunCallbacks, root: Root) -> Execution:
     asked, in_role = request.prompt, request.in_role
     if in_role:
-        from .in_role import in_role as as_role
+        from .role_run import in_role as as_role
 
         request, hooks = as_role(request, hooks, root)
     agent = _as_settings_allow(root.loader.loaded(request, hooks), request, hooks.settings, root.settings)

@@ -26,7 +26,7 @@ from ..work.context import CallingAgent, RunContext
 from ..work.playback.playback import playback
 from ..work.record import Record
 from ..work.results import ResultType
-from .children import ChildAgentRunner
+from .called_agents import ChildAgentRunner
 from .loading import NO_HOOKS, Loader
 from .prepared import AgentInput, Prepared
 from .python_agent import Agent, loop_agent
@@ -66,6 +66,7 @@ class ChildRuns:
     ) -> Outcome[Any]:
         """Run an agent to its end; see `Context.run`."""
         context, depth = calling.context.below(calling.permissions, calling.max_depth), calling.depth + 1
+        # A function that runs its own agent would recurse without an end.
         too_deep = context.too_deep(depth)
         if too_deep is not None:
             raise UsageError(too_deep)
@@ -82,6 +83,7 @@ class ChildRuns:
         history = History(result=None if kind is None else ResultType.of(kind))
         record = Record()
         child = ChildRecord(id=f"agent_{loaded.name}_{secrets.token_hex(4)}", agent=loaded.name)
+        # Before it runs, so that a cancelled run lists it as well.
         calling.record.children.append(child)
         # The recording has this call's result only; see the module.
         token = playback.set(None)

@@ -33,14 +33,14 @@ from ..io.imports import imported
 from ..io.tenancy import environ
 from ..work.journal.pending_answers import first_answers, open_questions
 from ..work.journal.run_journal import DEFINITION, CannotGoOn, JournaledRun, RunPast, past_of
-from .as_begun import called_in, check_files, definition_of, loaded_of
 from .begin import begin
 from .execution import Execution
 from .first_row import leaves
-from .in_session import Act, heard_in, round_off
-from .interrupted import InterruptedRun, interrupted
 from .loading import NO_HOOKS, RunCallbacks
+from .orphaned_runs import InterruptedRun, interrupted
+from .pinned_files import called_in, check_files, definition_of, loaded_of
 from .root import Root
+from .session_run import Act, heard_in, round_off
 from .target import LoopAgent
 from .trace_context import conversation
 
@@ -155,7 +155,7 @@ async def taken_again(root: Root, run: str) -> TakenRun:
     """
     from ...supervisors.journal.reading import read_run
 
-    rows = await (await root.journal()).again(run)
+    rows = await (await root.journal()).reopen(run)
     past = await trio.to_thread.run_sync(read_run, journal_dir(environ()), run)
     if past is None:
         raise NotFound(f"nothing is kept of {run} any more")

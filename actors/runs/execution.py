@@ -99,23 +99,23 @@ class Answers:
         """Answer a question if a prepared answer remains. Permissions are not answered (see `--allow`, `--yes`)."""
         if question.permission is not None:
             return PASS
-        left = self._unused_for(question.asker)
-        if not left:
+        prepared = self._unused_for(question.asker)
+        if not prepared:
             return PASS
-        return Answer(question=question.id, value=left.pop(0), by=PREPARED)
+        return Answer(question=question.id, value=prepared.pop(0), by=PREPARED)
 
     def drop(self, asker: str) -> None:
         """Remove the answer that a question of this asker got in an earlier incarnation of the run."""
-        left = self._unused_for(asker)
-        if left:
-            del left[0]
+        prepared = self._unused_for(asker)
+        if prepared:
+            del prepared[0]
 
     def _unused_for(self, asker: str) -> list[AnswerText]:
         of_unit, of_node = self._by_node.get(asker), self._by_node.get(asker.rpartition("[")[0])
         return of_unit or of_node or self._in_order
 
     @property
-    def left(self) -> list[str]:
+    def unused(self) -> list[str]:
         """The unused answers, as texts for a message."""
         words = [f"'{node}': {answer}" for node, answers in self._by_node.items() for answer in answers]
         return words + [str(answer) for answer in self._in_order]
@@ -378,8 +378,8 @@ class Execution:
 
     def _warn_of_unused_answers(self, actor: Actor, error: CallboardError | None) -> None:
         # After another failure, questions that would have used the answers may never have been reached.
-        if self.answers is not None and self.answers.left and (error is None or isinstance(error, NobodyToAsk)):
-            text = "answers that no question asked for: " + ", ".join(self.answers.left)
+        if self.answers is not None and self.answers.unused and (error is None or isinstance(error, NobodyToAsk)):
+            text = "answers that no question asked for: " + ", ".join(self.answers.unused)
             actor.emit(Warned(code="answers_left", message=text))
 
     def _emit(self, actor: Actor, status: Status, error: CallboardError | None, output: str = "") -> Outcome:
@@ -478,5 +478,6 @@ def _messages(
     result: GraphResult,
 ) -> tuple[list[Message] | None, dict[str, list[Message]] | None, dict[str, list[Message]] | None]:
     """Return a workflow's messages: of the final node, not consumed, and by node; three times None for an agent."""
-    told = getattr(result, "told", None)
-    return (None, None, None) if told is None else told()
+    # By name, since importing `WorkflowResult` for `isinstance` would load the engine of workflows for every run.
+    recorded = getattr(result, "recorded_messages", None)
+    return (None, None, None) if recorded is None else recorded()

@@ -63,6 +63,7 @@ class KnownServers:
 
     @cached_property
     def _config(self) -> McpConfig:
+        # Not at the top: most agents name no server, and the import loads the MCP package.
         from ..work.mcp.files import load_mcp
 
         return load_mcp(self._base)
@@ -124,6 +125,7 @@ def check_listed(
     for number, listed in enumerate(agent.global_tools):
         for name, hint in registry.unknown([listed]):
             if name not in own:
+                # Other agent programs list tools of MCP servers here; the hint names the key that does it.
                 server = servers.behind(name)
                 if server is not None:
                     hint = f"for the tools of MCP server '{server}': `mcp_servers: [{server}]`"

@@ -2,9 +2,11 @@
 
 A saved run (`--save DIR`) writes `DIR/<run id>/`, readable only by its owner:
 
-log.jsonl       every event, in order outcome.json    the output of `-o json` outputs.json    for a workflow, all
-messages by node usage.json      tokens and cost per model workspace/      for a workflow, the working directory of
-its python nodes
+    log.jsonl       every event, in order
+    outcome.json    the output of `-o json`
+    outputs.json    for a workflow, all messages by node
+    usage.json      tokens and cost per model
+    workspace/      for a workflow, the working directory of its python nodes
 """
 
 from __future__ import annotations

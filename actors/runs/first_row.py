@@ -23,10 +23,9 @@ from ...protocol.version import VERSION
 from ..io.handed_out import without_secrets
 from ..work.journal.directory import ATTACHED, directory_of, make
 from ..work.journal.run_journal import JournaledRun
-from ..work.tools.tool import Tool
-from .as_begun import definition_of, has_file
 from .execution import Execution
 from .loading import RunCallbacks
+from .pinned_files import definition_of, has_file
 from .root import Root
 from .target import LoopAgent
 
@@ -103,6 +102,8 @@ async def _keep(execution: Execution, request: RunRequest, hooks: RunCallbacks) 
     request = msgspec.structs.replace(request, id=execution.id, cwd=cwd)
     if session is not None:
         request = msgspec.structs.replace(request, history=())
+    # Functions of the program, in its call or in an agent that it made: no other process has them.
+    made = hooks.loaded.functions if isinstance(hooks.loaded, LoopAgent) else ()
     agent = hooks.loaded.agent if isinstance(hooks.loaded, LoopAgent) else None
     began = Began(
         at=0,
@@ -112,7 +113,7 @@ async def _keep(execution: Execution, request: RunRequest, hooks: RunCallbacks) 
         version=VERSION,
         wall=time.time(),
         owner=hooks.owner,
-        functions=tuple(tool.name for tool in (*hooks.tools, *_own_functions(hooks))),
+        functions=tuple(tool.name for tool in (*hooks.tools, *made)),
         agent=None if isinstance(request.target, Agent) else agent,
         settings={} if hooks.settings is None else _other(hooks.settings, root.settings),
         session=session,
@@ -125,11 +126,6 @@ async def _keep(execution: Execution, request: RunRequest, hooks: RunCallbacks) 
     if hooks.by == BY_SERVER:
         await kept.barrier()
     return kept
-
-
-def _own_functions(hooks: RunCallbacks) -> tuple[Tool, ...]:
-    """Return the functions of an agent that a program made."""
-    return hooks.loaded.functions if isinstance(hooks.loaded, LoopAgent) else ()
 
 
 def leaves(root: Root, hooks: RunCallbacks) -> Callable[[], bool]:

@@ -18,7 +18,7 @@ from typing import Protocol, final
 
 from ...protocol.errors import UsageError
 from ...protocol.kernel.questions import Question
-from ...supervisors import Desk
+from ...supervisors import OpenQuestions
 
 
 class FrontEnd(Protocol):
@@ -44,13 +44,13 @@ class FrontEnd(Protocol):
 class Inbox:
     """Open questions of all runs of a root. Its methods may be called from any thread."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, questions: OpenQuestions) -> None:
+        self._questions = questions
 
     @property
     def open(self) -> tuple[Question, ...]:
         """Every question that has no answer yet, oldest first."""
-        return self._desk.open
+        return self._questions.open
 
     @contextmanager
     def attach(self, front_end: FrontEnd) -> Iterator[None]:
@@ -64,7 +64,7 @@ class Inbox:
         for method in ("on_question", "on_question_closed"):
             if not callable(getattr(front_end, method, None)):
                 raise UsageError(f"root.inbox.attach({front_end!r}): it has no method `{method}`")
-        with self._desk.attach(_Shown(front_end)):
+        with self._questions.attach(_FrontEndAdapter(front_end)):
             yield
 
     def answer(self, question_id: str, value: str | list[str], *, by: str = "") -> bool:
@@ -74,11 +74,11 @@ class Inbox:
         Returns:
             False if the question is not open: already answered, withdrawn, or never asked.
         """
-        return self._desk.answer(question_id, value, by)
+        return self._questions.answer(question_id, value, by)
 
 
 @final
-class _Shown:
+class _FrontEndAdapter:
     """Adapter from `FrontEnd` to the interface of `supervisors.escalation`."""
 
     def __init__(self, front_end: FrontEnd) -> None:

@@ -1,6 +1,6 @@
 """Prepares an agent for a run: resolves variables, finds tools, compiles the graph, and refuses what cannot run.
 
-The agent that the user named and the agents that it calls (`children`) are prepared alike.
+The agent that the user named and the agents that it calls (`called_agents`) are prepared alike.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ class Prepared:
         """The texts of the files of a workflow's subgraphs, by absolute path; its own file is not included."""
         if self._flow is None:
             return {}
-        from .flows import parts_of
+        from .devall_loader import parts_of
 
         return parts_of(self._flow.workflow.graph, self._flow.workflow.graph.source.file)
 
@@ -212,7 +212,7 @@ class Prepared:
         """The files that are executed in place: scripts, tool files, and files of a workflow's functions."""
         if self._flow is None:
             return sorted(self._files)
-        from .flows import files_of_functions
+        from .devall_loader import files_of_functions
 
         return files_of_functions(self._flow.file.parent)
 
@@ -220,7 +220,7 @@ class Prepared:
         """Return an empty result of the type that this kind of agent fills."""
         if self._flow is None:
             return GraphResult()
-        from ..engine.workflow.plan import WorkflowResult
+        from ..engine.workflow.results import WorkflowResult
 
         return WorkflowResult()
 
@@ -352,8 +352,8 @@ class Prepared:
                 run_graph, self._plan, prompt, context, depth, input.state, result, record, name=self.name, link=False
             )
         await imported(".actors.engine.workflow.play")
-        from ..engine.workflow.plan import WorkflowResult
         from ..engine.workflow.play import run_workflow
+        from ..engine.workflow.results import WorkflowResult
 
         assert self._flow is not None
         assert isinstance(result, WorkflowResult)
@@ -402,14 +402,14 @@ class Prepared:
             if how != "tool":
                 flow.knows(asked)
 
-        async def looked_up() -> str:
+        async def prompt_with_passages() -> str:
             attached = await knowledge.attached(me, input.files, prompt)
             found = await knowledge.prompt(me, asked, prompt) if how != "tool" and (prompt or input.files) else prompt
             return f"{attached}\n\n{found}".strip() if attached else found
 
         # The result is noted in the journal: a later incarnation must see the same passages, even if the documents
         # have changed.
-        return await noted(me, "prompt", str, looked_up), asked if how != "prompt" else ()
+        return await noted(me, "prompt", str, prompt_with_passages), asked if how != "prompt" else ()
 
 
 def _absent_servers(file: str, absent: Mapping[str, str], compat: str | None) -> tuple[Problem, ...]:

@@ -73,6 +73,7 @@ class Agent(AgentData, Generic[R], frozen=True, kw_only=True, dict=True):
         if isinstance(name, str) and not _NAME.fullmatch(name):
             wrong.append(f"name={name!r}: a name has letters, digits, '_', '-', '.' and spaces")
         wrong += [f"{name}={getattr(self, name)!r}: {why}" for name, why in _NEEDS_FILE.items() if getattr(self, name)]
+        # All problems at once: a program that is corrected one error at a time is started once per error.
         for check in (self._check_tools, self._check_agents, self._check_result):
             try:
                 check()
@@ -90,6 +91,7 @@ class Agent(AgentData, Generic[R], frozen=True, kw_only=True, dict=True):
         tools = tuple(each if isinstance(each, Tool) else function_tool(each) for each in _several(self, "tools"))
         check_names(tools)
         for tool in tools:
+            # A function of this name would replace Callboard's tool, with its permissions and limits.
             if tool.name in SPECS:
                 raise UsageError(
                     f"tools: '{tool.name}' is the name of a tool of Callboard; give the function another one with "

@@ -50,7 +50,7 @@ from ..engine.graph.nodes.function import signature_of
 from ..engine.graph.validate import check_graph
 from ..work.results import KEY, ResultType
 from .python_agent import Agent, family, joined, loop_agent, models_of_agent
-from .target import GraphAgent, LoopAgent
+from .target import GraphAgent
 
 if TYPE_CHECKING:
     from ..work.models.python_model import Model
@@ -104,6 +104,7 @@ class Graph:
         if model is not None and not isinstance(model, str):
             from ..work.models.python_model import by_name
 
+            # A model object has no place in a graph's data; the data name it, and the run gets the object beside them.
             self._models = by_name((model,), f"graph '{name}': model")
             model = model.name
         settings = {
@@ -219,11 +220,13 @@ class Graph:
             name: id of the node that calls the function; by default `<source>_branch`.
         """
         ways: dict[Any, str] = dict(targets) if isinstance(targets, Mapping) else {each: each for each in targets}
+        # A branch is a script node of its own, so that its choice is a step of the run: visible, durable, replayable.
         id = name or f"{source}_branch"
         keys = {"routes": tuple(dict.fromkeys(ways.values()))}
         node = self._of_function(id, decide, keys)
         # The node keeps the script name of `decide`, so `to_yaml` names the user's function and not the wrapper.
         self._add(msgspec.structs.replace(node, function=_router(decide, ways)))
+        # Both would hold: the run would follow the edge and the branch in parallel.
         if source in self._next:
             raise UsageError(f"node '{source}' leads to {self._next[source]} already, so it can't branch")
         self._branches[source] = id
@@ -295,13 +298,18 @@ class Graph:
         if self._built is not None:
             return self._built
         file = f"graph '{self.name}'"
+        # Empty values are left out, so that the struct's own defaults apply.
         top = {key: value for key, value in self._top.items() if value not in (None, "", {})}
         top["settings"] = _converted(Settings, self._top["settings"], f"{file}: ")
         if self._top["limits"] is not None:
             top["limits"] = _converted(OwnLimits, self._top["limits"], f"{file}: limits: ")
-        nodes = {id: self._led(id, node) for id, node in self._nodes.items()}
+        nodes = {
+            id: msgspec.structs.replace(node, next=tuple(self._next[id])) if id in self._next else node
+            for id, node in self._nodes.items()
+        }
         if not nodes:
             raise InvalidFile(f"{file} has no nodes")
+        # `check_graph` sees nodes only; an edge from a missing node would be dropped without a word.
         missing = [id for id in self._next if id not in nodes]
         if missing:
             raise InvalidFile(f"{file}: an edge begins at '{missing[0]}', and there is no such node")
@@ -309,9 +317,11 @@ class Graph:
         problems = [msgspec.structs.replace(problem, file=file) for problem in check_graph(graph)]
         if errors := errors_in(problems):
             raise InvalidFile("\n".join([f"{file} has {len(errors)} error(s):", *map(str, errors)]), problems)
-        below = {each.name: each for agent in self._agents.values() for each in _with_family(agent)}
+        agents = [each for agent in self._agents.values() for each in (agent, *family(agent))]
+        below = {each.name: loop_agent(each) for each in agents}
         self._built = GraphAgent(
             name=self.name,
+            # No directory: this path does not exist, so no file near the program is found by accident.
             directory=Path(f"<{file}>"),
             file=file,
             graph=graph,
@@ -349,10 +359,6 @@ class Graph:
         self._built = None
         known = self._next.setdefault(source, [])
         known += [each for each in targets if each not in known]
-
-    def _led(self, id: str, node: AnyNode) -> AnyNode:
-        """Return the node with its edges."""
-        return msgspec.structs.replace(node, next=tuple(self._next[id])) if id in self._next else node
 
     def _of_function(
         self, id: str, function: Function, keys: Mapping[str, Any], *, updates: Updates | None = None
@@ -396,10 +402,6 @@ class Graph:
 def next_id(nodes: Mapping[str, Any]) -> str:
     """Return the id of the first node."""
     return next(iter(nodes))
-
-
-def _with_family(agent: Agent[Any]) -> list[LoopAgent]:
-    return [loop_agent(each) for each in (agent, *family(agent))]
 
 
 def _updates(into: str | None, scope: str = "output") -> Updates | None:

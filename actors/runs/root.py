@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from ..work.spending.days import Days
     from ..work.spending.meter import Meter
     from .config import Config
-    from .sessions.live import Sessions
+    from .sessions.session_locks import Sessions
     from .tenants import TenantHome
 
 current: ContextVar[Root | None] = ContextVar("callboard_root", default=None)
@@ -479,7 +479,7 @@ class Root:
 
     async def _close_journal(self, journal: Journal) -> None:
         if self.kernel.signal is None and not self._serving:
-            from .keeping import prune_if_due
+            from .retention import prune_if_due
 
             with self.kernel.shield(PRUNE_WITHIN):
                 await trio.to_thread.run_sync(prune_if_due, self.settings, journal.sign, abandon_on_cancel=True)
@@ -602,7 +602,7 @@ class Root:
     def sessions(self) -> Sessions:
         """Stored sessions; created at the first access."""
         if self._sessions is None:
-            from .sessions.live import Sessions
+            from .sessions.session_locks import Sessions
 
             self._sessions = Sessions(self)
         return self._sessions

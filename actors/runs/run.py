@@ -33,7 +33,7 @@ from .begin import perform
 from .config import Config
 from .execution import EventCallback
 from .loading import RunCallbacks
-from .rerun.cassettes.files import playback_of
+from .rerun.cassettes import playback_of
 from .root import Root, check_new_root, check_no_settings, current, in_asyncio
 from .target import GraphAgent, Loaded, LoopAgent, WorkflowAgent
 
@@ -136,6 +136,7 @@ class RunOptions(TypedDict, total=False):
     loose: bool
 
 
+# The old names stay valid: programs pass them.
 NEW_NAMES = {"extra_dirs": "roots", "approve_all": "yes"}
 """Public names of options, and the internal names of the same options."""
 

@@ -19,9 +19,9 @@ from ..work.labels.path_labels import PathLabels
 from ..work.sandbox.grants import Grants
 from ..work.sandbox.of_run import Sandbox, is_off, rules_of
 from ..work.tools.stored_answers import StoredAnswers
-from .as_begun import is_made
 from .loading import RunCallbacks
 from .node_tools import wishes_of
+from .pinned_files import is_made
 from .root import Root
 from .target import GraphAgent, Loaded, WorkflowAgent
 

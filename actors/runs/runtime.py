@@ -37,7 +37,7 @@ from .tenant_pool import STOP_MARGIN, TenantPool
 from .tenant_scope import leave
 
 if TYPE_CHECKING:
-    from ...supervisors import Desk
+    from ...supervisors import OpenQuestions
     from ..work.middleware import Middleware
     from ..work.models.python_model import Model
     from .inbox import Inbox
@@ -98,7 +98,7 @@ class Root(SharedServices):
         return Inbox(self.kernel.questions)
 
     @property
-    def questions(self) -> Desk:
+    def questions(self) -> OpenQuestions:
         """Deprecated name of `inbox`, whose front ends have methods `asked` and `closed`."""
         warn_of("root.questions", "root.inbox")
         return self.kernel.questions
@@ -235,7 +235,7 @@ class Root(SharedServices):
             False if the question is not open: answered already, withdrawn, or never asked.
         """
         from ..work.journal.pending_answers import run_of
-        from .parked import leave_for
+        from .offline_questions import leave_for
 
         async def within() -> bool:
             if await self.questions.answer_for_good(question, value, by=by):

@@ -197,6 +197,7 @@ def validate(
             return list(error.problems)
         raise
     base, _ = configured(config_dir, process_environ() if environ is None else environ)
+    # Settings and agents share the name `config.yaml`, so the path and then the keys decide.
     is_used = found.directory / Path(found.file).name == config_file(base.absolute())
     if found.dialect == "agent" and (is_used or _has_settings(found)):
         return _problems_of_settings(found, strict=strict)
@@ -284,7 +285,7 @@ def _check(
     registry = registry or registry_of(base)
     near = (base / "agents", found.directory.parent, AGENTS)
     if found.dialect == "workflow":
-        from .flows import read_flow
+        from .devall_loader import read_flow
 
         workflow, of_flow = read_flow(
             found.text,

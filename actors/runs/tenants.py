@@ -65,6 +65,7 @@ class TenantHome:
             self._temporary = LazyDirectory(f"tenant-{secrets.token_hex(6)}", run_bases)
             self.directory = Path(os.path.realpath(self._temporary.path()))
         else:
+            # Real paths: by a link, two tenants could share a directory unseen.
             self.directory = Path(os.path.realpath(Path(config.directory).expanduser()))
         self.cwd = self.directory / "work"
         if config.cwd is not None:
@@ -79,6 +80,7 @@ class TenantHome:
         except OSError as error:
             why = error.strerror or error
             raise UsageError(f"{self.directory} can't be used (`Config.directory`): {why}") from error
+        # Built from nothing: keys of the process must not reach a tenant's scripts.
         self.environ: Mapping[str, str] = {
             **{name: value for name in INHERITED if (value := os.environ.get(name))},
             "HOME": str(home),
@@ -113,6 +115,7 @@ class TenantHome:
                 continue
             for mine in (str(self.directory), str(self.cwd)):
                 for theirs in (str(other.directory), str(other.cwd)):
+                    # Either way: the tools of the outer tenant could read the files of the inner one.
                     if is_below(mine, theirs) or is_below(theirs, mine):
                         raise UsageError(
                             f"tenant '{self.name}' would work in {mine}, and tenant '{other.name}' has {theirs}: give "

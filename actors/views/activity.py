@@ -1,4 +1,7 @@
-"""Records of a `RunView`: activities that are under way, actors, nodes and questions."""
+"""Kinds of activities, and states of runs, in a `RunView`.
+
+Records of a `RunView`: activities that are under way, actors, nodes and questions.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,37 @@ from typing import Any, Literal, TypeAlias, final
 
 import msgspec
 
+from ...protocol import events as ev
 from ...protocol.control.things import ActorKind
 from ...protocol.events import Event, EventData
-from .kinds import CANCELLED, Kind
+
+Kind: TypeAlias = Literal["graph", "agent", "node", "chat", "tool", "mcp", "knowledge"]
+
+CANCELLED = "cancelled"
+"""The `code` of an activity that did not end by itself."""
+
+Status: TypeAlias = Literal["running", "waiting", "done", "failed", "cancelled", "interrupted"]
+
+KINDS_OF_ACTORS: dict[Kind, ActorKind] = {
+    "graph": "graph",
+    "agent": "agent",
+    "node": "node",
+    "tool": "tool",
+    "mcp": "mcp",
+}
+"""Kinds of actors by the first activity that begins in them."""
+
+ENCLOSING = frozenset({"graph", "agent", "node", "tool"})
+"""Kinds of activities that enclose others."""
+
+ENDS: dict[type, Status] = {ev.RunFinished: "done", ev.RunFailed: "failed", ev.RunCancelled: "cancelled"}
+"""Final states of runs by their last event."""
+
+
+def end_of(kind: type, outcome: dict[str, Any]) -> Status:
+    """Return the final state of a run. A cancelled run that another process may resume is `interrupted`."""
+    return "interrupted" if kind is ev.RunCancelled and outcome.get("resumable") is True else ENDS[kind]
+
 
 Key: TypeAlias = tuple[str, Kind, Any]
 """Actor of an activity, its kind, and an identifier that is unique for this actor and kind."""

@@ -24,8 +24,23 @@ from typing import Any, ClassVar, TypeAlias, final
 from ...protocol import events as ev
 from ...protocol.events import Event, EventData
 from ...protocol.kernel.questions import NETWORK_ACTOR
-from .activity import NOTHING, Activity, ActivityChange, ActorView, Key, NodeView, ViewedQuestion, find
-from .kinds import CANCELLED, ENCLOSING, ENDS, KINDS_OF_ACTORS, Kind, Status, end_of
+from .activity import (
+    CANCELLED,
+    ENCLOSING,
+    ENDS,
+    KINDS_OF_ACTORS,
+    NOTHING,
+    Activity,
+    ActivityChange,
+    ActorView,
+    Key,
+    Kind,
+    NodeView,
+    Status,
+    ViewedQuestion,
+    end_of,
+    find,
+)
 
 WARNINGS = 100
 """Maximum of retained warnings, the newest; `warned` counts all."""
@@ -350,7 +365,9 @@ class RunView:
         self._record(event, data)
         return self._over(actor, (event.actor, "chat", event.id))
 
-    def _looked(self, event: Event, data: ev.LlmEmbedding | ev.LlmRerank, actor: ActorView | None) -> ActivityChange:
+    def _model_used(
+        self, event: Event, data: ev.LlmEmbedding | ev.LlmRerank, actor: ActorView | None
+    ) -> ActivityChange:
         about = self.nearest(event.actor)
         if actor is not None:
             actor.input_tokens += data.input_tokens
@@ -457,7 +474,7 @@ class RunView:
         ev.NodeExited: _node_exited,
         ev.LlmResponse: _llm_response,
         ev.LlmFailed: _llm_failed,
-        **dict.fromkeys((ev.LlmEmbedding, ev.LlmRerank), _looked),
+        **dict.fromkeys((ev.LlmEmbedding, ev.LlmRerank), _model_used),
         ev.ToolFinished: _tool_finished,
         ev.McpServerStarted: _server_started,
         ev.McpServerFailed: _server_started,

@@ -14,11 +14,13 @@ import trio
 from _serve import clock, in_a_fresh_process, resident, serve
 
 import callboard
+from callboard.actors.engine.workflow.job import Job
 from callboard.actors.engine.workflow.machine.perform import Said
 from callboard.actors.engine.workflow.messages import Message
 from callboard.actors.engine.workflow.nodes import custom
-from callboard.actors.engine.workflow.plan import Job, WorkflowPlan, WorkflowResult, compile_workflow
+from callboard.actors.engine.workflow.plan import WorkflowPlan, compile_workflow
 from callboard.actors.engine.workflow.play import run_workflow
+from callboard.actors.engine.workflow.results import WorkflowResult
 from callboard.actors.work.context import RunContext
 from callboard.protocol.requests import Limits
 from callboard.protocol.workflow import Known, read_workflow

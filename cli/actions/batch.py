@@ -54,8 +54,8 @@ def run_tasks(
             for problem in (*root.problems, *target.warnings):
                 progress.note(str(problem))
             with journal:
-                left = journal.left(rows, name)
-                await target.go_on(journal.path, name, [task for task in rows if task.id in journal.done])
+                left = journal.remaining_tasks(rows, name)
+                await target.resume_earlier(journal.path, name, [task for task in rows if task.id in journal.done])
                 journal.begin()
                 progress.begin(len(rows), len(rows) - len(left))
                 return await run_batch(
@@ -68,7 +68,7 @@ def run_tasks(
                     max_failures=max_failures,
                     on_begin=progress.began,
                     on_end=progress.ended,
-                    kept=target.kept,
+                    mark_over=target.mark_over,
                 )
         raise AssertionError("unreachable: nothing swallows errors")
 

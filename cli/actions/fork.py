@@ -12,8 +12,7 @@ from typing import Any
 from ...actors.io.directories import config_dir as configured
 from ...actors.io.directories import journal_dir
 from ...actors.runs.loading import RunCallbacks
-from ...actors.runs.rerun.changes import ForkChanges
-from ...actors.runs.rerun.fork import Fork, durable_runs, find_fork, stored_rows
+from ...actors.runs.rerun.fork import Fork, ForkChanges, durable_runs, find_fork, stored_rows
 from ...actors.runs.root import Root
 from ...protocol.errors import NobodyToAsk, NotFound
 from ...protocol.events import Event

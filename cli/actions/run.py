@@ -25,7 +25,7 @@ from ...actors.runs.begin import perform
 from ...actors.runs.execution import INTERRUPTED
 from ...actors.runs.file_checks import KnownServers
 from ...actors.runs.loading import RunCallbacks, durable_by, session_of_agent
-from ...actors.runs.rerun.cassettes.files import playback_of, prompt_of
+from ...actors.runs.rerun.cassettes import playback_of, prompt_of
 from ...actors.runs.root import Root
 from ...actors.runs.sessions.names import TEMP
 from ...protocol.agent import Agent
@@ -352,7 +352,7 @@ async def run_in_session(root: Root, request: RunRequest, hooks: RunCallbacks, c
             if choice.saves:
                 await _save_message(root, request, outcome, choice.note)
             return outcome
-    from ...actors.runs.in_session import agent_of, say
+    from ...actors.runs.session_run import agent_of, say
 
     agent: str | None = None
     if isinstance(request.target, str):
@@ -418,7 +418,7 @@ async def _temporary(
     if said and save is None and choice.person:
         save = await _asked(root)
     if said and save:
-        from ...actors.runs.in_session import keep_temporary
+        from ...actors.runs.session_run import keep_temporary
 
         try:
             role, prompt = request.role, request.role_prompt

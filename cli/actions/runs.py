@@ -12,7 +12,7 @@ import msgspec
 
 from ...actors.io.directories import config_dir as configured
 from ...actors.io.directories import journal_dir
-from ...actors.runs.moving import read_file, take_in, write_file
+from ...actors.runs.export_import import read_file, take_in, write_file
 from ...actors.runs.rerun.fork import steps_of
 from ...protocol.errors import NotFound
 from ..control.client import matching_id

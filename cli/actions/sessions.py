@@ -15,7 +15,7 @@ import msgspec
 
 from ...actors.io.directories import config_dir as configured
 from ...actors.runs.sessions.export import Form, exported
-from ...actors.runs.sessions.live import forget_all
+from ...actors.runs.sessions.session_locks import forget_all
 from ...actors.runs.sessions.store import SessionMeta, SessionStore, Stored
 from ...protocol.errors import NotFound, UsageError
 from .. import logging
@@ -47,7 +47,7 @@ def _held(store: SessionStore, stored: Stored) -> Iterator[None]:
 
 def stored_variables(session: str, agent: Loaded, config_dir: str | None) -> dict[str, str]:
     """Return the values of an agent's variables stored in its session; none if there is no such session."""
-    from ...actors.runs.in_session import agent_of
+    from ...actors.runs.session_run import agent_of
 
     try:
         return {**_found(_store(config_dir), session, agent_of(agent)).session.agent_variables}

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...actors.io.directories import config_dir as configured
-from ...actors.runs.rerun.cases.finding import found
-from ...actors.runs.rerun.cases.play import CaseResult, Mode
-from ...actors.runs.rerun.cases.play import play as play_cases
+from ...actors.runs.rerun.cases.case_files import find_cases
 from ...actors.runs.rerun.cases.report import as_wire, junit
+from ...actors.runs.rerun.cases.run_cases import CaseResult, Mode
+from ...actors.runs.rerun.cases.run_cases import run_cases as play_cases
 from ...actors.runs.root import Root
 from ...protocol.errors import UsageError
 from .. import logging
@@ -45,7 +45,7 @@ def run_cases(paths: Sequence[str], flags: TestFlags) -> int:
         UsageError: there are no cases.
     """
     logging.configure()
-    files = found(paths, Path(configured(flags.config_dir, os.environ)[0]))
+    files = find_cases(paths, Path(configured(flags.config_dir, os.environ)[0]))
 
     def show(result: CaseResult) -> None:
         if not flags.as_json and (result.failures or not flags.quiet):

@@ -549,7 +549,7 @@ def reports(file: Path) -> list[list[Any]]:
 
 def _interrupted(*, live: bool) -> tuple[Path | None, str]:
     """Return directory and run id of the newest interrupted demo, or None and ""."""
-    from ...actors.runs.interrupted import interrupted
+    from ...actors.runs.orphaned_runs import interrupted
 
     for run in reversed(interrupted(os.environ)):
         cwd = Path(run.about.cwd) if run.about is not None else Path()
@@ -577,7 +577,7 @@ def _check(model: str, config_dir: str | None) -> None:
 
 def _offer() -> str:
     """Return lines that offer a live demo with a model of a key or of a local server, or ""."""
-    from ...actors.runs.setup.found import offers
+    from ...actors.runs.setup.detect import offers
 
     for offer in offers():
         if offer.model and offer.client.type != "local":

@@ -112,8 +112,8 @@ def convert(
     """
     from ... import WorkflowAgent, load
     from ...actors.engine.workflow.convert.convert import convert, notes
-    from ...actors.engine.workflow.edges.files import functions_in
-    from ...actors.engine.workflow.places import functions_directory
+    from ...actors.engine.workflow.plan import functions_in
+    from ...actors.engine.workflow.search_paths import functions_directory
     from ...protocol.errors import InvalidFile, UsageError
     from ..new_files import write_files
     from ..render.text import counted, safe

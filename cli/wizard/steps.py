@@ -15,9 +15,9 @@ from ...actors.io.env_file import env_file, read_dotenv
 from ...actors.io.settings import load_settings
 from ...actors.runs.model_checks import Checked
 from ...actors.runs.setup.address import ReachedAddress, lists_nothing, look_up, offer_of
-from ...actors.runs.setup.found import UsableProvider, facts, of_provider, offers, providers_by_name
+from ...actors.runs.setup.detect import UsableProvider, facts, of_provider, offers, providers_by_name
 from ...actors.runs.setup.servers import ModelServer
-from ...actors.runs.setup.written import add_to_env_file, new_config, with_model, write_config
+from ...actors.runs.setup.write_config import add_to_env_file, new_config, with_model, write_config
 from ...actors.views.money import usd
 from ...actors.work.models.model_listing import ModelFacts
 from ...protocol.errors import CallboardError

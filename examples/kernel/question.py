@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import trio
 
-from callboard.supervisors import PASS, Actor, Answer, Desk, Question, Root
+from callboard.supervisors import PASS, Actor, Answer, OpenQuestions, Question, Root
 from callboard.supervisors.escalation import Verdict
 
 
@@ -34,7 +34,7 @@ async def kitchen(me: Actor) -> list[str]:
 class Guest:
     """A front end. A real one shows a dialogue and answers whenever the person does."""
 
-    def __init__(self, name: str, desk: Desk) -> None:
+    def __init__(self, name: str, desk: OpenQuestions) -> None:
         self.name = name
         self._desk = desk
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import trio
 
-from callboard.supervisors import Actor, ActorFailed, ChildSpec, Desk, Message, Question, Ref, Root, Supervisor
+from callboard.supervisors import Actor, ActorFailed, ChildSpec, Message, OpenQuestions, Question, Ref, Root, Supervisor
 
 NAMES = ("ann", "bob", "cyd")
 
@@ -42,7 +42,7 @@ class Person:
 
     name = "the person"
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: OpenQuestions) -> None:
         self._desk = desk
 
     def asked(self, question: Question) -> None:

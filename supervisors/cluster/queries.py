@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, LiteralString
 import msgspec
 
 from ..journal.row import RowBlock, StoredRow, unpacked
-from .queue import tell
+from .queue import notify
 
 if TYPE_CHECKING:
     import psycopg
@@ -17,7 +17,7 @@ BLOCKS = 32
 """Blocks of events that one query reads."""
 
 
-class Standing(msgspec.Struct, frozen=True):
+class StoredRunState(msgspec.Struct, frozen=True):
     """Status of a run.
 
     Attributes:
@@ -98,26 +98,26 @@ _SINCE = _ASKED + " where q.changed > %s and r.parent is null order by q.changed
 _OF_PARTS = _ASKED + " where r.run = any(%s) and q.answer is null and q.closed is null and r.state = 0 order by q.asked"
 
 
-def changed_since(db: psycopg.Connection[Any], changed: int, most: int = 1_000) -> list[Standing]:
+def changed_since(db: psycopg.Connection[Any], changed: int, most: int = 1_000) -> list[StoredRunState]:
     """Return the status of runs that have changed since, the oldest change first."""
     rows = db.execute(_CHANGED, (changed, most))
-    return [_standing(row) for row in rows]
+    return [_run_state(row) for row in rows]
 
 
-def newest(db: psycopg.Connection[Any], most: int) -> list[Standing]:
+def newest(db: psycopg.Connection[Any], most: int) -> list[StoredRunState]:
     """Return the status of the newest runs and of all that have not ended."""
     rows = db.execute(_NEWEST, (most,))
-    return [_standing(row) for row in rows]
+    return [_run_state(row) for row in rows]
 
 
-def standing(db: psycopg.Connection[Any], runs: Iterable[str]) -> list[Standing]:
+def run_states_of(db: psycopg.Connection[Any], runs: Iterable[str]) -> list[StoredRunState]:
     """Return the status of every run of these that exists."""
-    return [_standing(row) for row in db.execute(_OF, (list(runs),))]
+    return [_run_state(row) for row in db.execute(_OF, (list(runs),))]
 
 
-def _standing(row: Sequence[Any]) -> Standing:
+def _run_state(row: Sequence[Any]) -> StoredRunState:
     run, info, *rest = row
-    return Standing(run, bytes(info), *rest)
+    return StoredRunState(run, bytes(info), *rest)
 
 
 def events_after(db: psycopg.Connection[Any], run: str, after: int) -> list[bytes]:
@@ -190,7 +190,7 @@ def prune(db: psycopg.Connection[Any], *, keep: int, days: float, most: int = 50
         if len(gone) < most:
             db.execute(_UNUSED)
         if gone:
-            tell(db, "r", *gone)
+            notify(db, "r", *gone)
     return gone
 
 
@@ -202,7 +202,7 @@ def forget(db: psycopg.Connection[Any], run: str) -> bool:
         ).rowcount
         if gone:
             db.execute("delete from callboard.runs where parent = %s and state = 1", (run,))
-        tell(db, "r", run)
+        notify(db, "r", run)
     return bool(gone)
 
 
@@ -241,8 +241,8 @@ def answer(db: psycopg.Connection[Any], question: str, data: bytes) -> Literal["
             (data, question),
         ).fetchone()
         if found is not None:
-            tell(db, "a", found[0])
-            tell(db, "k")
+            notify(db, "a", found[0])
+            notify(db, "k")
             return "taken"
     known = db.execute("select answer from callboard.questions where id = %s", (question,)).fetchone()
     if known is None or known[0] is None:

@@ -204,7 +204,7 @@ def put(db: psycopg.Connection[Any], wanted: Wanted, about: bytes = b"") -> psyc
             *(wanted.parent is None, parent.run, parent.sign, parent.life),
         ),
     )
-    tell(db, "q", wanted.run)
+    notify(db, "q", wanted.run)
     return there
 
 
@@ -330,8 +330,8 @@ def sweep(db: psycopg.Connection[Any], sign: str, stuck_after: int, lease: float
         found = db.execute(_SWEEP, (sign, sign, stuck_after)).fetchall()
         if found:
             count(db, "takeovers", len(found))
-            tell(db, "q")
-            tell(db, "r", *(run for run, _ in found))
+            notify(db, "q")
+            notify(db, "r", *(run for run, _ in found))
         db.execute(_BURY, (10 * lease,))
         if orphans := [run for (run,) in db.execute(_ORPHANS)]:
             _cancel_parts(db, orphans, "the run that they are a part of, which is over")
@@ -346,7 +346,7 @@ def give_back(db: psycopg.Connection[Any], sign: str, runs: Sequence[str], prefe
             " where owner = %s and run = any(%s) and state = 0",
             (prefer, sign, list(runs)),
         )
-        tell(db, "q")
+        notify(db, "q")
 
 
 def finish(db: psycopg.Connection[Any], sign: str, run: str, life: int, info: bytes) -> bool:
@@ -357,7 +357,7 @@ def finish(db: psycopg.Connection[Any], sign: str, run: str, life: int, info: by
             " info = %s, changed = nextval('callboard.changes') where run = %s and owner = %s and life = %s",
             (OVER, info, run, sign, life),
         ).rowcount
-        tell(db, "r", run)
+        notify(db, "r", run)
     return bool(done)
 
 
@@ -369,7 +369,7 @@ def park(db: psycopg.Connection[Any], sign: str, run: str, life: int, info: byte
             " where run = %s and owner = %s and life = %s",
             (info, run, sign, life),
         )
-        tell(db, "r", run)
+        notify(db, "r", run)
 
 
 def unpark(db: psycopg.Connection[Any], run: str) -> Literal["done", "missing", "over", "under way"]:
@@ -380,8 +380,8 @@ def unpark(db: psycopg.Connection[Any], run: str) -> Literal["done", "missing", 
             " changed = nextval('callboard.changes') where run = %s and parked and state = 0",
             (run,),
         ).rowcount
-        tell(db, "q")
-        tell(db, "r", run)
+        notify(db, "q")
+        notify(db, "r", run)
     if done:
         return "done"
     found = db.execute("select state from callboard.runs where run = %s", (run,)).fetchone()
@@ -409,9 +409,9 @@ def cancel(db: psycopg.Connection[Any], run: str, by: str, info: bytes) -> bool:
                 " changed = nextval('callboard.changes') where run = %s",
                 (OVER, info, run),
             )
-            tell(db, "r", run)
+            notify(db, "r", run)
         else:
-            tell(db, "c", run)
+            notify(db, "c", run)
         _cancel_parts(db, [run], by)
     return True
 
@@ -420,12 +420,12 @@ def _cancel_parts(db: psycopg.Connection[Any], runs: Sequence[str], by: str) -> 
     """Cancel all remote descendants of these runs. A worker takes those without an owner, and ends them."""
     found = db.execute(_CANCEL_PARTS, (list(runs), by)).fetchall()
     if cancelled := [run for run, owner in found if owner is not None]:
-        tell(db, "c", *cancelled)
+        notify(db, "c", *cancelled)
     if len(cancelled) < len(found):
-        tell(db, "q")
+        notify(db, "q")
 
 
-def tell(db: psycopg.Connection[Any], kind: str, *about: str) -> None:
+def notify(db: psycopg.Connection[Any], kind: str, *about: str) -> None:
     """Notify all listeners when the transaction commits; see `tables.CHANNEL`."""
     for start in range(0, max(1, len(about)), 100):
         db.execute("select pg_notify(%s, %s)", (CHANNEL, " ".join((kind, *about[start : start + 100]))))

@@ -173,8 +173,8 @@ class ClusterStore:
             else:
                 run.refused = _claimed(run.run)
 
-    def letter(self, run: str, data: bytes) -> None:  # noqa: ARG002 - always refused
-        """Raise: letters for runs of a cluster are the answers in its table of questions."""
+    def add_to_inbox(self, run: str, data: bytes) -> None:  # noqa: ARG002 - always refused
+        """Raise: runs of a cluster have no inbox; their answers are in its table of questions."""
         raise RunClaimed(f"nothing can be left for {run} here: the cluster has its questions")
 
     def record(self, run: str) -> RunRecord:

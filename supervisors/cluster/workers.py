@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from .queue import tell
+from .queue import notify
 
 if TYPE_CHECKING:
     import psycopg
@@ -133,7 +133,7 @@ def leave(db: psycopg.Connection[Any], sign: str, prefer: str) -> None:
             (prefer, sign),
         )
         db.execute("delete from callboard.workers where sign = %s", (sign,))
-        tell(db, "q")
+        notify(db, "q")
 
 
 def workers(db: psycopg.Connection[Any]) -> list[Worker]:

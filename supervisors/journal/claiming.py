@@ -66,7 +66,7 @@ async def claim(
     found = await journal.do(lambda store: take(_file(store), sign, runs, about))
     if found.damaged and runs is not None:
         raise next(iter(found.damaged.values()))
-    return [(journal.go_on(record), past) for record, past in found.taken]
+    return [(journal.resume(record), past) for record, past in found.taken]
 
 
 async def claim_several(
@@ -74,7 +74,7 @@ async def claim_several(
 ) -> tuple[list[tuple[RunJournal, Past]], dict[str, Damaged]]:
     """Claim the given runs that can be read; return them and the errors of the damaged ones."""
     found = await journal.do(lambda store: take(_file(store), sign, runs, about, all_or_none=False))
-    return [(journal.go_on(record), past) for record, past in found.taken], found.damaged
+    return [(journal.resume(record), past) for record, past in found.taken], found.damaged
 
 
 def _file(written: RowStore) -> SqliteStore:

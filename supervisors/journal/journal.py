@@ -226,12 +226,12 @@ class Journal:
         """Begin a new run. An ended run with the same id is deleted when the first row is written."""
         return RunJournal(self, RunRecord(run, about))
 
-    def go_on(self, record: RunRecord) -> RunJournal:
+    def resume(self, record: RunRecord) -> RunJournal:
         """Resume a run that was claimed from a dead process."""
         return RunJournal(self, record)
 
-    async def again(self, run: str) -> RunJournal:
-        """Resume a run of this process that was stopped, after its last row. Raises like `letter`."""
+    async def reopen(self, run: str) -> RunJournal:
+        """Resume a run of this process that was stopped, after its last row. Raises like `add_to_inbox`."""
 
         def record(store: RowStore) -> RunRecord:
             if any(each.run == run for each in self._writer.group):  # its last changes are still unwritten
@@ -243,8 +243,8 @@ class Journal:
         except Unwritten as error:
             raise JournalUnread(f"{run} can't go on now: {error}") from error
 
-    async def letter(self, run: str, data: bytes) -> None:
-        """Store a letter in the inbox of a stopped run of this process. It is on the disk when this returns.
+    async def add_to_inbox(self, run: str, data: bytes) -> None:
+        """Add an entry to the inbox of a stopped run of this process. It is on the disk when this returns.
 
         Raises:
             JournalUnread: it can't be written now.
@@ -252,7 +252,7 @@ class Journal:
             JournalBroken: the file is damaged or gone.
         """
         try:
-            await self.do(lambda store: store.letter(run, data))
+            await self.do(lambda store: store.add_to_inbox(run, data))
         except Unwritten as error:
             raise JournalUnread(f"nothing can be left for {run} now: {error}") from error
 

@@ -208,7 +208,7 @@ def counts(directory: Path, copy: RunEntry) -> bool:
 
 
 def leave(directory: Path, run: str, data: bytes, check: Callable[[list[bytes]], None] | None = None) -> bool:
-    """Store a letter for a run that no process executes; the process that resumes it reads the letter.
+    """Add an entry to the inbox of a run that no process executes; the process that resumes it reads the letter.
 
     Args:
         check: called with the letters that are there; raises if this one may not be added.

@@ -165,8 +165,8 @@ class SqliteStore:
         self._in_doubt = False
         self._behind = not full and (self._behind or bool(done))
 
-    def letter(self, run: str, data: bytes) -> None:
-        """Store a letter for a run of this process, durably.
+    def add_to_inbox(self, run: str, data: bytes) -> None:
+        """Add an entry to the inbox of a run of this process, durably.
 
         Raises:
             RunClaimed: the run belongs to another process now.
@@ -178,7 +178,7 @@ class SqliteStore:
             insert_entry(db, run, data, time.time())
 
     def record(self, run: str) -> RunRecord:
-        """Return the stored state of a run of this process. Raises like `letter`."""
+        """Return the stored state of a run of this process. Raises like `add_to_inbox`."""
         with self.transaction(full=False) as db:
             found = db.execute(_SELECT, (run, self.sign)).fetchone()
         if found is None:

@@ -90,7 +90,7 @@ async def test_rows_are_listed_and_a_fork_begins_at_one_of_them(town: Town) -> N
     assert question == f"q-{run.removeprefix('run-')}-1"
 
     code, out, err = await town.say("fork", run, "--at", "two#1", "--set", 'topic="cats"', "--answer", "x=y", "--yes")
-    assert (code, has_message(err, "runs.rerun.changes._answers", word="x")) == (2, True)
+    assert (code, has_message(err, "runs.rerun.fork._answers", word="x")) == (2, True)
     code, out, err = await town.say("fork", run, "--at", "two#1", "--set", 'topic="cats"', "--yes", "-o", "json")
     assert (code, json.loads(out)["output"]) == (0, "answer to ABOUT cats first")
     assert f"a fork of {run}" in err

@@ -17,8 +17,8 @@ HELD = [
     for path in (
         *("engine/conversation/team.py", "engine/conversation/rounds.py", "work/team_messages.py", "work/record.py"),
         *("work/agent/tasks.py", "work/agent/escalations.py", "work/agent/history.py"),
-        *("engine/graph/leave.py", "engine/graph/failures.py", "engine/graph/reducers.py"),
-        *(f"engine/workflow/machine/{name}.py" for name in ("machine", "structure", "loops")),
+        *("engine/graph/node_exit.py", "engine/graph/failures.py", "engine/graph/reducers.py"),
+        *(f"engine/workflow/machine/{name}.py" for name in ("machine", "structure", "gates")),
     )
 ]
 """What deciders hold and ask: parts of what they decide, under the same rule."""

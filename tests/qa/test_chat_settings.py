@@ -224,7 +224,7 @@ def test_i4_a_role_is_warned_of_where_mcp_is_off_only_if_it_has_servers(chat: Ch
     chat.terminal.line(".exit role")
     chat.terminal.line(".role reader")
     chat.terminal.asks(rf"r:reader {IDLE[1:]}")
-    chat.terminal.shows(fragment("runs.in_role.without_servers", called="reader"))
+    chat.terminal.shows(fragment("runs.role_run.without_servers", called="reader"))
     assert offered(chat) == set()
     chat.out(".exit role", "r:")
     setting(chat, "mcp_server_support", "true")

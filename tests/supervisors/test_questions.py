@@ -13,7 +13,7 @@ from trio.testing import wait_all_tasks_blocked
 from callboard.protocol.errors import ActorError, NobodyToAsk, Saturated
 from callboard.protocol.events import Event
 from callboard.protocol.kernel.questions import Answer, Question
-from callboard.supervisors import HOLD, NOTED, PASS, Actor, Desk, QuestionTimeout, Ref, Root
+from callboard.supervisors import HOLD, NOTED, PASS, Actor, OpenQuestions, QuestionTimeout, Ref, Root
 from callboard.supervisors.introspection import count_sent, find, sent_by
 
 
@@ -106,7 +106,7 @@ async def test_55_two_open_questions_can_not_have_one_id(root: Root) -> None:
         second = root.spawn(asks, "second", {"id": "same"}, link=False)
         end = await second.wait()
         assert isinstance(end.error, ActorError)
-        assert has_message(str(end.error), "supervisors.escalation.Desk._opened", id="same")
+        assert has_message(str(end.error), "supervisors.escalation.OpenQuestions._opened", id="same")
         assert root.questions.answer("same", "x")
 
 
@@ -118,7 +118,7 @@ async def test_55_a_question_beyond_the_most_fails_in_its_asker_and_harms_no_oth
         await wait_all_tasks_blocked()
         end = await root.spawn(asks, "third", link=False).wait()
         assert isinstance(end.error, Saturated)
-        assert has_message(str(end.error), "supervisors.escalation.Desk._opened.2", text="third", _open=2)
+        assert has_message(str(end.error), "supervisors.escalation.OpenQuestions._opened.2", text="third", _open=2)
         assert sorted(person.shown) == ["first", "second"]
         assert first.state == second.state == "waiting"
         root.questions.answer(id_of(root, "first"), "1")
@@ -334,7 +334,7 @@ async def test_61_a_front_end_may_answer_on_the_spot(root: Root) -> None:
             super().asked(question)
             desk.answer(question.id, "at once", by=self.name)
 
-    desk: Desk = root.questions
+    desk: OpenQuestions = root.questions
     later = Person("later")
     with desk.attach(Eager("eager")), desk.attach(later):
         assert await root.spawn(asks, "a").result() == "at once"

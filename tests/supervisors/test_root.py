@@ -185,7 +185,7 @@ async def test_50_a_root_that_stops_admits_no_new_work() -> None:
                 with pytest.raises(ShuttingDown) as caught:
                     act()
                 refused.append(str(caught.value))
-            with me.cleanup(), pytest.raises(ShuttingDown, match=says("supervisors.escalation.Desk.ask")):
+            with me.cleanup(), pytest.raises(ShuttingDown, match=says("supervisors.escalation.OpenQuestions.ask")):
                 await me.ask_person(Question(id="", actor="", text="really?"))
 
     async with Root() as root:

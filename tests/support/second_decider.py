@@ -3,7 +3,7 @@
 The messages go through msgpack on the way, so what the second one is told is what a journal could hold. At every
 message, and so at every prefix of the run, it has to say the same as the first.
 
-A third is told the rows that a durable run would have (`engine/past`), up to the end and up to somewhere before it:
+A third is told the rows that a durable run would have (`engine/recovery`), up to the end and up to somewhere before it:
 what is open then, and how it ended, has to be what the first one left open.
 """
 
@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from callboard.actors.engine.deciding import Decider, recorder
-from callboard.actors.engine.past import fold
+from callboard.actors.engine.interfaces import Decider, recorder
+from callboard.actors.engine.recovery import fold
 from callboard.actors.work.journal.actor_journal import JournalPlayer
 from callboard.protocol.effects import CancelChild, Effect, Finish, InPlace, Spawn, Work
 from callboard.protocol.journal import CAN_BE_KEPT, Told, decode, encode

@@ -20,10 +20,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from callboard.actors.engine.workflow.edges.conditions import CODE_FAILED, Functions
-from callboard.actors.engine.workflow.machine.dynamic import role_of
-from callboard.actors.engine.workflow.machine.machine import StateMachine
-from callboard.actors.engine.workflow.machine.perform import Firing, Said, perform
-from callboard.actors.engine.workflow.machine.result import MachineResult, WorkflowWarning
+from callboard.actors.engine.workflow.machine.machine import MachineResult, StateMachine, WorkflowWarning
+from callboard.actors.engine.workflow.machine.perform import Firing, Said, perform, role_of
 from callboard.actors.engine.workflow.machine.structure import Structure
 from callboard.actors.engine.workflow.messages import Message, Queue
 from callboard.actors.engine.workflow.prompting import conversation, remembering

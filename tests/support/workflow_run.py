@@ -12,10 +12,12 @@ from typing import Any, cast
 
 import trio
 
+from callboard.actors.engine.workflow.job import Job
 from callboard.actors.engine.workflow.machine.perform import Said
 from callboard.actors.engine.workflow.messages import Message
-from callboard.actors.engine.workflow.plan import Job, WorkflowPlan, WorkflowResult, compile_workflow
+from callboard.actors.engine.workflow.plan import WorkflowPlan, compile_workflow
 from callboard.actors.engine.workflow.play import run_workflow
+from callboard.actors.engine.workflow.results import WorkflowResult
 from callboard.actors.runs.execution import Answers
 from callboard.actors.work.context import RunContext
 from callboard.protocol.errors import NodeFailed

@@ -326,7 +326,7 @@ class ConversationDecider:
         # A user has sent a message meanwhile: the model must read it before its answer counts as final.
         if not calls:
             return self._turn() if self._written else self._answered()
-        own = tuple(call for call in calls if not self._rounds.elsewhere(call))
+        own = tuple(call for call in calls if not self._rounds.is_for_caller(call))
         # The run ends after this round; its caller executes the other calls and continues with their results.
         self._handed_out = len(own) < len(calls)
         if not own:

@@ -176,14 +176,14 @@ class Conversation:
         """Executors of effects on child agents."""
         return {} if self.children is None else self.children.at_once
 
-    def go_on(self, player: Kept, left: OpenChildren, *, ends: bool) -> None:
+    def resume(self, player: Kept, left: OpenChildren, *, ends: bool) -> None:
         """Resume after recovery: restore the inbox and children, and report restarted MCP servers."""
         decider = self.decider
         assert decider is not None
         if self.address is not None and decider.inbox is not None:
             self.address.unread += decider.inbox.texts
         if self.children is not None:
-            self.children.go_on(left, ends=ends)
+            self.children.resume(left, ends=ends)
         if servers := player.servers():
             self._tell(messages.ServersAnew(servers=servers))
 
@@ -196,7 +196,7 @@ class Conversation:
 
     async def _ask(self, me: Actor, work: CallModel) -> messages.Replied:
         """Request the model's reply; store the received text if the request fails or is cancelled."""
-        said = _Said()
+        said = _StreamedText()
         request = msgspec.structs.replace(self.request, messages=work.messages)
         # A forced tool choice holds for the first reply only; otherwise the model could never answer with text.
         if request.tool_choice != "auto" and _answers(work.messages) > _answers(self.request.messages):
@@ -269,7 +269,7 @@ class Conversation:
         self.request = msgspec.structs.replace(self.request, tools=tuple(tool.spec for tool in tools))
 
 
-class _Said(list[str]):
+class _StreamedText(list[str]):
     """Collector of the text of a streamed reply; called with each delta."""
 
     __slots__ = ()

@@ -75,7 +75,7 @@ class Rounds:
         self._unlisted = unlisted
         self._checks.clear()
 
-    def elsewhere(self, call: ToolCall) -> bool:
+    def is_for_caller(self, call: ToolCall) -> bool:
         """Return True if the run's caller executes this call."""
         tool = self._tools.get(call.name)
         return tool is not None and tool.elsewhere

@@ -29,7 +29,7 @@ from ....protocol.events import NodeEntered, NodeExited, NodeSkipped, StatePatch
 from ....protocol.kernel.messages import Message
 from ....protocol.messages import GraphBegun, Interrupted, NodeLeft, StateSet, TimerFired, WorkFailed
 from ....protocol.outcome import NodeTime
-from . import leave
+from . import node_exit
 from .failures import KEPT, together
 from .plan import GraphPlan, reachable
 from .reducers import changed, merge_writes
@@ -77,7 +77,7 @@ class GraphDecider:
     def on(self, message: Message) -> list[Effect]:
         """Handle the end of a node, the graph's timeout, or a changed state."""
         if type(message) is NodeLeft:
-            self._node_left(message)
+            self._node_ended(message)
             return [] if self._running else self._guarded([], self._next_step)
         if isinstance(message, WorkFailed):
             effects = self._cancelled(message)
@@ -188,7 +188,7 @@ class GraphDecider:
 
     # --- nodes that were left -----------------------------------------------------------------------------
 
-    def _node_left(self, message: NodeLeft) -> None:
+    def _node_ended(self, message: NodeLeft) -> None:
         id = self._running.pop(message.key)
         self._lefts[id] = message
         if message.targets is None:
@@ -201,11 +201,11 @@ class GraphDecider:
         """Treat an interrupted node as one that failed."""
         id = self._running[message.key]
         step, state = self.plan.steps[id], self.result.state
-        left, node = leave.cancelled(self.plan, step, state, message, in_map=False)
-        self._node_left(node)
+        left, node = node_exit.cancelled(self.plan, step, state, message, in_map=False)
+        self._node_ended(node)
         if not self.heard:
             return []
-        return [Emit(event, about=message.key) for event in leave.events_of(step, left, message.seconds, None)]
+        return [Emit(event, about=message.key) for event in node_exit.events_of(step, left, message.seconds, None)]
 
     def _raise_failures(self, lefts: dict[str, NodeLeft]) -> None:
         """Raise one error for all failures of this super-step, in the order of the frontier."""
@@ -297,7 +297,7 @@ class GraphDecider:
         state = self.result.state
         if end.updates:
             writes: dict[str, Any] = {}
-            leave.apply_updates(end.updates, state, writes, None, None, self.plan.compat)
+            node_exit.apply_updates(end.updates, state, writes, None, None, self.plan.compat)
             state = self.result.state = {**state, **writes}
         again = self.plan.compat.values_expand_again
         self.result.output = compile_template(end.output).lenient(state, expand_again=again)

@@ -20,7 +20,7 @@ from ....protocol.failure import Failure
 from ....protocol.graph.model import MapNode
 from ....protocol.kernel.messages import Message
 from ....protocol.messages import MapBegun, MapEnded, NodeLeft, WorkFailed
-from . import leave
+from . import node_exit
 from .failures import KEPT, NEVER_TOLERATED, retold, together
 from .plan import GraphPlan, State, reachable
 from .templates import MISSING
@@ -87,15 +87,15 @@ class MapDecider:
         if isinstance(message, WorkFailed):
             item = self._item(message.key)
             step = self._plan.steps[item.at]
-            left, message = leave.cancelled(self._plan, step, item.view, message, in_map=True)
+            left, message = node_exit.cancelled(self._plan, step, item.view, message, in_map=True)
             if self.heard:
-                events = leave.events_of(step, left, message.seconds, item.index)
+                events = node_exit.events_of(step, left, message.seconds, item.index)
                 effects += [Emit(event, about=message.key) for event in events]
         elif not isinstance(message, NodeLeft):
             return []
         item = self._item(message.key)
         try:
-            following = self._node_left(item, message)
+            following = self._node_ended(item, message)
             if following is not None:
                 effects.append(self._enter(item, following))
                 return effects
@@ -117,7 +117,7 @@ class MapDecider:
         visit = item.visits[at] = item.visits.get(at, 0) + 1
         return RunNode(key=item.index, name=item.name, node=at, visit=visit, state=item.view, item=item.index)
 
-    def _node_left(self, item: _Item, left: NodeLeft) -> str | None:
+    def _node_ended(self, item: _Item, left: NodeLeft) -> str | None:
         """Apply the writes of a node; return the next node, or None at the end of the branch.
 
         Raises:
@@ -183,7 +183,7 @@ class MapDecider:
                 collected.append({"error": str(item.error), "code": item.error.code, "index": index})
         # Mistakes and budgets fail the map even if the author accepts failures of items.
         mistakes = [(index, error) for index, error in failed if isinstance(error, NEVER_TOLERATED)]
-        if mistakes or (failed and node.on_error not in leave.ACCEPTING):
+        if mistakes or (failed and node.on_error not in node_exit.ACCEPTING):
             whole = together([(f"sub-branch [{index}] {error}", error) for index, error in mistakes or failed])
             told = retold(whole, f"map node '{node.id}': {whole}")
             if not self._plan.compat.failed_maps_leave_nothing:

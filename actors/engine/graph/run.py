@@ -30,7 +30,7 @@ from ...io.imports import imported
 from ...work.record import Record
 from ...work.spending.accounts import as_failure
 from ..driver import Driver, Performer
-from . import leave
+from . import node_exit
 from .decider import GraphDecider, state_size
 from .failures import ended_with
 from .plan import GraphPlan, NodeJob, NodeResult, PlanStep
@@ -187,19 +187,21 @@ class Nodes(msgspec.Struct, frozen=True):
             # a script node measures its own time
             timed = step.timeout is not None and not isinstance(step.node, ScriptNode)
             result = await (_in_time(me, step, job) if timed else step.work(me, job))
-            left = leave.succeeded(plan, step, work.state, result, in_map=in_map)
+            left = node_exit.succeeded(plan, step, work.state, result, in_map=in_map)
         except CallboardError as failed:
             error = as_failure(failed, context.account, self.context.account)
-            left = leave.failed(plan, step, work.state, error, in_map=in_map)
+            left = node_exit.failed(plan, step, work.state, error, in_map=in_map)
         except Exception as error:  # a bug in an executor must end only that node; the log has the traceback
             log.exception("node '%s' crashed", step.id)
-            left = leave.failed(plan, step, work.state, NodeFailed(f"{type(error).__name__}: {error}"), in_map=in_map)
+            left = node_exit.failed(
+                plan, step, work.state, NodeFailed(f"{type(error).__name__}: {error}"), in_map=in_map
+            )
         seconds = now() - began
         if heard:
-            for event in leave.events_of(step, left, seconds, work.item):
+            for event in node_exit.events_of(step, left, seconds, work.item):
                 stream.publish(me, event)
         tolerated = () if left.error is None and not unaccepted else _unaccepted(step, left, unaccepted)
-        return leave.as_message(work.key, step, left, seconds, tolerated)
+        return node_exit.as_message(work.key, step, left, seconds, tolerated)
 
     def _limited(self, step: PlanStep) -> RunContext:
         """Return the run context of a node with limits, which its executions in this graph share."""
@@ -208,9 +210,9 @@ class Nodes(msgspec.Struct, frozen=True):
         return self.accounts[step.id]
 
 
-def _unaccepted(step: PlanStep, left: leave.NodeExit, below: list[CallboardError]) -> tuple[Failure, ...]:
+def _unaccepted(step: PlanStep, left: node_exit.NodeExit, below: list[CallboardError]) -> tuple[Failure, ...]:
     """Return tolerated failures of the node, and of runs below it, that the author has not accepted."""
-    if (not below and left.unaccepted is None) or leave.accepts(step, left):
+    if (not below and left.unaccepted is None) or node_exit.accepts(step, left):
         return ()
     return tuple(map(Failure.of, below if left.unaccepted is None else [*below, left.unaccepted]))
 

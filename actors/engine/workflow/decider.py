@@ -22,9 +22,8 @@ from ....protocol.failure import Failure
 from ....protocol.kernel.messages import Message
 from ....protocol.messages import Interrupted, TimerFired, WorkFailed
 from ....protocol.workflow_messages import Fired, FireNode, NodeSaid, UnitsBegun, WorkflowBegun
-from .machine.machine import StateMachine
+from .machine.machine import StateMachine, WorkflowWarning
 from .machine.perform import Firing, performed
-from .machine.result import WorkflowWarning
 from .machine.structure import Structure
 
 TURN = 64

@@ -37,6 +37,7 @@ def carried(message: Message, source: str, target: str, *, keep: bool = False, d
     """
     role: Role = message.role
     if not message.preserve_role:
+        # A node that reads its own output reads what it has said itself.
         role = "assistant" if source == target else "user"
     return Message(
         role=role,
@@ -76,6 +77,7 @@ class Queue:
         if window < 0 or not self.messages:
             return []
         others = sum(not message.keep for message in self.messages)
+        # Kept messages take their places in the window first.
         excess = others - max(0, window - (len(self.messages) - others))
         if excess <= 0:
             return []

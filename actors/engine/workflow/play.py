@@ -52,16 +52,17 @@ from ...work.record import Record
 from ..driver import Driver, Performer
 from ..graph.failures import NEVER_TOLERATED, ended_with
 from ..graph.run import emit_end, log_summary
-from ..past import EarlierWork
+from ..recovery import EarlierWork
 from .decider import UnitsDecider, WorkflowDecider, exited
 from .edges.files import EdgeFunctions
+from .job import Job
+from .machine.machine import MachineResult
 from .machine.perform import Firing, Kind, Said, message_of, perform, restored
-from .machine.result import MachineResult
 from .machine.structure import ReadyEdge, Structure
 from .nodes import CODE
 from .nodes.python import saves_and_runs
-from .plan import Job, WorkflowPlan, WorkflowResult, WorkflowRun
-from .ran import RanGraph, recall, recall_units
+from .plan import WorkflowPlan, WorkflowRun
+from .results import RanGraph, WorkflowResult, recall, recall_units
 from .workspace import WorkflowWorkspace
 
 if TYPE_CHECKING:
@@ -192,7 +193,7 @@ class GraphRun:
 
                 resources = GraphResources(self._shared, structure.graph, place_of(me, "memory"))
                 self._resources = stack.enter_context(contextlib.closing(resources))
-                await resources.memories.settle(me)
+                await resources.memories.choose_paths(me)
             afresh = partial(WorkflowDecider, structure, warns=self._warns)
             recalls = partial(recall, structure, self._ran)
             driver = Driver(me, decider, {FireNode: self._fire}, at_once=AT_ONCE, afresh=afresh, recalls=recalls)

@@ -27,7 +27,7 @@ from .updates import replay
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
-    from ...runs.sessions.live import Sessions
+    from ...runs.sessions.session_locks import Sessions
     from ...runs.sessions.store import Stored
 
 PAGE = 100
@@ -261,8 +261,8 @@ class AcpAgent:
 
         Loads the agent, so that an error appears now and not with the first prompt.
         """
-        from ...runs.in_session import agent_of
         from ...runs.loading import NO_HOOKS
+        from ...runs.session_run import agent_of
         from ...runs.target import LoopAgent
 
         request = await self._peer.hub.request(self._peer.caller, StartRun(target=agent))

@@ -39,7 +39,7 @@ from ....protocol.control import chat as frames
 from ....protocol.errors import CallboardError, Conflict
 from ....protocol.jsonrpc import encode_notification
 from ....protocol.settings import Settings
-from ...runs.in_session import agent_of
+from ...runs.session_run import agent_of
 from ...runs.sessions.roles import name_of, prompt_of
 from ...runs.target import LoopAgent
 from ..control.runs.summary import rfc3339

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ..control.runs.running import sees
 
 if TYPE_CHECKING:
-    from ...runs.interrupted import InterruptedRun
+    from ...runs.orphaned_runs import InterruptedRun
     from .line import ChatLine
 
 SHOWN = 60

@@ -20,8 +20,8 @@ from ....protocol.chat import AssistantTurn
 from ....protocol.session import Session
 from ....protocol.session_turns import turns_of
 from ...runs.loading import RunCallbacks
-from ...runs.sessions.live import forget_all
 from ...runs.sessions.names import TEMP
+from ...runs.sessions.session_locks import forget_all
 from ...runs.sessions.store import Stored
 from ...work.agent.compaction import estimate
 

@@ -372,7 +372,7 @@ async def _round_off(line: ChatLine, turn: SessionTurn, where: ChatPlace) -> Non
 
 
 async def _compress(line: ChatLine, where: ChatPlace) -> None:
-    """Compress a session in memory if it is too long, as `runs.in_session` does for stored ones."""
+    """Compress a session in memory if it is too long, as `runs.session_run` does for stored ones."""
     chat, agent = line.chat, line.chat.loop_agent
     of_agent = None if agent is None else agent.agent.compression_threshold
     model, payer, before = chat.model_in_use or None, line.caller.subject, where.tokens

@@ -3,7 +3,7 @@
     scope: session    changes the session, role or agent if there is one, else the chat
     scope: chat       always changes the chat
 
-`runs.in_session` and `runs.begin` (`RunCallbacks.settings`) read the values.
+`runs.session_run` and `runs.begin` (`RunCallbacks.settings`) read the values.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from ....supervisors.cluster.queries import put_blob
 from ....supervisors.journal.row import hash_of
 from ...io import temporary
 from ...io.directories import cache_dir, private_directory
-from ...runs.as_begun import began_in, relocated
+from ...runs.pinned_files import began_in, relocated
 from ...work.library import AGENTS
 
 if TYPE_CHECKING:

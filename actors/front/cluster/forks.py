@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from ....protocol.journal import Began
     from ....supervisors.cluster.forks import Origin
     from ....supervisors.journal.row import StoredRow
-    from ...runs.rerun.changes import ForkChanges
-    from ...runs.rerun.fork import Fork, RunRead
+    from ...runs.rerun.fork import Fork, ForkChanges, RunRead
     from ...runs.root import Root
     from ...work.journal.fork_prefix import Placed
     from .membership import ClusterMembership

@@ -30,7 +30,7 @@ from ....protocol.decoding import decode_json
 from ....protocol.errors import CallboardError, Conflict, NotFound, Unsupported
 from ....protocol.kernel.questions import Answer, Question, understood
 from ....supervisors.cluster import queries, queue, spending, workers
-from ....supervisors.cluster.queries import ClusterFigures, Standing
+from ....supervisors.cluster.queries import ClusterFigures, StoredRunState
 from ....supervisors.cluster.queue import Wanted
 from ....supervisors.journal.row import StoredRow
 from ...runs.begin import DIALECTS, check_fits, new_id
@@ -54,8 +54,7 @@ if TYPE_CHECKING:
 
     from ....protocol.control.things import ActorInfo, RunInfo
     from ....protocol.requests import RunRequest
-    from ...runs.rerun.changes import ForkChanges
-    from ...runs.rerun.fork import Fork, RunRead
+    from ...runs.rerun.fork import Fork, ForkChanges, RunRead
     from ...runs.root import Root
     from ..control.hub import Hub
     from ..control.runs.live_run import HubOptions
@@ -176,7 +175,7 @@ class ClusterGateway:
                 if everything:
                     await self._read_changes()
                 if dirty:
-                    found = await self.seat.read(partial(queries.standing, runs=dirty))
+                    found = await self.seat.read(partial(queries.run_states_of, runs=dirty))
                     self._take_in(found)
                     for run in dirty.difference(each.run for each in found):
                         self._logs.forget(run)
@@ -222,7 +221,7 @@ class ClusterGateway:
                 return
             since = found[-1].changed
 
-    def _take_in(self, found: list[Standing]) -> None:
+    def _take_in(self, found: list[StoredRunState]) -> None:
         for each in found:
             self._seen = max(self._seen, each.changed)
             info = info_of(each)

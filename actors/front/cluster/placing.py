@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ....supervisors import Actor, Ref
-    from ....supervisors.cluster.queries import Standing
+    from ....supervisors.cluster.queries import StoredRunState
     from ...runs.root import Root
     from ...work.context import SeparatePart
     from .membership import ClusterMembership
@@ -128,7 +128,7 @@ class Placing:
                 continue
             runs = list(self._waited)
             try:
-                found = await self._seat.read(partial(queries.standing, runs=runs))
+                found = await self._seat.read(partial(queries.run_states_of, runs=runs))
                 asked = await self._seat.read(partial(queries.questions_of_parts, runs=runs))
             except CallboardError as error:
                 log.debug("how parts stand can't be read: %s", error)
@@ -136,19 +136,19 @@ class Placing:
             questions: dict[str, dict[str, Question]] = {}
             for each in asked:
                 questions.setdefault(each.run, {})[each.id] = decode_json(each.data, Question)
-            standing = {each.run: each for each in found}
+            stored = {each.run: each for each in found}
             for run in runs:
-                self._take_in(run, standing.get(run), questions.get(run, {}))
+                self._take_in(run, stored.get(run), questions.get(run, {}))
             await trio.sleep(GATHER)
 
-    def _take_in(self, run: str, standing: Standing | None, asked: dict[str, Question]) -> None:
+    def _take_in(self, run: str, stored: StoredRunState | None, asked: dict[str, Question]) -> None:
         waited = self._waited.get(run)
         if waited is None:
             return
-        info = None if standing is None else info_of(standing)
+        info = None if stored is None else info_of(stored)
         if info == waited.info and asked == waited.asked and info is not None:
             return
-        waited.info, waited.asked, waited.is_gone = info, asked, standing is None
+        waited.info, waited.asked, waited.is_gone = info, asked, stored is None
         waited.news.set()
 
     # --- one part -----------------------------------------------------------------------------------------------

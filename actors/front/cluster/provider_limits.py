@@ -71,4 +71,4 @@ class ProviderLimits:
 
 
 def _publish(db: psycopg.Connection[Any], name: str, seconds: float) -> None:
-    queue.tell(db, "l", name, f"{seconds:.3f}")
+    queue.notify(db, "l", name, f"{seconds:.3f}")

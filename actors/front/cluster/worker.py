@@ -45,9 +45,9 @@ from ....supervisors.cluster import queries, queue, workers
 from ....supervisors.cluster.store import ClusterStore
 from ....supervisors.cluster.workers import Worker as Registered
 from ....supervisors.journal.journal import Journal, RunJournal
-from ...runs.as_begun import without_cwd
 from ...runs.durable import TakenRun as Interrupted
 from ...runs.durable import check_goes_on, taken_of
+from ...runs.pinned_files import without_cwd
 from ...work.journal.directory import use_remote_journal
 from ...work.journal.pending_answers import PendingAnswer, first_answers, run_of
 from ..control.cluster import NoWorkers
@@ -412,7 +412,7 @@ class ClusterWorker(NoWorkers):
         """Open the run's journal, and retry until the database can be reached."""
         while True:
             try:
-                return await self._journal.again(run)
+                return await self._journal.reopen(run)
             except JournalUnread as error:
                 log.warning("%s", error)
                 await trio.sleep(RETRY_EVERY)

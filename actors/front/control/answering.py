@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from ....protocol.control.caller import Caller
-from ...runs.parked import leave_for
+from ...runs.offline_questions import leave_for
 from ...work.journal.pending_answers import run_of
 from .runs.running import check_owner
 

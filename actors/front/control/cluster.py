@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from ....protocol.control.things import ActorInfo, RunInfo
     from ....protocol.requests import RunRequest
     from ....supervisors.journal.row import StoredRow
-    from ...runs.rerun.changes import ForkChanges
-    from ...runs.rerun.fork import Fork, RunRead
+    from ...runs.rerun.fork import Fork, ForkChanges, RunRead
     from .logs.runs import RunLogs
 
 

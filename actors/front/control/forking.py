@@ -92,7 +92,7 @@ def _check_in_cluster(info: RunInfo, wanted: durable.ForkRun) -> None:
 
 
 async def _begun(hub: Hub, caller: Caller, info: RunInfo, fork: Fork, wanted: durable.ForkRun) -> RunInfo:
-    from ...runs.rerun.changes import ForkChanges
+    from ...runs.rerun.fork import ForkChanges
 
     changes = ForkChanges(
         model=wanted.model,

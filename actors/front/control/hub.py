@@ -34,8 +34,8 @@ from ....protocol.outcome import Outcome
 from ....protocol.requests import RunRequest
 from ...io.outbox import UnreadOfAll
 from ...runs.execution import NUMBERS
-from ...runs.keeping import remove_stored_run
 from ...runs.loading import NO_HOOKS, RunCallbacks
+from ...runs.retention import remove_stored_run
 from .actors import HubActors
 from .answering import answer
 from .listing import first_page

@@ -21,7 +21,7 @@ from ....protocol.control.own import Done
 from ....protocol.control.things import QuestionAsked
 from ....protocol.errors import Denied, NotFound, UsageError
 from ....protocol.version import VERSION
-from ...runs.sessions.live import Sessions
+from ...runs.sessions.session_locks import Sessions
 from .actors import memory_of_process
 from .calls import call_of, calls_of
 from .changes import changes_of_run, restore_run

@@ -25,7 +25,7 @@ from ...runs.loading import NO_HOOKS
 from .runs.running import Running
 
 if TYPE_CHECKING:
-    from ...runs.interrupted import InterruptedRun
+    from ...runs.orphaned_runs import InterruptedRun
     from ...runs.root import Root
     from .logs.runs import RunLogs
     from .runs.dormant import Dormant

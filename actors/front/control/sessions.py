@@ -25,8 +25,8 @@ from ....protocol.control.things import RunInfo
 from ....protocol.errors import CallboardError
 from ....protocol.requests import RunRequest
 from ...runs.durable import TakenRun, resumed_turn
-from ...runs.in_session import Act, RoundedOff, agent_of, in_memory, round_off, turn_in_session
 from ...runs.loading import NO_HOOKS, RunCallbacks, session_of_agent
+from ...runs.session_run import Act, RoundedOff, agent_of, in_memory, round_off, turn_in_session
 from ...runs.sessions.names import TEMP
 
 if TYPE_CHECKING:

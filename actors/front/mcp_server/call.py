@@ -32,7 +32,7 @@ from ....protocol.kernel.questions import Question
 from ....protocol.outcome import Outcome
 from ....supervisors import Actor
 from ....supervisors.bus import Listener
-from ....supervisors.escalation import Desk
+from ....supervisors.escalation import OpenQuestions
 from .elicitation import answer
 from .offers import OfferedAgent
 
@@ -54,7 +54,7 @@ class McpToolCall:
     """
 
     def __init__(
-        self, offer: OfferedAgent, desk: Desk, *, asks: bool, began: Callable[[str, McpToolCall], None]
+        self, offer: OfferedAgent, desk: OpenQuestions, *, asks: bool, began: Callable[[str, McpToolCall], None]
     ) -> None:
         self.offer = offer
         self.asks = asks

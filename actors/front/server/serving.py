@@ -32,8 +32,8 @@ from ....supervisors.installation import install_command
 from ....supervisors.journal.liveness_lock import unique_process_name
 from ...io.directories import user_folder
 from ...io.redact import Redactor, secrets_of
-from ...runs.keeping import prune_regularly
 from ...runs.loading import durable_by
+from ...runs.retention import prune_regularly
 from ...runs.root import Root, played
 from ...work.spending.days import Days
 from ...work.spending.ledger import LedgerFile

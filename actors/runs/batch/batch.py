@@ -29,8 +29,7 @@ from ..loading import NO_HOOKS, RunCallbacks
 from ..root import Root
 from ..target import GraphAgent, Loaded, LoopAgent, WorkflowAgent
 from .decider import BatchDecider, GivenUp
-from .journal import BatchJournal, ResultsLost
-from .task_runs import TaskRuns
+from .journal import BatchJournal, ResultsLost, TaskRuns
 from .tasks import BatchTask, refuse
 
 if TYPE_CHECKING:
@@ -67,12 +66,12 @@ async def run_batch(
     on_begin: Callable[[BatchTask], None],
     on_end: Callable[[Ended], None],
     max_failures: int | None = None,
-    kept: Callable[[str], None] = lambda _: None,
+    mark_over: Callable[[str], None] = lambda _: None,
 ) -> GivenUp | None:
     """Run the tasks. Return when all have ended, or after giving up, when the tasks under way have ended.
 
     Args:
-        kept: called for each run whose result is on disk.
+        mark_over: called for each run whose result is on disk.
         max_failures: number of failures after which the batch gives up.
 
     Returns:
@@ -82,7 +81,7 @@ async def run_batch(
         ResultsLost: the result of a task cannot be stored.
         trio.Cancelled: the batch was interrupted; results of ended tasks are stored.
     """
-    batch = _Batch(tasks, perform, journal, target, on_begin, on_end, kept)
+    batch = _Batch(tasks, perform, journal, target, on_begin, on_end, mark_over)
     with_vars = frozenset(number for number, task in enumerate(tasks) if task.vars)
     afresh = partial(BatchDecider, max_parallel, max_failures)
     try:
@@ -104,7 +103,7 @@ class _Batch(msgspec.Struct, frozen=True):
     target: str
     on_begin: Callable[[BatchTask], None]
     on_end: Callable[[Ended], None]
-    kept: Callable[[str], None]
+    mark_over: Callable[[str], None]
 
     async def run(self, _: Actor, work: RunTask) -> TaskEnded:
         """Run a task and store its result on disk: the body of the task's actor."""
@@ -113,6 +112,7 @@ class _Batch(msgspec.Struct, frozen=True):
         self.on_begin(task)
         try:
             outcome = await self.perform(task)
+        # The root is ending: the task did not fail, and the next call runs it.
         except ShuttingDown:
             return TaskEnded(work.key, status="cancelled")
         except CallboardError as error:
@@ -124,11 +124,11 @@ class _Batch(msgspec.Struct, frozen=True):
         ended = Ended(task=task, outcome=outcome, seconds=trio.current_time() - began)
         lost: str | None = None
         try:
-            await self.journal.keep(_line(ended, self.target), failed=outcome.status == "failed")
+            await self.journal.store(_line(ended, self.target), failed=outcome.status == "failed")
         except ResultsLost as error:
             lost = str(error)
         else:
-            self.kept(outcome.run_id)
+            self.mark_over(outcome.run_id)
             self.on_end(ended)
             if outcome.save_error is not None:
                 lost = f"{outcome.save_error}; mend that, and the same command goes on"
@@ -209,7 +209,7 @@ class BatchTarget:
         refuse(file, problems)
         return name
 
-    async def go_on(self, results: Path, name: str, done: Sequence[BatchTask]) -> None:
+    async def resume_earlier(self, results: Path, name: str, done: Sequence[BatchTask]) -> None:
         """Find tasks that an earlier batch left unfinished when it was killed, if its runs are durable.
 
         Args:
@@ -219,7 +219,7 @@ class BatchTarget:
         """
         if self._hooks.durable is not False:
             self.runs = TaskRuns(results, name)
-            await self.runs.look(done)
+            await self.runs.find_unfinished(done)
 
     async def perform(self, task: BatchTask) -> Outcome:
         """Run one task; resume its run if an earlier batch was killed during it."""
@@ -229,10 +229,11 @@ class BatchTarget:
             hooks = msgspec.structs.replace(hooks, holds=self.runs.holds)
             if goes_on:
                 try:
+                    # Resumed and not run again: the work so far is paid for.
                     return await play(self._root, await take(self._root, id, by=BATCH), hooks)
                 except (CannotGoOn, Damaged) as error:
                     log.warning("task '%s' begins anew: %s", task.id, error)
-                    self.runs.lose(id)
+                    self.runs.forget(id)
                     id, _ = self.runs.of(task)
         agent = await self._found(task)
         attached = tuple(task.attachments)
@@ -247,10 +248,10 @@ class BatchTarget:
         )
         return await perform_run(request, msgspec.structs.replace(hooks, loaded=agent), self._root)
 
-    def kept(self, run: str) -> None:
+    def mark_over(self, run: str) -> None:
         """Mark the run as over, because its result is on disk."""
         if self.runs is not None:
-            self.runs.kept(run)
+            self.runs.mark_over(run)
 
     async def _found(self, task: BatchTask) -> Loaded:
         if self._agent is not None:
@@ -263,6 +264,7 @@ class BatchTarget:
         if isinstance(agent, WorkflowAgent):
             return agent
         self._agent = agent
+        # Checked for every task before the first runs: a task with a missing variable would fail an hour later.
         file = agent.graph if isinstance(agent, GraphAgent) else agent.agent
         vault = self._root.vault
         resolve_variables(agent.name, file.variables, values, environ(), secrets=vault, source=file.source)

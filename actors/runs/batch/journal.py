@@ -1,25 +1,36 @@
-"""Results of a batch's tasks: a JSON line for each done task, and a second file for failed tasks.
+"""Results of a batch's tasks, as files, and the durable run of each task.
 
-The next call resumes from the first file. A line is appended as a whole, and is on disk before its task counts as
-done. An incomplete last line is left by a crash and is cut off. So an interrupted or killed batch is resumed by the
-same command: done tasks stay done, failed tasks run once more, and the file of failures starts empty.
+`BatchJournal` writes a JSON line for each done task, and a second file for failed tasks. The next call resumes from the
+first file. A line is appended as a whole, and is on disk before its task counts as done. An incomplete last line is
+left by a crash and is cut off. So an interrupted or killed batch is resumed by the same command: done tasks stay done,
+failed tasks run once more, and the file of failures starts empty. A thread writes and waits for the disk. Lines that
+arrive meanwhile are written together by the next write.
 
-A thread writes and waits for the disk. Lines that arrive meanwhile are written together by the next write.
+`TaskRuns` assigns each task a durable run: unfinished runs are resumed after a kill, and no task is done twice. The id
+of a run is derived from the file of results, the task's id, and the task's contents. A failed task is retried by a new
+run, whose id ends with the number of the attempt. A run is marked as over when its result is on disk (`first_row`). So
+for a run that is not over, either there is no result, or the result is stored and only the mark is missing.
 """
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, Self
 
 import trio
 
 from ....protocol.errors import CallboardError, UsageError
+from ...io.directories import journal_dir
+from ...io.tenancy import environ
 from ...io.whole_file import sync
+from ..orphaned_runs import InterruptedRun, interrupted
 from .tasks import BatchTask
 
 
@@ -60,6 +71,7 @@ class BatchJournal:
         except OSError as error:
             raise UsageError(f"results can't be written to {self.path}: {error.strerror or error}") from error
         try:
+            # Two batches that append to one file would both run each task.
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._remember()
             sync(self.path.parent)  # A new file's lines are lost in a crash if its directory entry is.
@@ -74,7 +86,7 @@ class BatchJournal:
     def __exit__(self, *_: object) -> None:
         self._close()
 
-    def left(self, tasks: Sequence[BatchTask], target: str) -> list[BatchTask]:
+    def remaining_tasks(self, tasks: Sequence[BatchTask], target: str) -> list[BatchTask]:
         """Return the tasks that are not done.
 
         Raises:
@@ -103,7 +115,7 @@ class BatchJournal:
         except OSError as error:
             raise UsageError(f"{self.failures} can't be removed: {error.strerror or error}") from error
 
-    async def keep(self, line: dict[str, Any], *, failed: bool) -> None:
+    async def store(self, line: dict[str, Any], *, failed: bool) -> None:
         """Write the result of a task. When this returns, it is on disk.
 
         Raises:
@@ -123,7 +135,7 @@ class BatchJournal:
         return bool(self._waiting) and self._broken is None
 
     async def flush(self) -> None:
-        """Write all pending lines to disk. Raises as `keep` does."""
+        """Write all pending lines to disk. Raises as `store` does."""
         async with self._turn:
             if self.behind:  # Otherwise another call has written the pending lines.
                 lines = tuple(self._waiting)
@@ -163,6 +175,7 @@ class BatchJournal:
                         f"{self.path}, line {number}: this is no result of a batch; write elsewhere: --results FILE"
                     ) from None
                 good += len(line)
+        # An append to a partial line would make one unreadable line of two.
         if good < os.fstat(self._file).st_size:
             os.ftruncate(self._file, good)
 
@@ -178,3 +191,71 @@ def _append(file: int, data: bytes) -> None:
     while rest:
         rest = rest[os.write(file, rest) :]
     os.fsync(file)
+
+
+class TaskRuns:
+    """Mapping from tasks to durable runs.
+
+    Args:
+        results: the file of results.
+        target: the name under which results are stored.
+    """
+
+    def __init__(self, results: Path, target: str) -> None:
+        self._results = results.absolute()
+        self._target = target
+        self._known: set[str] = set()
+        self._interrupted: dict[str, InterruptedRun] = {}
+        self._over: dict[str, Callable[[], None]] = {}
+
+    async def find_unfinished(self, done: Iterable[BatchTask]) -> None:
+        """Find unfinished runs. Remove unfinished runs of tasks that are `done`, because their result is stored."""
+        await trio.to_thread.run_sync(partial(self._find_interrupted, list(done)))
+
+    def _find_interrupted(self, done: list[BatchTask]) -> None:
+        from ....supervisors.journal.reading import stored_runs
+        from ....supervisors.journal.retention import remove_run
+
+        directory = journal_dir(environ())
+        # All stored runs, ended ones included: each counts as an attempt of its task.
+        self._known = {stored.run for stored in stored_runs(directory)}
+        self._interrupted = {run.run: run for run in interrupted(environ())}
+        for task in done:
+            for id in self._tries(task):
+                if id in self._interrupted:
+                    remove_run(directory, id)
+
+    def _tries(self, task: BatchTask) -> list[str]:
+        ids: list[str] = []
+        for number in count(1):
+            id = self._id(task, number)
+            if id not in self._known:
+                return ids
+            ids.append(id)
+        raise AssertionError("unreachable: it counts for ever")
+
+    def of(self, task: BatchTask) -> tuple[str, bool]:
+        """Return the id of the task's run, and whether that run is to be resumed."""
+        tries = self._tries(task)
+        last = self._interrupted.get(tries[-1]) if tries else None
+        if last is not None and not last.why_not:
+            return last.run, True
+        return self._id(task, len(tries) + 1), False
+
+    def forget(self, run: str) -> None:
+        """Forget an unfinished run that cannot be resumed: its task is run from the start."""
+        self._interrupted.pop(run, None)
+
+    def holds(self, run: str, over: Callable[[], None]) -> None:
+        """Note how to mark a run as over; see `RunCallbacks.holds`."""
+        self._over[run] = over
+
+    def mark_over(self, run: str) -> None:
+        """Mark the run as over, because its result is on disk."""
+        over = self._over.pop(run, None)
+        if over is not None:
+            over()
+
+    def _id(self, task: BatchTask, number: int) -> str:
+        said = f"{self._results}\0{task.id}\0{task.digest(self._target)}".encode("utf-8", "surrogatepass")
+        return f"run-{hashlib.sha256(said).hexdigest()[:16]}" + (f"x{number}" if number > 1 else "")

@@ -1,7 +1,9 @@
 """Reader of batch tasks: a CSV, JSON Lines or Excel file with one row for each task.
 
-id           its name in the results; the number of the row if no row has one task         the prompt attachments  a
-JSON list of files, relative to the tasks' file vars         a JSON object: what `--var` sets, for this task
+    id           its name in the results; the number of the row if no row has one
+    task         the prompt
+    attachments  a JSON list of files, relative to the tasks' file
+    vars         a JSON object: the values that `--var` sets, for this task
 
 All columns but `task` are optional, and so is `task` if there are attachments or vars. All errors are reported
 together before a task runs: a batch that stops at row 800 has cost money.

@@ -29,17 +29,16 @@ from ...io.directories import journal_dir
 from ...io.tenancy import environ
 from ...work.journal.fork_prefix import Placed, began, written
 from ...work.journal.run_journal import CannotGoOn, RunPast, past_of
-from ..as_begun import loaded_of
 from ..begin import begin
 from ..durable import count_on
 from ..loading import RunCallbacks
+from ..pinned_files import loaded_of
 from ..root import Root
 from .fork import stored_rows
-from .replaying.book import Difference, ReplayBook
-from .replaying.clock import RowClock
 from .replaying.effects import RowEffects
-from .replaying.ordering import ReplayOrder, Threads
-from .replaying.rows import ReplayedRun, ReplayedScopes
+from .replaying.journal_index import Difference, JournalIndex
+from .replaying.replayed_run import ReplayedRun, ReplayedScopes
+from .replaying.sequencer import RowClock, Sequencer, Threads
 
 
 class Replayed(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,6 +89,7 @@ def replay(
 
 def _check(run: str, rows: list[Placed]) -> None:
     first = began(rows)
+    # The functions are gone with the program; their effects on its memory can't be replayed from rows.
     if first.functions:
         named = ", ".join(first.functions)
         raise Unsupported(f"{run} can't be replayed: it has tools that are functions of a Python program: {named}")
@@ -132,33 +132,36 @@ async def _replay(
     first = began(rows)
     async with Root(config_dir=config_dir) as root:
         started = datetime.fromtimestamp(first.wall, UTC)
+        # Events show the times of the original run, by the clock that the rows set.
         root.bus.now = lambda: started + timedelta(seconds=clock.current_time())
         after = 0 if past is None else past.rows
-        book = ReplayBook(rows[after:], after)
-        turnstile = ReplayOrder(book, clock, root.kernel.questions, threads)
-        effects = RowEffects(book, turnstile)
+        index = JournalIndex(rows[after:], after)
+        sequencer = Sequencer(index, clock, root.kernel.questions, threads)
+        effects = RowEffects(index, sequencer)
         loaded = None if with_changes else loaded_of(first, root.config_dir, root.registry)
         hooks = RunCallbacks(on_event=on_event, owner=first.owner, loaded=loaded, playback=effects)
         execution = begin(_request(first), hooks, root)
         effects.model = execution.started.model or effects.model
         told = None if past is None else past.told
-        execution.kept = ReplayedRun(execution.id, book, told, with_changes=with_changes)
-        execution.make_scopes = partial(ReplayedScopes, turnstile=turnstile)
+        execution.kept = ReplayedRun(execution.id, index, told, with_changes=with_changes)
+        execution.make_scopes = partial(ReplayedScopes, sequencer=sequencer)
         if told is not None:
             execution.resumed = RunResumed(life=1, rows=after, forked_from=first.forked_from, forked_at=first.forked_at)
             count_on(execution, told)
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(turnstile.serve)
+                nursery.start_soon(sequencer.serve)
                 outcome = await execution.run(on_event)
                 nursery.cancel_scope.cancel()
         finally:
+            # A stopped clock would never reach the deadlines of the clean-up.
             clock.run_on()
-    return Replayed(outcome=outcome, differences=tuple(book.differences), ended_early=turnstile.ended_early)
+    return Replayed(outcome=outcome, differences=tuple(index.differences), ended_early=sequencer.ended_early)
 
 
 def _request(first: Began) -> RunRequest:
     """Return the run's request without the parts that are in its rows, and without files to write."""
     request = first.request
+    # The directory may be gone by now.
     cwd = request.cwd if request.cwd is not None and Path(request.cwd).is_dir() else None
     return msgspec.structs.replace(request, cwd=cwd, answers=None, files=(), knowledge=(), attach=(), save=None)

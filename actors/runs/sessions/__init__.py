@@ -1,6 +1,11 @@
 """Sessions: stored conversations that can be continued.
 
-`store` reads and writes their files (sync, for threads) in the layout of `disk`. `live` has the sessions in use, each
-an actor that grants turns one at a time; begin with `live`. This package imports agents and models, but not runs;
-`runs.in_session` executes a run as a turn.
+    SessionStore   reads and writes the files; sync, for threads (`store`, in the layout of `disk/`)
+    Sessions       sessions in use, each an actor that grants turns one at a time (`session_locks`)
+    StoredTurn     one turn, from the stored messages to those that it adds (`turn`)
+    SessionScope   the directory of an agent's sessions (`disk/layout`)
+    may_see        permissions of callers (`access`)
+
+`names` has rules for names, `summary` shortens long sessions, `export` writes one for people, `roles` changes its role.
+Imports agents and models, but not runs; `runs.session_run` executes a run as a turn. Start with `session_locks`.
 """

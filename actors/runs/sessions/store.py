@@ -38,8 +38,19 @@ from .disk.catalog import (
     migrate,
     pointed,
 )
-from .disk.files import Lock, holder, private, stamp, sweep, telling, text_of, try_lock, wait_lock, write_whole
-from .disk.places import SessionScope, all_scopes, scope_of
+from .disk.files import (
+    Lock,
+    disk_errors_named,
+    holder,
+    private,
+    stamp,
+    sweep,
+    text_of,
+    try_lock,
+    wait_lock,
+    write_whole,
+)
+from .disk.layout import SessionScope, all_scopes, scope_of
 from .disk.stored import Stored, listed, meta_of
 from .names import as_id, checked_alias, new_id
 
@@ -62,11 +73,11 @@ def _on_disk(
     """Decorator that turns errors of the disk into `NotKept`."""
 
     @wraps(method)
-    def told(self: SessionStore, /, *args: P.args, **options: P.kwargs) -> R:
-        with telling(self.config_dir):
+    def wrapped(self: SessionStore, /, *args: P.args, **options: P.kwargs) -> R:
+        with disk_errors_named(self.config_dir):
             return method(self, *args, **options)
 
-    return told
+    return wrapped
 
 
 class SessionStore:

@@ -73,7 +73,7 @@ class StoredTurn:
         """Note that the turn is a durable run (`RunCallbacks.on_kept`)."""
         self.is_left = is_left
 
-    def settle(self) -> None:
+    def mark_over(self) -> None:
         """Mark the turn's run as over: its messages are in the file, or will never be."""
         over, self._over = self._over, None
         if over is not None:

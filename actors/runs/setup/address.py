@@ -29,7 +29,7 @@ import msgspec
 
 from ....protocol.settings import ClientSettings
 from ...work.models.providers import BUILT_IN, READY_MADE, SUGGESTED, key_variables
-from .found import UsableProvider
+from .detect import UsableProvider
 from .servers import MOST, names_in
 
 WITHIN = 10.0

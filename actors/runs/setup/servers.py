@@ -86,11 +86,11 @@ def answering(servers: Sequence[ModelServer], within: float = WITHIN) -> list[An
     """Return the servers that answer, in the given order. Blocks for at most `within + GRACE` seconds."""
     found: dict[int, tuple[str, ...] | None] = {}
 
-    def look(place: int) -> None:
+    def ask(place: int) -> None:
         found[place] = _models_of(servers[place], within)
 
     threads = [
-        threading.Thread(target=look, args=(place,), name="looking", daemon=True) for place in range(len(servers))
+        threading.Thread(target=ask, args=(place,), name="model servers", daemon=True) for place in range(len(servers))
     ]
     for thread in threads:
         thread.start()

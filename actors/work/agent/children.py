@@ -146,7 +146,7 @@ class Children:
         if player is not None:
             self.office.parent.path = player.path
 
-    def go_on(self, left: OpenChildren, *, ends: bool) -> None:
+    def resume(self, left: OpenChildren, *, ends: bool) -> None:
         """Restore the children from an earlier incarnation.
 
         Args:

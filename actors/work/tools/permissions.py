@@ -58,7 +58,7 @@ from .tool import Arguments, Tool, shortened, text_of
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
-    from ....supervisors.escalation import Desk
+    from ....supervisors.escalation import OpenQuestions
 
 READERS = ("fs_cat", "fs_read", "fs_grep")
 """Tools that return file contents. A pattern that denies a path to one of them denies it to all tools that do.
@@ -400,7 +400,7 @@ class _Asking:
         self.whose, self.tool, self.arguments, self.own = whose, tool, arguments, own
         self._asked = asked
 
-    def agree(self, desk: Desk) -> None:
+    def agree(self, desk: OpenQuestions) -> None:
         """Answer the question with yes, because a permission given meanwhile covers its call."""
         for open in desk.open:
             if open.actor == self._asked.actor and open.text == self._asked.text:

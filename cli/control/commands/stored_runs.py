@@ -15,8 +15,8 @@ import msgspec
 from ....actors.front.control.logs.reading import read_page
 from ....actors.front.control.logs.runs import is_settled, list_logged_runs, order, with_interrupted
 from ....actors.io.directories import state_dir
-from ....actors.runs.interrupted import interrupted
-from ....actors.runs.keeping import remove_stored_run
+from ....actors.runs.orphaned_runs import interrupted
+from ....actors.runs.retention import remove_stored_run
 from ....actors.work.tools.changes.store import store_of
 from ....protocol.ages import age, seconds_since
 from ....protocol.control.things import RunInfo

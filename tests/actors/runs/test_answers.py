@@ -105,7 +105,7 @@ def test_an_answer_that_a_unit_had_is_not_given_again() -> None:
     answers = Answers({"H[1]": ["b"], "H": ["a", "c"]})
     answers.drop("H[1]")
     answers.drop("H[0]")
-    assert answers.left == ["'H': c"]
+    assert answers.unused == ["'H': c"]
 
 
 async def test_answers_come_before_people(stage: Stage) -> None:

@@ -158,13 +158,13 @@ def test_rows_events_and_how_it_stands_are_written_together(db: Db, store: Clust
     assert queries.events_after(db, "run-1", 0) == [b'{"seq":1}', b'{"seq":2}']
     assert queries.events_after(db, "run-1", 2) == []
     assert [asked.id for asked in queries.open_questions(db)] == ["q-1-1"]
-    (now,) = queries.standing(db, ["run-1"])
+    (now,) = queries.run_states_of(db, ["run-1"])
     assert (now.info, now.worker, now.life) == (b'{"status":"running"}', "one", 1)
 
     last = rows("third")
     last.over, last.beside = True, [(CLOSED, "q-1-1", b"me"), (INFO, "", b'{"status":"done"}')]
     store.write({record: last}, full=True)
-    (now,) = queries.standing(db, ["run-1"])
+    (now,) = queries.run_states_of(db, ["run-1"])
     assert (now.info, now.worker, now.state) == (b'{"status":"done"}', None, 1)
     assert queries.open_questions(db) == []
 
@@ -192,7 +192,7 @@ def test_who_takes_a_run_over_gets_all_its_rows_and_the_one_before_writes_no_mor
     counted = db.execute("select (select count(*) from callboard.rows), (select count(*) from callboard.events)")
     assert counted.fetchone() == (2, 0)
     assert queries.open_questions(db) == []
-    assert queries.standing(db, ["run-1"])[0].info == b"{}"
+    assert queries.run_states_of(db, ["run-1"])[0].info == b"{}"
     assert queries.figures(db).fenced == 2
 
 
@@ -346,7 +346,7 @@ def test_a_run_that_nobody_has_is_cancelled_at_once_and_one_of_a_worker_by_it(db
     held = workers.renew(db, "one", LEASE, look=True)
     assert held is not None
     assert held.cancelled == {"run-1": "me"}
-    assert queries.standing(db, ["run-2"])[0].info == b"gone"
+    assert queries.run_states_of(db, ["run-2"])[0].info == b"gone"
     assert not queue.cancel(db, "run-2", "me", b"gone")
 
 

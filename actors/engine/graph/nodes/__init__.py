@@ -11,7 +11,7 @@ from ..plan import Work
 from .agent import run_agent_node
 from .llm import run_llm_node
 from .map import run_map_node
-from .person import run_approval_node, run_input_node
+from .question_nodes import run_approval_node, run_input_node
 from .rag import run_rag_node
 from .script import run_script_node
 

@@ -14,9 +14,7 @@ changed. A later process receives the latest copy. Global variables of modules a
 
 from __future__ import annotations
 
-import ast
 import sys
-import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
@@ -38,7 +36,7 @@ from ....work.tools.files.environment import inherited
 from ....work.tools.files.limits import USUAL, impose
 from ....work.tools.files.output import Printed
 from ....work.tools.files.questions import NotUnderstood, answer_to
-from ..places import HOST, function_files, roots_of
+from ..search_paths import HOST, roots_of
 from .conditions import Change, Functions
 
 if TYPE_CHECKING:
@@ -53,41 +51,6 @@ ANSWERS_WITHIN = 60.0
 
 LONGEST_ANSWER = 16 * 1024 * 1024
 """Largest answer in bytes."""
-
-
-class Named(msgspec.Struct, frozen=True, kw_only=True):
-    """Functions that the edges of a workflow name, with their files.
-
-    Attributes:
-        runs_code: the built-in processor `code_save_and_run` is among them.
-    """
-
-    conditions: Mapping[str, Path] = {}
-    processors: Mapping[str, Path] = {}
-    runs_code: bool = False
-
-    def __bool__(self) -> bool:
-        return bool(self.conditions or self.processors or self.runs_code)
-
-
-def functions_in(directory: Path | None) -> dict[str, Path]:
-    """Return the functions in the Python files of a directory, by name; the first file wins. Unparsable files are
-    skipped.
-    """
-    found: dict[str, Path] = {}
-    for file in function_files(directory):
-        for name in _functions_of(file):
-            found.setdefault(name, file.absolute())
-    return found
-
-
-def _functions_of(file: Path) -> list[str]:
-    with warnings.catch_warnings(), suppress(OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-        warnings.simplefilter("ignore")  # about the user's code
-        body = ast.parse(file.read_bytes()).body
-        functions = (node for node in body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
-        return [node.name for node in functions if not node.name.startswith("_")]
-    return []
 
 
 class EdgeFunctions:
@@ -148,6 +111,7 @@ class EdgeFunctions:
             given |= {"workspace": str(workspace), "vars": variables, "session_id": self._me.stream.run}
             if self._shared and (self._process is None or self._process.ended is not None):
                 given |= {"shared": self._shared}
+        # Only durable runs need a copy of the shared data, and only processors can change it.
         keeps = self._scope is not None and kind == "processor"
         call = {
             "keeps": keeps,

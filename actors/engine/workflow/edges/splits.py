@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 from .....protocol.json_values import NotJson, decode
 from .....protocol.workflow.edges import ByArray, ByDelimiter, ByLines, ByMatch, ByMessage, ByPath, Split
@@ -70,12 +69,15 @@ def _array(text: str) -> list[str] | None:
         except NotJson:
             continue
         if isinstance(items, list):
-            return [item if isinstance(item, str) else _dumped(item) for item in items]
+            return [
+                json.dumps(item, ensure_ascii=False)
+                if isinstance(item, dict | list)
+                else item
+                if isinstance(item, str)
+                else render(item)
+                for item in items
+            ]
     return None
-
-
-def _dumped(item: Any) -> str:
-    return json.dumps(item, ensure_ascii=False) if isinstance(item, dict | list) else render(item)
 
 
 def _between(text: str, spans: Iterable[tuple[int, int]]) -> list[str]:

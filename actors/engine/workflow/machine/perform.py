@@ -6,6 +6,13 @@ The caller supplies the node's own code (`Work`) and chooses the concurrency of 
 gates are executed here. A tolerated failure becomes the node's output; any other failure is the firing's failure.
 No state of the run is changed here, so firings can be executed concurrently: the machine applies their results in
 its own order.
+
+A *dynamic* node runs once per unit (`multiplied`):
+
+    inputs over dynamic edges   -> split into units
+    all other inputs            -> passed to every unit, before its own input
+    map                         -> the outputs of all units, in their order
+    tree                        -> groups of units, one run per group; then groups of the results, until one is left
 """
 
 from __future__ import annotations
@@ -18,13 +25,16 @@ import msgspec
 
 from .....protocol.errors import CallboardError, GraphMistake, UnknownOutcome
 from .....protocol.failure import Failure
+from .....protocol.workflow.edges import Dynamic
 from .....protocol.workflow.model import LiteralConfig, LoopCounterConfig, LoopTimerConfig, Node, PassthroughConfig
 from .....protocol.workflow_messages import Called, Crossing, Fired, FireNode, Gate, NodeSaid, Unit
 from ...graph.failures import NEVER_TOLERATED, noted, together
+from ..edges.processors import filled
+from ..edges.splits import units_of
 from ..messages import Message, carried, signed
 from ..prompting import failure_text
-from .dynamic import multiplied
-from .loops import counted, timed
+from ..rules import WorkflowRules
+from .gates import counted, timed
 from .structure import NodeEdges, ReadyEdge, Structure
 
 MOST_QUEUED = 100_000
@@ -301,6 +311,7 @@ async def _processed(firing: Firing, way: ReadyEdge, payload: Message, warnings:
     except Exception as error:  # noqa: BLE001 - a user's function; the message arrives unchanged
         warnings.append(f"{way}: its processor failed and the message arrives unchanged: {_error_text(error)}")
         return payload
+    # Checked after the call, since the function has made the text by then; it must not enter a queue and a row.
     if arriving is not None and len(arriving.text) > LONGEST:
         raise GraphMistake(
             f"{way}: its processor makes a text of {len(arriving.text)} characters, {LONGEST} are the most"
@@ -310,3 +321,57 @@ async def _processed(firing: Firing, way: ReadyEdge, payload: Message, warnings:
 
 def _error_text(error: Exception) -> str:
     return str(error) if isinstance(error, CallboardError) else f"{type(error).__name__}: {error}"
+
+
+MOST_UNITS = 100_000
+"""Most units of one node: a text of some megabytes can contain millions of items."""
+
+DEEPEST_TREE = 100
+"""Most layers of a tree. Only a target that outputs as much as it receives reaches it; the rest is then the result."""
+
+
+Run: TypeAlias = Callable[[Sequence[Unit], int], Awaitable[Sequence[tuple[Message, ...]]]]
+"""Execute a node's code for each unit of a batch, with a limit of concurrency; return the outputs in order."""
+
+
+def role_of(unit: Unit, text: str) -> str:
+    """Return a node's role with the unit's item inserted."""
+    return text if unit.item is None else filled(text, {"item": unit.item, unit.item_name: unit.item}.get)
+
+
+async def multiplied(
+    dynamic: Dynamic, inputs: Sequence[Message], run: Run, rules: WorkflowRules
+) -> tuple[Message, ...]:
+    """Return the output of a node that runs per unit."""
+    static = tuple(message for message in inputs if not message.dynamic)
+    units = await units_of(dynamic.split, [message for message in inputs if message.dynamic])
+    if len(units) > MOST_UNITS:
+        raise GraphMistake(
+            f"it would run for {len(units)} units, and {MOST_UNITS} are the most: see what its dynamic edges split, "
+            "and by what"
+        )
+    if not units:
+        return (await run([Unit(static)], 1))[0] if static else ()
+    if dynamic.type == "tree":
+        return await _tree(dynamic, static, units, run, rules)
+    batch = [Unit((*static, unit), i, unit.text, dynamic.item_name) for i, unit in enumerate(units)]
+    return tuple(message for said in await run(batch, dynamic.max_parallel) for message in said)
+
+
+async def _tree(
+    dynamic: Dynamic, static: tuple[Message, ...], units: list[Message], run: Run, rules: WorkflowRules
+) -> tuple[Message, ...]:
+    if len(units) == 1 and not rules.lone_units_run:
+        return tuple(units)
+    size = dynamic.group_size
+    for layer in range(DEEPEST_TREE):
+        groups = [tuple(units[start : start + size]) for start in range(0, len(units), size)]
+        batch = [Unit((*static, *group) if layer == 0 else group, i) for i, group in enumerate(groups)]
+        said = await run(batch, dynamic.max_parallel)
+        units = [msgspec.structs.replace(message, role="user") for each in said for message in each]
+        if len(units) <= 1:
+            break
+    return tuple(units)
+
+
+_SECONDS = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0}

@@ -17,7 +17,7 @@ from .....protocol.decoding import decode_json
 from .....protocol.errors import ModelError
 from .....protocol.json_values import UNREADABLE
 from .....protocol.workflow.agents import Mem0Store
-from .likeness import plain
+from .similarity import plain
 from .stores import MemoryStore
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ class Mem0(MemoryStore):
         filters = {"AND": [{name: value} for name, value in self._who.items()]} if self._who else {}
         body = {"query": query, "filters": filters, "top_k": top_k, **self._where}
         answer = await self._post("/v2/memories/search/", body)
+        # Without a score, the service's own order counts.
         near = [each for each in _read(answer) if each.score is None or each.score >= threshold]
         return [each.memory for each in near if each.memory][:top_k]
 

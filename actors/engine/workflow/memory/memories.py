@@ -72,7 +72,7 @@ class Memories:
         self._described = {store.name: store for store in graph.memory}
         self._open: dict[str, MemoryStore | None] = {}
 
-    async def settle(self, me: Actor) -> None:
+    async def choose_paths(self, me: Actor) -> None:
         """Choose the paths of stores without one.
 
         A durable run journals this choice, so that it finds its stores even if its file is renamed later.

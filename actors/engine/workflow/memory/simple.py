@@ -17,8 +17,8 @@ import trio
 
 from .....supervisors import Actor
 from ....work.knowledge.embed import local
-from .likeness import brief, likeness, plain
 from .notebook import Note, Notebook
+from .similarity import brief, likeness, plain
 from .stores import MemoryStore
 from .vectors import OrWords
 
@@ -78,6 +78,7 @@ class SimpleMemory(MemoryStore):
     async def _with_vectors(self, me: Actor, notes: Mapping[int, Note], size: int) -> Mapping[int, Note]:
         """Return the notes, each with a vector of this model and of `size` bytes."""
         model = self._vectors.model
+        # Another model or another size of the same model: cosines between both mean nothing.
         old = [
             number
             for number, note in notes.items()
@@ -103,6 +104,7 @@ def _nearest(notes: list[Note], asked: bytes, text: str, top_k: int, threshold: 
     vectors = [note.vector for note in notes]
     rows = np.stack([np.frombuffer(vector or b"", dtype=np.float32) for vector in vectors])
     cosines = rows @ np.frombuffer(asked, dtype=np.float32)
+    # Stable, so that a replay finds equal texts in the same order.
     near = np.argsort(-cosines, kind="stable")[: 3 * top_k]
     scored = [
         (BY_VECTOR * float(cosines[i]) + (1 - BY_VECTOR) * likeness(text, notes[i].text), i)

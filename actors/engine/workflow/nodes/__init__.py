@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from .....protocol.workflow.model import AgentConfig, CustomConfig, HumanConfig, NodeConfig, PythonConfig
 from .....supervisors import Actor
+from ..job import Code, Job
 from ..machine.perform import Said
-from ..plan import Code, Job
 from .custom import run_custom_node
 from .human import run_human_node
 from .python import run_python_node

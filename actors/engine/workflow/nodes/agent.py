@@ -30,12 +30,11 @@ from ....work.tools.calls import Around, CallPlayer
 from ....work.tools.tool import Tool
 from ...conversation.play import Conversation, ConversationSetup, OutOfTurns
 from ..agents.request import CALLBOARD, ModelParams, model_of, policy_of, read_params
-from ..agents.tooling import tools_of_node, wants_servers
-from ..machine.dynamic import role_of
-from ..machine.perform import Said
+from ..agents.tools import tools_of_node, wants_servers
+from ..job import Job
+from ..machine.perform import Said, role_of
 from ..memory.memories import Recalled
 from ..messages import Message
-from ..plan import Job
 from ..prompting import conversation, headed_text, reflection, remembering
 
 if TYPE_CHECKING:
@@ -92,7 +91,7 @@ class _Agent:
         model = model_of(config, job.shared.context)
         skills: Tool | None = None
         if config.skills is not None and config.skills.enabled:
-            from ..agents.skills import skills_of
+            from ..agents.tools import skills_of
 
             self._told, skills = skills_of(config.skills, job.shared.plan.file.parent, job.shared.context)
         system = "\n\n".join(part for part in (role, *self._told.blocks) if part)

@@ -23,8 +23,8 @@ from ....work.journal.actor_journal import scope_of
 from ....work.journal.unknown_outcome import once
 from ....work.playback.playback import OutsideEffect, playback, whole
 from ...graph.failures import NEVER_TOLERATED
+from ..job import Code, Job
 from ..machine.perform import Said, message_of, restored
-from ..plan import Code, Job
 
 GROUP = "callboard.workflow_nodes"
 

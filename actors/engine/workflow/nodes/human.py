@@ -12,9 +12,9 @@ from .....protocol.chat import FilePart, ImagePart, TextPart, parts_of
 from .....protocol.kernel.questions import Question
 from .....protocol.workflow.model import HumanConfig
 from .....supervisors import Actor
+from ..job import Job
 from ..machine.perform import Said
 from ..messages import Message
-from ..plan import Job
 from ..prompting import heading, remembered
 
 

@@ -42,9 +42,10 @@ from ....work.tools.files.environment import inherited
 from ....work.tools.files.limits import MIB, CallLimits, impose, kill, watch
 from ....work.tools.files.output import Printed
 from ..edges.conditions import CODE_FAILED
+from ..job import Job
 from ..machine.perform import Said
 from ..messages import Message
-from ..plan import Job, WorkflowRun
+from ..plan import WorkflowRun
 from ..workspace import ATTACHMENTS, FILE, names
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from .....protocol.role import Role, role_of_prompt, split_name
 from .....protocol.session import Session
 from .....protocol.session_yaml import write_yaml
 from ....io.named_files import is_name
-from ....runs.in_role import without_servers
+from ....runs.role_run import without_servers
 from ....runs.sessions.roles import change_role
 from ....work.roles.files import FILES, find, locate, save
 from ...control.requests import check_role

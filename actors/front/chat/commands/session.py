@@ -12,10 +12,10 @@ from .....protocol.errors import Conflict, NotFound, UsageError
 from .....protocol.session import Session, read_session, write_session
 from .....protocol.session_turns import turns_of
 from ....io.handed_out import without_secrets
-from ....runs.in_session import keep_unnamed
-from ....runs.sessions.live import forget_all
+from ....runs.session_run import keep_unnamed
 from ....runs.sessions.names import TEMP, checked_alias
 from ....runs.sessions.roles import change_role, name_of, prompt_of
+from ....runs.sessions.session_locks import forget_all
 from ....runs.sessions.summary import compressed
 from ....work.agent.compaction import turn_as_text
 from .. import names

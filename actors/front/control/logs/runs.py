@@ -31,7 +31,7 @@ from .....protocol.control.things import RunInfo
 from .....protocol.errors import ConfigError
 from .....protocol.journal import About
 from .....protocol.outcome import ErrorReport
-from ....runs.interrupted import InterruptedRun, Looks
+from ....runs.orphaned_runs import InterruptedRun, Looks
 from ....work.models.recorder import Recorder
 from ....work.tools.changes.store import store_of
 from ..presence import Alive

@@ -195,7 +195,7 @@ class Dormant:
         answer = Answer(question=question.id, value=understood(question, value), by=by)
         self._take_out(question.run)
         try:
-            await (await self._root.journal()).letter(question.run, encode_answer(answer))
+            await (await self._root.journal()).add_to_inbox(question.run, encode_answer(answer))
         except BaseException:  # on any failure, cancellation included, the run stays dormant
             self.runs[question.run] = asked
             self._finish(question.run)

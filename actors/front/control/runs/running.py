@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from .....protocol.chat import Turn
     from .....protocol.outcome import Outcome
     from ....runs.durable import TakenRun
-    from ....runs.rerun.changes import ForkChanges
-    from ....runs.rerun.fork import Fork
+    from ....runs.rerun.fork import Fork, ForkChanges
     from ....runs.root import Root
     from ....work.models.recorder import Recorder
 

@@ -28,7 +28,7 @@ from .models import check_model
 from .roles import check_role
 
 if TYPE_CHECKING:
-    from ....runs.sessions.live import Sessions
+    from ....runs.sessions.session_locks import Sessions
 
 _route = partial(route, tag="sessions")
 

@@ -38,6 +38,7 @@ class ObservedRun:
 
     def hear(self, event: Event) -> None:
         """Process an event of the run."""
+        # The event shortens long arguments, so the text may be no JSON.
         if isinstance(event.data, ToolStarted) and event.id:  # calls by scripts have no id
             text = event.data.arguments
             try:

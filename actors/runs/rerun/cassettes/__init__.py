@@ -1,5 +1,58 @@
-"""Cassettes (`protocol/cassette`): `recording` writes one while a run executes, `playing` replays a run from one.
+"""Cassettes (`protocol/cassette`): a run recorded into a file, and repeated from it.
 
-`places` names paths that differ between machines, `content` divides requests into pieces, and `remaining_lines`
-tracks which lines of a cassette are still unused. Begin with `playing`.
+`playback_of` chooses between both. `recording` writes a cassette while a run executes, `playback` replays a run from
+one. `cassette_paths` names paths that differ between machines, and `content` divides requests into pieces. Both halves
+are imported at their first use, since most runs have no cassette.
+
+May import runs/, work/playback and the layers below. Names to know: `playback_of`, `CassetteRecording`,
+`CassettePlayback`, `RemainingLines`, `NamedPaths`. Start with `playback`.
 """
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .....protocol.errors import UsageError
+
+if TYPE_CHECKING:
+    from ....work.playback.playback import Playback
+
+
+def prompt_of(cassette: str | os.PathLike[str]) -> str:
+    """Return the prompt of the recorded run. Raises as `playback_of` does."""
+    from .....protocol.cassette import Head
+    from .playback import read
+
+    head = read(Path(cassette))[0]
+    assert isinstance(head, Head)
+    return head.prompt
+
+
+def playback_of(
+    record: str | os.PathLike[str] | None,
+    replay: str | os.PathLike[str] | None,
+    *,
+    loose: bool = False,
+    durable: bool = False,
+) -> Playback | None:
+    """Return the recording or the replay of a run; None for neither.
+
+    Raises:
+        UsageError: the arguments contradict each other, or the cassette does not exist.
+        InvalidFile: the file is no cassette.
+    """
+    if record is not None and replay is not None:
+        raise UsageError("a run is recorded, or played by a cassette, and not both (--record, --replay)")
+    if record is not None:
+        from .recording import CassetteRecording
+
+        return CassetteRecording(Path(record))
+    if replay is None:
+        return None
+    if durable:
+        raise UsageError("a run that is played by a cassette is not kept (--replay, --durable)")
+    from .playback import CassettePlayback
+
+    return CassettePlayback(Path(replay), loose=loose)

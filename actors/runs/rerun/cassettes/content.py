@@ -1,16 +1,20 @@
-"""Contents of requests as JSON values that are equal on every machine and in every run."""
+"""JSON forms of the contents of a cassette, equal on every machine and in every run: requests and effects."""
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import msgspec
 
 from .....protocol.cassette import RecordedRequest, hash_of
-from .....protocol.chat import AssistantTurn, ChatReply, ChatRequest, FilePart, ImagePart, Tool, ToolTurn, Turn
-from .places import Places
+from .....protocol.chat import AssistantTurn, ChatReply, ChatRequest, FilePart, ImagePart, Part, ToolTurn, Turn
+from .....protocol.decoding import convert
+from .....supervisors.process import Completed
+from ....work.tools.tool import VisibleResult, text_of
+from .cassette_paths import NamedPaths
 
 _PARAMETERS = (
     *("tool_choice", "response_schema", "temperature", "top_p", "max_tokens", "reasoning_effort", "thinking_budget"),
@@ -59,12 +63,13 @@ class RequestContent(msgspec.Struct, frozen=True):
         return hash_of(msgspec.to_builtins(self.asked))
 
 
-def content_of(request: ChatRequest, places: Places, ids: CallIds) -> RequestContent:
+def content_of(request: ChatRequest, paths: NamedPaths, ids: CallIds) -> RequestContent:
     """Return the content of a request."""
+    # Stored once by hash: each request repeats all earlier messages, so a cassette would grow quadratically.
     pieces: dict[str, Any] = {}
 
     def piece(value: Any) -> str:
-        named = places.named(value)
+        named = paths.named(value)
         digest = hash_of(named)
         pieces[digest] = named
         return digest
@@ -75,7 +80,7 @@ def content_of(request: ChatRequest, places: Places, ids: CallIds) -> RequestCon
         system=piece(request.system) if request.system else "",
         messages=tuple(piece(_turn(ids.in_turn(turn))) for turn in request.messages),
         tools=tuple(piece(msgspec.to_builtins(tool)) for tool in request.tools),
-        parameters=places.named(msgspec.to_builtins(parameters)),
+        parameters=paths.named(msgspec.to_builtins(parameters)),
     )
     return RequestContent(asked, pieces)
 
@@ -130,6 +135,7 @@ def _parts(parts: Sequence[Any]) -> list[Any]:
     shown = []
     for part in parts:
         if isinstance(part, ImagePart | FilePart) and part.data:
+            # A digest is enough to compare, and a cassette with photographs in Base64 can't be read or reviewed.
             digest = hashlib.blake2b(part.data, digest_size=12).hexdigest()
             bare = msgspec.to_builtins(msgspec.structs.replace(part, data=b""))
             shown.append({**bare, "data": f"{len(part.data)} bytes, {digest}"})
@@ -138,4 +144,52 @@ def _parts(parts: Sequence[Any]) -> list[Any]:
     return shown
 
 
-__all__ = ["CallIds", "RequestContent", "Tool", "content_of", "lines_of", "lines_of_value"]
+T = TypeVar("T")
+
+
+def as_json(value: Any) -> Any:
+    """Return an effect's value as JSON values."""
+    if isinstance(value, VisibleResult):
+        return {"shown": msgspec.to_builtins(value.parts)}
+    if isinstance(value, Completed):
+        return {
+            "status": value.status,
+            "signal": value.signal,
+            "stderr": value.stderr_tail,
+            "truncated": value.truncated,
+            **_bytes(value.stdout),
+        }
+    try:
+        return msgspec.to_builtins(value, str_keys=True)
+    # A program's function may return any object; the recorded text is the one that the model read.
+    except (TypeError, ValueError, RecursionError):
+        return text_of(value)
+
+
+def as_value(value: Any, kind: type[T]) -> T:
+    """Return the value of this type.
+
+    Raises:
+        msgspec.ValidationError: the JSON does not fit the type.
+    """
+    if kind is object:
+        if isinstance(value, dict) and value.keys() == {"shown"}:
+            return cast("T", VisibleResult(convert(value["shown"], tuple[Part, ...])))
+        return cast("T", value)
+    if kind is Completed:
+        done = Completed(
+            status=value["status"],
+            signal=value["signal"],
+            stderr_tail=value["stderr"],
+            truncated=value["truncated"],
+            stdout=base64.b64decode(value["base64"]) if "base64" in value else value["stdout"].encode(),
+        )
+        return cast("T", done)
+    return convert(value, kind)
+
+
+def _bytes(data: bytes) -> dict[str, str]:
+    try:
+        return {"stdout": data.decode()}
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}

@@ -34,9 +34,8 @@ from .....supervisors.escalation import PASS, Verdict
 from ....io.redact import Redactor, secrets_of
 from ....io.tenancy import environ
 from ....work.playback.playback import Asking, Beginning, OutsideEffect
-from .content import CallIds, content_of
-from .places import Places
-from .values import as_json
+from .cassette_paths import NamedPaths
+from .content import CallIds, as_json, content_of
 
 if TYPE_CHECKING:
     from .....protocol.kernel.questions import Answer, Question
@@ -48,7 +47,7 @@ T = TypeVar("T")
 TOKEN = "token"  # noqa: S105 - the name of a value
 
 
-class Recording:
+class CassetteRecording:
     """Playback that records a run.
 
     Args:
@@ -86,6 +85,7 @@ class Recording:
         except CallboardError as error:
             self._lines.append(("reply", (at, request, None, Failure.of(error), round(trio.current_time() - began, 3))))
             raise
+        # The request itself, not its JSON: paths and ids can be replaced only at the end, when all are known.
         self._lines.append(("reply", (at, request, reply, None, round(trio.current_time() - began, 3))))
         return reply
 
@@ -113,7 +113,7 @@ class Recording:
         at = "" if me is None else self._at(me)
         if name == TOKEN:
             number = self._counts[at, name] = self._counts.get((at, name), 0) + 1
-            return convert(token_of(at, number), kind)
+            return convert(recorded_token(at, number), kind)
         found = find()
         self._lines.append(("line", ValueLine(at=at, name=name, value=msgspec.to_builtins(found))))
         return found
@@ -133,6 +133,7 @@ class Recording:
 
     def answered(self, actor: Actor, question: Question, answer: Answer) -> None:
         """Record an answer, unless it is a secret."""
+        # Passwords must not reach a file that is committed with the tests.
         if not question.secret:
             by = answer.by.removeprefix(self._top) if answer.by.startswith(f"{self._top}/") else answer.by
             line = AnswerLine(at=self._at(actor), question=question.text, value=answer.value, by=by)
@@ -148,6 +149,7 @@ class Recording:
         Raises:
             UsageError: the file cannot be written.
         """
+        # A cancelled run has results for a part of its requests; replaying it would end with a difference.
         if status == "cancelled" or self._beginning is None:
             return
         self._status = self._status or status
@@ -158,20 +160,21 @@ class Recording:
         return me.path.removeprefix(self._top)
 
     def _write(self, status: str, beginning: Beginning, redactor: Redactor) -> None:
-        places = places_of(beginning, environ())
+        paths = named_paths_of(beginning, environ())
         for run in self._runs:
-            places.add_word("run", run)
+            paths.add_word("run", run)
         head = Head(
             callboard=VERSION,
             recorded=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
-            target=places.named(beginning.target),
-            prompt=places.named(beginning.prompt),
+            target=paths.named(beginning.target),
+            prompt=paths.named(beginning.prompt),
             model=beginning.model,
         )
-        lines = [head, *_final(self._lines, places), CassetteEnd(status=status)]
+        lines = [head, *_final(self._lines, paths), CassetteEnd(status=status)]
         # Redacted last: paths and ids have been replaced, so a secret inside of one is found as well.
         data = b"".join(redactor.data(msgspec.json.encode(line)) + b"\n" for line in lines)
         file = self._file
+        # A recording that fails must not destroy the cassette that it should replace.
         part = file.with_name(f".{file.name}.{os.getpid()}")
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -182,29 +185,29 @@ class Recording:
             raise UsageError(f"the cassette {file} can't be written: {error.strerror or error}") from error
 
 
-def places_of(beginning: Beginning, environ: Mapping[str, str]) -> Places:
+def named_paths_of(beginning: Beginning, environ: Mapping[str, str]) -> NamedPaths:
     """Return the named paths of a run."""
-    places = Places(environ, beginning.cwd, beginning.config_dir)
+    paths = NamedPaths(environ, beginning.cwd, beginning.config_dir)
     if beginning.directory is not None:
-        places.add("agent", beginning.directory)
-    places.add_word("run", beginning.run)
-    return places
+        paths.add("agent", beginning.directory)
+    paths.add_word("run", beginning.run)
+    return paths
 
 
-def token_of(at: str, number: int) -> str:
+def recorded_token(at: str, number: int) -> str:
     """Return eight hex digits for the n-th id at this position of the run."""
     return hashlib.blake2b(f"{at} {number}".encode(), digest_size=4).hexdigest()
 
 
-def _final(recorded: list[tuple[str, Any]], places: Places) -> list[AnyLine]:
+def _final(recorded: list[tuple[str, Any]], paths: NamedPaths) -> list[AnyLine]:
     """Return the lines of the file: pieces once, named paths, counted ids of calls."""
     ids, known, lines = CallIds(), set[str](), list[AnyLine]()
     for kind, what in recorded:
         if kind == "line":
-            lines.append(_named(what, places))
+            lines.append(_named(what, paths))
             continue
         at, request, reply, error, seconds = what
-        content = content_of(request, places, ids)
+        content = content_of(request, paths, ids)
         for digest, value in content.pieces.items():
             if digest not in known:
                 known.add(digest)
@@ -214,24 +217,24 @@ def _final(recorded: list[tuple[str, Any]], places: Places) -> list[AnyLine]:
                 at=at,
                 request=content.hash,
                 asked=content.asked,
-                reply=None if reply is None else _reply(ids.in_reply(reply), places),
-                error=None if error is None else convert(places.named(_plain(error)), Failure),
+                reply=None if reply is None else _reply(ids.in_reply(reply), paths),
+                error=None if error is None else convert(paths.named(_plain(error)), Failure),
                 seconds=seconds,
             )
         )
     return lines
 
 
-def _named(line: AnyLine, places: Places) -> AnyLine:
-    value = places.named(_plain(line))
+def _named(line: AnyLine, paths: NamedPaths) -> AnyLine:
+    value = paths.named(_plain(line))
     if isinstance(line, DoneLine):
         value["request"] = hash_of(value.get("given"))
     value.pop("line", None)
     return convert(value, type(line))
 
 
-def _reply(reply: ChatReply, places: Places) -> ChatReply:
-    return convert(places.named(msgspec.to_builtins(reply)), ChatReply)
+def _reply(reply: ChatReply, paths: NamedPaths) -> ChatReply:
+    return convert(paths.named(msgspec.to_builtins(reply)), ChatReply)
 
 
 def _plain(value: Any) -> Any:

@@ -1,5 +1,10 @@
 """Replay of a durable run from its rows: no request is sent, no process started, and no row written.
 
-`book` has the rows and their use; `rows` has the parts of a durable run that compare with them. `effects` returns
-external results from the rows, and `ordering` preserves their order, with `clock`. Begin with `ordering`.
+    JournalIndex     the rows, and which of them the replay has used (`journal_index`)
+    Sequencer        returns external results one by one, in the order of the rows (`sequencer`)
+    RowEffects       external results, reconstructed from the rows (`effects`)
+    ReplayedRun      a run's journal that compares rows with the recorded ones (`replayed_run`)
+    Difference       a result of the replay that deviates from its row
+
+May import runs/, work/journal and the layers below. Start with `sequencer`; `rerun.replay` puts the parts together.
 """

@@ -23,14 +23,14 @@ from ....work.journal.run_journal import HOOK, REPLY, SERVER_TOOLS
 from ....work.playback.playback import PLAYED, PREVIEW, Asking, Beginning, OutsideEffect, Preview
 from ....work.playback.replies import RecordedReply
 from ....work.tools.tool import VisibleResult
-from .book import failure_of
+from .journal_index import failure_of
 
 if TYPE_CHECKING:
     from .....protocol.kernel.questions import Answer, Question
     from .....protocol.settings import Settings
     from .....supervisors import Actor
-    from .book import ReplayBook
-    from .ordering import ReplayOrder
+    from .journal_index import JournalIndex
+    from .sequencer import Sequencer
 
 T = TypeVar("T")
 
@@ -41,22 +41,22 @@ class RowEffects:
     """Playback from the rows of a durable run.
 
     Args:
-        book: the rows.
-        turnstile: the order of the rows.
+        index: the rows.
+        sequencer: the order of the rows.
     """
 
     asks_the_world = False
     broken: CallboardError | None = None
     unused = ""
 
-    def __init__(self, book: ReplayBook, turnstile: ReplayOrder) -> None:
-        self.model = _first_model(book)
-        self._book = book
-        self._turnstile = turnstile
+    def __init__(self, index: JournalIndex, sequencer: Sequencer) -> None:
+        self.model = _first_model(index)
+        self._index = index
+        self._sequencer = sequencer
 
     def begins(self, actor: Actor, beginning: Beginning) -> None:
         del beginning
-        self._turnstile.top = actor
+        self._sequencer.top = actor
 
     def policy(self, question: Question) -> Verdict:
         """Hold the question until the row with its answer is next."""
@@ -66,12 +66,12 @@ class RowEffects:
     def answered(self, actor: Actor, question: Question, answer: Answer) -> None:
         """Forget the question, which is no longer open."""
         del actor, answer
-        self._turnstile.open.pop(question.id, None)
+        self._sequencer.open.pop(question.id, None)
 
     def unanswered(self, actor: Actor, question: Question, reason: str) -> None:
         """Forget the question, which is no longer open."""
         del actor, reason
-        self._turnstile.open.pop(question.id, None)
+        self._sequencer.open.pop(question.id, None)
 
     async def over(self, status: str, settings: Settings) -> None:
         """Do nothing: a replay writes no file."""
@@ -84,18 +84,18 @@ class RowEffects:
         path = _path(me)
         place = self._reply_of(path)
         end = self._end_of(path) if place is None else None
-        row = None if place is None else self._book.row(place)
+        row = None if place is None else self._index.row(place)
         reply = None if row is None else _reply(row)
         model = reply.model if reply is not None and reply.model else request.model or self.model
         played = RecordedReply(me, f"llm-{0 if place is None else place + 1}", model, request, asking)
         # The event of the request precedes the wait, as in the original run.
         played.asked()
-        await self._turnstile.take(place if place is not None else end)
+        await self._sequencer.take(place if place is not None else end)
         if reply is not None:
             return played.answered(reply)
         message = None if row is None else row.message if isinstance(row, Told) else None
         if row is None and end is not None:
-            ended = self._book.row(end)
+            ended = self._index.row(end)
             message = ended.message if isinstance(ended, Told) else None
         raise played.failed(_error(message))
 
@@ -132,8 +132,8 @@ class RowEffects:
         """Wait until the end of this work is next. If it was not stored, wait for the end of the rows."""
         place = self._end_of(_path(me))
         if place is not None:
-            await self._turnstile.take(place)
-        elif not self._book.is_over:
+            await self._sequencer.take(place)
+        elif not self._index.is_over:
             await trio.sleep_forever()
 
     def value(self, me: Actor | None, name: str, kind: type[T], find: Callable[[], T]) -> T:
@@ -142,10 +142,10 @@ class RowEffects:
         """
         if me is not None and name == PREVIEW:
             return cast("T", self._preview(_path(me)))
-        place = None if me is None or name != PLAYED else self._book.result_of(_path(me))
+        place = None if me is None or name != PLAYED else self._index.result_of(_path(me))
         if place is None:
             return find()
-        row: Any = self._book.row(place)
+        row: Any = self._index.row(place)
         # The row has the time of the end; the work began earlier by its duration.
         return convert(row.at / 1000 - row.message.seconds, kind)
 
@@ -156,11 +156,11 @@ class RowEffects:
 
     def _preview(self, path: str) -> Preview:
         """Return the recorded diff, or the failure of a call that was not shown to the user."""
-        place = self._book.result_of(path)
-        asked = self._book.asked(path, place)
+        place = self._index.result_of(path)
+        asked = self._index.asked(path, place)
         if asked:
             return Preview(diff=asked[0].question.diff)
-        row: Any = None if place is None else self._book.row(place)
+        row: Any = None if place is None else self._index.row(place)
         failure = None if row is None else failure_of(row.message)
         return Preview(trouble="" if failure is None else failure.text)
 
@@ -173,35 +173,35 @@ class RowEffects:
         found = []
         # Work may have several deciders, one after another. The paths of the later ones end with `:2`, `:3`, and so on.
         for decider in (path, *(f"{path}:{number}" for number in range(2, 100))):
-            if decider not in self._turnstile.scopes.actors and decider != path:
+            if decider not in self._sequencer.actors and decider != path:
                 break
-            place = self._book.free(decider, _is_reply)
+            place = self._index.free(decider, _is_reply)
             if place is not None:
                 found.append(place)
         if not found:
             return None
         place = min(found)
-        self._book.take(place)
+        self._index.take(place)
         return place
 
     def _end_of(self, path: str) -> int | None:
         """Mark as given and return the row with the end of this path's work."""
-        place = self._book.result_of(path)
+        place = self._index.result_of(path)
         if place is not None:
-            self._book.take(place)
+            self._index.take(place)
         return place
 
     async def _ended(self, me: Actor) -> WorkDone | None:
         path = _path(me)
         place = self._end_of(path)
         await self._ask_again(me, path, place)
-        await self._turnstile.take(place)
-        row = None if place is None else self._book.row(place)
+        await self._sequencer.take(place)
+        row = None if place is None else self._index.row(place)
         return row.message if isinstance(row, Told) and isinstance(row.message, WorkDone) else None
 
     async def _ask_again(self, me: Actor, path: str, place: int | None) -> None:
         """Ask the questions that this path's effect asked before its end, so that their events appear again."""
-        for row in self._book.asked(path, place):
+        for row in self._index.asked(path, place):
             # The original effect has handled such a failure, and its result is in the row.
             with contextlib.suppress(NobodyToAsk, TimedOut):
                 await me.ask_person(row.question)
@@ -213,6 +213,7 @@ class RowEffects:
         if not isinstance(message, ToolDone):
             raise _error(message)
         content = message.content
+        # Images and files: the row has the parts that the model saw.
         if not isinstance(content, str):
             return VisibleResult(content)
         return _admitted(content)
@@ -224,6 +225,7 @@ class RowEffects:
         if not isinstance(message, NodeLeft) or message.failure is None:
             written = dict(message.writes) if isinstance(message, NodeLeft) else {}
             targets = message.targets if isinstance(message, NodeLeft) else None
+            # The row has the targets that were chosen; a script chooses by `_next` in its output.
             if targets is not None and len(targets) == 1:
                 written["_next"] = targets[0]
             out = msgspec.json.encode(written)
@@ -251,13 +253,13 @@ class RowEffects:
     async def _recorded_result(self, me: Actor, begins: str, kind: type[Any]) -> Any:
         """Return the recorded result of a workflow's code: a note whose name begins so, or the end of its node."""
         path = _path(me)
-        place = self._book.give(path, lambda row: isinstance(row, Noted) and row.name.startswith(begins))
+        place = self._index.give(path, lambda row: isinstance(row, Noted) and row.name.startswith(begins))
         if place is not None:
-            self._book.advance_within(path, place)
+            self._index.advance_within(path, place)
             if begins == CALL:  # Functions of edges ask questions on behalf of the whole workflow.
-                self._book.advance_to_questions_above(path, place)
-            await self._turnstile.take(place)
-            noted = self._book.row(place)
+                self._index.advance_to_questions_above(path, place)
+            await self._sequencer.take(place)
+            noted = self._index.row(place)
             assert isinstance(noted, Noted)
             return decode_value(noted.value, kind)
         message: Any = await self._ended(me)
@@ -270,43 +272,43 @@ class RowEffects:
     async def _found(self, me: Actor, name: str) -> list[str]:
         """Return the recorded result of a memory. If it could not be read, raise the recorded failure."""
         path = _path(me)
-        place = self._book.give(path, lambda row: isinstance(row, Noted) and row.name == name)
+        place = self._index.give(path, lambda row: isinstance(row, Noted) and row.name == name)
         if place is None:
-            if self._book.free(path, lambda row: isinstance(row, Noted | Told | Asked)) is None:
+            if self._index.free(path, lambda row: isinstance(row, Noted | Told | Asked)) is None:
                 failure = failure_of(await self._ended(me))
                 if failure is not None:
                     raise failure.restore()
             raise NodeFailed(_UNSAID)
-        await self._turnstile.take(place)
-        noted = self._book.row(place)
+        await self._sequencer.take(place)
+        noted = self._index.row(place)
         assert isinstance(noted, Noted)
         return decode_value(noted.value, list[str])
 
     async def _hook(self, me: Actor, event: str, kind: type[Any]) -> Any:
         """Return the recorded result of hooks. For tool calls, it is contained in the calls' results."""
         name = HOOK.format(event)
-        place = self._book.give(_path(me), lambda row: isinstance(row, Noted) and row.name == name)
+        place = self._index.give(_path(me), lambda row: isinstance(row, Noted) and row.name == name)
         if place is None:
             return kind()
-        await self._turnstile.take(place)
-        noted = self._book.row(place)
+        await self._sequencer.take(place)
+        noted = self._index.row(place)
         assert isinstance(noted, Noted)
         return decode_value(noted.value, kind)
 
     async def _files(self, me: Actor) -> Any:
-        place = self._book.give(_path(me), lambda row: isinstance(row, Told) and isinstance(row.message, ResultsKept))
-        await self._turnstile.take(place)
-        row = None if place is None else self._book.row(place)
+        place = self._index.give(_path(me), lambda row: isinstance(row, Told) and isinstance(row.message, ResultsKept))
+        await self._sequencer.take(place)
+        row = None if place is None else self._index.row(place)
         message = row.message if isinstance(row, Told) else None
         return list(message.files) if isinstance(message, ResultsKept) else []
 
     def _tools(self, me: Actor, effect: OutsideEffect) -> Any:
         name = f"{SERVER_TOOLS}{effect.name}"
-        noted = [row for path, row in self._book.rows if not path and isinstance(row, Noted) and row.name == name]
+        noted = [row for path, row in self._index.rows if not path and isinstance(row, Noted) and row.name == name]
         if effect.kind == "server tools":
             if not noted:
-                place = self._book.result_of(_path(me))
-                row = None if place is None else self._book.row(place)
+                place = self._index.result_of(_path(me))
+                row = None if place is None else self._index.row(place)
                 failure = failure_of(row.message) if isinstance(row, Told) else None
                 if failure is not None:  # The list was unavailable, and that is the failure of its node.
                     raise failure.restore()
@@ -350,6 +352,6 @@ def _admitted(text: str) -> Any:
     return value if failed else text
 
 
-def _first_model(book: ReplayBook) -> str:
-    replies = (_reply(row) for _, row in book.rows if _is_reply(row))
+def _first_model(index: JournalIndex) -> str:
+    replies = (_reply(row) for _, row in index.rows if _is_reply(row))
     return next((reply.model for reply in replies if reply is not None and reply.model), "")

@@ -1,4 +1,3 @@
-"""The files of sessions: their paths, atomic writes, locks, names, and lists of them.
-
-All of it blocks. Only `SessionStore` (`store`) calls what changes files here. Begin with `places`.
+"""Files of sessions: `layout` has their paths, `files` writes and locks them, `catalog` finds them by id and name, and
+`stored` lists them. Imported by `sessions.store` only.
 """

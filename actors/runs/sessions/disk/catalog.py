@@ -15,7 +15,7 @@ from .....protocol.errors import UsageError
 from .....protocol.session import read_session
 from ..names import as_id, checked_alias, is_automatic, legacy_id
 from .files import text_of, write_whole
-from .places import SessionScope, entries
+from .layout import SessionScope, entries
 
 _UNNAMED = "_"
 Warn = Callable[[str], None]

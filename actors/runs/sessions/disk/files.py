@@ -21,7 +21,7 @@ Stamp = tuple[int, int, int]
 
 
 @contextlib.contextmanager
-def telling(place: Path) -> Iterator[None]:
+def disk_errors_named(place: Path) -> Iterator[None]:
     """Context manager that turns disk errors into errors that name the path.
 
     Raises:

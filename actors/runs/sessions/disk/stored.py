@@ -17,7 +17,7 @@ from ..names import is_automatic
 from ..roles import name_of
 from .catalog import Warn, legacy_sessions, pointed
 from .files import Stamp, beginning_of, stamp, text_of, try_lock
-from .places import SessionScope
+from .layout import SessionScope
 
 if TYPE_CHECKING:
     from .....protocol.control.caller import Caller

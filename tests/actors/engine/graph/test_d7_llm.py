@@ -234,7 +234,7 @@ async def test_case_73_without_fallback_loki_fails_the_run(stage: Stage) -> None
     assert outcome.error is not None
     assert outcome.error.message.startswith("at node 'a': LLM node failed and no fallback declared: ")
     assert "bad request" in outcome.error.message
-    assert has_message(outcome.error.message, "engine.graph.leave._untolerated.3", id="a")
+    assert has_message(outcome.error.message, "engine.graph.node_exit._untolerated.3", id="a")
     assert outcome.state == {"initial_prompt": ""}
 
 
@@ -259,7 +259,7 @@ async def test_case_73_without_fallback_and_next_the_run_fails(stage: Stage, com
     stage.models.script(BAD)
     outcome = await stage.run(compat=compat)
     assert outcome.error is not None
-    assert has_message(outcome.error.message, "engine.graph.leave._untolerated.2")
+    assert has_message(outcome.error.message, "engine.graph.node_exit._untolerated.2")
 
 
 async def test_a_client_that_does_not_exist_fails_before_the_run(stage: Stage) -> None:

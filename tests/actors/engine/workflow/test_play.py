@@ -15,8 +15,9 @@ from trio.testing import MockClock
 
 from callboard.actors.engine.workflow import decider, play
 from callboard.actors.engine.workflow.agents import resources
+from callboard.actors.engine.workflow.job import Job
 from callboard.actors.engine.workflow.nodes import custom
-from callboard.actors.engine.workflow.plan import Job, WorkflowResult
+from callboard.actors.engine.workflow.results import WorkflowResult
 from callboard.protocol.errors import GraphMistake, NobodyToAsk, NodeFailed
 from callboard.protocol.workflow import Known
 from callboard.protocol.workflow.model import AgentConfig

@@ -18,13 +18,14 @@ from support.workflow_graphs import graphs
 from support.workflow_run import a_house
 from trio.testing import MockClock
 
-from callboard.actors.engine.workflow.edges.files import Named
-from callboard.actors.engine.workflow.machine import dynamic, perform
+from callboard.actors.engine.workflow.job import Job
+from callboard.actors.engine.workflow.machine import perform
 from callboard.actors.engine.workflow.machine.perform import Said
 from callboard.actors.engine.workflow.machine.structure import Structure
 from callboard.actors.engine.workflow.messages import Message
 from callboard.actors.engine.workflow.nodes import custom
-from callboard.actors.engine.workflow.plan import Job, WorkflowPlan, WorkflowResult
+from callboard.actors.engine.workflow.plan import EdgeFunctionFiles, WorkflowPlan
+from callboard.actors.engine.workflow.results import WorkflowResult
 from callboard.actors.engine.workflow.rules import DEVALL, STANDARD, WorkflowRules
 from callboard.protocol.errors import NodeFailed
 from callboard.protocol.workflow.model import (
@@ -54,7 +55,7 @@ SAYING = mock.patch.object(custom, "node_types", return_value={"any": mock.Mock(
 """Nodes of the type that random graphs have."""
 
 BOUNDS = mock.patch.multiple(perform, MOST_QUEUED=100, LONGEST=1_000)
-UNITS = mock.patch.object(dynamic, "MOST_UNITS", 50)
+UNITS = mock.patch.object(perform, "MOST_UNITS", 50)
 
 
 def without_models(graph: Graph, seconds: int) -> Graph:
@@ -84,7 +85,7 @@ async def played(graph: Graph, rules: WorkflowRules, moments: list[int]) -> Work
             workflow=Workflow(graph=graph),
             rules=rules,
             structure=Structure(graph, rules),
-            named=Named(),
+            named=EdgeFunctionFiles(),
         )
         async with a_house(Path(directory)) as house:
             ref = house.start(plan)

@@ -386,7 +386,7 @@ async def test_a_role_with_servers_answers_without_them_where_mcp_is_off_and_it_
     assert person.told == []
     await play(chat, person, ".role reader", "hello")
     assert [each.kind for each in person.told] == ["warning"]
-    assert has_message(person.text, "runs.in_role.without_servers", called="reader")
+    assert has_message(person.text, "runs.role_run.without_servers", called="reader")
     assert fake_model.requests[-1].system == "You read."
     assert all(name.startswith("user__") for name in fake_model.requests[-1].offered)
 

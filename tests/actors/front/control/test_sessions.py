@@ -12,7 +12,7 @@ from support.fake_models import FakeModels, Reply
 
 import callboard
 from callboard.actors.front.control.hub import Hub
-from callboard.actors.runs.in_session import say
+from callboard.actors.runs.session_run import say
 from callboard.protocol.control.caller import LOCAL, Caller
 from callboard.protocol.control.own import StartRun
 from callboard.protocol.errors import Denied

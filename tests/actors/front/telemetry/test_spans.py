@@ -452,7 +452,7 @@ async def test_nonsense_in_the_header_is_no_trace(stage: Stage, traced: Traced) 
 
 
 async def test_the_conversation_is_the_session(stage: Stage, traced: Traced) -> None:
-    from callboard.actors.runs.in_session import say
+    from callboard.actors.runs.session_run import say
 
     stage.plain(KID, name="kid")
     with traced.of(stage.root):

@@ -84,7 +84,7 @@ class Batches:
 
         async with Root() as root:
             with BatchJournal(self.path) as journal:
-                left = journal.left(tasks, "x")
+                left = journal.remaining_tasks(tasks, "x")
                 journal.begin()
                 ref = root.spawn(batch, link=False)
                 try:
@@ -297,8 +297,8 @@ async def test_failures_stand_apart_and_are_tried_again(batches: Batches) -> Non
 async def test_a_task_that_is_another_by_now_is_not_taken_for_done(batches: Batches) -> None:
     with BatchJournal(batches.path) as journal:
         other = BatchTask(id="3", prompt="something else")
-        await journal.keep({"id": "3", "digest": other.digest("x")}, failed=False)
-    with pytest.raises(UsageError, match=says("runs.batch.journal.BatchJournal.left", id=3, line=5)):
+        await journal.store({"id": "3", "digest": other.digest("x")}, failed=False)
+    with pytest.raises(UsageError, match=says("runs.batch.journal.BatchJournal.remaining_tasks", id=3, line=5)):
         await batches.run()
 
 

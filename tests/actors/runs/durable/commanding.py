@@ -12,17 +12,17 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from playing import kill_after_row
 
-from callboard.actors.runs.batch.task_runs import TaskRuns
+from callboard.actors.runs.batch.journal import TaskRuns
 from callboard.cli.main import main
 
 
 def kill_once_kept() -> None:
     """Between the result of a batch's task and the word that its run is over."""
 
-    def kept(_: TaskRuns, __: str) -> None:
+    def mark_over(_: TaskRuns, __: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    TaskRuns.kept = kept  # type: ignore[method-assign]
+    TaskRuns.mark_over = mark_over  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ import trio
 import callboard
 from callboard.actors.io.directories import journal_dir
 from callboard.actors.runs.durable import interrupted, resume
-from callboard.actors.runs.in_session import agent_of, say
 from callboard.actors.runs.loading import RunCallbacks
+from callboard.actors.runs.session_run import agent_of, say
 from callboard.protocol.errors import CallboardError
 from callboard.protocol.journal import Answered, Asked, Intends, decode
 from callboard.protocol.kernel.questions import Question

@@ -17,7 +17,7 @@ from callboard.actors.engine.workflow.machine.perform import Said
 from callboard.actors.engine.workflow.messages import Message
 from callboard.actors.engine.workflow.nodes import custom
 from callboard.actors.runs.durable import resume
-from callboard.actors.runs.interrupted import interrupted
+from callboard.actors.runs.orphaned_runs import interrupted
 from callboard.protocol.journal import Asked, Intends, Told
 from callboard.protocol.workflow_messages import Fired
 
@@ -48,7 +48,7 @@ class Plugin:
 def plugin(monkeypatch: pytest.MonkeyPatch) -> type[Plugin]:
     Plugin.ran = []
     monkeypatch.setattr(custom, "node_types", lambda: {"plugin": Plugin()})
-    monkeypatch.setattr("callboard.actors.runs.flows.node_types", lambda: {"plugin": Plugin()})
+    monkeypatch.setattr("callboard.actors.runs.devall_loader.node_types", lambda: {"plugin": Plugin()})
     return Plugin
 
 

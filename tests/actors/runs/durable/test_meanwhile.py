@@ -74,7 +74,7 @@ async def test_a_strict_run_is_refused_and_stays_until_its_scripts_are_what_they
     await lives.begin("g", until=entered("ask"), answers={})
     write(lives, "before", scripts="mended")
     rows = len(lives.rows())
-    with pytest.raises(CannotGoOn, match=says("runs.as_begun.check_files", changed="…say.sh, …")):
+    with pytest.raises(CannotGoOn, match=says("runs.pinned_files.check_files", changed="…say.sh, …")):
         await lives.go_on(strict=True, answers={})
     assert len(lives.rows()) == rows
     write(lives, "before")
@@ -85,7 +85,7 @@ async def test_a_strict_run_is_refused_and_stays_until_its_scripts_are_what_they
 async def test_a_run_that_was_begun_strict_is_so_in_each_life(lives: Lives) -> None:
     await lives.begin("g", until=entered("ask"), answers={}, strict=True)
     write(lives, "before", scripts="mended")
-    with pytest.raises(CannotGoOn, match=says("runs.as_begun.check_files")):
+    with pytest.raises(CannotGoOn, match=says("runs.pinned_files.check_files")):
         await lives.go_on(answers={})
 
 
@@ -102,7 +102,7 @@ async def test_with_changes_it_goes_on_with_todays_files_from_then_on(lives: Liv
 async def test_a_file_that_is_gone_has_changed(lives: Lives) -> None:
     await lives.begin("g", until=entered("ask"), answers={})
     (lives.config / "agents" / "helper" / "in.sh").unlink()
-    with pytest.raises(CannotGoOn, match=says("runs.as_begun.check_files", changed="…in.sh")):
+    with pytest.raises(CannotGoOn, match=says("runs.pinned_files.check_files", changed="…in.sh")):
         await lives.go_on(strict=True, answers={})
 
 

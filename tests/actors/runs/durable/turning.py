@@ -17,8 +17,8 @@ from playing import kill_after_row
 
 import callboard
 from callboard.actors.runs.durable import interrupted, resume
-from callboard.actors.runs.in_session import agent_of, say
 from callboard.actors.runs.loading import RunCallbacks
+from callboard.actors.runs.session_run import agent_of, say
 from callboard.actors.runs.sessions.turn import StoredTurn
 from callboard.protocol.errors import CallboardError
 from callboard.protocol.requests import RunRequest
@@ -27,10 +27,10 @@ from callboard.protocol.requests import RunRequest
 def kill_once_written() -> None:
     """This process is killed between the session's file and the word that the run is over."""
 
-    def settle(_: StoredTurn) -> None:
+    def mark_over(_: StoredTurn) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    StoredTurn.settle = settle  # type: ignore[method-assign]
+    StoredTurn.mark_over = mark_over  # type: ignore[method-assign]
 
 
 async def main(order: dict[str, Any]) -> None:

@@ -179,13 +179,13 @@ nodes:
     assert played.error.code == "cassette_differs"
     assert has_message(
         played.error.message,
-        "runs.rerun.cassettes.remaining_lines.RemainingLines._differs.6",
+        "runs.rerun.cassettes.playback.RemainingLines._differs.6",
         what="request to a model",
         where="/g/one",
     )
     assert "  -  Write about dogs." in played.error.message
     assert "  +  Write about cats." in played.error.message
-    assert has_message(played.error.message, "runs.rerun.cassettes.remaining_lines.RemainingLines._differs.7")
+    assert has_message(played.error.message, "runs.rerun.cassettes.playback.RemainingLines._differs.7")
     played = await studio.elsewhere("g", "hello", loose=True)
     assert (played.status, played.output) == ("done", "done")
 
@@ -202,7 +202,7 @@ async def test_an_effect_that_differs_or_is_new_fails_the_run_even_where_a_model
     assert played.error is not None
     assert has_message(
         played.error.message,
-        "runs.rerun.cassettes.remaining_lines.RemainingLines._differs.6",
+        "runs.rerun.cassettes.playback.RemainingLines._differs.6",
         what="tool 'execute_command'",
         where="/a/execute_command",
     )
@@ -211,7 +211,7 @@ async def test_an_effect_that_differs_or_is_new_fails_the_run_even_where_a_model
     assert played.error is not None
     assert has_message(
         played.error.message,
-        "runs.rerun.cassettes.remaining_lines.RemainingLines._differs.3",
+        "runs.rerun.cassettes.playback.RemainingLines._differs.3",
         what="tool 'execute_command'",
         where="/a/execute_command",
     )
@@ -385,9 +385,9 @@ async def test_what_is_no_cassette_is_refused_by_line(studio: Studio) -> None:
         with pytest.raises(InvalidFile, match=re.escape(why)):
             await callboard.run("a", "x", replay=studio.file, config_dir=studio.config)
     studio.file.unlink()
-    with pytest.raises(UsageError, match=says("runs.rerun.cassettes.playing._text.2")):
+    with pytest.raises(UsageError, match=says("runs.rerun.cassettes.playback._text.2")):
         await callboard.run("a", "x", replay=studio.file, config_dir=studio.config)
-    with pytest.raises(UsageError, match=says("runs.rerun.cassettes.files.playback_of")):
+    with pytest.raises(UsageError, match=says("runs.rerun.cassettes.playback_of")):
         await callboard.run("a", "x", replay=studio.file, record=studio.file, config_dir=studio.config)
 
 
@@ -431,7 +431,7 @@ async def test_code_that_is_another_than_was_recorded_differs(studio: Studio) ->
     assert outcome.error.code == "cassette_differs"
     assert has_message(
         outcome.error.message,
-        "runs.rerun.cassettes.remaining_lines.RemainingLines._differs.6",
+        "runs.rerun.cassettes.playback.RemainingLines._differs.6",
         what="code 'a'",
         where="/f/a",
     )

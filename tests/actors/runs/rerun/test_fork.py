@@ -14,9 +14,9 @@ import trio
 from support.fake_models import FakeModels, Reply, Request
 
 import callboard
-from callboard.actors.engine.past import fold
+from callboard.actors.engine.recovery import fold
 from callboard.actors.runs.rerun.fork import cut, nodes_of, read_fork
-from callboard.actors.runs.rerun.steps import steps
+from callboard.actors.runs.rerun.run_steps import steps
 from callboard.actors.work.journal.actor_journal import JournalPlayer
 from callboard.actors.work.journal.fork_prefix import Placed, began, done_again, prefix
 from callboard.actors.work.journal.run_journal import REPLY, past_of
@@ -245,9 +245,9 @@ class TestChanges:
             row.answer for _, row in town.read(forked.run_id) if isinstance(row, Answered) and row.answer.by == "fork"
         )
         assert (answer.question, answer.value) == (f"q-{forked.run_id.removeprefix('run-')}-3", "no")
-        with pytest.raises(UsageError, match=says("runs.rerun.changes._answers", word="q-1-1", there="q-1-3")):
+        with pytest.raises(UsageError, match=says("runs.rerun.fork._answers", word="q-1-1", there="q-1-3")):
             await town.fork("q-1-3", answers={"q-1-1": "no"})
-        with pytest.raises(UsageError, match=says("runs.rerun.changes._answers.2")):
+        with pytest.raises(UsageError, match=says("runs.rerun.fork._answers.2")):
             await town.fork("q-1-3", answers={"ok": "no"}, state={"x": 1})
 
     async def test_other_words_take_the_place_of_the_prompt_or_are_said_from_there_on(self, town: Town) -> None:
@@ -304,7 +304,7 @@ class TestAgents:
         assert forked.output == "heard more words"
         asked = fake_model.requests[-1].json["messages"]
         assert [turn["content"] for turn in asked if turn["role"] == "user"] == ["old words", "more words"]
-        with pytest.raises(UsageError, match=says("runs.rerun.changes._with_other_words")):
+        with pytest.raises(UsageError, match=says("runs.rerun.fork._with_other_words")):
             await town.fork(after_tool, state={"x": 1})
 
     async def test_a_conversation_that_was_shortened_for_one_model_goes_on_with_another(

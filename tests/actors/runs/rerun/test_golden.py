@@ -24,7 +24,7 @@ import trio
 
 import callboard
 from callboard.actors.runs.durable import resume
-from callboard.actors.runs.moving import Moved, read_file, take_in
+from callboard.actors.runs.export_import import Moved, read_file, take_in
 from callboard.actors.runs.rerun.replay import replay
 from callboard.actors.runs.sessions.store import SessionStore
 from callboard.actors.work.journal.run_journal import past_of

@@ -137,13 +137,16 @@ async def test_where_todays_file_comes_to_something_else_that_is_listed_by_row(t
     assert rows[told[0][0] - 1] == "Told"
     assert has_message(
         told[0][1],
-        "runs.rerun.replaying.book._first_difference",
+        "runs.rerun.replaying.journal_index._first_difference",
         name_2="…writes {'tooled': 'tooled'}",
         name_3="{'tooled2': 'tooled'}",
     )
     assert rows[told[1][0] - 1] == "Asked"
     assert has_message(
-        told[1][1], "runs.rerun.replaying.rows.ReplayedScopes.asked.2", text="Your name?", text_2="What is your name?"
+        told[1][1],
+        "runs.rerun.replaying.replayed_run.ReplayedScopes.asked.2",
+        text="Your name?",
+        text_2="What is your name?",
     )
 
 

@@ -13,10 +13,10 @@ import pytest
 from support.fake_models import FakeModels, Reply
 
 import callboard
+from callboard.actors.engine.workflow.job import Job
 from callboard.actors.engine.workflow.machine.perform import Said
 from callboard.actors.engine.workflow.messages import Message
 from callboard.actors.engine.workflow.nodes import custom
-from callboard.actors.engine.workflow.plan import Job
 from callboard.protocol.chat import ChatRequest, UserTurn
 from callboard.protocol.events import Event
 from callboard.protocol.kernel.questions import Question
@@ -192,7 +192,7 @@ graph:
 async def test_nodes_of_types_of_others_are_not_run_again(house: FlowHouse, monkeypatch: pytest.MonkeyPatch) -> None:
     Plugin.ran = 0
     monkeypatch.setattr(custom, "node_types", lambda: {"plugin": Plugin()})
-    monkeypatch.setattr("callboard.actors.runs.flows.node_types", lambda: {"plugin": Plugin()})
+    monkeypatch.setattr("callboard.actors.runs.devall_loader.node_types", lambda: {"plugin": Plugin()})
     house.flow.write_text(PLUGGED)
     house._models.answer_with(lambda _: Reply(text="model"))
     cassette, events = house.note.with_name("one.jsonl"), list[Event]()

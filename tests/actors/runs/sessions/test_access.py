@@ -8,7 +8,7 @@ import pytest
 from support.agent_runs import Stage
 from support.messages import says
 
-from callboard.actors.runs.in_session import say
+from callboard.actors.runs.session_run import say
 from callboard.actors.runs.sessions.store import Stored
 from callboard.protocol.control.caller import LOCAL, Caller
 from callboard.protocol.errors import Conflict, Denied, NotFound

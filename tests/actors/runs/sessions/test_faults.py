@@ -162,7 +162,7 @@ import json, os, sys
 from pathlib import Path
 from callboard.actors.runs.sessions.store import SessionStore
 from callboard.protocol.errors import NotKept
-import callboard.actors.runs.sessions.live, encodings.idna
+import callboard.actors.runs.sessions.session_locks, encodings.idna
 
 os.chdir(sys.argv[1])
 if os.getuid() == 0:
@@ -205,7 +205,8 @@ def test_a_directory_that_may_only_be_read_is_read_and_changes_are_refused_by_it
     assert (told.pop("list"), told.pop("title")) == (["x"], "old")
     assert set(told) == {"hold", "save", "create", "rename", "delete", "begin"}
     assert all(
-        has_message(error, "runs.sessions.disk.files.telling.2") and "denied" in error for error in told.values()
+        has_message(error, "runs.sessions.disk.files.disk_errors_named.2") and "denied" in error
+        for error in told.values()
     ), told
 
 

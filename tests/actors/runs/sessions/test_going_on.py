@@ -13,7 +13,7 @@ from support.fake_models import Reply, Request
 from support.messages import has_message
 
 from callboard.actors.runs.begin import perform
-from callboard.actors.runs.in_session import RoundedOff, round_off, say, turn_in_session
+from callboard.actors.runs.session_run import RoundedOff, round_off, say, turn_in_session
 from callboard.actors.runs.sessions.disk import files
 from callboard.protocol.errors import NotFound, NotKept
 from callboard.protocol.requests import RunRequest

@@ -215,7 +215,9 @@ def test_a_write_that_fails_leaves_the_old_state_and_no_rubbish(shelf: Shelf, mo
 
     monkeypatch.setattr(files.os, "fsync", full)
     made.session.title = "new"
-    with pytest.raises(NotKept, match=says("runs.sessions.disk.files.telling.2", reason="No space left on device")):
+    with pytest.raises(
+        NotKept, match=says("runs.sessions.disk.files.disk_errors_named.2", reason="No space left on device")
+    ):
         shelf.store.save(made)
     monkeypatch.undo()
     assert shelf.again().open(made.id).session.title == "old"

@@ -17,8 +17,8 @@ from support.fake_models import Reply, Request
 from support.messages import has_message
 
 import callboard
-from callboard.actors.runs.in_session import say
 from callboard.actors.runs.loading import RunCallbacks
+from callboard.actors.runs.session_run import say
 from callboard.actors.work.agent.compaction import Compaction, DoesNotFit, SumUp, estimate
 from callboard.actors.work.tools.functions import function_tool
 from callboard.actors.work.tools.stored_results import StoredResults

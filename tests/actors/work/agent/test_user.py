@@ -122,4 +122,4 @@ async def test_where_too_many_questions_are_open_the_model_is_told_so() -> None:
     async with Root(patient=True) as root, parent(root, {}) as boss:
         root.questions.most = 0
         result = await boss.call("user__confirm", question="Delete it all?")
-        assert has_message(result["error"], "supervisors.escalation.Desk._opened.2", _open=0)
+        assert has_message(result["error"], "supervisors.escalation.OpenQuestions._opened.2", _open=0)

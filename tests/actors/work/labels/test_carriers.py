@@ -14,7 +14,7 @@ from support.label_flows import EVIL, SECRET, Call, FlowLab
 from support.repository import Repository
 
 import callboard
-from callboard.actors.runs.in_session import say
+from callboard.actors.runs.session_run import say
 from callboard.actors.work.labels.flow import Flow
 from callboard.actors.work.labels.labels import Labels
 from callboard.actors.work.labels.path_labels import PathLabels

@@ -187,7 +187,7 @@ def part_of(block: typing.Any, directory: Path) -> Given:
         return {"text": block.describe()}
     path = attachment.local_path
     if attachment.data_uri and not path:
-        path = _kept(attachment.data_uri, directory)
+        path = _written_file(attachment.data_uri, directory)
     if not path:
         return {"text": block.describe()}
     return {
@@ -197,7 +197,7 @@ def part_of(block: typing.Any, directory: Path) -> Given:
     }
 
 
-def _kept(uri: str, directory: Path) -> str:
+def _written_file(uri: str, directory: Path) -> str:
     import tempfile
 
     head, found, data = uri.partition(";base64,")

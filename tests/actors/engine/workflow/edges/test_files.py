@@ -12,8 +12,8 @@ from support.messages import has_message, says
 from support.workflow_run import House, written
 
 from callboard.actors.engine.workflow.edges import files
-from callboard.actors.engine.workflow.edges.files import functions_in
-from callboard.actors.engine.workflow.places import functions_directory
+from callboard.actors.engine.workflow.plan import functions_in
+from callboard.actors.engine.workflow.search_paths import functions_directory
 from callboard.protocol.errors import GraphMistake
 
 EDGES = """

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.workflow_driver import Stage, structure, workflow
 
 from callboard.actors.engine.workflow.edges.conditions import Functions
-from callboard.actors.engine.workflow.machine.result import MachineResult
+from callboard.actors.engine.workflow.machine.machine import MachineResult
 from callboard.actors.engine.workflow.messages import Message, Queue
 
 

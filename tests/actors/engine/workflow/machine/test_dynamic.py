@@ -6,8 +6,8 @@ import pytest
 from support.messages import has_message
 from support.workflow_driver import Stage, structure, workflow
 
-from callboard.actors.engine.workflow.machine import dynamic
-from callboard.actors.engine.workflow.machine.result import MachineResult
+from callboard.actors.engine.workflow.machine import perform
+from callboard.actors.engine.workflow.machine.machine import MachineResult
 
 
 def graph(
@@ -134,10 +134,10 @@ def test_a_unit_that_fails_and_may_go_on_says_so_in_its_place() -> None:
 
 
 def test_more_units_than_a_node_may_have_are_the_authors_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dynamic, "MOST_UNITS", 2)
+    monkeypatch.setattr(perform, "MOST_UNITS", 2)
     stage = Stage()
     result = stage.run(structure(workflow(graph("a b c", "{type: map}"))))
-    assert has_message(str(result.error), "engine.workflow.machine.dynamic.multiplied", units=3, MOST_UNITS=2)
+    assert has_message(str(result.error), "engine.workflow.machine.perform.multiplied", units=3, MOST_UNITS=2)
     assert not [batch for batch in stage.batches if batch[0] == "M"]
 
 

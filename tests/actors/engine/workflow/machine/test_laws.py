@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from support.workflow_driver import Delivered, Dropped, Notice, Stage, first, last, shuffled, task
 from support.workflow_graphs import IDS, graphs
 
-from callboard.actors.engine.workflow.machine.machine import StateMachine
+from callboard.actors.engine.workflow.machine.machine import MachineResult, StateMachine
 from callboard.actors.engine.workflow.machine.perform import over
-from callboard.actors.engine.workflow.machine.result import MachineResult
 from callboard.actors.engine.workflow.machine.structure import Structure
 from callboard.actors.engine.workflow.messages import TASK, Message
 from callboard.actors.engine.workflow.rules import DEVALL, STANDARD, WorkflowRules

@@ -9,9 +9,8 @@ import pytest
 from support.messages import has_message
 from support.workflow_driver import Delivered, Dropped, Notice, Stage, shuffled, structure, task, workflow
 
-from callboard.actors.engine.workflow.machine.machine import StateMachine
+from callboard.actors.engine.workflow.machine.machine import MachineResult, StateMachine, WorkflowWarning, majority
 from callboard.actors.engine.workflow.machine.perform import Firing, performed
-from callboard.actors.engine.workflow.machine.result import MachineResult, WorkflowWarning, majority
 from callboard.actors.engine.workflow.machine.structure import Structure
 from callboard.actors.engine.workflow.rules import STANDARD
 from callboard.protocol.errors import GraphMistake

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 from support.workflow_driver import Seen, Stage, read, structure
 
-from callboard.actors.engine.workflow.machine.result import MachineResult
+from callboard.actors.engine.workflow.machine.machine import MachineResult
 from callboard.actors.engine.workflow.messages import Message
 from callboard.protocol.errors import CallboardError
 

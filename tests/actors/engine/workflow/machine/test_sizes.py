@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from support.workflow_driver import Stage
 
-from callboard.actors.engine.workflow.machine.result import MachineResult
+from callboard.actors.engine.workflow.machine.machine import MachineResult
 from callboard.actors.engine.workflow.machine.structure import Structure
 from callboard.actors.engine.workflow.rules import STANDARD
 from callboard.protocol.workflow.edges import Edge

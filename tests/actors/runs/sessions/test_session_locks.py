@@ -1,0 +1,394 @@
+"""Live sessions: turns one after another, what is said is kept whatever ends the run, nobody writes over anybody."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+from support.agent_runs import Stage
+from support.fake_models import Reply, Request
+from support.messages import says
+
+import callboard
+from callboard.actors.runs.loading import RunCallbacks
+from callboard.actors.runs.session_run import say
+from callboard.actors.runs.sessions.session_locks import IDLE
+from callboard.actors.runs.sessions.summary import too_long
+from callboard.actors.work.spending.book import BookFile, SpendingBook
+from callboard.protocol.chat import AssistantTurn, Turn, UserTurn
+from callboard.protocol.errors import ConfigError, Conflict, ModelError, NotFound, UsageError
+from callboard.protocol.requests import RunRequest
+from callboard.protocol.session import Session
+from callboard.protocol.session_turns import turns_of
+
+HOLDS = """
+import sys
+from pathlib import Path
+from callboard.actors.runs.sessions.store import SessionStore
+
+lock = SessionStore(Path(sys.argv[1])).try_hold(sys.argv[2])
+print("held" if lock else "refused", flush=True)
+sys.stdin.read()
+"""
+
+
+def echo(request: Request) -> str:
+    return f"re: {request.prompt}"
+
+
+async def said(stage: Stage, name: str, agent: str | None = None) -> list[str]:
+    """The texts of a session's file."""
+    stored = await stage.root.sessions.get(None, name, agent=agent)
+    return [turn.content if isinstance(turn, UserTurn) else turn.text for turn in turns_of(stored.session)]  # type: ignore[union-attr,misc]  # no tools here
+
+
+async def test_a_conversation_goes_on_where_it_was_left(stage: Stage) -> None:
+    stage.plain("instructions: Be brief.", name="clerk")
+    stage.models.answer_with(echo)
+    speak = partial(say, stage.root, None, "work", agent="clerk")
+    assert (await speak(RunRequest(target="clerk", prompt="one"))).output == "re: one"
+    async with callboard.Root(config_dir=stage.config_dir) as another:
+        outcome = await say(another, None, "work", RunRequest(target="clerk", prompt="two"), agent="clerk")
+    assert outcome.output == "re: two"
+    assert await said(stage, "work", "clerk") == ["one", "re: one", "two", "re: two"]
+    last = stage.models.requests[-1].json["messages"]
+    assert [message["role"] for message in last] == ["system", "user", "assistant", "user"]
+    assert await speak(RunRequest(target="clerk", prompt="three"))
+    assert await said(stage, "work", "clerk") == ["one", "re: one", "two", "re: two", "three", "re: three"]
+
+
+async def test_case_103_a_hundred_who_speak_at_once_lose_nothing(stage: Stage) -> None:
+    stage.models.answer_with(echo)
+    made = await stage.root.sessions.create(None, alias="busy")
+    async with trio.open_nursery() as nursery:
+        for number in range(100):
+            nursery.start_soon(
+                partial(say, stage.root, None, made.id, RunRequest(prompt=f"msg-{number}"), compress=False)
+            )
+    texts = await said(stage, "busy")
+    assert len(texts) == 200
+    assert all(answer == f"re: {asked}" for asked, answer in zip(texts[::2], texts[1::2], strict=True))
+    assert sorted(texts[::2]) == sorted(f"msg-{number}" for number in range(100))
+
+
+async def test_turns_come_in_the_order_of_the_asking(stage: Stage) -> None:
+    sessions, order = stage.root.sessions, []
+    made = await sessions.create(None)
+    first = trio.Event()
+
+    async def hold() -> None:
+        async with sessions.turn(None, made.id):
+            first.set()
+            await trio.testing.wait_all_tasks_blocked(0.02)
+
+    async def take(number: int) -> None:
+        async with sessions.turn(None, made.id):
+            order.append(number)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(hold)
+        await first.wait()
+        for number in range(5):
+            nursery.start_soon(take, number)
+            while len(sessions._actor(made.id).mailbox.mail or ()) <= number:
+                await trio.lowlevel.checkpoint()
+    assert order == [0, 1, 2, 3, 4]
+
+
+async def test_who_gives_up_waiting_holds_nobody_up(stage: Stage) -> None:
+    sessions = stage.root.sessions
+    made = await sessions.create(None)
+    async with sessions.turn(None, made.id):
+        with trio.move_on_after(0.05) as patience:
+            async with sessions.turn(None, made.id):
+                raise AssertionError("two have the turn")
+        assert patience.cancelled_caught
+        with pytest.raises(Conflict, match=says("runs.sessions.session_locks.Sessions._refuse_busy")):
+            await sessions.delete(None, made.id)
+        with pytest.raises(Conflict, match=says("runs.sessions.session_locks.Sessions._refuse_busy")):
+            await sessions.empty(None, made.id)
+    async with sessions.turn(None, made.id):
+        pass
+    await sessions.delete(None, made.id)
+
+
+async def test_another_process_that_works_with_it_is_named_or_waited_for(stage: Stage) -> None:
+    sessions = stage.root.sessions
+    made = await sessions.create(None, alias="shared")
+    told: list[str] = []
+    command = [sys.executable, "-c", HOLDS, str(stage.config_dir), made.id]
+    with trio.fail_after(60):
+        holder = await trio.lowlevel.open_process(command, stdin=-1, stdout=-1)
+        assert holder.stdout is not None
+        assert holder.stdin is not None
+        heard = b""
+        while not heard.endswith(b"\n"):
+            heard += await holder.stdout.receive_some(10)
+        assert heard == b"held\n"
+        with pytest.raises(Conflict, match=f"'shared' is in use by process {holder.pid}"):
+            await say(stage.root, None, "shared", RunRequest(prompt="hi"))
+        with pytest.raises(Conflict, match=says("runs.sessions.store.SessionStore.in_use")):
+            await sessions.delete(None, "shared")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(
+                partial(
+                    say,
+                    stage.root,
+                    None,
+                    "shared",
+                    RunRequest(prompt="hi"),
+                    wait=60,
+                    on_wait=lambda busy: told.append(str(busy)),
+                )
+            )
+            while not told:
+                await trio.sleep(0.01)
+            await holder.stdin.aclose()
+        await holder.wait()
+        await holder.stdout.aclose()
+    assert await said(stage, "shared") == ["hi", "ok"]
+    assert len(told) == 1
+
+
+async def test_a_run_that_is_cancelled_leaves_what_was_said(stage: Stage) -> None:
+    held = trio.Event()
+    stage.plain("global_tools: [fs_ls]", name="clerk")
+    stage.models.script(Reply(text="looking", calls=[("fs_ls", {"path": "."})]), Reply(text="par", piece=3, hold=held))
+    with trio.move_on_after(60) as scope:
+        await say(
+            stage.root,
+            None,
+            "work",
+            RunRequest(target="clerk", prompt="go"),
+            RunCallbacks(on_event=lambda event: scope.cancel() if event.kind == "tool.call.finished" else None),
+            agent="clerk",
+        )
+    assert scope.cancelled_caught
+    stored = await stage.root.sessions.get(None, "work", agent="clerk")
+    asked, looking, listing = turns_of(stored.session)
+    assert asked == UserTurn("go")
+    assert isinstance(looking, AssistantTurn)
+    assert (looking.text, looking.tool_calls[0].name) == ("looking", "fs_ls")
+    assert listing.call == looking.tool_calls[0].id  # type: ignore[union-attr]  # a result
+
+
+async def test_the_end_of_the_root_leaves_what_was_said(stage: Stage) -> None:
+    stage.plain("global_tools: [fs_ls]", name="clerk")
+    async with callboard.Root(config_dir=stage.config_dir) as root:
+        stage.models.script(Reply(text="looking", calls=[("fs_ls", {"path": "."})]))
+        stage.models.answer_with(lambda _: Reply(hold=trio.Event()))
+        await say(
+            root,
+            None,
+            "work",
+            RunRequest(target="clerk", prompt="go"),
+            RunCallbacks(on_event=lambda event: root.begin_stop() if event.kind == "tool.call.finished" else None),
+            agent="clerk",
+        )
+    stored = await stage.root.sessions.get(None, "work", agent="clerk")
+    assert [message["role"] for message in stored.session.messages] == ["user", "tool"]
+
+
+async def test_a_turn_that_brought_nothing_leaves_no_session_behind(stage: Stage) -> None:
+    stage.plain("", name="clerk")
+    stage.models.script(Reply(status=400, error="no"))
+    outcome = await say(stage.root, None, "new", RunRequest(target="clerk", prompt="hi"), agent="clerk")
+    assert outcome.status == "failed"
+    with pytest.raises(ConfigError):
+        await say(stage.root, None, "new", RunRequest(target="clerk", prompt="hi", model="nobody:x"), agent="clerk")
+    assert await stage.root.sessions.list(None) == []
+
+
+async def test_save_session_false_reads_and_keeps_nothing(stage: Stage) -> None:
+    speak = partial(say, stage.root)
+    await speak(None, "quiet", RunRequest(prompt="one"))
+    await speak(None, "quiet", RunRequest(prompt="two"), keep=False)
+    assert len(stage.models.requests[-1].json["messages"]) == 3
+    assert await said(stage, "quiet") == ["one", "ok"]
+    path = stage.root.sessions.store.path((await stage.root.sessions.get(None, "quiet")).id)
+    path.write_text("save_session: false\n" + path.read_text())
+    await speak(None, "quiet", RunRequest(prompt="three"))
+    assert await said(stage, "quiet") == ["one", "ok"]
+    await speak(None, "quiet", RunRequest(prompt="four"), keep=True)
+    assert await said(stage, "quiet") == ["one", "ok", "four", "ok"]
+
+
+async def test_of_a_graph_the_prompt_and_the_output_are_kept(stage: Stage) -> None:
+    stage.agent(
+        """
+        start: a
+        nodes:
+          a: {type: script, script: a.sh, state_updates: {x: "{{output.x}}"}, next: b}
+          b: {type: end, output: "out: {{initial_prompt}}"}
+        """,
+        a="echo '{\"x\": 1}'",
+    )
+    outcome = await say(stage.root, None, "work", RunRequest(target="g", prompt="hi"), agent="g")
+    assert outcome.output == "out: hi"
+    assert await said(stage, "work", "g") == ["hi", "out: hi"]
+
+
+async def test_variables_and_the_model_stay_with_the_session(stage: Stage) -> None:
+    stage.plain("instructions: '{{tone}}'\nvariables: [{name: tone, description: how}]", name="clerk")
+    speak = partial(say, stage.root, None, "work", agent="clerk")
+    with pytest.raises(UsageError, match="tone"):
+        await speak(RunRequest(target="clerk", prompt="hi"))
+    dry = {"tone": "Be dry."}
+    await speak(RunRequest(target="clerk", prompt="hi", variables=dry, model="fake:other"))
+    await speak(RunRequest(target="clerk", prompt="hi"))
+    assert [request.system.startswith("Be dry.") for request in stage.models.requests] == [True, True]
+    assert [request.json["model"] for request in stage.models.requests] == ["other", "other"]
+
+
+async def test_a_session_of_another_agent_is_refused(stage: Stage) -> None:
+    made = await stage.root.sessions.create(None, agent="clerk")
+    stage.plain("", name="other")
+    with pytest.raises(UsageError, match="one of agent 'clerk', so 'other' can't go on with it"):
+        await say(stage.root, None, made.id, RunRequest(target="other", prompt="hi"), agent="other")
+
+
+async def test_with_compat_loki_a_long_session_is_compressed_after_the_turn(stage: Stage) -> None:
+    stage.root.settings.other["compat"] = "loki"
+    sessions = stage.root.sessions
+    await say(stage.root, None, "long", RunRequest(prompt="x" * 12_000))
+    stage.models.script("fine", "it was about x")
+    await say(stage.root, None, "long", RunRequest(prompt="y" * 8_000))
+    stored = await sessions.get(None, "long")
+    assert [message["role"] for message in stored.session.messages] == ["system"]
+    assert stored.session.messages[0]["content"] == "This is a summary of the chat history as a recap: it was about x"
+    assert len(stored.session.compressed_messages) == 4
+    await say(stage.root, None, "long", RunRequest(prompt="and now?"))
+    asked = stage.models.requests[-1].json["messages"]
+    assert [str(message["content"])[:4] for message in asked if message["role"] == "user"] == ["This", "yyyy", "and "]
+    whole = await sessions.export(None, "long")
+    assert [line for line in whole.splitlines() if line.startswith("## ")] == ["## User", "## Agent"] * 3
+
+
+@pytest.mark.parametrize(("window", "is_compressed"), [(None, False), (8_000, False), (6_000, True)])
+async def test_a_session_is_compressed_at_four_fifths_of_its_models_window(
+    stage: Stage, window: int | None, is_compressed: bool
+) -> None:
+    settings = json.loads(stage.models.config())
+    settings["clients"][0]["models"] = [{"name": "model", **({"max_input_tokens": window} if window else {})}]
+    (stage.config_dir / "config.yaml").write_text(json.dumps(settings))
+    async with callboard.Root(config_dir=stage.config_dir) as root:
+        await say(root, None, "long", RunRequest(prompt="x" * 12_000))
+        await say(root, None, "long", RunRequest(prompt="y" * 8_000))  # 5,000 tokens by estimate
+        stored = await root.sessions.get(None, "long")
+    assert bool(stored.session.compressed_messages) is is_compressed
+
+
+async def test_the_window_of_a_model_that_no_settings_describe_is_that_of_the_table_of_prices(stage: Stage) -> None:
+    session = Session(messages=[{"role": "user", "content": "x" * 500_000}])  # 125,000 tokens of 128,000
+    root, settings = stage.root, stage.root.settings
+    assert await too_long(root, session, None, "openai:gpt-4o", settings)
+    assert not await too_long(root, session, None, "openai:gpt-4.1", settings)
+    assert not await too_long(root, session, 0, "openai:gpt-4o", settings)  # an agent's file says never
+
+
+async def test_a_summary_and_a_title_are_in_the_book_as_their_agents_and_owners(stage: Stage, tmp_path: Path) -> None:
+    stage.plain("compression_threshold: 10", name="clerk")
+    stage.root.settings.other["save_session"] = True
+    book = stage.root.book = SpendingBook(stage.root.kernel, BookFile(tmp_path / "usage.db"), now=time.time)
+    id = (await stage.root.sessions.create(None, agent="clerk")).id
+    await say(stage.root, None, id, RunRequest(target="clerk", prompt="x" * 400), agent="clerk")
+    assert len(stage.models.requests) == 3, "the turn, a title and a summary"
+    assert {entry: spent.requests for entry, spent in (await book.read(by=("key", "agent"))).items()} == {
+        ("local", "clerk"): 3
+    }
+
+
+async def test_a_session_with_the_threshold_0_is_never_compressed(stage: Stage) -> None:
+    stage.plain("compression_threshold: 0", name="clerk")
+    await say(stage.root, None, "long", RunRequest(target="clerk", prompt="x" * 40_000), agent="clerk")
+    assert len(stage.models.requests) == 1
+
+
+async def test_compression_that_fails_leaves_the_session_as_it_is(stage: Stage) -> None:
+    sessions = stage.root.sessions
+    await say(stage.root, None, "short", RunRequest(prompt="hi"))
+    stage.models.script(Reply(status=400, error="no"))
+    with pytest.raises(ModelError):
+        await sessions.compress(None, "short")
+    assert await said(stage, "short") == ["hi", "ok"]
+    assert await sessions.compress(None, "short")
+    assert not await sessions.compress(None, "short")
+
+
+async def test_empty_forgets_what_was_said_and_keeps_the_rest(stage: Stage) -> None:
+    sessions = stage.root.sessions
+    await say(stage.root, None, "x", RunRequest(prompt="hi", model="fake:other"))
+    await sessions.empty(None, "x")
+    stored = await sessions.get(None, "x")
+    assert (stored.session.messages, stored.session.model, stored.session.title) == ([], "fake:other", "hi")
+
+
+async def test_what_an_editor_has_changed_between_turns_counts(stage: Stage) -> None:
+    sessions = stage.root.sessions
+    await say(stage.root, None, "x", RunRequest(prompt="hi"))
+    path = sessions.store.path((await sessions.get(None, "x")).id)
+    path.write_text(path.read_text().replace("content: hi", "content: hullo"))
+    await say(stage.root, None, "x", RunRequest(prompt="again"))
+    assert await said(stage, "x") == ["hullo", "ok", "again", "ok"]
+
+
+async def test_what_an_editor_has_changed_during_a_turn_is_not_lost(stage: Stage) -> None:
+    sessions = stage.root.sessions
+    await say(stage.root, None, "x", RunRequest(prompt="hi"))
+    path = sessions.store.path((await sessions.get(None, "x")).id)
+
+    def edit(_: Request) -> str:
+        path.write_text(path.read_text().replace("content: hi", "content: hullo there"))
+        return "ok"
+
+    stage.models.answer_with(edit)
+    await say(stage.root, None, "x", RunRequest(prompt="again"))
+    assert await said(stage, "x") == ["hullo there", "ok", "again", "ok"]
+
+
+async def test_the_export_as_json_holds_all(stage: Stage) -> None:
+    await say(stage.root, None, "x", RunRequest(prompt="hi"))
+    told = json.loads(await stage.root.sessions.export(None, "x", form="json"))
+    assert [message["content"] for message in told["messages"]] == ["hi", "ok"]
+    assert (told["alias"], told["_meta"]["owner"]) == ("x", "local")
+
+
+async def test_a_session_nobody_asks_for_is_forgotten_and_found_again(
+    stage: Stage, autojump_clock: trio.testing.MockClock
+) -> None:
+    sessions = stage.root.sessions
+    made = await sessions.create(None)
+    async with sessions.turn(None, made.id):
+        assert sessions.live == 1
+    await trio.sleep(IDLE + 1)
+    assert sessions.live == 0
+    async with sessions.turn(None, made.id):
+        assert sessions.live == 1
+
+
+async def test_a_session_deleted_by_another_process_is_missed(stage: Stage) -> None:
+    sessions = stage.root.sessions
+    made = await sessions.create(None)
+    async with sessions.turn(None, made.id):
+        pass
+    sessions.store.delete(made.id)
+    with pytest.raises(NotFound):
+        async with sessions.turn(None, made.id):
+            pass
+
+
+async def test_run_takes_a_history_and_tells_the_new_one(stage: Stage, tmp_path: Path) -> None:
+    kept: list[list[Turn]] = []
+    stage.plain("", name="clerk")
+    history = [UserTurn("one"), AssistantTurn("two")]
+    await stage.run("three", target="clerk", history=history, on_history=lambda turns: kept.append(list(turns)))
+    assert kept == [[*history, UserTurn("three"), AssistantTurn("ok")]]
+    stage.models.script(Reply(status=400, error="no"))
+    await stage.run("three", target="clerk", history=history, on_history=lambda turns: kept.append(list(turns)))
+    assert len(kept) == 1
