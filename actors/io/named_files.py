@@ -17,8 +17,8 @@ import msgspec
 
 from ...protocol.errors import Conflict, InvalidFile, NotFound, NotKept, UsageError
 from ...protocol.problems import Problem, did_you_mean, errors_in
+from .atomic_write import write_whole
 from .directories import Kind, user_folder
-from .whole_file import write_whole
 
 T = TypeVar("T")
 

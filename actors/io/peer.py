@@ -33,8 +33,8 @@ from ...protocol.control.errors import REQUEST_CANCELLED, SATURATED, Refused, er
 from ...protocol.decoding import decode_json
 from ...protocol.errors import CallboardError, ShuttingDown
 from ...supervisors import Actor, Ref
-from .handed_out import without_secrets
 from .outbox import PeerClosed
+from .secret_redaction import without_secrets
 
 LONGEST_ID = 256
 """Maximum characters of a request id."""

@@ -16,8 +16,7 @@ from ...actors.io.directories import config_dir as configured
 from ...actors.io.oauth.authorization import Authorization, authorization
 from ...actors.io.oauth.endpoint import TokenEndpoint
 from ...actors.io.oauth.http import AuthHttp
-from ...actors.io.oauth.loopback import Redirect, listening
-from ...actors.io.oauth.person import code_from
+from ...actors.io.oauth.loopback import Redirect, code_from, listening
 from ...actors.io.oauth.server import is_on_loopback
 from ...actors.io.settings import load_settings
 from ...actors.runs.root import Root

@@ -11,8 +11,8 @@ from pathlib import Path
 from ...actors.io.directories import config_dir as configured
 from ...actors.runs.root import Root
 from ...actors.work.bundles import manage
-from ...actors.work.bundles.apply import InstallingPerson, Settlement, Wishes
-from ...actors.work.bundles.record import Bundle, read_record
+from ...actors.work.bundles.install_flow import InstallingPerson, Settlement, Wishes
+from ...actors.work.bundles.manifest import Bundle, read_record
 from ...actors.work.bundles.source import BUILT_IN
 from ...protocol.errors import CallboardError, NobodyToAsk
 from ...protocol.kernel.questions import Question

@@ -20,9 +20,8 @@ import trio
 from ...actors.front.chat.chat import Chat
 from ...actors.front.control.opening import open_hub
 from ...actors.io.directories import config_dir as configured
-from ...actors.io.last_reply import keep_reply
-from ...actors.work.macros.files import find
-from ...actors.work.macros.play import lines_of
+from ...actors.io.saved_replies import keep_reply
+from ...actors.work.macros import find, lines_of
 from ...protocol.control import chat as frames
 from ...protocol.control.caller import LOCAL
 from ...protocol.errors import UsageError

@@ -10,10 +10,10 @@ from typing import Any, NoReturn
 
 import click
 
-from ...actors.io.handed_out import SHORTEST
+from ...actors.io.secret_redaction import SHORTEST
 from ...actors.io.vault.age import require_age
 from ...actors.io.vault.file import VaultFile, unusable
-from ...actors.io.vault.openers import Passphrase
+from ...actors.io.vault.keys import Passphrase
 from ...actors.io.vault.vault import LOKIS_FILE, Vault
 from ...protocol.errors import NobodyToAsk, NotFound, UsageError
 from ...protocol.problems import did_you_mean

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from callboard.actors.work.bundles import manage
-from callboard.actors.work.bundles.apply import InstallingPerson, Settlement, Wishes
+from callboard.actors.work.bundles.install_flow import InstallingPerson, Settlement, Wishes
 from callboard.protocol.errors import ActorFailed, NobodyToAsk
 from callboard.supervisors import Actor, Root
 

@@ -35,11 +35,11 @@ from ...work.agent.compaction import RECORD, summary_request
 from ...work.agent.todo import TodoList
 from ...work.labels.flow import RULES
 from ...work.playback import playback as play
-from ...work.record import Record
 from ...work.tools.calls import CallPlayer
 from ...work.tools.checking import MOST_CALLS
 from ...work.tools.stored_results import READERS
 from ...work.tools.tool import Tool
+from ...work.transcript import Record
 from ..driver import Driver, Performer
 from .decider import LONGEST_TEXT, ConversationDecider, ConversationSetup, OutOfTurns
 

@@ -21,11 +21,11 @@ from ....protocol.effects import AnswerCall, CancelChild, Effect, SetTimer, Spaw
 from ....protocol.errors import ToolFailed
 from ....protocol.outcome import ChildRecord
 from ...work.agent.escalations import Escalations
-from ...work.agent.family import NAME, read_texts, refused
 from ...work.agent.tasks import AgentTask, TaskQueue, named
-from ...work.record import Record
+from ...work.agent.tool_families import NAME, read_texts, refused
 from ...work.team_messages import UnreadMessages
 from ...work.tools.tool import Json, shortened
+from ...work.transcript import Record
 
 RESULT_PART = 8_000
 """Most characters of a task's result in the prompts of dependent tasks."""

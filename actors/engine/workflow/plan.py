@@ -31,7 +31,7 @@ from .rules import RULES, WorkflowRules
 if TYPE_CHECKING:
     from ....supervisors import Actor
     from ...work.context import RunContext
-    from ...work.record import Record
+    from ...work.transcript import Record
     from .agents.resources import GraphResources
     from .ran import RanGraph
     from .workspace import WorkflowWorkspace

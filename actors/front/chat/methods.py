@@ -22,8 +22,8 @@ from ....protocol.control.errors import Refused
 from ....protocol.control.own import Done, Nothing
 from ....protocol.decoding import convert
 from ....protocol.errors import CallboardError, NotFound, ShuttingDown
-from ...io.handed_out import hidden
 from ...io.outbox import PeerClosed
+from ...io.secret_redaction import hidden
 from ..control.peer import ControlPeer, Method
 from ..control.runs.running import check_owner
 from .chats import Chats

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ....supervisors.actor import Actor
     from ....supervisors.root import Root
     from .endpoint import TokenEndpoint
-    from .token_file import TokenFile
+    from .token import TokenFile
 
 LOOK = 30.0
 """Seconds after which the file is read again."""

@@ -1,10 +1,12 @@
-"""Loopback redirect: a listener for one answer of the browser (RFC 8252, 7.3).
+"""Authorization code of a user: from the browser that returns to this machine (RFC 8252, 7.3), or pasted.
 
 Browsers open connections that they never use, request icons, and reload old tabs; other programs may connect too. So
 each connection has its own task and a few seconds, and only a request for the right path with the right `state` counts.
-All others get an error page, and the wait continues. The first that counts ends it, and closes the port.
+All others get an error page, and the wait continues. The first that counts ends it, and closes the port. If the
+redirect names `localhost`, the listener uses both loopback addresses: a browser may try either first.
 
-If the redirect names `localhost`, the listener uses both loopback addresses: a browser may try either first.
+`code_from` asks the user for the code at the same time (`supervisors.escalation`), because the browser may run on
+another machine. The first way that yields the code ends the other. The pasted text may be the browser's final URL.
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ from __future__ import annotations
 import errno
 import html
 import socket
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from http import HTTPStatus
 from types import TracebackType
 from typing import Self
@@ -21,7 +24,17 @@ from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 import trio
 
-from ....protocol.errors import ConfigError, NobodyToAsk, OAuthRefused
+from ....protocol.errors import (
+    CallboardError,
+    ConfigError,
+    NobodyToAsk,
+    OAuthRefused,
+    Saturated,
+    ShuttingDown,
+    UsageError,
+)
+from ....protocol.kernel.questions import Answer, Question
+from ....supervisors import QuestionTimeout
 from .authorization import Authorization, printable
 from .server import is_loopback
 
@@ -236,3 +249,66 @@ def _listener(address: str, port: int) -> socket.socket:
         found.close()
         raise
     return found
+
+
+# --- the code, pasted by the user
+
+
+DECLINE = "/decline"
+
+RULE = f"an address that begins with http, or a code; {DECLINE} to leave it"
+
+
+Asks = Callable[[Question], Awaitable[Answer]]
+
+
+async def code_from(ask: Asks, request: Authorization, redirect: Redirect | None, text: str) -> str:
+    """Return the code, from the browser or pasted by the user.
+
+    Args:
+        ask: asks the user: an actor's `ask_person`, or a chat's equivalent.
+        redirect: redirect listener; None if the redirect is not on this machine.
+        text: question; the URL to open is in it, or was printed before.
+
+    Raises:
+        OAuthRefused: the user or the authorization server refused.
+        NobodyToAsk: there is no user, or the sign-in timed out.
+    """
+    ends: list[str | CallboardError] = []
+
+    async def first(way: Callable[[], Awaitable[str]], scope: trio.CancelScope) -> None:
+        try:
+            ends.append(await way())
+        except CallboardError as error:
+            ends.append(error)
+        scope.cancel()
+
+    with trio.move_on_after(WITHIN):
+        async with trio.open_nursery() as nursery:
+            if redirect is not None:
+                nursery.start_soon(first, partial(redirect.answer, request), nursery.cancel_scope)
+            nursery.start_soon(first, partial(_pasted, ask, request, text), nursery.cancel_scope)
+    if not ends:
+        raise NobodyToAsk(f"no sign-in within {WITHIN:g} s")
+    if isinstance(ends[0], CallboardError):
+        raise ends[0]
+    return ends[0]
+
+
+async def _pasted(ask: Asks, request: Authorization, text: str) -> str:
+    problem: str | None = None
+    while True:
+        question = Question(
+            id="", actor="", text=text, kind="text", rule=RULE, problem=problem, secret=True, people=True
+        )
+        try:
+            answer = await ask(question)
+        except (QuestionTimeout, Saturated, ShuttingDown) as error:
+            raise NobodyToAsk(f"no person can be asked to sign in: {error}") from error
+        said = answer.text.strip()
+        if said.casefold() == DECLINE:
+            raise OAuthRefused("the person did not want to", error="declined")
+        try:
+            return request.code_in(said)
+        except UsageError as error:
+            problem = str(error)

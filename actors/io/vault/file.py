@@ -20,11 +20,11 @@ import msgspec
 from ....protocol.decoding import decode_json
 from ....protocol.errors import ConfigError
 from ....protocol.json_values import UNREADABLE
+from ..atomic_write import unfinished, write_whole
 from ..directories import private_directory
-from ..whole_file import unfinished, write_whole
 from . import age
+from .keys import Opener, sealed_for
 from .lock import locked
-from .openers import Opener, sealed_for
 
 VERSION = 1
 MOST = 16 * 1024 * 1024

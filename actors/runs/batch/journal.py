@@ -19,7 +19,7 @@ from typing import Any, Self
 import trio
 
 from ....protocol.errors import CallboardError, UsageError
-from ...io.whole_file import sync
+from ...io.atomic_write import sync
 from .tasks import BatchTask
 
 

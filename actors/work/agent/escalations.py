@@ -16,7 +16,7 @@ from ....protocol.errors import ToolFailed
 from ....protocol.kernel.questions import Question, understood
 from ....protocol.messages import EscalationNoted
 from ..tools.tool import Json
-from .family import read_texts, refused
+from .tool_families import read_texts, refused
 
 INSTRUCTION = (
     "Children wait for an answer to these questions. Answer with agent__reply_escalation where you know the answer; "

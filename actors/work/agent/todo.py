@@ -14,7 +14,7 @@ import msgspec
 from ....protocol.errors import ToolFailed
 from ....protocol.messages import Todo, Todos
 from ..tools.tool import Arguments, Json, Tool, shortened
-from .family import family_tool, number, text, whole_number
+from .tool_families import family_tool, number, text, whole_number
 
 MOST = 500
 """Maximum items of one list."""

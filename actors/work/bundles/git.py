@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 
 from ....protocol.errors import ConfigError, InvalidFile, NotKept, ProcessError, TimedOut, UpstreamError, UsageError
 from ...io.imports import PROCESSES, imported
-from .source import BundleSource
-from .tree import MIB, MOST_ENTRIES, Kind, SourceFile, SourceTree
+from .source import MIB, MOST_ENTRIES, BundleSource, Kind, SourceFile, SourceTree
 
 if TYPE_CHECKING:
     from ....supervisors import Actor

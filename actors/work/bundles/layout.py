@@ -28,7 +28,7 @@ from ....protocol.errors import InvalidFile, UsageError
 from ....protocol.problems import did_you_mean
 from ...io.named_files import is_name
 from ..agent.aichat import INDEX
-from .tree import KIB, MIB, SourceFile, SourceTree, one_line
+from .source import KIB, MIB, SourceFile, SourceTree, one_line
 
 Kind: TypeAlias = Literal["agents", "roles", "macros", "tools", "mcp", "workflows"]
 KINDS: tuple[Kind, ...] = ("agents", "roles", "macros", "tools", "mcp", "workflows")

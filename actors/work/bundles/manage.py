@@ -22,14 +22,12 @@ from ....protocol.errors import NotFound, UsageError
 from ....protocol.problems import did_you_mean
 from ...io.directories import Kind as DirectoryKind
 from ...io.directories import user_folder
-from .apply import InstallingPerson, Settlement, Wishes, apply_bundle, carried_out
-from .carry_out import NewFile, alone, finish
-from .offer import LIBRARY, BundleOffer, offer_of
-from .plan import InstallPlan, fates
-from .preview import bundle_line
-from .record import NAME, Bundle, InstallRecord, read_record, written
+from .candidate import LIBRARY, BundleOffer, offer_of
+from .install_flow import InstallingPerson, Settlement, Wishes, apply_bundle, carried_out
+from .manifest import NAME, Bundle, InstallRecord, read_record, written
+from .plan import InstallPlan, bundle_line, fates
 from .source import BUILT_IN, BundleSource, read_source
-from .state import ConfigState, mcp_put
+from .transaction import ConfigState, NewFile, alone, finish, mcp_put
 
 if TYPE_CHECKING:
     from ....supervisors import Actor

@@ -46,7 +46,7 @@ from ....protocol.journal import (
 )
 from ....protocol.kernel.questions import Answer
 from ....protocol.messages import Replied, ToolDone
-from ...io.handed_out import holds, without_secrets
+from ...io.secret_redaction import holds, without_secrets
 from ..spending.parts import PartUsage
 from .crossing import CrossingReplies
 from .no_data import what_is_no_data

@@ -17,8 +17,8 @@ from pathlib import Path
 from ....protocol.errors import InvalidFile, UsageError
 from ....protocol.knowledge_file import KnowledgeFile, read_knowledge_file
 from ....protocol.problems import Problem, did_you_mean
+from ...io.atomic_write import write_whole
 from ...io.directories import user_folder
-from ...io.whole_file import write_whole
 from .base.layout import ENDING, BaseLayout
 from .recipe import Recipe, build_settings, read_recipe
 from .sources.specs import is_wild, parse

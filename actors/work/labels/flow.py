@@ -34,7 +34,7 @@ RULES = (
     ".actors.work.labels.sources",
     ".actors.work.labels.sinks",
     ".actors.work.sandbox.holding",
-    ".actors.work.trust.place",
+    ".actors.work.trust.workspace_files",
 )
 """Modules that are imported in a thread, when a process or a call first needs them."""
 

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 
 import httpx
 
-from ...io.handed_out import PUT
-from ...io.redact import Redactor
+from ...io.secret_redaction import PUT, Redactor
 
 log = logging.getLogger("callboard.models")
 

@@ -207,7 +207,7 @@ async def _talk(
 
 
 def _around(job: NodeJob, told: OpeningInstructions) -> Around:
-    from ....work.around import AroundCalls
+    from ....work.workspace_policy import AroundCalls
 
     return AroundCalls(job.context.workspace, told)
 

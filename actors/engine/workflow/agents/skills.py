@@ -13,10 +13,10 @@ from .....protocol.problems import did_you_mean
 from .....protocol.skill import FILE
 from .....protocol.workflow.agents import Skills as Allowed
 from ....work.opening_instructions import ListedSkill, OpeningInstructions
-from ....work.skills.found import NEAR, FoundSkill, FoundSkills
+from ....work.skills.discovery import NEAR, FoundSkill, FoundSkills
 from ....work.skills.tool import block, skill_tool
 from ....work.tools.tool import Tool
-from ....work.trust.trusted import workspace_of
+from ....work.trust.trusted_files import workspace_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,9 +8,8 @@ import trio
 
 from .....protocol.errors import NotFound
 from .....protocol.words import split_files, split_words
-from ....io.last_reply import keep_reply
-from ....work.macros.files import FILES, find
-from ....work.macros.play import lines_of
+from ....io.saved_replies import keep_reply
+from ....work.macros import FILES, find, lines_of
 from .. import names
 from ..asked import LastPrompt
 from ..line import ChatLine

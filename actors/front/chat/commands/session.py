@@ -11,7 +11,7 @@ import trio
 from .....protocol.errors import Conflict, NotFound, UsageError
 from .....protocol.session import Session, read_session, write_session
 from .....protocol.session_turns import turns_of
-from ....io.handed_out import without_secrets
+from ....io.secret_redaction import without_secrets
 from ....runs.in_session import keep_unnamed
 from ....runs.sessions.live import forget_all
 from ....runs.sessions.names import TEMP, checked_alias

@@ -11,7 +11,7 @@ from .....protocol.words import split_words
 from ....io.updating import how_to_update
 from ....runs.root import result_of
 from ....work.bundles import manage
-from ....work.bundles.apply import InstallingPerson, Settlement, Wishes
+from ....work.bundles.install_flow import InstallingPerson, Settlement, Wishes
 from ....work.bundles.source import BUILT_IN
 from ..line import ChatLine
 from ..table import command

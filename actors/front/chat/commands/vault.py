@@ -11,11 +11,11 @@ from .....protocol.control.caller import LOCAL, Caller
 from .....protocol.errors import ConfigError, Denied, NotFound, UsageError
 from .....protocol.problems import did_you_mean
 from .....protocol.references import is_secret_name
-from ....io.handed_out import handed_out, without_secrets
 from ....io.imports import imported
+from ....io.secret_redaction import handed_out, without_secrets
 from ....io.vault.age import require_age
 from ....io.vault.file import VaultFile, unusable
-from ....io.vault.openers import Passphrase
+from ....io.vault.keys import Passphrase
 from ..line import ChatLine
 from ..table import command
 

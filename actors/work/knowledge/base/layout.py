@@ -31,7 +31,7 @@ import msgspec
 from .....protocol.decoding import decode_json
 from .....protocol.errors import KnowledgeBusy, KnowledgeError, KnowledgeMissing
 from .....protocol.json_values import UNREADABLE
-from ....io.whole_file import sync, unfinished, write_whole
+from ....io.atomic_write import sync, unfinished, write_whole
 from .catalogue import LostSources
 from .model import FORMAT, GenerationMeta
 

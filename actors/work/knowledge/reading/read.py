@@ -24,7 +24,7 @@ from ....io.encodings import binary, cleaned, declared_inside, decoded
 from ....io.html.markdown import TextTooLong
 from ....io.html.page import page_of
 from . import kinds
-from .bounds import TOO_MUCH, Bounds, CantRead, megabytes, watch
+from .limits import TOO_MUCH, Bounds, CantRead, megabytes, watch
 
 if TYPE_CHECKING:
     from .....supervisors.actor import Actor

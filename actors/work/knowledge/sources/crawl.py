@@ -28,8 +28,8 @@ from protego import Protego
 from .....protocol.decoding import decode_json
 from .....protocol.json_values import UNREADABLE
 from .....protocol.knowledge import Unreadable
-from ..reading.bounds import CantRead
 from ..reading.kinds import suffix
+from ..reading.limits import CantRead
 from ..reading.read import Contents, RawDocument
 from . import github
 from .found import FetchedSource, Finding, SourceContext

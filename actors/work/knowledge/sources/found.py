@@ -12,8 +12,8 @@ import trio
 
 from .....protocol.errors import ProcessError, TimedOut
 from .....protocol.knowledge import Document, Unreadable
-from ....io.handed_out import hidden
-from ..reading.bounds import MIB, Bounds, CantRead, megabytes
+from ....io.secret_redaction import hidden
+from ..reading.limits import MIB, Bounds, CantRead, megabytes
 from ..reading.read import Contents, RawDocument, read
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from .....protocol.decoding import decode_json
 from .....protocol.json_values import UNREADABLE
 from .....protocol.knowledge import Unreadable
 from ..reading import kinds
-from ..reading.bounds import CantRead
+from ..reading.limits import CantRead
 from ..reading.read import check_size
 from .found import Finding, SourceContext
 from .specs import SourceSpec

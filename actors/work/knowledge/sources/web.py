@@ -15,7 +15,7 @@ import trio
 from .....protocol.knowledge import Document, Unreadable
 from ....io.http import guarded
 from ..reading import kinds
-from ..reading.bounds import CantRead, megabytes
+from ..reading.limits import CantRead, megabytes
 from ..reading.read import RawDocument
 from .found import FoundSource, SourceContext
 

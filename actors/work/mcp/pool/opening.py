@@ -23,7 +23,7 @@ from .....protocol.mcp.config import PoolSettings, Server
 from .....protocol.mcp.model import Implementation, LogMessage, McpTool
 from .....supervisors import Actor, Breaker
 from .....supervisors.histogram import LatencyHistogram
-from ....io.handed_out import without_secrets
+from ....io.secret_redaction import without_secrets
 from ..auth.access import Accesses
 from ..throttle import Throttle
 from .catalog import Catalogs, ServerCatalog

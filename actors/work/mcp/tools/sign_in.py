@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from .....protocol.errors import CallboardError, McpSignInNeeded
 from .....protocol.events import Warned
 from .....supervisors import Actor
-from ....io.oauth.person import code_from
+from ....io.oauth.loopback import code_from
 from ..auth.sign_in import sign_in
 
 if TYPE_CHECKING:

@@ -38,8 +38,8 @@ import trio
 from .....protocol.decoding import json_decoder
 from .....protocol.errors import ConfigError, CredentialsError, UpstreamError
 from .....protocol.json_values import UNREADABLE
+from ....io.atomic_write import write_whole
 from ....io.imports import imported
-from ....io.whole_file import write_whole
 from .keys import session_named
 from .signing import AwsKeys
 
@@ -217,8 +217,8 @@ class _SignIn:
         Raises:
             UpstreamError: the status is 429, or 500 and above, or the connection failed.
         """
-        await imported(".actors.io.http.brief")
-        from ....io.http.brief import brief
+        await imported(".actors.io.http.simple_request")
+        from ....io.http.simple_request import brief
 
         answer = await brief(method, url, headers, body, environ=self._environ, timeout=TIMEOUT)
         words = f"profile '{self._profile}' of AWS: {answer.said} (HTTP {answer.status})"

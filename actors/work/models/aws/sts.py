@@ -38,8 +38,8 @@ async def sts(
         CredentialsError: STS refuses the request.
         UpstreamError: STS is unreachable, failed or is throttling.
     """
-    await imported(".actors.io.http.brief")
-    from ....io.http.brief import brief
+    await imported(".actors.io.http.simple_request")
+    from ....io.http.simple_request import brief
 
     # Regional endpoints, not the global sts.amazonaws.com: their session tokens are valid in all regions.
     domain = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"

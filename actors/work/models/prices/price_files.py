@@ -8,8 +8,8 @@ from pathlib import Path
 
 from .....protocol.decoding import decode_json
 from .....protocol.errors import ConfigError
+from ....io.atomic_write import write_whole
 from ....io.directories import data_dir, private_directory
-from ....io.whole_file import write_whole
 from .table import PriceTable
 
 

@@ -23,7 +23,7 @@ from .place import CredentialsFile, Machine, Source, project_of_gcloud
 if TYPE_CHECKING:
     import httpx
 
-    from ....io.http.brief import Brief
+    from ....io.http.simple_request import Brief
     from .login import VertexLogin
 
 T = TypeVar("T")
@@ -165,8 +165,8 @@ class Identity:
         return granted.access_token, granted.expires_in, project, ""
 
     async def _metadata(self, machine: Machine, what: str) -> Brief:
-        await imported(".actors.io.http.brief")
-        from ....io.http.brief import brief
+        await imported(".actors.io.http.simple_request")
+        from ....io.http.simple_request import brief
 
         url = f"http://{machine.host}/computeMetadata/v1/{what}"
         # proxy="-": the metadata server is link-local; a proxy cannot reach it.

@@ -22,7 +22,7 @@ import trio
 
 from .....protocol.errors import ConfigError, CredentialsError, UpstreamError
 from .....supervisors.installation import install_command
-from ....io.http.brief import Brief, brief
+from ....io.http.simple_request import Brief, brief
 from .place import CredentialsFile
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"

@@ -22,8 +22,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from .....protocol.requests import ID
+from ....io.atomic_write import write_whole
 from ....io.directories import private_directory, state_dir
-from ....io.whole_file import write_whole
 from .record import PathChange, changes_in, line_of
 
 MOST = 256 * 1024 * 1024

@@ -26,7 +26,7 @@ from .....supervisors.guardian_link import WHY
 from .....supervisors.process import QUICK_STOP
 from ....io import temporary
 from ....io.directories import private_directory
-from ....io.handed_out import hidden_tail
+from ....io.secret_redaction import hidden_tail
 from ...call_clock import Clock
 from ...journal.unknown import call_key
 from ...library import PROMPT_UTILS

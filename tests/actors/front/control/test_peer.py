@@ -23,8 +23,8 @@ import callboard
 from callboard.actors.front.control.hub import Hub
 from callboard.actors.front.control.methods import METHODS, Method
 from callboard.actors.front.control.peer import ControlPeer
-from callboard.actors.io.handed_out import handed_out
 from callboard.actors.io.outbox import PeerClosed
+from callboard.actors.io.secret_redaction import handed_out
 from callboard.protocol.control.caller import LOCAL, Caller
 from callboard.protocol.control.errors import Refused
 from callboard.protocol.control.own import Nothing

@@ -169,7 +169,7 @@ async def test_an_answer_without_end(server: LocalAuthServer, endpoint: TokenEnd
         return 200, b"x" * 10_000_000
 
     server.pages["/token"] = page
-    with pytest.raises(UpstreamError, match=says("io.http.brief.brief")):
+    with pytest.raises(UpstreamError, match=says("io.http.simple_request.brief")):
         await signed_in(server, endpoint)
 
 

@@ -22,7 +22,7 @@ from support.starter import forked_code
 
 from callboard.actors.io.vault import age
 from callboard.actors.io.vault.file import VaultFile
-from callboard.actors.io.vault.openers import IdentityFile, Passphrase
+from callboard.actors.io.vault.keys import IdentityFile, Passphrase
 from callboard.protocol.errors import CallboardError, ConfigError
 
 AGE = shutil.which("age")
@@ -208,17 +208,17 @@ def test_another_identity_a_lost_one_and_one_that_others_read_are_told_apart(fil
     with pytest.raises(ConfigError, match=r"for another identity than those in .*other\.txt"):
         VaultFile(file.path, stranger.opener).read()
     identity_of(file).chmod(0o644)
-    with pytest.raises(ConfigError, match=says("io.vault.openers._read_private.3")):
+    with pytest.raises(ConfigError, match=says("io.vault.keys._read_private.3")):
         file.read()
     identity_of(file).write_text("nothing\n")
     identity_of(file).chmod(0o600)
-    with pytest.raises(ConfigError, match=says("io.vault.openers.IdentityFile._there")):
+    with pytest.raises(ConfigError, match=says("io.vault.keys.IdentityFile._there")):
         file.read()
     identity_of(file).unlink()
-    with pytest.raises(ConfigError, match=says("io.vault.openers.IdentityFile.open")):
+    with pytest.raises(ConfigError, match=says("io.vault.keys.IdentityFile.open")):
         file.read()
     with pytest.raises(
-        ConfigError, match=says("io.vault.openers.IdentityFile.open")
+        ConfigError, match=says("io.vault.keys.IdentityFile.open")
     ):  # a fresh one would hide what is lost
         keep(file, TWO="second")
 
@@ -236,7 +236,7 @@ def test_a_passphrase_opens_what_it_has_sealed_and_no_other_does(tmp_path: Path,
     assert file.read() == {"ONE": "first value"}
     typed = Passphrase()
     assert typed.is_wanted
-    with pytest.raises(ConfigError, match=says("io.vault.openers.Passphrase._passphrase.3")):
+    with pytest.raises(ConfigError, match=says("io.vault.keys.Passphrase._passphrase.3")):
         VaultFile(file.path, typed).read()
     typed.tell("correct horse")
     assert VaultFile(file.path, typed).read() == {"ONE": "first value"}
@@ -268,7 +268,7 @@ def _a_process(file: VaultFile, text: str) -> subprocess.Popen[bytes]:
         import sys
         from pathlib import Path
         from callboard.actors.io.vault.file import VaultFile
-        from callboard.actors.io.vault.openers import IdentityFile
+        from callboard.actors.io.vault.keys import IdentityFile
         file = VaultFile(Path({str(file.path)!r}), IdentityFile(Path({str(identity_of(file))!r})))
     """
     whole = textwrap.dedent(program) + textwrap.dedent(text)

@@ -13,7 +13,7 @@ import trio
 from support.knowledge_library import Hashing
 from support.messages import has_message, says
 
-from callboard.actors.io.last_reply import keep_reply
+from callboard.actors.io.saved_replies import keep_reply
 from callboard.actors.work.knowledge import attachments as room
 from callboard.actors.work.knowledge.attachments import attached, check
 from callboard.actors.work.knowledge.embed.embedder import Embedder
