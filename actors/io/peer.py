@@ -86,7 +86,7 @@ class Peer:
         self._closed = False
 
     @property
-    def is_gone(self) -> bool:
+    def is_closed(self) -> bool:
         """True if the connection has ended, so that requests to the client get no answer."""
         return self._closed
 
@@ -115,7 +115,7 @@ class Peer:
         """Return a context manager around producing and sending a deferred answer."""
         return contextlib.nullcontext()
 
-    def told(self, request: jsonrpc.Request, error: Exception) -> jsonrpc.ErrorData:
+    def error_for(self, request: jsonrpc.Request, error: Exception) -> jsonrpc.ErrorData:
         """Return the JSON-RPC error for an exception."""
         name = request.method
         if isinstance(error, Refusal):
@@ -280,7 +280,7 @@ class Peer:
     async def _failed(self, request: jsonrpc.Request, error: Exception, send: Send) -> None:
         if isinstance(error, PeerClosed):
             raise error
-        told = without_secrets(self.told(request, error))
+        told = without_secrets(self.error_for(request, error))
         # Both requests came on one connection: with its id the error would end the pending one.
         id = None if isinstance(error, Reused) and send == self.send else request.id
         await send(jsonrpc.encode_failure(id, told.code, told.message, told.data))

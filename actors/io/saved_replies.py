@@ -16,7 +16,7 @@ from .atomic_write import write_whole
 from .directories import cache_dir, private_directory
 from .secret_redaction import hidden
 
-LIMIT = 10 * 1024 * 1024
+MOST_OF_REPLY = 10 * 1024 * 1024
 """Maximum bytes; a longer reply is not stored."""
 
 
@@ -25,14 +25,14 @@ def last_reply_file(environ: Mapping[str, str]) -> Path:
     return cache_dir(environ) / "last-reply.txt"
 
 
-def keep_reply(text: str, environ: Mapping[str, str]) -> None:
+def store_reply(text: str, environ: Mapping[str, str]) -> None:
     """Replace the stored reply atomically.
 
     Raises:
         OSError: it can't be written.
     """
     data = hidden(text).encode("utf-8", "replace")
-    if len(data) > LIMIT:
+    if len(data) > MOST_OF_REPLY:
         return
     file = last_reply_file(environ)
     private_directory(file.parent)
@@ -51,12 +51,12 @@ def last_reply(environ: Mapping[str, str]) -> str | None:
         return None
 
 
-NAMES = ("CALLBOARD_MESSAGES_FILE", "LOKI_MESSAGES_FILE")
+MESSAGES_FILE_VARIABLES = ("CALLBOARD_MESSAGES_FILE", "LOKI_MESSAGES_FILE")
 
 
 def messages_file(config_dir: Path) -> Path:
     """Return the path of the file."""
-    named = next((value for name in NAMES if (value := os.environ.get(name))), None)
+    named = next((value for name in MESSAGES_FILE_VARIABLES if (value := os.environ.get(name))), None)
     return Path(named).expanduser() if named else config_dir / "messages.md"
 
 

@@ -106,7 +106,7 @@ class Workspace:
         self.problems += read.problems
         return tuple(_filled(server, self._environ) for server in read.servers.values())
 
-    def told(self, wish: Wish) -> OpeningInstructions:
+    def opening_instructions(self, wish: Wish) -> OpeningInstructions:
         """Return the directory prompt for these options."""
         blocks = []
         if wish.instructions:

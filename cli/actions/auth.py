@@ -233,7 +233,7 @@ def _client_row(client: ClientSettings, settings: Settings, config_dir: str | No
     return row | {
         "signed_in": True,
         "expires": None if token.expires is None else datetime.fromtimestamp(token.expires, UTC).isoformat(),
-        "seconds_left": None if token.lifetime is None else token.left(time.time()),
+        "seconds_left": None if token.lifetime is None else token.remaining(time.time()),
         "refreshes": bool(token.refresh_token),
         "scopes": list(token.scopes),
     }
@@ -375,7 +375,7 @@ def _server_row(server: Server) -> dict[str, Any]:
         "scopes": list(token.scopes),
         "wanted": list(login.wanted),
         "issuer": login.server.issuer,
-        "seconds_left": None if token.expires is None else token.left(time.time()),
+        "seconds_left": None if token.expires is None else token.remaining(time.time()),
     }
 
 

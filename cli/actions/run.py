@@ -20,7 +20,7 @@ import msgspec
 import trio
 
 from ...actors.io.lines import from_any_thread
-from ...actors.io.saved_replies import keep_reply
+from ...actors.io.saved_replies import store_reply
 from ...actors.runs.begin import perform
 from ...actors.runs.execution import INTERRUPTED
 from ...actors.runs.file_checks import KnownServers
@@ -303,7 +303,7 @@ def _keep(outcome: Outcome) -> None:
     """Store the reply for `-f %%`. A full disk or a read-only home is no reason to fail."""
     if outcome.status == "done" and outcome.output:
         with suppress(OSError):
-            keep_reply(outcome.output, os.environ)
+            store_reply(outcome.output, os.environ)
 
 
 def _print_failure(outcome: Outcome) -> None:

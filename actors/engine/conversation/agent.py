@@ -242,7 +242,9 @@ class _Agent:
         if workspace is None and playback.get() is None:
             return
         # In playback the workspace can be absent: `value` returns the recorded instructions.
-        find = OpeningInstructions if workspace is None else partial(workspace.told, Wish.of(self._agent))
+        find = (
+            OpeningInstructions if workspace is None else partial(workspace.opening_instructions, Wish.of(self._agent))
+        )
         self._told = told = value(self.me, "workspace", OpeningInstructions, find)
         self._said_about += told.blocks
         if told.skills:

@@ -158,7 +158,7 @@ class Conversation:
             self.address.open(me.ref, () if player is None else player.letters())
         todos = self.todos
         # The decider has its own copy, so that its state follows from its messages alone.
-        now = None if todos is None else todos.told()
+        now = None if todos is None else todos.as_todos()
         begun = messages.ConversationBegun(tuple(self.messages), now, talk.shortening)
         try:
             ended: messages.ConversationEnded = await driver.play(begun)
@@ -166,7 +166,7 @@ class Conversation:
             del self._tell  # break the reference cycle: the driver refers to this object
             self.messages, self.unfinished = decider.messages, decider.unfinished
             if todos is not None and decider.todos is not None:
-                todos.become(decider.todos.told() or messages.Todos())
+                todos.become(decider.todos.as_todos() or messages.Todos())
         return ended
 
     # --- interface for the driver (`background`) ----------------------------------------------------------
@@ -183,7 +183,7 @@ class Conversation:
         if self.address is not None and decider.inbox is not None:
             self.address.unread += decider.inbox.texts
         if self.children is not None:
-            self.children.go_on(left, ends=ends)
+            self.children.restore(left, ends=ends)
         if servers := player.servers():
             self._tell(messages.ServersAnew(servers=servers))
 

@@ -72,7 +72,7 @@ class ClientPerson:
             return convert(await self._peer.request(method, params), kind)
         except (Refused, msgspec.ValidationError):
             # A refusal by the client and a closed connection raise the same error here.
-            if self._peer.is_gone:  # a lost connection is not a refusal: end the line without acting on an answer
+            if self._peer.is_closed:  # a lost connection is not a refusal: end the line without acting on an answer
                 raise PeerClosed from None
             return None
 

@@ -19,7 +19,7 @@ from ..secret_redaction import hidden_head
 if TYPE_CHECKING:
     import httpx
 
-SHOWN = 500
+MOST_OF_BODY = 500
 """Maximum characters of a server's explanation in an error."""
 
 
@@ -47,16 +47,16 @@ def message_in(body: bytes) -> str:
     try:
         decoded: Any = msgspec.json.decode(body)
     except UNREADABLE:
-        text = hidden_head(body.decode("utf-8", errors="replace").strip(), SHOWN)
+        text = hidden_head(body.decode("utf-8", errors="replace").strip(), MOST_OF_BODY)
         return "" if text.startswith("<") else text
     for key in ("error", "message", "detail"):
         if isinstance(decoded, dict) and decoded.get(key):
             decoded = decoded[key]
     text = decoded if isinstance(decoded, str) else body.decode("utf-8", errors="replace")
-    return hidden_head(text, SHOWN)
+    return hidden_head(text, MOST_OF_BODY)
 
 
-LONGEST = 16 * 1024
+LONGEST_CHALLENGE = 16 * 1024
 """Characters of a header that are parsed."""
 
 _PIECE = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.)*+"|")++')
@@ -85,7 +85,7 @@ class Challenge(msgspec.Struct, frozen=True):
 def challenges(header: str) -> list[Challenge]:
     """Parse all challenges of a header; its lines are joined by commas."""
     found: list[Challenge] = []
-    for match in _PIECE.finditer(header[:LONGEST]):
+    for match in _PIECE.finditer(header[:LONGEST_CHALLENGE]):
         piece = match[0].strip()
         start = 0
         if (scheme := _SCHEME.match(piece)) is not None:

@@ -18,7 +18,7 @@ SHOWN = 200
 """Maximum characters of a response in an error."""
 
 
-class Brief(msgspec.Struct, frozen=True):
+class SimpleResponse(msgspec.Struct, frozen=True):
     """Response with any status."""
 
     status: int
@@ -26,12 +26,12 @@ class Brief(msgspec.Struct, frozen=True):
     body: bytes
 
     @property
-    def said(self) -> str:
+    def explanation(self) -> str:
         """Beginning of the body, redacted, for errors."""
         return hidden_head(self.body.decode("utf-8", errors="replace").strip(), SHOWN) or "no explanation"
 
 
-async def brief(
+async def simple_request(
     method: str,
     url: str,
     headers: Mapping[str, str],
@@ -41,7 +41,7 @@ async def brief(
     timeout: float,
     proxy: str = "",
     transport: TrioTransport | None = None,
-) -> Brief:
+) -> SimpleResponse:
     """Send one request and return the response. Redirects are not followed.
 
     Args:
@@ -73,4 +73,4 @@ async def brief(
         raise UpstreamError(f"{where}: {str(error) or type(error).__name__}") from error
     finally:
         transport.connections.close()
-    return Brief(response.status_code, response.headers, bytes(read))
+    return SimpleResponse(response.status_code, response.headers, bytes(read))

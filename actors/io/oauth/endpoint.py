@@ -18,7 +18,7 @@ from ....supervisors.installation import install_command
 from .authorization import Authorization, printable, refusal
 from .http import AuthHttp, OAuthResponse
 from .server import AuthServer, check_url, is_safe
-from .token import LONGEST, OAuthToken
+from .token import LONGEST_LIFETIME, OAuthToken
 
 Json = Any
 
@@ -236,7 +236,7 @@ def _seconds(value: Json) -> float | None:
         seconds = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else math.nan
     except (ValueError, OverflowError):
         return None
-    return None if math.isnan(seconds) or seconds < 0 else min(seconds, LONGEST)
+    return None if math.isnan(seconds) or seconds < 0 else min(seconds, LONGEST_LIFETIME)
 
 
 def _is_sendable(token: str) -> bool:
@@ -255,7 +255,7 @@ def _without_gaps(fields: dict[str, str]) -> dict[str, str]:
 # key: RS256 for RSA, ES256, ES384 or ES512 for elliptic curves, EdDSA for Ed25519.
 
 
-LIFETIME = 120
+ASSERTION_LIFETIME = 120
 """Lifetime of an assertion in seconds; it is used at once."""
 
 
@@ -286,7 +286,7 @@ def assertion(server: AuthServer, now: float) -> str:
         "sub": server.client_id,
         "aud": server.issuer or server.token_url,
         "iat": int(now),
-        "exp": int(now) + LIFETIME,
+        "exp": int(now) + ASSERTION_LIFETIME,
         "jti": secrets.token_urlsafe(16),
     }
     return jwt.encode(claims, server.private_key, algorithm=algorithm)

@@ -103,7 +103,7 @@ class AuthHttp:
     async def _send(self, method: str, url: str, what: str, body: bytes, headers: Mapping[str, str]) -> OAuthResponse:
         check_url(url, what)
         await imported(".actors.io.http.simple_request")
-        from ..http.simple_request import brief
+        from ..http.simple_request import simple_request
 
         fields = {
             "accept": "application/json",  # some servers answer with a form otherwise
@@ -113,7 +113,7 @@ class AuthHttp:
         }
         with trio.move_on_after(WITHIN) as scope:
             try:
-                found = await brief(
+                found = await simple_request(
                     method,
                     url,
                     fields,

@@ -116,7 +116,7 @@ class _Held:
         try:
             return await self._other()
         except (UpstreamError, ConfigError):
-            if held is None or held is not self._lease or held.left <= 0 or held.token.mark == self._bad:
+            if held is None or held is not self._lease or held.remaining <= 0 or held.token.mark == self._bad:
                 raise
             return held
 

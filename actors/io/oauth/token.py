@@ -45,7 +45,7 @@ EARLY = 60.0
 for clocks of slightly different speed.
 """
 
-LONGEST = 10 * 365 * 86400.0
+LONGEST_LIFETIME = 10 * 365 * 86400.0
 """Maximum lifetime in seconds; longer or invalid ones are cut to ten years."""
 
 
@@ -84,7 +84,7 @@ class OAuthToken(msgspec.Struct, frozen=True, kw_only=True):
         """End in seconds since 1970; None if unknown."""
         return None if self.lifetime is None else self.received + self.lifetime
 
-    def left(self, now: float) -> float:
+    def remaining(self, now: float) -> float:
         """Return the remaining seconds at the calendar time `now`; never more than the whole lifetime."""
         if self.lifetime is None:
             return math.inf
@@ -106,26 +106,26 @@ class TokenLease:
     def __init__(self, token: OAuthToken, clock: Callable[[], float]) -> None:
         self.token = token
         self._clock = clock
-        self._end = trio.current_time() + token.left(clock())
+        self._end = trio.current_time() + token.remaining(clock())
 
     @property
-    def left(self) -> float:
+    def remaining(self) -> float:
         """Remaining seconds."""
-        return min(self._end - trio.current_time(), self.token.left(self._clock()))
+        return min(self._end - trio.current_time(), self.token.remaining(self._clock()))
 
     @property
     def fresh(self) -> bool:
         """True if it need not be refreshed yet."""
-        return self.left > self.token.early
+        return self.remaining > self.token.early
 
 
-MOST = 64 * 1024
+MOST_BYTES = 64 * 1024
 """Maximum bytes of a file."""
 
 LOCK_WITHIN = 60.0
 """Seconds to wait for another process, which may be refreshing the token."""
 
-LOOK_EVERY = 0.05
+RETRY_EVERY = 0.05
 """Seconds between two attempts to lock."""
 
 
@@ -249,7 +249,7 @@ class TokenFile:
                     raise UpstreamError(
                         f"another process keeps {self._lock_path} locked for more than {LOCK_WITHIN:g} s"
                     )
-                await trio.sleep(LOOK_EVERY)
+                await trio.sleep(RETRY_EVERY)
             yield
         finally:
             os.close(handle)
@@ -298,9 +298,9 @@ class TokenFile:
                 raise self._bad("it belongs to another user")
             if found.st_mode & 0o077:
                 raise self._bad(f"others may read or write it (mode {stat.S_IMODE(found.st_mode):o}, not 600)")
-            if found.st_size > MOST:
-                raise self._bad(f"it is longer than {MOST} bytes")
-            return os.read(handle, MOST)
+            if found.st_size > MOST_BYTES:
+                raise self._bad(f"it is longer than {MOST_BYTES} bytes")
+            return os.read(handle, MOST_BYTES)
         except OSError as error:
             raise self._bad(error.strerror or str(error)) from error
         finally:

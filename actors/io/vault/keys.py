@@ -208,7 +208,7 @@ class Passphrase:
         """True if the user has to type it first."""
         return self._file is None and self._known is None
 
-    def tell(self, passphrase: str | None) -> None:
+    def set_passphrase(self, passphrase: str | None) -> None:
         """Set the passphrase; None forgets it."""
         self._known = passphrase
 

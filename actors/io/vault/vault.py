@@ -239,13 +239,13 @@ class Vault:
             asked = isinstance(opener, Passphrase) and opener.is_wanted and self.file.stamp is not None
             if asked and self._ask is not None:
                 assert isinstance(opener, Passphrase)
-                opener.tell(await self._ask(f"Passphrase of the vault {self.file.path}"))
+                opener.set_passphrase(await self._ask(f"Passphrase of the vault {self.file.path}"))
             try:
                 await trio.to_thread.run_sync(self._secrets)
             except ConfigError:
                 if asked:
                     assert isinstance(opener, Passphrase)
-                    opener.tell(None)  # the next caller may type it correctly
+                    opener.set_passphrase(None)  # the next caller may type it correctly
                 raise
 
 
@@ -271,10 +271,10 @@ def _below(directory: Path, path: str) -> Path:
 # not executed again for a name with a known value; concurrent callers for a name wait for the same execution.
 
 
-MOST = 64 * 1024
+MOST_OUTPUT = 64 * 1024
 """Maximum bytes of a command's output."""
 
-MOST_SAID = 300
+MOST_STDERR = 300
 """Maximum characters of its stderr in an error."""
 
 
@@ -346,7 +346,7 @@ class VaultCommand:
                 name="command",
                 env=dict(self._environ),
                 timeout=self._timeout,
-                output_limit=MOST,
+                output_limit=MOST_OUTPUT,
                 on_overflow="kill",
             )
         except TimedOut as error:
@@ -354,10 +354,10 @@ class VaultCommand:
         except ProcessError as error:
             raise NotGiven(f"{who} can't be run: {error}") from error
         if done.truncated:
-            raise NotGiven(f"{who} printed more than {MOST} bytes")
+            raise NotGiven(f"{who} printed more than {MOST_OUTPUT} bytes")
         if done.signal is not None or done.status:
             how = f"was ended by signal {done.signal}" if done.signal is not None else f"failed (status {done.status})"
-            said = hidden_tail(" ".join(done.stderr_tail.split()), MOST_SAID)
+            said = hidden_tail(" ".join(done.stderr_tail.split()), MOST_STDERR)
             raise NotGiven(f"{who} {how}{f': {said}' if said else ''}")
         value = done.stdout.decode("utf-8", "replace").removesuffix("\n").removesuffix("\r")
         if not value.strip() or "\0" in value:

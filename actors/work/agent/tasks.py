@@ -53,7 +53,7 @@ class AgentTask(msgspec.Struct, kw_only=True):
     output: str = ""
     held: bool = False
 
-    def shown(self) -> dict[str, Json]:
+    def as_json(self) -> dict[str, Json]:
         """Return the task for the model."""
         shown: dict[str, Json] = {"id": self.id, "subject": self.subject, "status": self.status}
         if self.description:

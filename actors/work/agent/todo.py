@@ -42,7 +42,7 @@ class TodoList:
         # Copies, because items are mutable and a session holds its own list.
         self.items: list[Todo] = [msgspec.structs.replace(item) for item in kept.items]
 
-    def told(self) -> Todos | None:
+    def as_todos(self) -> Todos | None:
         """Return the list for storage in a session; None if it is empty."""
         if not self.goal and not self.items:
             return None

@@ -20,7 +20,7 @@ from ...io.directories import user_folder
 from ...io.named_files import is_name
 from ..library import AGENTS
 from ..tools.registry import ENDINGS
-from .capabilities import Abilities, abilities_of, abilities_of_server
+from .capabilities import Capabilities, capabilities_of, capabilities_of_server
 from .layout import LARGEST_FILE, Item, SourceLayout, chosen, lay_out, refuse
 from .source import BUILT_IN, KIB, BundleSource, SourceTree, list_folder
 from .transaction import NewFile
@@ -34,7 +34,7 @@ LIBRARY = AGENTS.parent
 """Directory with the items that come with Callboard, in the layout of a bundle."""
 
 
-class BundleOffer(msgspec.Struct, frozen=True, kw_only=True):
+class BundleCandidate(msgspec.Struct, frozen=True, kw_only=True):
     """Installable contents of a source.
 
     Attributes:
@@ -52,7 +52,7 @@ class BundleOffer(msgspec.Struct, frozen=True, kw_only=True):
     items: tuple[Item, ...]
     files: dict[str, NewFile]
     servers: dict[str, Any]
-    abilities: dict[str, Abilities]
+    abilities: dict[str, Capabilities]
     left_out: tuple[str, ...] = ()
     withheld: tuple[Item, ...] = ()
 
@@ -67,7 +67,7 @@ class BundleOffer(msgspec.Struct, frozen=True, kw_only=True):
         """Return whether an MCP server is withheld."""
         return any(item.kind == "mcp" and item.name == name for item in self.withheld)
 
-    def without(self, labels: Mapping[str, str]) -> BundleOffer:
+    def without(self, labels: Mapping[str, str]) -> BundleCandidate:
         """Return the offer without these items; the values are the reasons."""
         if not labels:
             return self
@@ -84,7 +84,7 @@ class BundleOffer(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-async def offer_of(
+async def read_candidate(
     me: Actor,
     source: BundleSource,
     environ: Mapping[str, str],
@@ -93,7 +93,7 @@ async def offer_of(
     path: str = "",
     filters: Sequence[str] = (),
     strict: bool = True,
-) -> BundleOffer:
+) -> BundleCandidate:
     """Fetch a source and read its offer. Nothing of it is run.
 
     Args:
@@ -135,7 +135,7 @@ def _scratch() -> Iterator[Path]:
 
 async def _read(
     source: BundleSource, tree: SourceTree, commit: str, choose: Choose, scratch: Path, own: set[str]
-) -> BundleOffer:
+) -> BundleCandidate:
     layout = lay_out(tree)
     below = tree.below(layout.top)
     servers = await _servers(below, layout)
@@ -147,8 +147,8 @@ async def _read(
     places = {target: entry for item in items for target, entry in item.files.items()}
     contents = await below.read(list(places.values()))
     files = {target: NewFile(contents[entry.path], entry.executable) for target, entry in places.items()}
-    abilities = await trio.to_thread.run_sync(_abilities, items, files, servers, scratch, own)
-    offer = BundleOffer(
+    abilities = await trio.to_thread.run_sync(_capabilities, items, files, servers, scratch, own)
+    offer = BundleCandidate(
         source=source,
         commit=commit,
         items=tuple(items),
@@ -179,9 +179,9 @@ async def _servers(tree: SourceTree, layout: SourceLayout) -> dict[str, Any]:
     return servers
 
 
-def _abilities(
+def _capabilities(
     items: Sequence[Item], files: Mapping[str, NewFile], servers: Mapping[str, Any], scratch: Path, own: set[str]
-) -> dict[str, Abilities]:
+) -> dict[str, Capabilities]:
     """Return the capabilities of all items.
 
     The files are written to `scratch` meanwhile, since the readers need paths.
@@ -193,9 +193,9 @@ def _abilities(
     # A tool file of the user or of this bundle replaces a built-in tool of the same name, and runs without asking.
     tools = own | {item.name for item in items if item.kind == "tools"}
     return {
-        item.label: abilities_of_server(item.name, servers[item.name])
+        item.label: capabilities_of_server(item.name, servers[item.name])
         if item.kind == "mcp"
-        else abilities_of(item, scratch, tools)
+        else capabilities_of(item, scratch, tools)
         for item in items
     }
 

@@ -48,7 +48,7 @@ _ENVIRONMENT = re.compile(
 _OWN = ("LLM_", "CALLBOARD_", "ARGC_")
 
 
-class Abilities(msgspec.Struct, frozen=True, kw_only=True):
+class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """Capabilities of one item.
 
     Attributes:
@@ -62,7 +62,7 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True):
     wrong: str = ""
 
 
-def abilities_of(item: Item, home: Path, files: Container[str] = ()) -> Abilities:
+def capabilities_of(item: Item, home: Path, files: Container[str] = ()) -> Capabilities:
     """Return the capabilities of an agent, a role, a macro, a tool or a workflow.
 
     Args:
@@ -73,24 +73,24 @@ def abilities_of(item: Item, home: Path, files: Container[str] = ()) -> Abilitie
     try:
         found = _of(item, home, files)
     except (OSError, UnicodeDecodeError) as error:
-        return Abilities(wrong=f"it can't be read: {error}")
+        return Capabilities(wrong=f"it can't be read: {error}")
     except CallboardError as error:
-        return Abilities(wrong=line(str(error)))
+        return Capabilities(wrong=line(str(error)))
     return _printable(found)
 
 
-def _printable(found: Abilities) -> Abilities:
+def _printable(found: Capabilities) -> Capabilities:
     """Turn the texts into single lines without control characters, which a terminal could interpret."""
     can = tuple(map(one_line, found.can))
     # A truncated command line could hide its dangerous end, so the item is refused instead.
     if any(len(text) > _WHOLE for text in can):
-        return Abilities(wrong=f"what it runs is too long to be read: more than {_WHOLE} characters")
+        return Capabilities(wrong=f"what it runs is too long to be read: more than {_WHOLE} characters")
     return msgspec.structs.replace(found, about=line(found.about), can=can)
 
 
-def _of(item: Item, home: Path, files: Container[str]) -> Abilities:
+def _of(item: Item, home: Path, files: Container[str]) -> Capabilities:
     if item.name in (".shared", "utils") and item.kind in ("agents", "tools"):
-        return Abilities(about=f"files that its {item.kind} share: {_listed(sorted(item.files))}")
+        return Capabilities(about=f"files that its {item.kind} share: {_listed(sorted(item.files))}")
     if item.kind == "agents":
         return _of_agent(item, home / "agents" / item.name, files)
     file = home / next(iter(item.files))
@@ -107,26 +107,26 @@ def _of(item: Item, home: Path, files: Container[str]) -> Abilities:
 # --- agents
 
 
-def _of_agent(item: Item, directory: Path, tool_files: Container[str]) -> Abilities:
+def _of_agent(item: Item, directory: Path, tool_files: Container[str]) -> Capabilities:
     files = [name for name in ("config.yaml", "graph.yaml") if (directory / name).is_file()]
     files = files or [name for name in (INDEX,) if (directory / name).is_file()]
     if len(files) != 1:
         why = "both config.yaml and graph.yaml" if files else "neither config.yaml nor graph.yaml"
-        return Abilities(wrong=f"agents/{item.name} has {why}")
+        return Capabilities(wrong=f"agents/{item.name} has {why}")
     text = (directory / files[0]).read_text("utf-8")
     if files[0] == "graph.yaml":
         graph, problems = read_graph(text, files[0])
         if graph is None:
             return _broken(problems)
         can = [*_own_tools(directory), *_graph_can(graph, tool_files)]
-        return Abilities(about=graph.description, can=(*can, *_hides("agents", item.name)))
+        return Capabilities(about=graph.description, can=(*can, *_hides("agents", item.name)))
     agent, problems = draft_agent(text, files[0])
     if agent is None or errors_in(problems):
         return _broken(problems)
     if files[0] == INDEX:
         agent = with_listed(agent, directory)
     can = [*_own_tools(directory, agent), *_agent_can(agent, tool_files)]
-    return Abilities(about=agent.description, can=(*can, *_hides("agents", item.name)))
+    return Capabilities(about=agent.description, can=(*can, *_hides("agents", item.name)))
 
 
 def _own_tools(directory: Path, agent: Agent | None = None) -> Iterator[str]:
@@ -205,22 +205,24 @@ def _tools_line(names: Iterable[str], files: Container[str]) -> Iterator[str]:
 # --- tools, roles, macros, workflows, servers
 
 
-def _of_tool(item: Item, file: Path) -> Abilities:
+def _of_tool(item: Item, file: Path) -> Capabilities:
     if len(item.files) > 1:  # tools are found by name: another file than the described one could run
-        return Abilities(wrong=f"there are several files of this name ({_listed(sorted(item.files))}); one would run")
+        return Capabilities(
+            wrong=f"there are several files of this name ({_listed(sorted(item.files))}); one would run"
+        )
     read = read_tool_file(file, agent=False)
     if errors_in(read.problems) or not read.declarations:
-        return _broken(read.problems) if read.problems else Abilities(wrong=f"{file.name} declares no tool")
+        return _broken(read.problems) if read.problems else Capabilities(wrong=f"{file.name} declares no tool")
     (declaration,) = read.declarations
     takes = ", ".join(declaration.parameters["properties"])
     how = "after asking" if item.name in SENDING else "without asking"
     can = [f"runs {declaration.language} {how}: {declaration.name}({takes})"]
     if declaration.requires:
         can.append(f"needs the programs {_listed(declaration.requires)}")
-    return Abilities(about=declaration.description, can=(*can, *_wants(read, file), *_hides("tools", item.name)))
+    return Capabilities(about=declaration.description, can=(*can, *_wants(read, file), *_hides("tools", item.name)))
 
 
-def _of_role(item: Item, text: str, file: Path, files: Container[str]) -> Abilities:
+def _of_role(item: Item, text: str, file: Path, files: Container[str]) -> Capabilities:
     role, problems = read_role(text, file.name, item.name)
     if role is None:
         return _broken(problems)
@@ -229,18 +231,18 @@ def _of_role(item: Item, text: str, file: Path, files: Container[str]) -> Abilit
     can = [*_tools_line(_names(tools), files)]
     if servers:
         can.append(f"uses MCP servers: {_listed(_names(servers))}")
-    return Abilities(about=role.description or role.text, can=(*can, *_hides("roles", item.name)))
+    return Capabilities(about=role.description or role.text, can=(*can, *_hides("roles", item.name)))
 
 
-def _of_macro(item: Item, text: str, file: Path) -> Abilities:
+def _of_macro(item: Item, text: str, file: Path) -> Capabilities:
     macro, problems = read_macro(text, file.name, item.name)
     if macro is None:
         return _broken(problems)
     steps = [f"plays: {step}" for step in macro.steps]
-    return Abilities(about=macro.description, can=(*steps, *_hides("macros", item.name)))
+    return Capabilities(about=macro.description, can=(*steps, *_hides("macros", item.name)))
 
 
-def _of_workflow(text: str, file: Path) -> Abilities:
+def _of_workflow(text: str, file: Path) -> Capabilities:
     root, problems = parse_mapping(text, file.name)
     if root is None:
         return _broken(problems)
@@ -250,13 +252,13 @@ def _of_workflow(text: str, file: Path) -> Abilities:
     if isinstance(nodes, dict):
         nodes = list(nodes.values())
     if not isinstance(nodes, list):
-        return Abilities(wrong=f"{file.name} holds no nodes")
+        return Capabilities(wrong=f"{file.name} holds no nodes")
     kinds = _kinds_of_nodes(whole)
     can = [f"has nodes: {_listed(sorted(kinds))}"]
     if {"python", "script"} & kinds or "tooling" in text:
         can.append("runs programs of its own, or tools, without asking")
     about = graph.get("description", "") if isinstance(graph, dict) else whole.get("description", "")
-    return Abilities(about=str(about or ""), can=tuple(can))
+    return Capabilities(about=str(about or ""), can=tuple(can))
 
 
 def _kinds_of_nodes(whole: dict[str, Any]) -> set[str]:
@@ -277,13 +279,13 @@ def _kinds_of_nodes(whole: dict[str, Any]) -> set[str]:
     return kinds
 
 
-def abilities_of_server(name: str, entry: Any) -> Abilities:
+def capabilities_of_server(name: str, entry: Any) -> Capabilities:
     """Return the capabilities of an entry of mcp.json. Its values are shown as written, with their references."""
     text = msgspec.json.encode({"mcpServers": {name: entry}}).decode()
     config = read_mcp(text, "mcp.json")
     if name not in config.servers:
         why = config.broken.get(name)
-        return Abilities(wrong=line(why.message if why else "its entry can't be used"))
+        return Capabilities(wrong=line(why.message if why else "its entry can't be used"))
     server = config.servers[name]
     if server.type == "stdio":
         can = [f"starts: {' '.join([server.command, *server.args])}"]
@@ -302,7 +304,7 @@ def abilities_of_server(name: str, entry: Any) -> Abilities:
     given = [f"{variable}={value}" for variable, value in server.env.items()]
     if given:
         can.append(f"has set in its environment: {' '.join(given)}")
-    return _printable(Abilities(about=server.description, can=tuple(can)))
+    return _printable(Capabilities(about=server.description, can=tuple(can)))
 
 
 # --- texts
@@ -328,10 +330,10 @@ def _wants(file: ToolFile, path: Path) -> Iterator[str]:
         yield f"reads of the environment: {_listed(names)}"
 
 
-def _broken(problems: Iterable[Problem]) -> Abilities:
+def _broken(problems: Iterable[Problem]) -> Capabilities:
     errors = errors_in(problems)
     more = f" (and {len(errors) - 1} more)" if errors[1:] else ""
-    return Abilities(wrong=line(f"{errors[0].message}{more}" if errors else "it can't be read"))
+    return Capabilities(wrong=line(f"{errors[0].message}{more}" if errors else "it can't be read"))
 
 
 def _names(given: Any) -> list[str]:

@@ -12,12 +12,12 @@ import trio
 from ....protocol.errors import Conflict
 from ..agent.aichat import INDEX
 from ..tools.registry import ENDINGS
-from .candidate import BundleOffer, own_tools
-from .capabilities import Abilities, abilities_of, abilities_of_server
+from .candidate import BundleCandidate, own_tools
+from .capabilities import Capabilities, capabilities_of, capabilities_of_server
 from .layout import MCP_FILES, ONE, Item
-from .manifest import NAME, Bundle, InstallRecord, hash_of, hash_of_entry, written
-from .plan import WRITTEN, InstallPlan, bundle_line, fates, offer_text
-from .transaction import ConfigState, NewFile, carry_out, mcp_put
+from .manifest import NAME, Bundle, InstallManifest, encode_manifest, hash_of, hash_of_entry
+from .plan import WRITTEN, InstallPlan, bundle_line, fates, preview_text
+from .transaction import ConfigState, NewFile, apply_files, mcp_put
 
 
 class Wishes(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,14 +36,14 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     yes: bool = False
 
 
-class InstallingPerson(msgspec.Struct, frozen=True, kw_only=True):
+class InstallPrompts(msgspec.Struct, frozen=True, kw_only=True):
     """Callbacks that print to the user and ask. `ask` may raise `NobodyToAsk`; then nothing is changed."""
 
     tell: Callable[[str], None]
     ask: Callable[[str], Awaitable[bool]]
 
 
-class Settlement(msgspec.Struct, frozen=True, kw_only=True):
+class InstallResult(msgspec.Struct, frozen=True, kw_only=True):
     """Result of an install, update or removal.
 
     Attributes:
@@ -62,27 +62,27 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True):
 async def apply_bundle(
     base: Path,
     name: str,
-    record: InstallRecord,
+    record: InstallManifest,
     new: Bundle,
-    offer: BundleOffer,
+    offer: BundleCandidate,
     wishes: Wishes,
-    person: InstallingPerson,
+    person: InstallPrompts,
     *,
     partly: bool = False,
-) -> Settlement:
+) -> InstallResult:
     """Plan, show, ask and apply. With `partly`, files outside of the offer stay unchanged."""
     old = record.bundles.get(name)
     known = old.files if old is not None else {}
     state = await trio.to_thread.run_sync(ConfigState.of, base, {**known, **offer.files})
     offer = offer.without(_two_of_a_kind(base, offer, known, state))
     plan = _planned(state, old, offer, others=not partly)
-    before = await trio.to_thread.run_sync(_abilities_now, base, offer, old, state)
+    before = await trio.to_thread.run_sync(_current_capabilities, base, offer, old, state)
     shown = plan.forced() if wishes.force else plan
-    person.tell(offer_text(offer, shown, base, before, f"Bundle {bundle_line(name, new)}"))
+    person.tell(preview_text(offer, shown, base, before, f"Bundle {bundle_line(name, new)}"))
     # No file changes, but the record gets the new commit.
     if old is not None and shown.nothing_to_do and not {*plan.files} - {*old.files}:
-        await _carried(base, name, record, new, offer, plan, state)
-        return Settlement(name=name, lines=(f"{name} is up to date",))
+        await _apply(base, name, record, new, offer, plan, state)
+        return InstallResult(name=name, lines=(f"{name} is up to date",))
     taken = _taken(offer, plan)
     if taken and not wishes.force:
         # `--yes` answers questions about the install, but must not overwrite unrelated files unasked.
@@ -99,15 +99,21 @@ async def apply_bundle(
         plan = wished
     plan = plan.forced() if wishes.force else plan
     if not offer.items and not plan.files and not plan.servers:
-        return Settlement(name=name, lines=("there is nothing left to install",))
+        return InstallResult(name=name, lines=("there is nothing left to install",))
     if not wishes.yes and not await person.ask(f"Install {name}?" if old is None else f"Change {name} so?"):
-        return Settlement(name=name, refused=True, lines=("nothing was changed",))
-    return await _carried(base, name, record, new, offer, plan, state)
+        return InstallResult(name=name, refused=True, lines=("nothing was changed",))
+    return await _apply(base, name, record, new, offer, plan, state)
 
 
-async def _carried(
-    base: Path, name: str, record: InstallRecord, new: Bundle, offer: BundleOffer, plan: InstallPlan, state: ConfigState
-) -> Settlement:
+async def _apply(
+    base: Path,
+    name: str,
+    record: InstallManifest,
+    new: Bundle,
+    offer: BundleCandidate,
+    plan: InstallPlan,
+    state: ConfigState,
+) -> InstallResult:
     old = record.bundles.get(name)
     puts = {path: offer.files[path] for path, fate in plan.files.items() if fate in WRITTEN}
     removes = [path for path, fate in plan.files.items() if fate == "gone"]
@@ -123,7 +129,9 @@ async def _carried(
         servers=_recorded(plan.servers, server_hashes, old.servers if old else {}),
     )
     record = record.with_bundle(name, bundle)
-    await trio.to_thread.run_sync(carried_out, base, state, {**puts, **mcp, NAME: NewFile(written(record))}, removes)
+    await trio.to_thread.run_sync(
+        apply_changes, base, state, {**puts, **mcp, NAME: NewFile(encode_manifest(record))}, removes
+    )
     kept = [path for path, fate in plan.files.items() if fate in ("mine", "left")]
     kept += [f"MCP server {server}" for server, fate in plan.servers.items() if fate in ("mine", "left")]
     counts = [f"{len(puts)} {'file' if len(puts) == 1 else 'files'} written"]
@@ -131,7 +139,7 @@ async def _carried(
     counts += [f"MCP servers in {state.mcp_file}: {', '.join(entries)}"] if entries else []
     lines = [f"installed {bundle_line(name, bundle)}: {', '.join(counts)}"]
     lines += [f"kept, since you have changed it: {path}" for path in kept]
-    return Settlement(name=name, changed=True, lines=tuple(lines))
+    return InstallResult(name=name, changed=True, lines=tuple(lines))
 
 
 def _recorded(found: Mapping[str, str], hashes: Mapping[str, str], old: Mapping[str, str]) -> dict[str, str]:
@@ -145,15 +153,15 @@ def _recorded(found: Mapping[str, str], hashes: Mapping[str, str], old: Mapping[
     return dict(sorted({**kept, **now}.items()))
 
 
-def carried_out(base: Path, state: ConfigState, puts: Mapping[str, NewFile], removes: list[str]) -> None:
+def apply_changes(base: Path, state: ConfigState, puts: Mapping[str, NewFile], removes: list[str]) -> None:
     """Apply the changes, unless the directory has changed since the plan: the user may have taken an hour to answer."""
     # mcp.json is part of the state as a text; the record is covered by the lock.
     if ConfigState.of(base, {**dict.fromkeys(state.files), **dict.fromkeys(puts.keys() - {NAME, *MCP_FILES})}) != state:
         raise Conflict(f"files in {base} have changed meanwhile, and nothing was done; run the command again")
-    carry_out(base, puts, removes)
+    apply_files(base, puts, removes)
 
 
-def _planned(state: ConfigState, old: Bundle | None, offer: BundleOffer, *, others: bool) -> InstallPlan:
+def _planned(state: ConfigState, old: Bundle | None, offer: BundleCandidate, *, others: bool) -> InstallPlan:
     hashes = {path: hash_of(new.data) for path, new in offer.files.items()}
     entries = {name: hash_of_entry(entry) for name, entry in offer.servers.items()}
     files = {path: hash for path, hash in (old.files if old else {}).items() if not offer.withholds(path)}
@@ -172,7 +180,7 @@ def _forced_only(plan: InstallPlan) -> InstallPlan:
     )
 
 
-def _taken(offer: BundleOffer, plan: InstallPlan) -> list[str]:
+def _taken(offer: BundleCandidate, plan: InstallPlan) -> list[str]:
     """Return the labels of items that would replace an unrelated existing one."""
     return [
         item.label
@@ -182,7 +190,7 @@ def _taken(offer: BundleOffer, plan: InstallPlan) -> list[str]:
     ]
 
 
-def _two_of_a_kind(base: Path, offer: BundleOffer, known: Mapping[str, str], state: ConfigState) -> dict[str, str]:
+def _two_of_a_kind(base: Path, offer: BundleCandidate, known: Mapping[str, str], state: ConfigState) -> dict[str, str]:
     """Return the items that would have two competing files because an existing one stays, with the reason."""
     found = {}
     for item in offer.items:
@@ -209,7 +217,9 @@ def _rivals(item: Item) -> list[tuple[str, tuple[str, ...]]]:
     return []
 
 
-def _abilities_now(base: Path, offer: BundleOffer, old: Bundle | None, state: ConfigState) -> dict[str, Abilities]:
+def _current_capabilities(
+    base: Path, offer: BundleCandidate, old: Bundle | None, state: ConfigState
+) -> dict[str, Capabilities]:
     """Return the current capabilities of the items that are installed already."""
     if old is None:
         return {}
@@ -217,9 +227,9 @@ def _abilities_now(base: Path, offer: BundleOffer, old: Bundle | None, state: Co
     tools = own_tools(base)
     for item in offer.items:
         if item.kind == "mcp" and item.name in old.servers and item.name in state.servers:
-            found[item.label] = abilities_of_server(item.name, state.servers[item.name])
+            found[item.label] = capabilities_of_server(item.name, state.servers[item.name])
         elif item.kind != "mcp" and (there := {p: e for p, e in item.files.items() if p in old.files}):
             # Only files that the bundle itself has installed: others are not its capabilities.
             now = msgspec.structs.replace(item, files=there)
-            found[item.label] = abilities_of(now, base, tools)
+            found[item.label] = capabilities_of(now, base, tools)
     return found

@@ -40,18 +40,18 @@ class Bundle(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     servers: dict[str, str] = {}
 
     @property
-    def shown(self) -> str:
+    def origin(self) -> str:
         """Origin in the form in which users write it."""
         return f"{self.url}#{self.ref}" if self.ref else self.url
 
 
-class InstallRecord(msgspec.Struct, frozen=True, kw_only=True):
+class InstallManifest(msgspec.Struct, frozen=True, kw_only=True):
     """All installed bundles, by name."""
 
     version: int = 1
     bundles: dict[str, Bundle] = {}
 
-    def with_bundle(self, name: str, bundle: Bundle | None) -> InstallRecord:
+    def with_bundle(self, name: str, bundle: Bundle | None) -> InstallManifest:
         """Return the record with this bundle added or replaced; None removes it.
 
         A file belongs to the bundle that has written it last.
@@ -63,7 +63,7 @@ class InstallRecord(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, bundles=dict(sorted(rest.items())))
 
 
-def read_record(base: Path) -> InstallRecord:
+def read_manifest(base: Path) -> InstallManifest:
     """Return the record of a configuration directory; empty if there is none.
 
     Raises:
@@ -71,9 +71,9 @@ def read_record(base: Path) -> InstallRecord:
     """
     file = base / NAME
     try:
-        record = decode_json(file.read_bytes(), InstallRecord)
+        record = decode_json(file.read_bytes(), InstallManifest)
     except FileNotFoundError:
-        return InstallRecord()
+        return InstallManifest()
     except OSError as error:
         raise InvalidFile(f"{file} can't be read: {error.strerror or error}") from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -89,7 +89,7 @@ def read_record(base: Path) -> InstallRecord:
     return record
 
 
-def written(record: InstallRecord) -> bytes:
+def encode_manifest(record: InstallManifest) -> bytes:
     """Return the contents of the file."""
     return msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
 

@@ -24,8 +24,8 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from ....protocol.errors import InvalidFile
-from .candidate import BundleOffer
-from .capabilities import Abilities
+from .candidate import BundleCandidate
+from .capabilities import Capabilities
 from .layout import Item
 from .manifest import Bundle
 from .source import BUILT_IN
@@ -93,7 +93,9 @@ _MOST_LINES = 2_000
 _COMPARED = 256 * 1024
 
 
-def offer_text(offer: BundleOffer, plan: InstallPlan, base: Path, before: Mapping[str, Abilities], head: str) -> str:
+def preview_text(
+    offer: BundleCandidate, plan: InstallPlan, base: Path, before: Mapping[str, Capabilities], head: str
+) -> str:
     """Return the text about each item: its fate, and its new capabilities.
 
     Args:
@@ -122,8 +124,10 @@ def offer_text(offer: BundleOffer, plan: InstallPlan, base: Path, before: Mappin
     return "\n".join(lines)
 
 
-def _item(item: Item, offer: BundleOffer, plan: InstallPlan, base: Path, before: Abilities | None) -> Iterator[str]:
-    fates = _fates(item, plan)
+def _item(
+    item: Item, offer: BundleCandidate, plan: InstallPlan, base: Path, before: Capabilities | None
+) -> Iterator[str]:
+    fates = _fates_of_item(item, plan)
     if set(fates.values()) <= {"same"}:
         yield f"  {item.label}: as it is"
         return
@@ -137,7 +141,7 @@ def _item(item: Item, offer: BundleOffer, plan: InstallPlan, base: Path, before:
         yield from (f"      {text}" for text in _changes(item, offer, fates, base))
 
 
-def _fates(item: Item, plan: InstallPlan) -> dict[str, Fate]:
+def _fates_of_item(item: Item, plan: InstallPlan) -> dict[str, Fate]:
     if item.kind == "mcp":
         return {item.name: plan.servers[item.name]}
     return {path: plan.files[path] for path in item.files}
@@ -152,7 +156,7 @@ def _in_word(fates: Mapping[str, Fate]) -> str:
     return "changed" if kinds - {"same", "mine"} else "yours is kept"
 
 
-def _changes(item: Item, offer: BundleOffer, fates: Mapping[str, Fate], base: Path) -> Iterator[str]:
+def _changes(item: Item, offer: BundleCandidate, fates: Mapping[str, Fate], base: Path) -> Iterator[str]:
     for path, fate in fates.items():
         if item.kind == "mcp" or fate not in ("new", "changed"):
             continue
@@ -176,4 +180,4 @@ def bundle_line(name: str, bundle: Bundle) -> str:
     if bundle.url == BUILT_IN:
         return f"{name}, which comes with Callboard {bundle.commit}"
     commit = f", commit {bundle.commit[:12]}" if len(bundle.commit) >= 40 else ""
-    return f"{name} from {bundle.shown}{commit}"
+    return f"{name} from {bundle.origin}{commit}"

@@ -53,7 +53,7 @@ class BundleSource(msgspec.Struct, frozen=True, kw_only=True):
         return name or "bundle"
 
     @property
-    def shown(self) -> str:
+    def origin(self) -> str:
         """Origin in the form in which users write it."""
         return f"{self.url}#{self.ref}" if self.ref else self.url
 

@@ -31,12 +31,12 @@ from ...io.directories import private_directory
 from .layout import MCP_FILES, is_safe
 from .manifest import hash_of, hash_of_entry
 
-STAGE = ".installing"
+STAGING = ".installing"
 JOURNAL = "journal.json"
 
 
 class PutFile(msgspec.Struct, frozen=True):
-    """A file to write: its path, the name of its contents below `STAGE`, and `NewFile.personal`."""
+    """A file to write: its path, the name of its contents below `STAGING`, and `NewFile.personal`."""
 
     path: str
     staged: str
@@ -89,13 +89,13 @@ def alone(base: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def carry_out(base: Path, puts: Mapping[str, NewFile], removes: Sequence[str]) -> None:
+def apply_files(base: Path, puts: Mapping[str, NewFile], removes: Sequence[str]) -> None:
     """Write and remove these files. Blocks.
 
     Raises:
         NotKept: a write failed; the next install completes the changes if the journal was written.
     """
-    stage = base / STAGE
+    stage = base / STAGING
     try:
         shutil.rmtree(stage, ignore_errors=True)
         stage.mkdir(mode=0o700)
@@ -122,7 +122,7 @@ def finish(base: Path) -> bool:
         InvalidFile: the journal is invalid.
         NotKept: a write failed.
     """
-    stage = base / STAGE
+    stage = base / STAGING
     try:
         text = (stage / JOURNAL).read_bytes()
     except OSError:
@@ -160,12 +160,12 @@ def _follow(base: Path, journal: InstallJournal) -> None:
     # The record comes last: until then, a repeated run of the journal completes the install.
     for put in journal.puts[-1:]:
         _put(base, put)
-    (base / STAGE / JOURNAL).unlink(missing_ok=True)
-    shutil.rmtree(base / STAGE, ignore_errors=True)
+    (base / STAGING / JOURNAL).unlink(missing_ok=True)
+    shutil.rmtree(base / STAGING, ignore_errors=True)
 
 
 def _put(base: Path, put: PutFile) -> None:
-    staged, target = base / STAGE / put.staged, base / put.path
+    staged, target = base / STAGING / put.staged, base / put.path
     if not staged.exists():
         return  # done before an interruption
     if put.personal:

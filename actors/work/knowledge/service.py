@@ -138,12 +138,12 @@ class Knowledge:
         """Return the metadata of the base on disk; None if there is none."""
         layout = BaseLayout(recipe.directory)
 
-        def looked_up() -> GenerationMeta | None:
+        def read_meta() -> GenerationMeta | None:
             with knowledge_errors(layout):
                 number = layout.number()
                 return layout.meta(number) if number else None
 
-        return await trio.to_thread.run_sync(looked_up)
+        return await trio.to_thread.run_sync(read_meta)
 
     async def build(
         self,
@@ -443,10 +443,10 @@ def _forget(history: Path) -> None:
 # --- cost attribution: requests are charged to a run, or to a subject for work outside of runs
 
 
-_beside: ContextVar[Meter | None] = ContextVar("meter", default=None)
+_own_meter: ContextVar[Meter | None] = ContextVar("meter", default=None)
 """Meter for work that belongs to no run; overrides the meter of the run."""
 
-_within: ContextVar[Account | None] = ContextVar("account", default=None)
+_part_account: ContextVar[Account | None] = ContextVar("account", default=None)
 """Account of an agent or a node of the run, which is charged instead of the run's account."""
 
 
@@ -471,20 +471,20 @@ class Charges:
     @contextmanager
     def on(self, meter: Meter) -> Iterator[None]:
         """Charge requests in the block, which belong to no run, to this meter."""
-        before = _beside.set(meter)
+        before = _own_meter.set(meter)
         try:
             yield
         finally:
-            _beside.reset(before)
+            _own_meter.reset(before)
 
     @contextmanager
     def within(self, account: Account | None) -> Iterator[None]:
         """Reserve requests in the block in this account, which is below the run's; None for the account of the run."""
-        before = _within.set(account)
+        before = _part_account.set(account)
         try:
             yield
         finally:
-            _within.reset(before)
+            _part_account.reset(before)
 
     def may_wait(self, me: Emitter) -> bool:
         """Return whether requests of the caller may wait for the limiter."""
@@ -492,7 +492,7 @@ class Charges:
 
     def account(self, me: Emitter) -> Account | None:
         """Return the account for requests of the caller; None if nothing is limited."""
-        account = _within.get()
+        account = _part_account.get()
         if account is not None:
             return account
         meter, _ = self._found(me)
@@ -502,10 +502,10 @@ class Charges:
         """Count the usage of a request. Return the totals of the run, if the request belongs to one."""
         meter, _ = self._found(me)
         totals = None if meter is None else meter.count(model, tokens, cost)
-        return totals if _beside.get() is None else None
+        return totals if _own_meter.get() is None else None
 
     def _found(self, me: Emitter) -> tuple[Meter | None, bool]:
-        meter = _beside.get()
+        meter = _own_meter.get()
         if meter is not None:
             return meter, True
         stream = getattr(me, "stream", None)

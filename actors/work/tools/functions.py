@@ -437,17 +437,16 @@ T = TypeVar("T")
 # run may occupy all slots. Therefore:
 #
 # - A cancelled call releases its slot at once, whatever its thread does.
-# - A run gets at most `PER_RUN` slots. A run without any gets one even if all `MOST` are occupied, so hanging runs
-# never
-#   block another run's first call.
+# - A run gets at most `THREADS_PER_RUN` slots. A run without any gets one even if all `MOST_THREADS` are occupied, so
+#   hanging runs never block another run's first call.
 #
 # Each event loop has its own pool.
 
 
-MOST = 64
+MOST_THREADS = 64
 """Number of concurrent calls in an event loop from which on only runs without a call are admitted."""
 
-PER_RUN = 32
+THREADS_PER_RUN = 32
 """Maximum number of concurrent calls of one run."""
 
 
@@ -497,7 +496,7 @@ class ToolThreads:
     def _admits(self, run: str) -> bool:
         busy = self._busy.get(run, 0)
         # A run without a call is always admitted, so that hanging runs cannot block it.
-        return not busy or (self._total < MOST and busy < PER_RUN)
+        return not busy or (self._total < MOST_THREADS and busy < THREADS_PER_RUN)
 
     def _enter(self, run: str) -> None:
         self._busy[run] += 1

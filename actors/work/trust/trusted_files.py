@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from .decisions import TrustedFile, TrustRecord, as_it_is, record_of, sum_of
-from .workspace_files import Kind, count_offered, levels, read_inside, root_of
+from .workspace_files import Kind, count_files, levels, read_inside, root_of
 
 State = Literal["new", "trusted", "changed", "gone"]
 
@@ -91,7 +91,7 @@ def workspace_of(directory: Path, environ: Mapping[str, str]) -> Trusted | None:
 
 def offers(trusted: Trusted, directory: Path) -> str:
     """Return a description of the files that a workspace would load; "" for none. Fast: reads no file."""
-    found = count_offered(trusted.root, levels(directory, trusted.root))
+    found = count_files(trusted.root, levels(directory, trusted.root))
     return ", ".join(_KINDS[kind][count > 1].format(count) for kind, count in found.items())
 
 

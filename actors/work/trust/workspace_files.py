@@ -107,7 +107,7 @@ def read_inside(root: Path, path: Path) -> bytes | None:
     return data if len(data) <= LARGEST else None
 
 
-def count_offered(root: Path, places: list[Path]) -> dict[Kind, int]:
+def count_files(root: Path, places: list[Path]) -> dict[Kind, int]:
     """Return the number of items of each kind for work in the first of `places`. Fast: reads no file."""
     found: dict[Kind, int] = {
         "instructions": sum(any((place / name).is_file() for name in INSTRUCTIONS) for place in places),

@@ -22,7 +22,7 @@ from support.planted_secrets import Planted
 
 from callboard.actors.io import secret_redaction
 from callboard.actors.io.http import error_response
-from callboard.actors.io.http.simple_request import Brief
+from callboard.actors.io.http.simple_request import SimpleResponse
 from callboard.actors.io.oauth.authorization import printable
 from callboard.actors.io.secret_redaction import Redactor
 from callboard.actors.work.mcp.links import texts as mcp_texts
@@ -240,7 +240,7 @@ def cuts_of(text: str) -> Iterator[tuple[str, str]]:
     body = text.encode()
     yield "plain error body", error_response.message_in(body)
     yield "json error body", error_response.message_in(json.dumps({"error": {"message": text}}).encode())
-    yield "short answer", Brief(200, httpx.Headers(), body).said
+    yield "short answer", SimpleResponse(200, httpx.Headers(), body).explanation
     yield "words of a sign-in", printable(text)
     yield "output of a tool", output.OutputFile(body[: len(body) // 2], len(body)).text
     yield "stderr of a server", mcp_texts._quoted(text)

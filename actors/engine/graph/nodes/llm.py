@@ -138,7 +138,7 @@ def _opening_instructions(me: Actor, job: NodeJob) -> OpeningInstructions:
         me,
         "workspace",
         OpeningInstructions,
-        OpeningInstructions if workspace is None else partial(workspace.told, wish),
+        OpeningInstructions if workspace is None else partial(workspace.opening_instructions, wish),
     )
 
 

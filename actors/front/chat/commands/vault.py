@@ -90,13 +90,13 @@ async def _opened(line: ChatLine, file: VaultFile) -> dict[str, str]:
     if isinstance(opener, Passphrase) and opener.is_wanted:
         if file.stamp is None:
             raise UsageError("its passphrase has to be chosen first, with your first secret: callboard vault add NAME")
-        opener.tell(await line.ask(f"Passphrase of the vault {file.path}", secret=True) or "")
+        opener.set_passphrase(await line.ask(f"Passphrase of the vault {file.path}", secret=True) or "")
     await imported("pyrage")
     try:
         return await trio.to_thread.run_sync(file.read)
     except ConfigError:
         if isinstance(opener, Passphrase):
-            opener.tell(None)  # forget a wrong passphrase, so that the next call asks again
+            opener.set_passphrase(None)  # forget a wrong passphrase, so that the next call asks again
         raise
 
 

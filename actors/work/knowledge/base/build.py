@@ -315,7 +315,7 @@ class BuildStart:
         self._layout = layout
         self._model = model
         with knowledge_errors(layout):
-            self.number = layout.settle(rebuild=rebuild)
+            self.number = layout.complete_swap(rebuild=rebuild)
             layout.sweep()
         # A rebuild reuses nothing, so a broken generation does not stop it.
         base = 0 if rebuild else self.number

@@ -132,7 +132,7 @@ class BaseLayout:
         else:
             write_whole(self.unreadable, msgspec.json.encode(lost), durable=True)
 
-    def settle(self, *, rebuild: bool) -> int:
+    def complete_swap(self, *, rebuild: bool) -> int:
         """Complete the swap of a builder that was killed in the middle. Return the number of the current generation.
 
         This is the first step of a builder.

@@ -248,7 +248,7 @@ class BuildWork:
         """Return the documents to remove from the word index."""
         return [id for (id,) in self._db.execute("SELECT document FROM work.touched")]
 
-    def gone(self) -> list[int]:
+    def removed_chunks(self) -> list[int]:
         """Return the chunks to remove from the vector index."""
         return [number for (number,) in self._db.execute("SELECT number FROM work.gone")]
 
@@ -310,7 +310,7 @@ def finish(work: BuildWork, number: int, dimension: int) -> Iterator[tuple[int, 
         chunks,
         exact_below=plan.settings.exact_below,
         before=before,
-        without=work.gone(),
+        without=work.removed_chunks(),
         added=work.vectors(SLICE),
     )
     for done in vectors:

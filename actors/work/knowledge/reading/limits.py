@@ -46,12 +46,12 @@ def watch(seconds: float) -> Callable[[], None]:
     """
     until = time.monotonic() + seconds
 
-    def look() -> None:
+    def check() -> None:
         trio.from_thread.check_cancelled()
         if time.monotonic() > until:
             raise CantRead(f"it took more than {seconds:g} s to be read")
 
-    return look
+    return check
 
 
 def megabytes(size: int) -> str:

@@ -218,10 +218,10 @@ class _SignIn:
             UpstreamError: the status is 429, or 500 and above, or the connection failed.
         """
         await imported(".actors.io.http.simple_request")
-        from ....io.http.simple_request import brief
+        from ....io.http.simple_request import simple_request
 
-        answer = await brief(method, url, headers, body, environ=self._environ, timeout=TIMEOUT)
-        words = f"profile '{self._profile}' of AWS: {answer.said} (HTTP {answer.status})"
+        answer = await simple_request(method, url, headers, body, environ=self._environ, timeout=TIMEOUT)
+        words = f"profile '{self._profile}' of AWS: {answer.explanation} (HTTP {answer.status})"
         if answer.status >= 500 or answer.status == 429:
             raise UpstreamError(words, status=answer.status)
         return answer.status, answer.body, words

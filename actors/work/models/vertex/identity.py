@@ -23,7 +23,7 @@ from .place import CredentialsFile, Machine, Source, project_of_gcloud
 if TYPE_CHECKING:
     import httpx
 
-    from ....io.http.simple_request import Brief
+    from ....io.http.simple_request import SimpleResponse
     from .login import VertexLogin
 
 T = TypeVar("T")
@@ -158,20 +158,20 @@ class Identity:
         try:
             granted = _decode(answer.body)
         except UNREADABLE as error:
-            raise CredentialsError(f"{machine} has no token for us: {answer.said}") from error
+            raise CredentialsError(f"{machine} has no token for us: {answer.explanation}") from error
         project = self._project
         if not project:
             project = (await self._metadata(machine, "project/project-id")).body.decode("latin-1").strip()
         return granted.access_token, granted.expires_in, project, ""
 
-    async def _metadata(self, machine: Machine, what: str) -> Brief:
+    async def _metadata(self, machine: Machine, what: str) -> SimpleResponse:
         await imported(".actors.io.http.simple_request")
-        from ....io.http.simple_request import brief
+        from ....io.http.simple_request import simple_request
 
         url = f"http://{machine.host}/computeMetadata/v1/{what}"
         # proxy="-": the metadata server is link-local; a proxy cannot reach it.
-        answer = await brief("GET", url, _ASKING, environ=self._environ, timeout=TIMEOUT, proxy="-")
-        text = f"{machine} has no token for us: {answer.said} (HTTP {answer.status})"
+        answer = await simple_request("GET", url, _ASKING, environ=self._environ, timeout=TIMEOUT, proxy="-")
+        text = f"{machine} has no token for us: {answer.explanation} (HTTP {answer.status})"
         if answer.status >= 500 or answer.status == 429:
             raise UpstreamError(text, status=answer.status)
         if answer.status == 404:

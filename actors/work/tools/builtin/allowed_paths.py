@@ -145,7 +145,7 @@ class AllowedPaths:
         lower._access = access  # noqa: SLF001 - a copy of our own
         return lower
 
-    def beside(self, directory: Path) -> AllowedPaths:
+    def with_root(self, directory: Path) -> AllowedPaths:
         """Return a copy for one call that only reads, with this directory as a further root."""
         wider = copy.copy(self)
         wider.roots = (*self.roots, Path(os.path.realpath(directory)))

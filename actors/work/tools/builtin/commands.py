@@ -70,7 +70,7 @@ class ProgramResult(msgspec.Struct, frozen=True, kw_only=True):
     status: int | None
     signal: int | None
 
-    def told(self) -> str:
+    def as_text(self) -> str:
         """Return the text for the model: the output, and the exit status unless it is 0; `DONE` if there is neither."""
         if self.status == 0:
             return self.text or "DONE"
@@ -120,7 +120,7 @@ async def run_program(
     """
 
     async def attempt(beyond: Beyond) -> tuple[ProgramResult, HeldProcess | None]:
-        clock = Clock(_seconds_left_to_print(setting.timeout))
+        clock = Clock(_remaining_seconds(setting.timeout))
         with clock.counting():
             try:
                 held = await sandboxed(me, tool, beyond=beyond)
@@ -206,7 +206,7 @@ async def _until_end(me: Actor, tool: str, process: Process, kept: BoundedOutput
     return "; ".join(reasons)
 
 
-def _seconds_left_to_print(usual: float) -> float:
+def _remaining_seconds(usual: float) -> float:
     """Return the seconds until shortly before the call's deadline, so that the output so far can still be reported."""
     left = trio.current_effective_deadline() - trio.current_time()
     return usual if left == math.inf else left - min(left / 10, 0.5)
@@ -239,7 +239,7 @@ async def execute_command(me: Actor, setting: Setting, arguments: Arguments) -> 
     if not command.strip():
         raise ToolFailed("the command is empty")
     ran = await run_program(me, "execute_command", ["bash", "-c", _JOINED, "bash", command], setting)
-    return ran.told()
+    return ran.as_text()
 
 
 async def execute_py_code(me: Actor, setting: Setting, arguments: Arguments) -> str:
@@ -249,7 +249,7 @@ async def execute_py_code(me: Actor, setting: Setting, arguments: Arguments) -> 
     # No isolated mode: the code runs in the user's own Python environment.
     argv = [python, "-B", str(WORKERS / "python_code.py")]
     ran = await run_program(me, "execute_py_code", argv, setting, input=_utf8(arguments["code"]))
-    return ran.told()
+    return ran.as_text()
 
 
 async def execute_sql_code(me: Actor, setting: Setting, arguments: Arguments) -> str:
@@ -265,7 +265,7 @@ async def execute_sql_code(me: Actor, setting: Setting, arguments: Arguments) ->
     ran = await run_program(me, "execute_sql_code", argv, setting, input=task)
     if ran.status != 0:
         raise ToolFailed(ran.text.strip() or "the statements failed")
-    return ran.told()
+    return ran.as_text()
 
 
 def configured(environ: Mapping[str, str]) -> str:

@@ -166,26 +166,26 @@ def _entry(entry: os.DirEntry[str], directory: int) -> str:
 
 WORKER = Path(__file__).with_name("workers") / "search.py"
 
-NAMES = 200
+MOST_NAMES = 200
 """Maximum paths that fs_glob returns."""
 
-HITS = 200
+MOST_HITS = 200
 """Maximum lines that fs_grep returns."""
 
 MATCH_WIDTH = 400
 """Maximum characters of a line in the result of fs_grep."""
 
-SECONDS = 20.0
+SEARCH_SECONDS = 20.0
 """Seconds for one search; hits found by then are returned."""
 
-MARGIN = 5.0
+SEARCH_MARGIN = 5.0
 """Additional seconds after which a search that does not react to its alarm is killed."""
 
 
 async def fs_glob(me: Actor, setting: Setting, arguments: Arguments) -> str:
     """Return paths, the most recently changed first."""
     text = arguments.get("path", "")
-    found = await _searched(me, setting, text, task="glob", pattern=arguments["pattern"], hits=NAMES)
+    found = await _searched(me, setting, text, task="glob", pattern=arguments["pattern"], hits=MOST_NAMES)
     notes = [_joined(text, path) for path in found["hits"]]
     if found["more"]:
         notes.append(f"[cut: {found['more']} more, all older]")
@@ -198,13 +198,13 @@ async def fs_grep(me: Actor, setting: Setting, arguments: Arguments) -> str:
     options = {
         "pattern": arguments["pattern"],
         "include": arguments.get("include", ""),
-        "hits": HITS,
+        "hits": MOST_HITS,
         "width": MATCH_WIDTH,
     }
     found = await _searched(me, setting, text, task="grep", **options)
     notes = [f"{_joined(text, path)}:{number}:{line}" for path, number, line in found["hits"]]
     if found["cut"] == "hits":
-        notes.append(f"[cut after {HITS} hits; narrow the pattern, the path or `include`]")
+        notes.append(f"[cut after {MOST_HITS} hits; narrow the pattern, the path or `include`]")
     if found["skipped"]:
         notes.append(f"[{found['skipped']} files were too large to be searched]")
     return _matches_text(notes, found, "nothing found")
@@ -214,7 +214,7 @@ async def _searched(me: Actor, setting: Setting, path: str, **task: Any) -> dict
     from .....supervisors.process import run_process
 
     place = await in_thread(lambda: _checked(setting.paths, path))
-    seconds = min(SECONDS, setting.timeout)
+    seconds = min(SEARCH_SECONDS, setting.timeout)
     task |= {"root": str(place.root), "parts": place.parts, "seconds": seconds, **place.access.to_wire()}
     try:
         done = await run_process(
@@ -223,10 +223,12 @@ async def _searched(me: Actor, setting: Setting, path: str, **task: Any) -> dict
             name="search",
             input=msgspec.json.encode(task),
             cwd=place.root,
-            timeout=seconds + MARGIN,
+            timeout=seconds + SEARCH_MARGIN,
         )
     except TimedOut:
-        raise ToolFailed(f"the search did not end within {seconds + MARGIN:g} s; use a simpler pattern") from None
+        raise ToolFailed(
+            f"the search did not end within {seconds + SEARCH_MARGIN:g} s; use a simpler pattern"
+        ) from None
     if done.status != 0 or done.truncated:
         raise ToolFailed("the search failed", stderr=done.stderr_tail)
     found: dict[str, Any] = msgspec.json.decode(done.stdout)
@@ -250,5 +252,5 @@ def _joined(text: str, path: str) -> str:
 
 def _matches_text(lines: list[str], found: dict[str, Any], nothing: str) -> str:
     if found["cut"] == "time":
-        lines.append(f"[cut: the search took more than {SECONDS:g} s; narrow the pattern or the path]")
+        lines.append(f"[cut: the search took more than {SEARCH_SECONDS:g} s; narrow the pattern or the path]")
     return "\n".join(lines) or f"({nothing})"

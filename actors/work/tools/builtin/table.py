@@ -238,7 +238,7 @@ def _tool(name: str, spec: BuiltinSpec, setting: Setting) -> Tool:
         function = getattr(import_module(module), name)
         paths = setting.paths if access is None else setting.paths.within(access)
         if shows and (results := readable.get()) is not None and (kept := results()) is not None and kept.may_be_read:
-            paths = paths.beside(kept.directory)
+            paths = paths.with_root(kept.directory)
         return await function(me, msgspec.structs.replace(setting, paths=paths), arguments)
 
     async def preview(arguments: Arguments, access: FileAccess) -> str:

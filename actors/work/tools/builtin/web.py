@@ -156,14 +156,14 @@ def _converted(html: str, url: str) -> tuple[str, bool]:
     reader = PageReader(url, shows_links=True)
     until = time.monotonic() + CONVERTING
 
-    def look() -> None:
+    def check() -> None:
         trio.from_thread.check_cancelled()
         if time.monotonic() > until:
             raise TimeoutError
 
     whole = True
     try:
-        reader.read(html, look)
+        reader.read(html, check)
     except TimeoutError:
         whole = False
     page = reader.page()

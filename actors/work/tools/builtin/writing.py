@@ -84,7 +84,7 @@ async def _changing(me: Actor, keeper: ChangeKeeper, work: Callable[[], T]) -> T
     try:
         return await in_thread(work, changes=True)
     finally:
-        keeper.tell(me)
+        keeper.emit_events(me)
 
 
 def encoded(text: str) -> bytes:

@@ -31,7 +31,7 @@ from .diff import unified
 from .file_state import place_of, present
 from .record import PathChange, PathState, printable_path, same
 from .store import ChangeStore, store_of
-from .undo import UndoStep, steps_of, take_back
+from .undo import UndoStep, steps_of, undo_changes
 
 __all__ = ["changes_of", "mark", "restore", "store_of"]
 
@@ -55,7 +55,7 @@ def mark() -> int:
 
 def restore(store: ChangeStore, runs: Collection[str], *, since: int = 0) -> Restored:
     """Restore files to their state before these runs, where no other program has changed them since."""
-    return take_back(store, frozenset(runs), since)
+    return undo_changes(store, frozenset(runs), since)
 
 
 def changes_of(

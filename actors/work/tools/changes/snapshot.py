@@ -43,8 +43,8 @@ MOST_OF_TREE = 64 * 1024 * 1024
 MOST_FILES = 10_000
 """Maximum bytes and files of a directory that is removed; nothing is stored of a larger one."""
 
-MOST_TOLD = 8_000
-MOST_TOLD_LINES = 200
+MOST_OF_DIFF = 8_000
+MOST_DIFF_LINES = 200
 """Maximum characters and lines of the diff in an event."""
 
 log = logging.getLogger("callboard.changes")
@@ -130,7 +130,7 @@ class ChangeKeeper:
         if self._tells:
             self._announced(top, _UNKNOWN if content is None else _compared(top, content, None))
 
-    def tell(self, me: Actor) -> None:
+    def emit_events(self, me: Actor) -> None:
         """Emit the collected events. Must be called in the event loop."""
         for event in self.told:
             me.emit(event)
@@ -211,7 +211,7 @@ def _compared(change: PathChange, before: bytes | None, after: bytes | None) -> 
     if len(before or b"") + len(after or b"") > MOST_COUNTED:
         return _UNKNOWN
     name = printable_path("/".join(change.parts))
-    diff = unified(before, after, name, characters=MOST_TOLD, lines=MOST_TOLD_LINES, clean=hidden)
+    diff = unified(before, after, name, characters=MOST_OF_DIFF, lines=MOST_DIFF_LINES, clean=hidden)
     text = "" if change.unshown or diff.added is None else hidden(diff.text)
     return msgspec.structs.replace(diff, text=text)
 

@@ -83,7 +83,7 @@ def goal_of(steps: Sequence[UndoStep], now: PathState | None) -> Goal:
     return Goal(state=state, anew=anew)
 
 
-LOOK_BACK = 2.0
+CLOCK_SLACK = 2.0
 """Seconds by which a file system's clock may be behind the local clock."""
 
 
@@ -116,7 +116,7 @@ def steps_of(store: ChangeStore, runs: Collection[str], since: int) -> dict[str,
         return {}
     paths: dict[str, list[UndoStep]] = {str(change.whole): [] for change in chosen}
     first = min(change.at for change in chosen)
-    others = {run for run in store.runs(since=first / 1e9 - LOOK_BACK) if run not in runs}
+    others = {run for run in store.runs(since=first / 1e9 - CLOCK_SLACK) if run not in runs}
     for run in (*runs, *others):
         for change in store.changes(run):
             if (steps := paths.get(str(change.whole))) is not None:
@@ -126,7 +126,7 @@ def steps_of(store: ChangeStore, runs: Collection[str], since: int) -> dict[str,
     return paths
 
 
-def take_back(store: ChangeStore, runs: Collection[str], since: int) -> Restored:
+def undo_changes(store: ChangeStore, runs: Collection[str], since: int) -> Restored:
     """Undo the changes; see `of_runs.restore`."""
     report = Restored(restored=[], left=[])
     tasks = []
@@ -139,7 +139,7 @@ def take_back(store: ChangeStore, runs: Collection[str], since: int) -> Restored
             continue
         if not task.done:
             tasks.append(task)
-    _Carrier(store, report).carry_out(tasks)
+    _Undoer(store, report).execute(tasks)
     report.restored.sort(key=lambda each: each.path)
     report.left.sort(key=lambda each: each.path)
     return report
@@ -154,7 +154,7 @@ def _task(change: PathChange, steps: list[UndoStep], report: Restored) -> _Task:
     return _Task(place, now, goal.state, goal.anew)
 
 
-class _Carrier:
+class _Undoer:
     """Executor of undo tasks, with a report."""
 
     def __init__(self, store: ChangeStore, report: Restored) -> None:
@@ -162,7 +162,7 @@ class _Carrier:
         self._report = report
         self._modes: list[_Task] = []
 
-    def carry_out(self, tasks: list[_Task]) -> None:
+    def execute(self, tasks: list[_Task]) -> None:
         # Shortest paths first; removal goes in reverse order, so that a directory is empty when it is removed.
         tasks.sort(key=lambda task: len(task.place.path.parts))
         for task in reversed(tasks):

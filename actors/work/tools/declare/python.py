@@ -157,7 +157,7 @@ _PLAIN: Final[dict[str, Schema]] = {
     "PathLike": {"type": "string"},
     "Decimal": {"type": "number"},
 }
-_SAID: Final[dict[str, Schema]] = {
+_WORDS_IN_DOCSTRINGS: Final[dict[str, Schema]] = {
     "string": {"type": "string"},
     "integer": {"type": "integer"},
     "number": {"type": "number"},
@@ -194,7 +194,7 @@ class PythonTypes(TypeReader[ast.expr]):
         try:
             node = ast.parse(text.strip(), mode="eval").body
             known = len(self.doubts)
-            schema = _SAID.get(text.strip().lower()) or self.schema(node)
+            schema = _WORDS_IN_DOCSTRINGS.get(text.strip().lower()) or self.schema(node)
             # A type in a docstring may be prose, so doubts about it are dropped. Only annotations are checked.
             del self.doubts[known:]
         except (UnreadableDeclaration, SyntaxError, ValueError, RecursionError, MemoryError):

@@ -96,11 +96,11 @@ async def play(
                 end = await call.run(await command_by_npx(me, declaration, environ), environ, given, output, timeout)
             return end, call.held
 
-        def said(end: ProcessEnd) -> str | None:
+        def failure_text(end: ProcessEnd) -> str | None:
             failed = end.status != 0 and not call.out_of_hand
             return f"{read_output(output, limits.result).text}\n{end.stderr_tail}" if failed else None
 
-        end, call.note = await played(me, attempt, said)
+        end, call.note = await played(me, attempt, failure_text)
         written = read_output(output, limits.result)
         call.check(end, written.text)
         return written

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.actors.io.http.error_response import LONGEST, Challenge, challenge_of, challenges
+from callboard.actors.io.http.error_response import LONGEST_CHALLENGE, Challenge, challenge_of, challenges
 
 
 @pytest.mark.parametrize(
@@ -72,5 +72,5 @@ def test_any_text_can_be_read(header: str) -> None:
 @pytest.mark.parametrize("piece", ['"', 'a="\\', "a ", '"a', "a,", '"\\"', "a=b ", " ", "a" * 99])
 def test_a_long_header_takes_no_long_time(piece: str) -> None:
     begun = time.process_time()
-    challenges("Bearer " + piece * LONGEST)
+    challenges("Bearer " + piece * LONGEST_CHALLENGE)
     assert time.process_time() - begun < 1.0

@@ -14,7 +14,7 @@ import trio.testing
 from support.messages import says
 
 from callboard.actors.io.oauth.server import AuthServer
-from callboard.actors.io.oauth.token import LOCK_WITHIN, MOST, OAuthToken, TokenFile
+from callboard.actors.io.oauth.token import LOCK_WITHIN, MOST_BYTES, OAuthToken, TokenFile
 from callboard.protocol.errors import ConfigError, UpstreamError
 
 SERVER = AuthServer(client_id="me", token_url="https://id.example/token")
@@ -82,8 +82,8 @@ def test_a_token_of_another_server_or_client_is_none_of_ours(file: TokenFile) ->
             b'{"version": 2, "server": "x", "access_token": "s3cret", "received": 0}',
             says("io.oauth.token.TokenFile.token_in.2", version=2),
         ),
-        (b"[" * (MOST - 1), "it is damaged"),
-        (b"x" * (MOST + 1), says("io.oauth.token.TokenFile._bytes.5")),
+        (b"[" * (MOST_BYTES - 1), "it is damaged"),
+        (b"x" * (MOST_BYTES + 1), says("io.oauth.token.TokenFile._bytes.5")),
         (b"\xff\xfe\x00", "it is damaged"),
     ],
 )

@@ -238,11 +238,11 @@ def test_a_passphrase_opens_what_it_has_sealed_and_no_other_does(tmp_path: Path,
     assert typed.is_wanted
     with pytest.raises(ConfigError, match=says("io.vault.keys.Passphrase._passphrase.3")):
         VaultFile(file.path, typed).read()
-    typed.tell("correct horse")
+    typed.set_passphrase("correct horse")
     assert VaultFile(file.path, typed).read() == {"ONE": "first value"}
     small_age.keep(file.path, "correct horse", ONE="first value")
     assert VaultFile(file.path, typed).read() == {"ONE": "first value"}
-    typed.tell("wrong horse")
+    typed.set_passphrase("wrong horse")
     with pytest.raises(ConfigError, match=says("io.vault.age.opened_by_passphrase.2")):
         VaultFile(file.path, typed).read()
     with pytest.raises(ConfigError, match=says("io.vault.age.opened")):

@@ -151,7 +151,7 @@ async def test_one_who_is_cancelled_costs_the_others_nothing(tmp_path: Path) -> 
         ("echo no such item >&2; exit 3", r"failed \(status 3\): no such item"),
         ("true", "printed nothing"),
         ("kill -9 $$", says("io.vault.vault.VaultCommand._printed.5", signal=9)),
-        ("head -c 100000 /dev/zero | tr '\\0' x", says("io.vault.vault.VaultCommand._printed.4", MOST=65536)),
+        ("head -c 100000 /dev/zero | tr '\\0' x", says("io.vault.vault.VaultCommand._printed.4", MOST_OUTPUT=65536)),
         ("printf 'a\\0b'", "a NUL character"),
     ],
 )

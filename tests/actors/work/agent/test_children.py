@@ -331,7 +331,7 @@ async def test_without_a_summary_the_parent_gets_the_text_cut_and_is_told(fake_m
     output = await collected(fake_model, "begin " + "xxx " * 5_000 + " end")
     assert output.startswith("begin xxx xxx")
     assert "16010 characters left out" in output
-    assert has_message(output, "work.agent.children.shortened_report.2")
+    assert has_message(output, "work.agent.children.shorten_report.2")
     assert "too long for me" in output
 
 

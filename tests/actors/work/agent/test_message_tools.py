@@ -46,7 +46,7 @@ def told(address: Address) -> list[tuple[str, Payload]]:
 def family(*ids: str) -> tuple[TeamPosition, PostOffice, dict[str, TeamPosition]]:
     boss = TeamPosition()
     office = PostOffice(boss.address)
-    return boss, office, {id: office.seat(id) for id in ids}
+    return boss, office, {id: office.add_child(id) for id in ids}
 
 
 def test_case_86_an_inbox_is_drained_shutdown_first_then_ended_tasks_then_texts() -> None:
@@ -113,7 +113,7 @@ def test_the_sender_is_named_as_the_reader_can_answer_it() -> None:
 def test_an_agent_in_the_middle_reaches_parent_siblings_and_its_own_children() -> None:
     boss, _, seats = family("middle", "aunt")
     below = PostOffice(seats["middle"].address)
-    leaf = below.seat("leaf")
+    leaf = below.add_child("leaf")
     for to in ("parent", "aunt", "leaf"):
         assert send(None, seats["middle"], below, to, Text("x")) is None
     assert [address.unread for address in (boss.address, seats["aunt"].address, leaf.address)] == [1, 1, 1]

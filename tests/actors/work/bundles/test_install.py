@@ -17,7 +17,7 @@ from callboard.actors.io import temporary
 from callboard.actors.runs.target import LoopAgent, load_agent
 from callboard.actors.work.bundles import git
 from callboard.actors.work.bundles.manage import installed
-from callboard.actors.work.bundles.manifest import read_record
+from callboard.actors.work.bundles.manifest import read_manifest
 from callboard.actors.work.bundles.source import BUILT_IN
 from callboard.protocol.errors import (
     Conflict,
@@ -42,7 +42,7 @@ async def test_what_a_repository_holds_lies_in_the_configuration_directory(
     assert list(entries_of(servers, "mcp.json")) == ["docs"]
     assert os.access(house.base / "functions/tools/ring.sh", os.X_OK)
     assert not os.access(house.base / "roles/kind.md", os.X_OK)
-    bundle = read_record(house.base).bundles["team"]
+    bundle = read_manifest(house.base).bundles["team"]
     assert (bundle.url, bundle.commit) == (repository.url, repository.git("rev-parse", "HEAD"))
     assert bundle.files.keys() == TAKEN.keys()
 
@@ -242,7 +242,7 @@ async def test_every_secret_that_is_asked_for_is_told(house: House, repository: 
     house.answers = [False]
     await house.install(repository.url)
     assert has_message(
-        f"{house.told[0]}\n", "work.bundles.capabilities.abilities_of_server.6", names="ONE_KEY, THREE_KEY, two-key"
+        f"{house.told[0]}\n", "work.bundles.capabilities.capabilities_of_server.6", names="ONE_KEY, THREE_KEY, two-key"
     )
     assert has_message(house.told[0], "work.bundles.capabilities._secrets", names="FOUR_KEY")
 
@@ -264,7 +264,7 @@ async def test_what_a_server_has_set_in_its_environment_is_shown_whole(house: Ho
     await house.install(repository.url)
     assert has_message(
         house.told[0],
-        "work.bundles.capabilities.abilities_of_server.7",
+        "work.bundles.capabilities.capabilities_of_server.7",
         given="GIT_SSH_COMMAND=sh -c evil KEY=${ONE_KEY}",
     )
 
@@ -389,7 +389,7 @@ async def test_what_is_there_is_replaced_only_when_a_person_says_so(house: House
     assert has_message(house.asked[0], "work.bundles.install_flow.apply_bundle.3", taken="role kind")
     assert house.files["roles/kind.md"] == "mine\n"
     assert "roles/terse.md" in house.files
-    assert "roles/kind.md" not in read_record(house.base).bundles["team"].files
+    assert "roles/kind.md" not in read_manifest(house.base).bundles["team"].files
     house.answers = [True]
     await house.install(repository.url)
     assert house.files["roles/kind.md"] == "You are kind.\n"
@@ -532,7 +532,7 @@ async def test_what_changes_while_a_person_thinks_is_noticed(house: House, repos
         return True
 
     house.__class__ = type("Slow", (House,), {"person": property(lambda _: type(asked)(tell=asked.tell, ask=ask))})
-    with pytest.raises(Conflict, match=says("work.bundles.install_flow.carried_out")):
+    with pytest.raises(Conflict, match=says("work.bundles.install_flow.apply_changes")):
         await house.install(repository.url)
     assert house.files == {"roles/kind.md": "just written\n"}
 
@@ -560,9 +560,9 @@ async def test_an_update_brings_what_has_changed_and_keeps_what_the_user_has(
     assert "now also: runs programs of its own without asking: tools.py (stamp, burn)" in told
     assert "~ agents/clerk/tools.py (lines: +3 -0)" in told
     assert "removes roles/kind.md" in told
-    assert has_message(told, "work.bundles.plan.offer_text", path="roles/terse.md")
+    assert has_message(told, "work.bundles.plan.preview_text", path="roles/terse.md")
     assert has_message(told, "work.bundles.plan._item")
-    assert read_record(house.base).bundles["team"].commit == commit
+    assert read_manifest(house.base).bundles["team"].commit == commit
     assert (await house.update("team")).lines == ("team is up to date",)
     assert installed(house.base)["team"][1] == ["roles/terse.md"]
     await house.update("team", force=True)
@@ -577,7 +577,7 @@ async def test_an_update_keeps_to_what_was_chosen(house: House, repository: Repo
     await house.install(repository.url, "macros")
     assert "roles/new.md" in house.files
     assert "macros/new.yaml" in house.files
-    assert read_record(house.base).bundles["team"].filter == ("roles", "macros")
+    assert read_manifest(house.base).bundles["team"].filter == ("roles", "macros")
 
 
 async def test_nothing_is_left_of_a_bundle_that_is_removed_but_what_was_changed(
@@ -613,7 +613,7 @@ async def test_two_sources_of_one_name_are_two_bundles(house: House, tmp_path: P
     await house.install("a/team")
     await house.install("b/team")
     await house.install("a/team")
-    assert list(read_record(house.base).bundles) == ["team", "team-2"]
+    assert list(read_manifest(house.base).bundles) == ["team", "team-2"]
 
 
 async def test_what_comes_with_callboard_can_be_laid_out_and_edited(house: House) -> None:
@@ -639,7 +639,7 @@ async def test_a_record_that_is_broken_or_names_places_elsewhere_is_refused(
             await house.install(repository.url)
     bundle = {"url": "x", "files": {"../outside": "00"}}
     put(house.base, {"installed.json": json.dumps({"bundles": {"x": bundle}})})
-    with pytest.raises(InvalidFile, match=says("work.bundles.manifest.read_record.4")):
+    with pytest.raises(InvalidFile, match=says("work.bundles.manifest.read_manifest.4")):
         await house.remove("x")
 
 

@@ -16,7 +16,7 @@ from support.messages import says
 from support.starter import forked_code
 
 from callboard.actors.work.bundles import transaction as module
-from callboard.actors.work.bundles.transaction import JOURNAL, STAGE, NewFile, carry_out, finish
+from callboard.actors.work.bundles.transaction import JOURNAL, STAGING, NewFile, apply_files, finish
 from callboard.protocol.errors import InvalidFile
 
 OLD = {"a/one": "old\n", "a/gone/two": "old\n", "three": "same\n"}
@@ -26,10 +26,10 @@ PUTS = {"a/one": NewFile(b"new\n"), "b/c/four": NewFile(b"#!new\n", executable=T
 PROGRAM = """
 import sys
 from pathlib import Path
-from callboard.actors.work.bundles.transaction import NewFile, carry_out
+from callboard.actors.work.bundles.transaction import NewFile, apply_files
 base, count = Path(sys.argv[1]), int(sys.argv[2])
 print("begins", flush=True)
-carry_out(base, {f"roles/{n}.md": NewFile(b"new") for n in range(count)}, [f"old/{n}" for n in range(count)])
+apply_files(base, {f"roles/{n}.md": NewFile(b"new") for n in range(count)}, [f"old/{n}" for n in range(count)])
 """
 
 
@@ -39,7 +39,7 @@ class _KilledError(BaseException):
 
 def test_all_is_done_and_nothing_else_is_left(tmp_path: Path) -> None:
     put(tmp_path, OLD)
-    carry_out(tmp_path, PUTS, ["a/gone/two"])
+    apply_files(tmp_path, PUTS, ["a/gone/two"])
     assert files_below(tmp_path) == NEW
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "three"]
     assert not (tmp_path / "a/gone").exists()
@@ -52,7 +52,7 @@ def test_a_file_that_is_there_keeps_who_may_read_it(tmp_path: Path) -> None:
     for name, mode in (("secret", 0o600), ("tool", 0o700), ("open", 0o666)):
         (tmp_path / name).chmod(mode)
     new = {"secret": NewFile(b"new\n"), "tool": NewFile(b"#!new\n", executable=True), "open": NewFile(b"new\n")}
-    carry_out(tmp_path, new, [])
+    apply_files(tmp_path, new, [])
     modes = {name: (tmp_path / name).stat().st_mode & 0o777 for name in new}
     assert modes == {"secret": 0o600, "tool": 0o700, "open": 0o666}
     assert (tmp_path / "secret").read_text() == "new\n"
@@ -71,13 +71,13 @@ def test_a_personal_file_is_for_its_owner_and_stays_a_link(
         replace = Path.replace
 
         def no_replace(self: Path, target: Path) -> Path:
-            if self.parent.name == STAGE and self.name != JOURNAL and not self.name.startswith(JOURNAL):
+            if self.parent.name == STAGING and self.name != JOURNAL and not self.name.startswith(JOURNAL):
                 raise OSError(errno.EXDEV, "other disk")
             return replace(self, target)
 
         monkeypatch.setattr(Path, "replace", no_replace)
     names = ("link.json", "lost.json", "new.json", "last")
-    carry_out(base, {name: NewFile(b"new\n", personal=True) for name in names}, [])
+    apply_files(base, {name: NewFile(b"new\n", personal=True) for name in names}, [])
     assert (base / "link.json").is_symlink()
     assert (base / "lost.json").is_symlink()
     assert outside.read_text() == "new\n"
@@ -107,18 +107,18 @@ def test_whatever_was_done_before_a_kill_the_rest_is_finished_or_nothing_was_don
         counted(name)
     monkeypatch.setattr(module.shutil, "rmtree", lambda *_, **__: None)
     try:
-        carry_out(tmp_path, PUTS, ["a/gone/two"])
+        apply_files(tmp_path, PUTS, ["a/gone/two"])
     except _KilledError:
         pass
     else:
         assert moment >= 8
     monkeypatch.undo()
-    begun = (tmp_path / STAGE / JOURNAL).exists()
-    before = {path: text for path, text in files_below(tmp_path).items() if not path.startswith(STAGE)}
+    begun = (tmp_path / STAGING / JOURNAL).exists()
+    before = {path: text for path, text in files_below(tmp_path).items() if not path.startswith(STAGING)}
     finish(tmp_path)
     after = files_below(tmp_path)
     assert after == (NEW if begun or before == NEW else OLD)
-    assert not (tmp_path / STAGE).exists()
+    assert not (tmp_path / STAGING).exists()
 
 
 def test_a_real_kill_leaves_one_of_the_two_states(tmp_path: Path) -> None:
@@ -142,18 +142,18 @@ def test_a_real_kill_leaves_one_of_the_two_states(tmp_path: Path) -> None:
 
 
 def test_a_journal_that_names_places_elsewhere_is_not_followed(tmp_path: Path) -> None:
-    (tmp_path / STAGE).mkdir()
+    (tmp_path / STAGING).mkdir()
     (tmp_path / "outside").write_text("x")
     for text in ('{"removes": ["../outside"]}', '{"puts": [{"path": "/etc/x", "staged": "0"}]}', "{"):
-        (tmp_path / STAGE / JOURNAL).write_text(text)
+        (tmp_path / STAGING / JOURNAL).write_text(text)
         with pytest.raises(InvalidFile, match=says("work.bundles.transaction.finish.2")):
             finish(tmp_path)
 
 
 async def test_the_next_install_finishes_what_a_kill_has_left(house: House, tmp_path: Path) -> None:
     put(tmp_path / "plain", BUNDLE)
-    put(house.base, {f"{STAGE}/0": "from before\n", f"{STAGE}/{JOURNAL}": ""})
-    put(house.base, {f"{STAGE}/{JOURNAL}": '{"puts": [{"path": "roles/before.md", "staged": "0"}], "removes": []}'})
+    put(house.base, {f"{STAGING}/0": "from before\n", f"{STAGING}/{JOURNAL}": ""})
+    put(house.base, {f"{STAGING}/{JOURNAL}": '{"puts": [{"path": "roles/before.md", "staged": "0"}], "removes": []}'})
     await house.install("plain")
     assert re.fullmatch(says("work.bundles.manage._begin"), house.told[0])
     assert house.files["roles/before.md"] == "from before\n"

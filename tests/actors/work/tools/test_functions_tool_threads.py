@@ -11,7 +11,7 @@ import trio
 from support.waiting import PATIENCE
 
 from callboard.actors.work.call_clock import Clock
-from callboard.actors.work.tools.functions import MOST, PER_RUN, ToolThreads
+from callboard.actors.work.tools.functions import MOST_THREADS, THREADS_PER_RUN, ToolThreads
 
 
 @contextmanager
@@ -39,9 +39,9 @@ async def test_runs_whose_functions_hang_keep_no_other_run_from_its_call() -> No
     send, began = trio.open_memory_channel[str](1_000)
     with hanging() as event, trio.fail_after(PATIENCE):
         async with trio.open_nursery() as nursery:
-            for number in range(3 * MOST):
+            for number in range(3 * MOST_THREADS):
                 nursery.start_soon(hang, threads, f"run-{number % 3}", event, send)
-            for _ in range(MOST):
+            for _ in range(MOST_THREADS):
                 await began.receive()
             assert await threads.run("run-other", lambda: "done") == "done"
             nursery.cancel_scope.cancel()
@@ -52,10 +52,10 @@ async def test_a_run_has_its_share_and_no_more() -> None:
     send, began = trio.open_memory_channel[str](1_000)
     with hanging() as event, trio.fail_after(PATIENCE):
         async with trio.open_nursery() as nursery:
-            for _ in range(PER_RUN + 5):
+            for _ in range(THREADS_PER_RUN + 5):
                 nursery.start_soon(hang, threads, "run-a", event, send)
             await trio.testing.wait_all_tasks_blocked()
-            for _ in range(PER_RUN):
+            for _ in range(THREADS_PER_RUN):
                 await began.receive()
             with pytest.raises(trio.WouldBlock):
                 began.receive_nowait()
@@ -67,9 +67,9 @@ async def test_a_cancelled_call_gives_its_place_to_the_next_while_its_thread_han
     send, began = trio.open_memory_channel[str](1_000)
     with hanging() as event, trio.fail_after(PATIENCE):
         async with trio.open_nursery() as nursery:
-            for _ in range(PER_RUN):
+            for _ in range(THREADS_PER_RUN):
                 nursery.start_soon(hang, threads, "run-a", event, send)
-            for _ in range(PER_RUN):
+            for _ in range(THREADS_PER_RUN):
                 await began.receive()
             nursery.cancel_scope.cancel()
         assert await threads.run("run-a", lambda: 1) == 1
@@ -80,21 +80,23 @@ async def test_a_call_that_is_cancelled_while_it_waits_takes_no_place() -> None:
     send, began = trio.open_memory_channel[str](1_000)
     with hanging() as event, trio.fail_after(PATIENCE):
         async with trio.open_nursery() as nursery:
-            for _ in range(PER_RUN):
+            for _ in range(THREADS_PER_RUN):
                 nursery.start_soon(hang, threads, "run-a", event, send)
-            for _ in range(PER_RUN):
+            for _ in range(THREADS_PER_RUN):
                 await began.receive()
             for _ in range(3):
                 with trio.move_on_after(0):
                     await threads.run("run-a", lambda: None)
             event.set()
-        assert [await threads.run("run-a", lambda: 1) for _ in range(PER_RUN + 1)] == [1] * (PER_RUN + 1)
+        assert [await threads.run("run-a", lambda: 1) for _ in range(THREADS_PER_RUN + 1)] == [1] * (
+            THREADS_PER_RUN + 1
+        )
 
 
 async def test_the_clock_of_a_call_stands_still_until_it_has_a_thread(mock_clock: trio.testing.MockClock) -> None:
     threads = ToolThreads()
     clock = Clock(1.0)
-    threads._busy["run-a"], threads._total = PER_RUN, PER_RUN  # its places are taken
+    threads._busy["run-a"], threads._total = THREADS_PER_RUN, THREADS_PER_RUN  # its places are taken
     results: list[int] = []
 
     async def call() -> None:

@@ -120,7 +120,7 @@ async def test_a_page_that_unfolds_to_too_much_is_refused(reader: Reader) -> Non
 
 async def test_a_page_that_takes_too_long_is_given_up(reader: Reader) -> None:
     reader.bounds = Bounds(seconds=0.0)
-    with pytest.raises(CantRead, match=says("work.knowledge.reading.limits.watch.look", seconds=0)):
+    with pytest.raises(CantRead, match=says("work.knowledge.reading.limits.watch.check", seconds=0)):
         await reader(b"<p>x</p>" * 2000, "a.html")
 
 

@@ -49,7 +49,7 @@ async def test_glob_writes_paths_as_the_model_wrote_the_directory(tree: Bench) -
 async def test_glob_puts_the_last_changed_first_and_keeps_those_when_cut(
     call: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "NAMES", 2)
+    monkeypatch.setattr(reading, "MOST_NAMES", 2)
     for age, name in enumerate(["new", "middle", "old"]):
         os.utime(call.file(name), (1000 - age, 1000 - age))
     assert await call("fs_glob", pattern="*") == "new\nmiddle\n[cut: 1 more, all older]"
@@ -98,8 +98,8 @@ async def test_grep_looks_only_into_files_that_are_included(tree: Bench) -> None
 async def test_grep_is_cut_after_enough_hits(call: Bench, where: dict[str, str]) -> None:
     call.file("x", "hit\n" * 1000)
     found = (await call("fs_grep", pattern="hit", **where)).split("\n")
-    assert len(found) == reading.HITS + 1
-    assert found[-1].startswith(f"[cut after {reading.HITS} hits")
+    assert len(found) == reading.MOST_HITS + 1
+    assert found[-1].startswith(f"[cut after {reading.MOST_HITS} hits")
 
 
 async def test_grep_shows_the_part_of_a_long_line_around_the_hit(call: Bench) -> None:
@@ -123,7 +123,7 @@ async def test_a_pattern_that_is_none_is_told(call: Bench) -> None:
 async def test_a_pattern_that_backtracks_for_ever_is_broken_off_with_what_was_found(
     call: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "SECONDS", 0.2)
+    monkeypatch.setattr(reading, "SEARCH_SECONDS", 0.2)
     call.file("a", "aab\n")
     call.file("b", "a" * 60 + "\n")
     found = await call("fs_grep", pattern="(a+)+b")
