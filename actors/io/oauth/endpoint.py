@@ -118,7 +118,9 @@ class TokenEndpoint:
         if self.server.resource:
             fields["resource"] = self.server.resource
         what = "the request for a device code"
-        answer = await self._http.post(self.server.device_url, _without_gaps(fields), what)
+        answer = await self._http.post(
+            self.server.device_url, {name: value for name, value in fields.items() if value}, what
+        )
         said = _good(answer, what)
         texts = {
             "device_code": said.get("device_code"),
@@ -242,10 +244,6 @@ def _seconds(value: Json) -> float | None:
 def _is_sendable(token: str) -> bool:
     """Return True if the token can be part of a header."""
     return bool(token) and token.isascii() and token.isprintable() and " " not in token
-
-
-def _without_gaps(fields: dict[str, str]) -> dict[str, str]:
-    return {name: value for name, value in fields.items() if value}
 
 
 # --- JWT client assertions: a client proves possession of a private key (RFC 7523, section 2.2)

@@ -318,7 +318,8 @@ def _describe(function: Function, called: str, *, keyed: bool) -> _Described:
             continue
         if keyed and name == KEY:
             continue
-        if _is_field(default):  # `order: int = Field(gt=3)`
+        # pydantic's `order: int = Field(gt=3)`, recognised without importing pydantic
+        if type(default).__module__.startswith("pydantic.") and hasattr(default, "is_required"):
             kind = typing.Annotated[kind, default]
             if default.is_required():
                 default = parameter.empty
@@ -338,10 +339,6 @@ def _describe(function: Function, called: str, *, keyed: bool) -> _Described:
     schema = _schema(readers, required, defaults, told, called)
     spec = ToolSpec(name=called, description=read.description, parameters=schema)
     return _Described(spec, readers, fills, context, keyed)
-
-
-def _is_field(default: Any) -> bool:
-    return type(default).__module__.startswith("pydantic.") and hasattr(default, "is_required")
 
 
 def parameters_of(function: Function, called: str) -> tuple[list[inspect.Parameter], dict[str, Any]]:

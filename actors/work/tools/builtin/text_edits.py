@@ -106,7 +106,7 @@ def _replaced(text: str, edit: Edit, number: int) -> tuple[str, tuple[int, ...]]
     found = list(re.finditer(expression, text))
     if not found:
         raise DiffError(_not_found(text, edit, number))
-    places = tuple(_line_of(text, match.start()) for match in found)
+    places = tuple(len(re.findall(_LINE_END, text[: match.start()])) + 1 for match in found)
     if len(found) > 1 and not edit.everywhere:
         more = ", ..." if len(places) > _MOST_PLACES else ""
         raise DiffError(
@@ -149,10 +149,6 @@ def _usual_line_end(text: str) -> str:
     if carriage * 2 > alone:
         return "\r\n"
     return "\n" if alone or "\r" not in text else "\r"
-
-
-def _line_of(text: str, at: int) -> int:
-    return len(re.findall(_LINE_END, text[:at])) + 1
 
 
 def _not_found(text: str, edit: Edit, number: int) -> str:

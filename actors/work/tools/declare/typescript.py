@@ -69,7 +69,8 @@ def read_typescript(script: ToolScript, *, agent: bool) -> list[Declaration]:
             functions[name] = (declared, doc if doc.description else overloads.get(name, doc))
     for name, node, doc in _common_js(root) if script.file.suffix == ".js" else ():
         functions.setdefault(name, (node, doc))
-    typedefs = _typedefs(root)
+    comments = (read_jsdoc(text_of(node)) for node in root.children if node.type == "comment")
+    typedefs = {doc.typedef: doc for doc in comments if doc.typedef}
     wanted = {name: one for name, one in functions.items() if _wanted(name, agent=agent)}
     if not wanted and not agent and not script.problems:
         script.error("no_entry", "the file exports no function 'run'", 0, expected="`export function run(...)`")
@@ -175,12 +176,6 @@ def _function_of(
         return value, doc
     known = declared.get(text_of(value))
     return None if known is None else (known[0], known[1] if known[1].description else doc)
-
-
-def _typedefs(root: Node) -> dict[str, Docstring]:
-    """Return the types that comments of the file define, by name."""
-    found = (read_jsdoc(text_of(node)) for node in root.children if node.type == "comment")
-    return {doc.typedef: doc for doc in found if doc.typedef}
 
 
 def _is_default(exported: Node) -> bool:
