@@ -52,6 +52,7 @@ def load_env_file(config_dir: Path, environ: MutableMapping[str, str]) -> list[s
         if variable:
             raise ConfigError(f"{variable} names '{named}', which is not there")
         return []
+    # Variables of the process win over the file, and those that select the file can't come from it.
     fresh = {name: value for name, value in found.items() if name not in environ and name not in _BEFORE_IT}
     environ.update(fresh)
     return sorted(fresh)
@@ -101,6 +102,7 @@ def read_dotenv(file: Path) -> dict[str, str]:
         ConfigError: it can't be read or parsed; names the line.
     """
     try:
+        # utf-8-sig: editors on Windows write a byte order mark.
         text = file.read_text("utf-8-sig").replace("\r\n", "\n")
     except (FileNotFoundError, NotADirectoryError):
         return {}
@@ -119,6 +121,7 @@ def _parse(text: str, file: Path) -> dict[str, str]:
         if blank := _BLANK.match(text, at):
             at = blank.end()
             continue
+        # Counted on from the last variable: counting from the start each time would be quadratic.
         line += text.count("\n", counted, at)
         counted = at
         name = _NAME.match(text, at)

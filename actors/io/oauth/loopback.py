@@ -132,10 +132,13 @@ class Redirect:
             try:
                 connection, _ = await listener.accept()
             except OSError as error:
+                # Out of descriptors or buffers, the connection stays in the queue, and `accept` would fail again at
+                # once.
                 if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED):
                     await trio.sleep(0.1)
                     continue
                 raise
+            # Any program on this machine may open connections and hold them; more than this many are refused unread.
             if self._open >= MOST_AT_ONCE:
                 connection.close()
                 continue
@@ -150,6 +153,8 @@ class Redirect:
                     status, text = self._reply(head, request)
                     await stream.send_all(_page(status, text))
                     await stream.send_eof()
+                    # Closing a socket with unread input sends a reset, which can discard the page before the browser
+                    # reads it.
                     with trio.move_on_after(LINGER):
                         while await stream.receive_some():
                             pass
@@ -204,6 +209,7 @@ def _page(status: HTTPStatus, text: str) -> bytes:
         f"HTTP/1.1 {status.value} {status.phrase}\r\n"
         "content-type: text/html; charset=utf-8\r\n"
         f"content-length: {len(body)}\r\n"
+        # The code is in the URL of this page, so the page must be neither cached nor sent as a referrer.
         "cache-control: no-store\r\n"
         "content-security-policy: default-src 'none'\r\n"
         "referrer-policy: no-referrer\r\n"
@@ -220,6 +226,8 @@ def _listeners(addresses: tuple[str, ...], port: int) -> list[trio.socket.Socket
         try:
             for address in addresses:
                 opened.append(_listener(address, opened[0].getsockname()[1] if opened else port))
+        # With port 0 the system picks a port that is free on the first address only; another program may have it on the
+        # second, so the pair is tried again.
         except OSError as error:
             if opened and error.errno != errno.EADDRINUSE:
                 break  # this machine has no such address

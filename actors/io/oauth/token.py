@@ -141,7 +141,8 @@ class _StoredToken(msgspec.Struct, kw_only=True, omit_defaults=True):
     received: float
 
     def __repr__(self) -> str:
-        return "_Kept()"
+        # Without the fields: a token must not get into tracebacks and logs.
+        return "_StoredToken()"
 
 
 _decode = json_decoder(_StoredToken).decode
@@ -244,6 +245,7 @@ class TokenFile:
         handle = await trio.to_thread.run_sync(self._open_lock)
         try:
             end = trio.current_time() + LOCK_WITHIN
+            # Polled, because a thread that blocks in `flock` cannot be cancelled.
             while not self._lock(handle):
                 if trio.current_time() >= end:
                     raise UpstreamError(
@@ -276,6 +278,7 @@ class TokenFile:
 
     def _make_folder(self) -> None:
         private_directory(self.folder)
+        # `lstat`: in a shared directory, another user may have put a link there first.
         found = self.folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
             raise PermissionError(errno.EPERM, "its directory is a link, or belongs to another user", str(self.folder))
@@ -284,6 +287,8 @@ class TokenFile:
 
     def _bytes(self) -> bytes | None:
         try:
+            # O_NONBLOCK: a named pipe must not block here. All checks use the open descriptor, so that the file cannot
+            # be exchanged between a check and the read.
             handle = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         except (FileNotFoundError, NotADirectoryError):
             return None
