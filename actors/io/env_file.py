@@ -87,7 +87,9 @@ def key_in_file(variable: str, environ: Mapping[str, str]) -> str:
         why = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise ConfigError(f"{variable} names '{named}', which can't be read ({why})") from error
     if not key or len(key) > _LONGEST_KEY:
-        raise ConfigError(f"{variable} names '{named}', which {'holds no key' if not key else 'is too long for a key'}")
+        raise ConfigError(
+            f"{variable} names '{named}', which {'contains no key' if not key else 'is too long for a key'}"
+        )
     return key
 
 
@@ -127,9 +129,7 @@ def _parse(text: str, file: Path) -> dict[str, str]:
         name = _NAME.match(text, at)
         if name is None:
             # The line itself is not quoted: it may be a part of a key, and errors of runs are visible to others.
-            raise ConfigError(
-                f"{file}:{line}: expected NAME=VALUE; a value of several lines stands between double quotes"
-            )
+            raise ConfigError(f"{file}:{line}: expected NAME=VALUE; put a value of several lines between double quotes")
         value, at = _value(text, name.end(), f"{file}:{line}: {name[1]}")
         if "\0" in value:
             raise ConfigError(f"{file}:{line}: {name[1]}: a value can't hold a NUL character")

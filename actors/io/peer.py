@@ -200,7 +200,7 @@ class Peer:
         id = head.id if isinstance(head.id, int | str) and not isinstance(head.id, bool) else None
         if head.method is msgspec.UNSET and id in self._asked:  # an answer to a pending request, but unreadable
             self._settled(
-                jsonrpc.ErrorResponse(id, jsonrpc.ErrorData(jsonrpc.INVALID_REQUEST, f"the answer is none: {why}"))
+                jsonrpc.ErrorResponse(id, jsonrpc.ErrorData(jsonrpc.INVALID_REQUEST, f"the answer is invalid: {why}"))
             )
             return
         if isinstance(id, str) and len(id) > LONGEST_ID:
@@ -305,7 +305,7 @@ class Peer:
             Refused: the client answers with an error, or has disconnected.
         """
         if self._closed:
-            raise Refused("the client is gone")
+            raise Refused("the client has disconnected")
         self._count += 1
         id = f"c{self._count}"
         asked = self._asked[id] = _Asked()
@@ -314,7 +314,7 @@ class Peer:
             await send(self.encoded_request(id, method, params))
             await asked.settled.wait()
         except PeerClosed:
-            raise Refused("the client is gone") from None
+            raise Refused("the client has disconnected") from None
         except trio.Cancelled:  # another front end has answered: withdraw the question
             if not self._closed:
                 self.withdraw(jsonrpc.encode_notification(self.cancelling, {"requestId": id}), send)
@@ -325,7 +325,7 @@ class Peer:
         if isinstance(answer, jsonrpc.ErrorResponse):
             raise Refused(answer.error.message, number=answer.error.code, data=answer.error.data)
         if answer is None:
-            raise Refused("the client is gone")
+            raise Refused("the client has disconnected")
         return msgspec.json.decode(answer.result)
 
     def withdraw(self, frame: bytes, send: Send) -> None:

@@ -1,4 +1,4 @@
-"""Outcome of a remote child, merged into the run (`context.RunsElsewhere`)."""
+"""Outcome of a remote child, merged into the run (`context.RemoteParts`)."""
 
 from __future__ import annotations
 

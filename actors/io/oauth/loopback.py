@@ -235,7 +235,7 @@ def _listeners(addresses: tuple[str, ...], port: int) -> list[trio.socket.Socket
                 each.close()
             if port or not opened:
                 taken = f"port {port} of {address} can't be listened on" if port else f"{address} can't be listened on"
-                raise ConfigError(f"{taken}, and the browser is to come back there: {error.strerror}") from error
+                raise ConfigError(f"{taken} for the browser's redirect: {error.strerror}") from error
         else:
             break
     else:
@@ -312,7 +312,7 @@ async def _pasted(ask: Asks, request: Authorization, text: str) -> str:
         try:
             answer = await ask(question)
         except (QuestionTimeout, Saturated, ShuttingDown) as error:
-            raise NobodyToAsk(f"no person can be asked to sign in: {error}") from error
+            raise NobodyToAsk(f"a user has to sign in, and none can be asked: {error}") from error
         said = answer.text.strip()
         if said.casefold() == DECLINE:
             raise OAuthRefused("the person did not want to", error="declined")

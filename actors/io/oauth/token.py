@@ -208,7 +208,7 @@ class TokenFile:
             self._make_folder()
             write_whole(self.path, data, private=True, durable=True)  # durable: the old token is worthless now
         except OSError as error:
-            raise ConfigError(f"the token can't be kept in {self.path}: {error.strerror or error}") from error
+            raise ConfigError(f"the token can't be stored in {self.path}: {error.strerror or error}") from error
         return data
 
     def remove(self) -> bool:

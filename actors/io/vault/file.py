@@ -159,7 +159,7 @@ class VaultFile:
             return _Content(version=VERSION, secrets=decode_json(text, dict[str, str]))
         except UNREADABLE:  # the error would quote it
             pass
-        raise self._bad('can be opened, and what is in it is no JSON object of texts: {"NAME": "value"}')
+        raise self._bad('was decrypted, but does not contain a JSON object of texts: {"NAME": "value"}')
 
     def _check_recipients(self, data: bytes, content: _Content) -> None:
         """Raise if other users who can decrypt the file now could not after a write."""

@@ -113,7 +113,9 @@ class IdentityFile:
         lines = [line.strip() for line in data.decode("utf-8", "replace").splitlines()]
         found = [line for line in lines if line.startswith(age.IDENTITY)]
         if not found:
-            raise ConfigError(f"{self.path} holds no identity: a line AGE-SECRET-KEY-1..., as age-keygen writes it")
+            raise ConfigError(
+                f"{self.path} contains no identity; expected a line AGE-SECRET-KEY-1..., as age-keygen writes it"
+            )
         return found
 
 
@@ -160,7 +162,10 @@ class Keyring:
                 identities = [age.new_identity(), *old]
                 self._call("set_password", self.SERVICE, self.USER, "\n".join(identities))
                 if self._there() != identities:  # otherwise sealed data could not be decrypted
-                    raise ConfigError("the system's keyring does not keep what it is given")
+                    raise ConfigError(
+                        "the system's keyring does not store entries: it returned another"
+                        " value than the one just written"
+                    )
         except OSError as error:
             raise ConfigError(f"{self._lock}.lock can't be written: {error.strerror or error}") from error
         return identities
@@ -235,20 +240,21 @@ class Passphrase:
             self._known, self.next = self.next, None
         elif self._file is not None:
             raise ConfigError(
-                f"its passphrase stands in {self._file}: write another one there, with a vault that is new"
+                f"its passphrase is read from {self._file}, so Callboard can't change it: put a new"
+                " passphrase into that file, and create a new vault"
             )
 
     def _passphrase(self) -> str:
         if self._known is None and self._file is not None:
             data = _read_private(self._file, "the passphrase")
             if data is None:
-                raise ConfigError(f"there is no file {self._file}, which is to hold the passphrase")
+                raise ConfigError(f"the passphrase file {self._file} does not exist")
             self._known = data.decode("utf-8", "replace").partition("\n")[0].rstrip("\r")
             if not self._known:
                 raise ConfigError(f"the first line of {self._file}, which is to be the passphrase, is empty")
         if self._known is None:
             raise ConfigError(
-                "its passphrase has to be asked for, and no terminal is here: name a file with it, "
+                "its passphrase must be typed, and no terminal is attached; name a file that contains it: "
                 "`vault: {passphrase_file: FILE}`"
             )
         return self._known

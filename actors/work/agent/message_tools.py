@@ -48,7 +48,7 @@ def post(me: Actor | None, seat: TeamPosition, below: PostOffice | None, to: str
     if address is None:
         return _not_sent(f"Agent '{to}' has ended and reads no more letters")
     if address.elsewhere:
-        return _not_sent(f"Agent '{to}' is played by another worker of the cluster, where no letters come")
+        return _not_sent(f"Agent '{to}' runs on another worker of the cluster, which team messages do not reach")
     # The address decides the sender's name: a child knows this agent as its parent, others by its id.
     own_child = to != PARENT and below is not None and to in below.children
     letter = Letter(sender=PARENT if own_child else seat.id, payload=payload, written=now(me))
@@ -105,4 +105,4 @@ def _reachable(seat: TeamPosition, below: PostOffice | None) -> str:
     there = list(below.ids) if below is not None else []
     if seat.office is not None:
         there += [PARENT, *(id for id in seat.office.ids if id != seat.id)]
-    return f"You can reach: {', '.join(there[:50])}" if there else "There is nobody you could reach"
+    return f"You can reach: {', '.join(there[:50])}" if there else "There is no agent that you could reach"

@@ -97,7 +97,7 @@ async def _decided(name: str, me: Actor, key: int, arguments: Arguments) -> Json
 
 
 async def _needs_a_conversation(_: Actor, __: Arguments) -> Json:
-    raise ToolFailed("only an agent's conversation can play this tool")
+    raise ToolFailed("only an agent's conversation can execute this tool")
 
 
 def read_texts(value: Json, name: str) -> list[str]:

@@ -40,7 +40,7 @@ async def _ask(kind: QuestionKind, timeout: float | None, me: Actor, arguments: 
     except QuestionTimeout:
         return unanswered(f"Escalation timed out after {timeout or 0:g} seconds waiting for user response")
     except NobodyToAsk:
-        return unanswered("The question was not asked: nobody is there to answer it")
+        return unanswered("The question was not asked: no user can be reached to answer it")
     except Saturated as error:
         return unanswered(f"The question was not asked: {error}")
     return {"answer": answer.text} if free else {"answers": _several(answer)}

@@ -176,7 +176,7 @@ def _listed(text: bytes) -> Iterator[SourceFile]:
     """Parse the output of `ls-tree -z -l`: mode, type, id and size before a tab, then the path."""
     rows = text.split(b"\0")
     if len(rows) > MOST_ENTRIES:
-        raise InvalidFile(f"the repository holds more than {MOST_ENTRIES} files, which no bundle does")
+        raise InvalidFile(f"the repository has more than {MOST_ENTRIES} files, too many for a bundle")
     for row in rows:
         about, tab, path = row.partition(b"\t")
         if not tab:

@@ -88,8 +88,8 @@ async def apply_bundle(
         # `--yes` answers questions about the install, but must not overwrite unrelated files unasked.
         if wishes.yes:
             raise Conflict(
-                f"nothing was installed, since there is another {', another '.join(taken)} already; "
-                "--force replaces, --filter chooses, and at a terminal you are asked"
+                f"nothing was installed, because there is another {', another '.join(taken)} already; "
+                "--force replaces it, --filter selects other items, and without --yes Callboard asks"
             )
         if await person.ask(f"Replace what is there by {', '.join(taken)}?"):
             wished = _forced_only(plan)
@@ -138,7 +138,7 @@ async def _apply(
     counts += [f"{len(removes)} removed"] if removes else []
     counts += [f"MCP servers in {state.mcp_file}: {', '.join(entries)}"] if entries else []
     lines = [f"installed {bundle_line(name, bundle)}: {', '.join(counts)}"]
-    lines += [f"kept, since you have changed it: {path}" for path in kept]
+    lines += [f"unchanged, because you have edited it: {path}" for path in kept]
     return InstallResult(name=name, changed=True, lines=tuple(lines))
 
 

@@ -122,7 +122,7 @@ async def remove(base: Path, name: str, wishes: Wishes, person: InstallPrompts) 
         await trio.to_thread.run_sync(apply_changes, base, state, puts, files)
     told = [f"removed {name}: {len(files)} files" + (f", {len(servers)} MCP servers" if servers else "")]
     return InstallResult(
-        name=name, changed=True, lines=(*told, *(f"kept, since you have changed it: {path}" for path in kept))
+        name=name, changed=True, lines=(*told, *(f"unchanged, because you have edited it: {path}" for path in kept))
     )
 
 
@@ -155,7 +155,8 @@ def _report_other_directories(
         if used != base / folder and any(item.kind == kind for item in offer.items):
             variable = variable_value(f"{folder}_dir", environ)[0]
             person.tell(
-                f"{variable} has {kind} looked for in {used}: what goes into {base / folder} is not found there"
+                f"{variable} sets the directory of {kind} to {used}, so files"
+                f" installed into {base / folder} are not used"
             )
 
 

@@ -78,8 +78,8 @@ def read_manifest(base: Path) -> InstallManifest:
         raise InvalidFile(f"{file} can't be read: {error.strerror or error}") from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise InvalidFile(
-            f"{file} can't be read: {error}; it is written by `callboard install` alone. Put an older copy of it"
-            " there, or move it away: what it lists stays installed and counts as yours then"
+            f"{file} can't be read: {error}; only `callboard install` writes it. Restore an older copy of it,"
+            " or move it away: the files that it lists stay installed, and count as your own"
         ) from error
     if record.version != 1:
         raise InvalidFile(f"{file} is of version {record.version}; this Callboard knows version 1")

@@ -119,7 +119,7 @@ def preview_text(
         lines += [f"  and {len(offer.left_out) - 40} more"] if offer.left_out[40:] else []
     if len(lines) > _MOST_LINES:
         raise InvalidFile(
-            f"this bundle takes {len(lines)} lines to describe, which are too many to be read; choose by --filter"
+            f"the description of this bundle has {len(lines)} lines, too many to review; select items with --filter"
         )
     return "\n".join(lines)
 

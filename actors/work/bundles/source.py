@@ -85,9 +85,9 @@ def _check(url: str) -> None:
     found = _REMOTE.fullmatch(url)
     if found is not None:
         if ":" in (found["user"] or ""):
-            raise UsageError("the URL holds a password, which would be kept; leave it to git's credential helper")
+            raise UsageError("the URL contains a password, which would be stored; use git's credential helper instead")
         if Redactor().text(url) != url:
-            raise UsageError("the URL holds a token, which would be kept; leave it to git's credential helper")
+            raise UsageError("the URL contains a token, which would be stored; use git's credential helper instead")
         return
     if scheme == "http":
         raise UsageError(f"'{shown}' would be fetched without encryption; write https://")
@@ -206,7 +206,7 @@ def _entries(top: Path) -> Iterator[SourceFile]:
                 # Directories count as well: a tree of directories without files must end, too.
                 count += 1
                 if count > MOST_ENTRIES:
-                    raise InvalidFile(f"{top} holds more than {MOST_ENTRIES} files, which no bundle does")
+                    raise InvalidFile(f"{top} has more than {MOST_ENTRIES} files, too many for a bundle")
                 path = f"{below}{each.name}"
                 if not each.is_dir(follow_symlinks=False):
                     yield _entry(path, each.stat(follow_symlinks=False))

@@ -135,7 +135,7 @@ def finish(base: Path) -> bool:
         if not all(map(is_safe, [*named, *journal.removes])):
             raise ValueError("it names a path outside of the configuration directory")
     except (msgspec.MsgspecError, ValueError) as error:
-        raise InvalidFile(f"{stage / JOURNAL} is no journal of ours: {error}; move {stage} away") from error
+        raise InvalidFile(f"{stage / JOURNAL} is not a journal of an install: {error}; move {stage} away") from error
     try:
         _follow(base, journal)
     except OSError as error:

@@ -69,14 +69,14 @@ async def imported(
     try:
         whole = await trio.to_thread.run_sync(read_whole, recipe.upstream)
     except KnowledgeError as error:
-        raise KnowledgeError(f"{recipe.what}: {error}; move it away, or have the base built anew: {ANEW}") from error
+        raise KnowledgeError(f"{recipe.what}: {error}; move it away, or rebuild the base with {ANEW}") from error
     head = whole.head
     try:
         embedder = await embedders.ready(head.embedding_model, batch=head.batch_size)
     except (ConfigError, CredentialsError, Unsupported) as error:
         raise KnowledgeError(
             f"{recipe.what}: {recipe.upstream} was built by Loki with '{head.embedding_model}', which queries need as"
-            f" well: {error}; or have it built anew with another model: {ANEW}"
+            f" well: {error}; or rebuild it with another model: {ANEW}"
         ) from error
     filled = msgspec.structs.replace(
         head.filling(recipe),
@@ -155,8 +155,8 @@ class _Taken:
         rows = [np.frombuffer(known, "<f2") if (known := self._vectors.get(text)) else next(made) for text in texts]
         if len({len(row) for row in rows}) > 1:
             raise KnowledgeError(
-                f"model {self.model!r} gives vectors of another length than those that Loki has kept: another model"
-                f" goes by that name now; have the base built anew: {ANEW}"
+                f"model {self.model!r} returns vectors of another length than those in Loki's file: another model"
+                f" has that name now; rebuild the base with {ANEW}"
             )
         return np.stack(rows).astype(np.float32)
 

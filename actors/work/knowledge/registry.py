@@ -122,7 +122,7 @@ def make(
             f" begins with a letter or a digit; '{ENDING}' at its end would make it a directory"
         )
     if taken := file_of(name, config_dir):
-        raise UsageError(f"{taken} is there already and was left alone; change it there, or choose another name")
+        raise UsageError(f"{taken} exists already and was not changed; edit it, or choose another name")
     # Checked here as well as in `split`: the user should learn of it now, not at the first build.
     if chunk_size is not None and chunk_overlap is not None and chunk_overlap >= chunk_size:
         raise UsageError(f"--chunk-overlap {chunk_overlap} must be less than --chunk-size {chunk_size}")
@@ -190,7 +190,9 @@ def _at(directory: Path, config_dir: Path) -> Recipe:
     if directory.absolute().parent == folder(config_dir).absolute() and file_of(directory.stem, config_dir):
         return named(directory.stem, config_dir)
     if layout.current.is_file():
-        raise UsageError(f"{directory} has no {layout.recipe.name}, which says what it is made of")
+        raise UsageError(
+            f"{directory} has no {layout.recipe.name}, the file that lists its sources; build the base again"
+        )
     raise UsageError(f"there is no knowledge base in {directory}")
 
 

@@ -201,7 +201,7 @@ async def _warn_stale(knowledge: Knowledge, me: Actor, recipe: Recipe, meta: Gen
     if said:
         command = "rebuild" if {"embedding_model", "language"} & differing.keys() else "build"
         message = (
-            f"{recipe.what} is used as it was built, and by now it differs: {'; '.join(said)}; "
+            f"{recipe.what} is used as it was built, and is out of date: {'; '.join(said)}; "
             f"run: callboard kb {command} {recipe.target}"
         )
         me.emit(Warned(code="knowledge_stale", message=message, node=recipe.node))
@@ -223,7 +223,7 @@ async def _build(knowledge: Knowledge, me: Actor, recipe: Recipe, *, rebuild: bo
         await knowledge.drop(recipe)
         first = report.unreadable[0]
         raise KnowledgeError(f"{recipe.what}: none of its documents can be read; {first.source}: {first.reason}")
-    message = f"{recipe.what}: its documents hold no text, so nothing will be found"
+    message = f"{recipe.what}: its documents contain no text, so searches will find nothing"
     me.emit(Warned(code="knowledge_empty", message=message, node=recipe.node))
 
 

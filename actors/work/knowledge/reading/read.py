@@ -122,7 +122,7 @@ def _read(raw: RawDocument, bounds: Bounds, look: Callable[[], None]) -> Content
     if what := binary(raw.data):
         raise CantRead(f"it is {what}, not text")
     if kind in kinds.PACKED:
-        raise CantRead(f"it is called a {kind} file, but is none")
+        raise CantRead(f"it has the name of a {kind} file, but other contents")
     check_size(len(raw.data), kind, bounds)
     if kind == "text" and raw.data[:200].lstrip().lower().startswith(_HTML):
         kind = "html"

@@ -134,7 +134,7 @@ class _Crawl:
         try:
             robots = await self._robots_of(target)
             if not robots.can_fetch(url, ROBOT):
-                raise CantRead("its robots.txt wants nobody to read it")
+                raise CantRead("the site's robots.txt disallows it")
             raw = await self._web.get(url, allowed=lambda url: self._holds(url, loosely=self._visited == 1))
             contents = await self._context.read(msgspec.structs.replace(raw, within=self._within))
         except CantRead as error:

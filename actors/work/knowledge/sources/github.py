@@ -116,7 +116,7 @@ async def _listing(context: SourceContext, tree: GithubDirectory) -> _Listing:
     try:
         return decode_json(answer.data, _Listing)
     except UNREADABLE as error:
-        raise CantRead(f"its answer makes no sense: {error}") from error
+        raise CantRead(f"its answer is not the expected JSON: {error}") from error
 
 
 def _is_wanted(entry: _Entry, tree: GithubDirectory) -> bool:

@@ -163,7 +163,7 @@ class Walk:
         if status is None:
             return
         if _id(status) in above:
-            self._problem(directory, "it is a link to a directory that it is in, so it would go on for ever")
+            self._problem(directory, "it is a link to a directory that contains it")
         elif _id(status) not in self._listed:
             self._listed.add(_id(status))
             above.append(_id(status))

@@ -86,7 +86,7 @@ class WebReader:
                 await trio.sleep(found)
                 found = await once(target)
             if isinstance(found, int):
-                raise CantRead("the server is asked for too much, and wants us to come back later")
+                raise CantRead("the server limits requests; try again later")
             return found
 
         try:

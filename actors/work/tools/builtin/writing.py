@@ -114,7 +114,7 @@ def locked(directory: int) -> Iterator[None]:
         # Polling instead of a blocking `flock`: a blocked system call could not be cancelled.
         except BlockingIOError:
             if time.monotonic() > until:
-                raise ToolFailed("somebody else holds a lock on the directory; nothing was written") from None
+                raise ToolFailed("another process has locked the directory; nothing was written") from None
             time.sleep(0.005)
     yield
 

@@ -132,7 +132,7 @@ def _changed_file(
         return shown
     old = b"" if before is None else store.content(before.sha)
     if old is None:
-        shown.note = f"what it was before is not kept: {first.lost or 'it was removed to make room'}"
+        shown.note = f"its earlier content is not stored: {first.lost or 'it was removed to make room'}"
         return shown
     new, note = _after(store, after, now, content)
     if new is None:

@@ -188,9 +188,9 @@ def test_every_cut_and_every_flipped_byte_is_told_and_never_half_read(file: Vaul
     ("text", "words"),
     [
         (b'{"version": 2, "secrets": {"A": "b"}}', says("io.vault.file.VaultFile._content_of.2", version=2)),
-        (b'{"A": 5}', "no JSON object of texts"),
-        (b"s3cret: yaml", "no JSON object of texts"),
-        (b'["s3cret"]', "no JSON object of texts"),
+        (b'{"A": 5}', "does not contain a JSON object of texts"),
+        (b"s3cret: yaml", "does not contain a JSON object of texts"),
+        (b'["s3cret"]', "does not contain a JSON object of texts"),
     ],
 )
 def test_another_content_is_told_without_being_quoted(file: VaultFile, text: bytes, words: str) -> None:

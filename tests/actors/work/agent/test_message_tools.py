@@ -129,7 +129,10 @@ def test_what_can_not_be_reached_is_told_with_who_can() -> None:
     assert has_message(
         send(None, boss, office, "parent", Text("x")), "work.agent.message_tools.post", below="You can reach: a, b"
     )
-    assert send(None, TeamPosition(), None, "a", Text("x")) == "Agent 'a' not found. There is nobody you could reach"
+    assert (
+        send(None, TeamPosition(), None, "a", Text("x"))
+        == "Agent 'a' not found. There is no agent that you could reach"
+    )
 
 
 async def test_children_write_to_siblings_and_parent_while_they_run(autojump_clock: trio.testing.MockClock) -> None:

@@ -551,7 +551,7 @@ async def test_an_update_brings_what_has_changed_and_keeps_what_the_user_has(
     )
     house.told.clear()
     done = await house.update("team")
-    assert done.lines[-1] == "kept, since you have changed it: roles/terse.md"
+    assert done.lines[-1] == "unchanged, because you have edited it: roles/terse.md"
     assert house.files["roles/terse.md"] == "mine\n"
     assert "roles/kind.md" not in house.files
     assert house.files["agents/clerk/tools.py"] == tool
@@ -589,7 +589,7 @@ async def test_nothing_is_left_of_a_bundle_that_is_removed_but_what_was_changed(
     house.answers = [False]
     assert (await house.remove("team")).refused
     done = await house.remove("team")
-    assert done.lines[-1] == "kept, since you have changed it: macros/greet.yaml"
+    assert done.lines[-1] == "unchanged, because you have edited it: macros/greet.yaml"
     assert house.files.keys() == {"roles/mine.md", "macros/greet.yaml", "mcp.json"}
     assert entries_of(house.files["mcp.json"], "f") == {}
     assert {path.name for path in house.base.iterdir()} == {"roles", "macros", "mcp.json", "installed.json"}
@@ -623,7 +623,7 @@ async def test_what_comes_with_callboard_can_be_laid_out_and_edited(house: House
     put(house.base, {"roles/shell.md": "mine\n"})
     done = await house.install(BUILT_IN, yes=True)
     assert house.files["roles/shell.md"] == "mine\n"
-    assert "kept, since you have changed it: roles/shell.md" in done.lines
+    assert "unchanged, because you have edited it: roles/shell.md" in done.lines
     assert "agents/sisyphus/config.yaml" in house.files
 
 
@@ -684,7 +684,9 @@ async def test_agents_of_aichat_are_taken_with_the_tools_that_they_list(house: H
 async def test_a_folder_that_is_elsewhere_is_told(house: House, repository: Repository, tmp_path: Path) -> None:
     house.environ["LOKI_ROLES_DIR"] = str(tmp_path / "mine")
     await house.install(repository.url)
-    assert house.told[0].startswith(f"LOKI_ROLES_DIR has roles looked for in {tmp_path / 'mine'}: what goes into ")
+    assert house.told[0].startswith(
+        f"LOKI_ROLES_DIR sets the directory of roles to {tmp_path / 'mine'}, so files installed into "
+    )
 
 
 async def test_what_tools_of_aichat_share_lies_where_they_look_for_it(house: House, tmp_path: Path) -> None:

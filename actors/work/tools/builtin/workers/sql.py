@@ -86,7 +86,7 @@ def main() -> int:
                 done += 1
     except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as error:
         why = "it would open another file, which is not allowed" if "authoriz" in str(error) else error
-        say(f"statement {done + 1} failed: {why}{'; what stands before it was carried out' if done else ''}")
+        say(f"statement {done + 1} failed: {why}{'; the statements before it were executed' if done else ''}")
         return 1
     if not done:
         say("there is no statement in this code")

@@ -143,7 +143,7 @@ async def test_old_keys_are_used_while_they_are_good_and_no_longer(fake_model: F
     now = NOON + 3600
     with pytest.raises(
         UpstreamError,
-        match=says("work.models.aws.roles.AssumedRole._answer", hostname="127.0.0.1", said="broken", status=500),
+        match=says("work.models.aws.roles.AssumedRole._answer", hostname="127.0.0.1", explanation="broken", status=500),
     ):
         await role.renew()
 

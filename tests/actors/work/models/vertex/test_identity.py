@@ -379,12 +379,12 @@ async def test_a_machine_has_a_token_and_a_project(fake_model: FakeModels) -> No
         (
             Reply(raw=b"<html>", headers={"metadata-flavor": "Google"}),
             CredentialsError,
-            says("work.models.vertex.identity.Identity._of_machine", said="<html>"),
+            says("work.models.vertex.identity.Identity._of_machine", explanation="<html>"),
         ),
         (
             Reply(status=503, raw=b"busy"),
             UpstreamError,
-            says("work.models.vertex.identity.Identity._metadata", said="busy", status=503),
+            says("work.models.vertex.identity.Identity._metadata", explanation="busy", status=503),
         ),
         (Reply(drop="at once"), UpstreamError, r"127\.0\.0\.1: "),
     ],
