@@ -57,7 +57,7 @@ def _has_directory() -> bool:
 
 
 def _hide_secrets(error: BaseException) -> None:
-    from ..actors.io.handed_out import hide_in  # heavier than a wrong command line needs
+    from ..actors.io.secret_redaction import hide_in  # heavier than a wrong command line needs
 
     hide_in(error)
 
@@ -130,7 +130,7 @@ def _show_unexpected(error: BaseException, message: str) -> None:
     if "debug" in level or "trace" in level:
         import traceback
 
-        from ..actors.io.handed_out import hidden
+        from ..actors.io.secret_redaction import hidden
 
         sys.stderr.write(hidden("".join(traceback.format_exception(error))))
     sys.stderr.write(

@@ -25,7 +25,7 @@ from typing import TextIO
 
 import msgspec
 
-from ..actors.io.handed_out import hidden
+from ..actors.io.secret_redaction import hidden
 from ..protocol.environment import variable_value
 from ..protocol.errors import ConfigError
 from .render.text import colours, safe

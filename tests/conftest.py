@@ -29,7 +29,7 @@ from support.subreaper import become_subreaper
 from support.tiers import mark_tiers
 from support.waiting import run_on_mock_clock
 
-from callboard.actors.io import handed_out
+from callboard.actors.io import secret_redaction
 
 pytest_plugins = ["support.root_directory", "support.workers"]
 
@@ -84,7 +84,7 @@ def _separate_tests(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     before = os.environ["XDG_STATE_HOME"]
     os.environ["XDG_STATE_HOME"] = str(STATES.next())
     # A process remembers the vault's values for good; those of one test are words in another.
-    handed, handed_out._HANDED = handed_out._HANDED, handed_out.SecretTexts()
+    handed, secret_redaction._HANDED = secret_redaction._HANDED, secret_redaction.SecretTexts()
     # Commands that a test runs in this process set up logging, each for itself alone.
     levels = {logger: logger.level for logger in LOGGERS.all()}
     top = logging.getLogger("callboard")
@@ -94,7 +94,7 @@ def _separate_tests(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         if logger.level != levels.get(logger, logging.NOTSET):
             logger.setLevel(levels.get(logger, logging.NOTSET))
     top.handlers, top.propagate = handlers, propagate
-    handed_out._HANDED = handed
+    secret_redaction._HANDED = handed
     os.environ["XDG_STATE_HOME"] = before
 
 

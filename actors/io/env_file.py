@@ -52,6 +52,7 @@ def load_env_file(config_dir: Path, environ: MutableMapping[str, str]) -> list[s
         if variable:
             raise ConfigError(f"{variable} names '{named}', which is not there")
         return []
+    # Variables of the process win over the file, and those that select the file can't come from it.
     fresh = {name: value for name, value in found.items() if name not in environ and name not in _BEFORE_IT}
     environ.update(fresh)
     return sorted(fresh)
@@ -86,7 +87,9 @@ def key_in_file(variable: str, environ: Mapping[str, str]) -> str:
         why = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise ConfigError(f"{variable} names '{named}', which can't be read ({why})") from error
     if not key or len(key) > _LONGEST_KEY:
-        raise ConfigError(f"{variable} names '{named}', which {'holds no key' if not key else 'is too long for a key'}")
+        raise ConfigError(
+            f"{variable} names '{named}', which {'contains no key' if not key else 'is too long for a key'}"
+        )
     return key
 
 
@@ -101,6 +104,7 @@ def read_dotenv(file: Path) -> dict[str, str]:
         ConfigError: it can't be read or parsed; names the line.
     """
     try:
+        # utf-8-sig: editors on Windows write a byte order mark.
         text = file.read_text("utf-8-sig").replace("\r\n", "\n")
     except (FileNotFoundError, NotADirectoryError):
         return {}
@@ -119,14 +123,13 @@ def _parse(text: str, file: Path) -> dict[str, str]:
         if blank := _BLANK.match(text, at):
             at = blank.end()
             continue
+        # Counted on from the last variable: counting from the start each time would be quadratic.
         line += text.count("\n", counted, at)
         counted = at
         name = _NAME.match(text, at)
         if name is None:
             # The line itself is not quoted: it may be a part of a key, and errors of runs are visible to others.
-            raise ConfigError(
-                f"{file}:{line}: expected NAME=VALUE; a value of several lines stands between double quotes"
-            )
+            raise ConfigError(f"{file}:{line}: expected NAME=VALUE; put a value of several lines between double quotes")
         value, at = _value(text, name.end(), f"{file}:{line}: {name[1]}")
         if "\0" in value:
             raise ConfigError(f"{file}:{line}: {name[1]}: a value can't hold a NUL character")

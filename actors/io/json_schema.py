@@ -68,7 +68,7 @@ def misfits(check: Validator, value: Any) -> list[str]:
     try:
         errors = sorted(check.iter_errors(value), key=lambda error: list(map(str, error.path)))
     except Unresolvable as error:
-        raise NoSchema(f"the schema refers to what is not in it: {error}"[:300]) from error
+        raise NoSchema(f"the schema has a reference to a definition that it does not contain: {error}"[:300]) from error
     except NoSchema:
         raise
     except RecursionError:

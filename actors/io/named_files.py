@@ -17,8 +17,8 @@ import msgspec
 
 from ...protocol.errors import Conflict, InvalidFile, NotFound, NotKept, UsageError
 from ...protocol.problems import Problem, did_you_mean, errors_in
+from .atomic_write import write_whole
 from .directories import Kind, user_folder
-from .whole_file import write_whole
 
 T = TypeVar("T")
 
@@ -85,6 +85,7 @@ class NamedFiles(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
         if is_name(name):
             for home, built_in in ((self.directory(base), False), (self.ours, True)):
                 file = home / f"{name}{self.suffix}"
+                # A directory that may not be searched counts as one without the file.
                 with suppress(OSError):
                     if file.exists():
                         return FilePlace(name=name, file=file, built_in=built_in)
@@ -100,6 +101,7 @@ class NamedFiles(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
             InvalidFile: it can't be read, is too long, or is not text.
         """
         try:
+            # Checked before reading: a named pipe would block for ever, and a device may be endless.
             about = file.stat()
             if not stat.S_ISREG(about.st_mode):
                 raise InvalidFile(f"{file} is no {self.kind}: it is not a file")
@@ -158,6 +160,7 @@ class NamedFiles(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
             raise Conflict(f"there is a {self.kind} '{place.name}' already ({place.file})")
         try:
             place.file.parent.mkdir(parents=True, exist_ok=True)
+            # Other processes read these files at any time, so a file is replaced as a whole.
             write_whole(place.file, (text if text.endswith("\n") else f"{text}\n").encode())
         except OSError as error:
             raise NotKept(f"{place.file} can't be written: {error.strerror or error}") from error

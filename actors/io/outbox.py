@@ -79,6 +79,8 @@ class Outbox:
                 await self._less.park()
             if self._gone:
                 raise PeerClosed
+            # Waiting for the other connections of the client may take a while, in which this buffer can fill: hence the
+            # loop.
             await self._unread.room()
             if self._bytes < self._most and not self._gone:
                 return
@@ -127,6 +129,7 @@ class Outbox:
                     return
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             return
+        # Tasks that wait for room must learn of the end; no writer will ever make room again.
         finally:
             self._gone = True
             self._less.unpark_all()

@@ -33,8 +33,8 @@ from ...protocol.control.errors import REQUEST_CANCELLED, SATURATED, Refused, er
 from ...protocol.decoding import decode_json
 from ...protocol.errors import CallboardError, ShuttingDown
 from ...supervisors import Actor, Ref
-from .handed_out import without_secrets
 from .outbox import PeerClosed
+from .secret_redaction import without_secrets
 
 LONGEST_ID = 256
 """Maximum characters of a request id."""
@@ -86,7 +86,7 @@ class Peer:
         self._closed = False
 
     @property
-    def is_gone(self) -> bool:
+    def is_closed(self) -> bool:
         """True if the connection has ended, so that requests to the client get no answer."""
         return self._closed
 
@@ -115,7 +115,7 @@ class Peer:
         """Return a context manager around producing and sending a deferred answer."""
         return contextlib.nullcontext()
 
-    def told(self, request: jsonrpc.Request, error: Exception) -> jsonrpc.ErrorData:
+    def error_for(self, request: jsonrpc.Request, error: Exception) -> jsonrpc.ErrorData:
         """Return the JSON-RPC error for an exception."""
         name = request.method
         if isinstance(error, Refusal):
@@ -200,7 +200,7 @@ class Peer:
         id = head.id if isinstance(head.id, int | str) and not isinstance(head.id, bool) else None
         if head.method is msgspec.UNSET and id in self._asked:  # an answer to a pending request, but unreadable
             self._settled(
-                jsonrpc.ErrorResponse(id, jsonrpc.ErrorData(jsonrpc.INVALID_REQUEST, f"the answer is none: {why}"))
+                jsonrpc.ErrorResponse(id, jsonrpc.ErrorData(jsonrpc.INVALID_REQUEST, f"the answer is invalid: {why}"))
             )
             return
         if isinstance(id, str) and len(id) > LONGEST_ID:
@@ -280,7 +280,7 @@ class Peer:
     async def _failed(self, request: jsonrpc.Request, error: Exception, send: Send) -> None:
         if isinstance(error, PeerClosed):
             raise error
-        told = without_secrets(self.told(request, error))
+        told = without_secrets(self.error_for(request, error))
         # Both requests came on one connection: with its id the error would end the pending one.
         id = None if isinstance(error, Reused) and send == self.send else request.id
         await send(jsonrpc.encode_failure(id, told.code, told.message, told.data))
@@ -305,7 +305,7 @@ class Peer:
             Refused: the client answers with an error, or has disconnected.
         """
         if self._closed:
-            raise Refused("the client is gone")
+            raise Refused("the client has disconnected")
         self._count += 1
         id = f"c{self._count}"
         asked = self._asked[id] = _Asked()
@@ -314,7 +314,7 @@ class Peer:
             await send(self.encoded_request(id, method, params))
             await asked.settled.wait()
         except PeerClosed:
-            raise Refused("the client is gone") from None
+            raise Refused("the client has disconnected") from None
         except trio.Cancelled:  # another front end has answered: withdraw the question
             if not self._closed:
                 self.withdraw(jsonrpc.encode_notification(self.cancelling, {"requestId": id}), send)
@@ -325,7 +325,7 @@ class Peer:
         if isinstance(answer, jsonrpc.ErrorResponse):
             raise Refused(answer.error.message, number=answer.error.code, data=answer.error.data)
         if answer is None:
-            raise Refused("the client is gone")
+            raise Refused("the client has disconnected")
         return msgspec.json.decode(answer.result)
 
     def withdraw(self, frame: bytes, send: Send) -> None:

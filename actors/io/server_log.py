@@ -21,7 +21,7 @@ from typing import Any, TextIO, final
 import msgspec
 
 from .lines import StreamSink, ThreadedLines
-from .redact import Redactor
+from .secret_redaction import Redactor
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 REQUEST: ContextVar[Mapping[str, str]] = ContextVar("callboard_request", default=_NOTHING)

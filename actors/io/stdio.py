@@ -45,6 +45,7 @@ async def over_pipes(me: Actor, source: int, sink: int) -> AsyncIterator[tuple[A
 
 async def _write(_: Actor, outbox: Outbox, scope: trio.CancelScope) -> None:
     await outbox.write()
+    # `write` returns only when the client has stopped reading, and then nothing can be answered any more.
     scope.cancel()
 
 
@@ -57,6 +58,7 @@ async def _messages(stream: trio.abc.ReceiveStream, outbox: Outbox) -> AsyncIter
             elif line.strip():
                 yield line
             await trio.lowlevel.checkpoint()
+            # No further request is read while the client leaves answers unread, so the outbox stays bounded.
             await outbox.room()
     except PeerClosed:
         return
@@ -76,6 +78,7 @@ async def lines(stream: trio.abc.ReceiveStream) -> AsyncIterator[bytes | None]:
             for line in others:
                 yield line
             buffer, skipping = bytearray(last), False
+        # The rest of an overlong line is dropped as it arrives, so it takes no more memory than this.
         if len(buffer) > MAX_LINE:
             buffer, skipping = bytearray(), True
 
@@ -87,6 +90,7 @@ def private_stdio() -> Iterator[tuple[int, int]]:
     mine = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
+    # A `print` anywhere in the process would break the protocol on stdout, so it goes to stderr.
     os.dup2(2, 1)
     os.close(nothing)
     try:

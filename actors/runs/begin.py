@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from ...protocol.settings import Settings
     from ...supervisors import Actor
     from ..work.context import CallingAgent
-    from ..work.knowledge.of_run import RunKnowledge
     from ..work.knowledge.recipe import Recipe
+    from ..work.knowledge.run_knowledge import RunKnowledge
     from ..work.results import ResultType
     from ..work.workspace import Workspace
 
@@ -404,7 +404,7 @@ def _new(problems: Sequence[Problem], told: set[str]) -> tuple[Problem, ...]:
 
 
 def _knowledge_of_run(root: Root, request: RunRequest, meter: Meter) -> RunKnowledge:
-    from ..work.knowledge.of_run import RunKnowledge
+    from ..work.knowledge.run_knowledge import RunKnowledge
 
     rebuild, agreed, may_wait = request.rebuild_knowledge, request.yes, not request.no_wait
     return RunKnowledge(lambda: root.knowledge, meter, rebuild=rebuild, agreed=agreed, may_wait=may_wait)

@@ -24,8 +24,8 @@ from ..engine.graph.failures import ended_with
 from ..work.agent.history import History
 from ..work.context import CallingAgent, RunContext
 from ..work.playback.playback import playback
-from ..work.record import Record
 from ..work.results import ResultType
+from ..work.transcript import Record
 from .called_agents import ChildAgentRunner
 from .loading import NO_HOOKS, Loader
 from .prepared import AgentInput, Prepared

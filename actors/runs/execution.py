@@ -45,7 +45,7 @@ from ...supervisors.event_loops import in_callers_loop
 from ...supervisors.user_code import failure_of
 from ..engine.graph.failures import ended_with
 from ..engine.graph.result import GraphResult
-from ..io.handed_out import without_secrets
+from ..io.secret_redaction import without_secrets
 from ..work.agent.history import History
 from ..work.context import RunContext
 from ..work.journal.actor_journal import Scopes
@@ -54,9 +54,9 @@ from ..work.journal.run_journal import PREPARED, JournaledRun
 from ..work.labels.flow import NOTED, Flow
 from ..work.labels.labels import Labels
 from ..work.playback.playback import Beginning, Playback, playback
-from ..work.record import Record
 from ..work.sandbox.current import current as sandbox
 from ..work.tools.stored_results import readable
+from ..work.transcript import Record
 from .files import Saved
 from .prepared import AgentInput, Prepared
 from .root import Root

@@ -24,8 +24,8 @@ from ...protocol.settings import Settings
 from ...protocol.source import Source, parse_mapping
 from ...protocol.tree import Path as Keys
 from ...protocol.tree import plain
+from ..io.file_fingerprints import record_read
 from ..io.settings import load_settings
-from ..io.stamps import record_read
 from ..io.tenancy import environ
 from ..work.agent.aichat import INDEX
 from ..work.tools.registry import ToolRegistry, agent_file, agent_files, read_tool_file

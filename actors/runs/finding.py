@@ -28,7 +28,7 @@ from ...protocol.tree import Mapping as YamlMapping
 from ...protocol.tree import Scalar
 from ..engine.graph.findings import AgentSeen, agents_in
 from ..io.directories import config_dir as configured
-from ..io.stamps import record_read
+from ..io.file_fingerprints import record_read
 from ..io.tenancy import environ as process_environ
 from ..work.agent.aichat import INDEX
 from ..work.library import AGENTS

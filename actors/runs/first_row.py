@@ -20,7 +20,7 @@ from ...protocol.journal import BY_SERVER, FOLD, About, Began, encode_about
 from ...protocol.problems import Problem
 from ...protocol.requests import RunRequest
 from ...protocol.version import VERSION
-from ..io.handed_out import without_secrets
+from ..io.secret_redaction import without_secrets
 from ..work.journal.directory import ATTACHED, directory_of, make
 from ..work.journal.run_journal import JournaledRun
 from .execution import Execution

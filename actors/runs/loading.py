@@ -22,7 +22,7 @@ from ...protocol.control.caller import LOCAL
 from ...protocol.events import Event
 from ...protocol.requests import RunRequest
 from ..engine.graph.compat import MODES
-from ..io.stamps import Stamp, recorded, settled, unchanged
+from ..io.file_fingerprints import Stamp, recorded, settled, unchanged
 from ..io.tenancy import environ
 from ..work.agent.todo import TodoList
 from ..work.playback.playback import Playback

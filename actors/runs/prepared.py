@@ -26,9 +26,9 @@ from ..io.imports import imported
 from ..io.tenancy import environ
 from ..work.agent.history import History
 from ..work.journal.actor_journal import noted, scope_of
-from ..work.record import Record
 from ..work.spending.accounts import Account, Amount, as_failure
 from ..work.tools.registry import tools_of_agent
+from ..work.transcript import Record
 from ..work.variables import Values, overridden, resolve_variables
 from .files import task_of
 from .node_tools import asks, files_of_nodes, refuse_spawning, tools_of_nodes, wishes_of
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 _NONE: frozenset[str] = frozenset()
-_KNOWLEDGE = ("numpy", "tantivy", "usearch.index", "tokenizers", ".actors.work.knowledge.of_run")
+_KNOWLEDGE = ("numpy", "tantivy", "usearch.index", "tokenizers", ".actors.work.knowledge.run_knowledge")
 
 
 class AgentInput(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextvars import Token
 
-from ..io.handed_out import SecretTexts, known
+from ..io.secret_redaction import SecretTexts, known
 from ..io.tenancy import Tenancy, tenancy
 
 Entered = tuple[Token[Tenancy | None], Token[SecretTexts | None]]

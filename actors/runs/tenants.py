@@ -5,7 +5,7 @@ own supervision tree, questions, events, models, MCP servers, sessions and cache
 tenants, and no object. Three things belong to the process and not to a root; a `TenantHome` has them for its tenant:
 
 - the environment, which names directories and is inherited by scripts (`io.tenancy`)
-- the secrets that are redacted from all output (`io.handed_out`)
+- the secrets that are redacted from all output (`io.secret_redaction`)
 - the file system, as sandboxed processes see it: they do not see the directories of other open tenants, nor the
   private files of Callboard and its user in the home directory
 
@@ -26,7 +26,7 @@ from typing import final
 from ...protocol.errors import UsageError
 from ..io.directories import config_dir as configured
 from ..io.directories import private_directory
-from ..io.handed_out import SecretTexts, known
+from ..io.secret_redaction import SecretTexts, known
 from ..io.temporary import LazyDirectory, run_bases
 from ..io.tenancy import Tenancy, tenancy
 from ..work.sandbox.policy import is_below, real

@@ -32,16 +32,16 @@ from ...protocol.settings import Settings
 from ...supervisors import Actor, Retry
 from ..io.temporary import LazyDirectory, run_bases
 from .playback.playback import Asking, Playback, playback
-from .record import Record
 from .spending.accounts import Account
 from .spending.meter import Meter
 from .tools.permissions import Permissions
 from .tools.tool import Tool
+from .transcript import Record
 
 if TYPE_CHECKING:
     from ..io.vault.vault import Vault
     from .hooks.hooks import Hooks
-    from .knowledge.of_run import RunKnowledge
+    from .knowledge.run_knowledge import RunKnowledge
     from .labels.flow import Flow
     from .mcp.pool.servers import McpServers
     from .middleware import Middleware

@@ -118,7 +118,7 @@ class PostOffice:
         """Ids of the children that are running."""
         return tuple(id for id, address in self.children.items() if address is not None)
 
-    def seat(self, id: str) -> TeamPosition:
+    def add_child(self, id: str) -> TeamPosition:
         """Create the address and seat of a new child."""
         address = self.children[id] = Address()
         return TeamPosition(id=id, address=address, office=self)

@@ -21,10 +21,10 @@ from ...protocol.references import of_environment
 from . import instructions as written
 from .opening_instructions import ListedSkill, OpeningInstructions, Wish
 from .skills import tool as skill_words
-from .skills.found import FoundSkill, FoundSkills
-from .trust.offered import HOOKS, OF_HOOKS, SERVERS
-from .trust.record import record_of
-from .trust.trusted import Trusted, offers, workspace_of
+from .skills.discovery import FoundSkill, FoundSkills
+from .trust.decisions import record_of
+from .trust.trusted_files import Trusted, offers, workspace_of
+from .trust.workspace_files import HOOKS, OF_HOOKS, SERVERS
 
 if TYPE_CHECKING:
     from ...protocol.hooks import HookTable
@@ -106,7 +106,7 @@ class Workspace:
         self.problems += read.problems
         return tuple(_filled(server, self._environ) for server in read.servers.values())
 
-    def told(self, wish: Wish) -> OpeningInstructions:
+    def opening_instructions(self, wish: Wish) -> OpeningInstructions:
         """Return the directory prompt for these options."""
         blocks = []
         if wish.instructions:

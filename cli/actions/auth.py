@@ -16,8 +16,7 @@ from ...actors.io.directories import config_dir as configured
 from ...actors.io.oauth.authorization import Authorization, authorization
 from ...actors.io.oauth.endpoint import TokenEndpoint
 from ...actors.io.oauth.http import AuthHttp
-from ...actors.io.oauth.loopback import Redirect, listening
-from ...actors.io.oauth.person import code_from
+from ...actors.io.oauth.loopback import Redirect, code_from, listening
 from ...actors.io.oauth.server import is_on_loopback
 from ...actors.io.settings import load_settings
 from ...actors.runs.root import Root
@@ -234,7 +233,7 @@ def _client_row(client: ClientSettings, settings: Settings, config_dir: str | No
     return row | {
         "signed_in": True,
         "expires": None if token.expires is None else datetime.fromtimestamp(token.expires, UTC).isoformat(),
-        "seconds_left": None if token.lifetime is None else token.left(time.time()),
+        "seconds_left": None if token.lifetime is None else token.remaining(time.time()),
         "refreshes": bool(token.refresh_token),
         "scopes": list(token.scopes),
     }
@@ -376,7 +375,7 @@ def _server_row(server: Server) -> dict[str, Any]:
         "scopes": list(token.scopes),
         "wanted": list(login.wanted),
         "issuer": login.server.issuer,
-        "seconds_left": None if token.expires is None else token.left(time.time()),
+        "seconds_left": None if token.expires is None else token.remaining(time.time()),
     }
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from ...actors.io.directories import config_dir as configured
 from ...actors.runs.root import Root
 from ...actors.work.bundles import manage
-from ...actors.work.bundles.apply import InstallingPerson, Settlement, Wishes
-from ...actors.work.bundles.record import Bundle, read_record
+from ...actors.work.bundles.install_flow import InstallPrompts, InstallResult, Wishes
+from ...actors.work.bundles.manifest import Bundle, read_manifest
 from ...actors.work.bundles.source import BUILT_IN
 from ...protocol.errors import CallboardError, NobodyToAsk
 from ...protocol.kernel.questions import Question
@@ -20,7 +20,7 @@ from ...supervisors import Actor
 from ..frame import act, person_at_terminal
 from ..render.text import columns, counted, json_object, safe
 
-Body = Callable[[Actor, InstallingPerson], Awaitable[list[Settlement]]]
+Body = Callable[[Actor, InstallPrompts], Awaitable[list[InstallResult]]]
 
 
 def install_bundle(
@@ -37,7 +37,7 @@ def install_bundle(
     base, _ = configured(config_dir, os.environ)
     wishes = Wishes(filters=filters, path=path, force=force, yes=yes)
 
-    async def body(me: Actor, person: InstallingPerson) -> list[Settlement]:
+    async def body(me: Actor, person: InstallPrompts) -> list[InstallResult]:
         text = BUILT_IN if source is None else source
         return [await manage.install(me, base, text, wishes, person, os.environ, here=Path.cwd())]
 
@@ -49,7 +49,7 @@ def update_bundles(name: str | None, *, force: bool, yes: bool, no_input: bool, 
     base, _ = configured(config_dir, os.environ)
     wishes = Wishes(force=force, yes=yes)
 
-    async def body(me: Actor, person: InstallingPerson) -> list[Settlement]:
+    async def body(me: Actor, person: InstallPrompts) -> list[InstallResult]:
         if name is not None:
             return [await manage.update(me, base, name, wishes, person, os.environ)]
         done, failed = [], None
@@ -63,7 +63,7 @@ def update_bundles(name: str | None, *, force: bool, yes: bool, no_input: bool, 
                 failed = error
         if failed is not None and not done:
             raise failed
-        return done or [Settlement(name="", lines=("no bundle is installed",))]
+        return done or [InstallResult(name="", lines=("no bundle is installed",))]
 
     return _played(body, config_dir, no_input=no_input)
 
@@ -72,7 +72,7 @@ def remove_bundle(name: str, *, force: bool, yes: bool, no_input: bool, config_d
     """Remove a bundle; return the exit code."""
     base, _ = configured(config_dir, os.environ)
 
-    async def body(_me: Actor, person: InstallingPerson) -> list[Settlement]:
+    async def body(_me: Actor, person: InstallPrompts) -> list[InstallResult]:
         return [await manage.remove(base, name, Wishes(force=force, yes=yes), person)]
 
     return _played(body, config_dir, no_input=no_input)
@@ -110,7 +110,7 @@ def list_bundles(config_dir: str | None, *, as_json: bool) -> str:
 
 
 def _from(bundle: Bundle) -> str:
-    return "comes with Callboard" if bundle.url == BUILT_IN else bundle.shown
+    return "comes with Callboard" if bundle.url == BUILT_IN else bundle.origin
 
 
 def _held(bundle: Bundle) -> str:
@@ -121,14 +121,14 @@ def _held(bundle: Bundle) -> str:
 def bundle_names(config_dir: str | None) -> list[str]:
     """Return the names of installed bundles; none if the record can't be read."""
     with suppress(CallboardError, OSError):
-        return list(read_record(configured(config_dir, os.environ)[0]).bundles)
+        return list(read_manifest(configured(config_dir, os.environ)[0]).bundles)
     return []
 
 
 def _played(body: Body, config_dir: str | None, *, no_input: bool) -> int:
     at_terminal = person_at_terminal(no_input=no_input)
 
-    async def by_actor(me: Actor, root: Root) -> list[Settlement]:
+    async def by_actor(me: Actor, root: Root) -> list[InstallResult]:
         async def ask(text: str) -> bool:
             question = Question(
                 id=root.kernel.questions.new_id(), actor=me.path, text=text, kind="confirm", people=True
@@ -138,7 +138,7 @@ def _played(body: Body, config_dir: str | None, *, no_input: bool) -> int:
             except NobodyToAsk as error:
                 raise NobodyToAsk(f"nothing was changed: '{text}' needs a person, or --yes") from error
 
-        return await body(me, InstallingPerson(tell=_print_line, ask=ask))
+        return await body(me, InstallPrompts(tell=_print_line, ask=ask))
 
     done = act(by_actor, config_dir=config_dir, person=at_terminal)
     for each in done:

@@ -20,9 +20,8 @@ import trio
 from ...actors.front.chat.chat import Chat
 from ...actors.front.control.opening import open_hub
 from ...actors.io.directories import config_dir as configured
-from ...actors.io.last_reply import keep_reply
-from ...actors.work.macros.files import find
-from ...actors.work.macros.play import lines_of
+from ...actors.io.saved_replies import store_reply
+from ...actors.work.macros import find, lines_of
 from ...protocol.control import chat as frames
 from ...protocol.control.caller import LOCAL
 from ...protocol.errors import UsageError
@@ -162,7 +161,7 @@ class _Terminal:
     async def _write(self, outcome: Outcome) -> None:
         if outcome.status == "done" and outcome.output:
             with suppress(OSError):  # for `-f %%`; a full disk is no reason to fail
-                await trio.to_thread.run_sync(keep_reply, outcome.output, os.environ)
+                await trio.to_thread.run_sync(store_reply, outcome.output, os.environ)
         with self._progress.aside():
             self._result.finish(outcome)
             if outcome.error is not None:

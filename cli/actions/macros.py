@@ -16,7 +16,7 @@ import msgspec
 from ...actors.io.directories import config_dir as configured
 from ...actors.io.named_files import FilePlace
 from ...actors.io.settings import load_settings
-from ...actors.work.macros.files import FILES
+from ...actors.work.macros import FILES
 from ...protocol.errors import CallboardError, NotFound
 from ...protocol.macro import Macro
 from ..editor import edit_file, edit_new

@@ -24,7 +24,7 @@ import trio
 
 from ...actors.io.directories import config_dir as configured
 from ...actors.io.directories import user_folder
-from ...actors.io.handed_out import hide_in
+from ...actors.io.secret_redaction import hide_in
 from ...actors.runs.root import Root
 from ...actors.work.mcp.client.client import McpClient
 from ...actors.work.mcp.pool.catalog import ServerCatalog

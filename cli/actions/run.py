@@ -19,8 +19,8 @@ from uuid import uuid4
 import msgspec
 import trio
 
-from ...actors.io.last_reply import keep_reply
 from ...actors.io.lines import from_any_thread
+from ...actors.io.saved_replies import store_reply
 from ...actors.runs.begin import perform
 from ...actors.runs.execution import INTERRUPTED
 from ...actors.runs.file_checks import KnownServers
@@ -303,7 +303,7 @@ def _keep(outcome: Outcome) -> None:
     """Store the reply for `-f %%`. A full disk or a read-only home is no reason to fail."""
     if outcome.status == "done" and outcome.output:
         with suppress(OSError):
-            keep_reply(outcome.output, os.environ)
+            store_reply(outcome.output, os.environ)
 
 
 def _print_failure(outcome: Outcome) -> None:
@@ -380,7 +380,7 @@ async def _save_message(root: Root, request: RunRequest, outcome: Outcome, note:
     said = root.settings.other.get("save") is True and not root.settings.dry_run
     if not said or outcome.status != "done" or not outcome.output:
         return
-    from ...actors.io.messages_file import add_message
+    from ...actors.io.saved_replies import add_message
 
     agent = request.target if isinstance(request.target, str) else ""
     title = agent or request.role or request.model or root.gateway.choice().model

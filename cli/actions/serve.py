@@ -26,7 +26,7 @@ import trio
 from ...actors.front.cluster.membership import ClusterOptions
 from ...actors.front.server.serving import HttpServer, ListeningServer, ServeOptions
 from ...actors.front.telemetry.export import exporting
-from ...actors.io.redact import Redactor, secrets_of
+from ...actors.io.secret_redaction import Redactor, secrets_of
 from ...actors.io.server_log import ServerLog, install
 from ...actors.runs.root import Root
 from ...protocol.errors import CallboardError, ShuttingDown

@@ -10,10 +10,10 @@ from typing import Any, NoReturn
 
 import click
 
-from ...actors.io.handed_out import SHORTEST
+from ...actors.io.secret_redaction import SHORTEST
 from ...actors.io.vault.age import require_age
 from ...actors.io.vault.file import VaultFile, unusable
-from ...actors.io.vault.openers import Passphrase
+from ...actors.io.vault.keys import Passphrase
 from ...actors.io.vault.vault import LOKIS_FILE, Vault
 from ...protocol.errors import NobodyToAsk, NotFound, UsageError
 from ...protocol.problems import did_you_mean
@@ -237,13 +237,13 @@ def _unlock(file: VaultFile, *, no_input: bool) -> None:
     """Ask for the passphrase, if the vault needs one and a terminal can ask."""
     opener = file.opener
     if isinstance(opener, Passphrase) and opener.is_wanted and not no_input and has_terminal():
-        opener.tell(hidden_line(f"Passphrase of the vault {file.path}: "))
+        opener.set_passphrase(hidden_line(f"Passphrase of the vault {file.path}: "))
 
 
 def _choose_passphrase(file: VaultFile, *, no_input: bool) -> None:
     """Ask for the passphrase of a new vault, if it needs one."""
     if isinstance(file.opener, Passphrase) and file.opener.is_wanted:
-        file.opener.tell(_new_passphrase(no_input=no_input))
+        file.opener.set_passphrase(_new_passphrase(no_input=no_input))
 
 
 def _new_passphrase(*, no_input: bool) -> str:

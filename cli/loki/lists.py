@@ -10,7 +10,7 @@ from ...actors.io.directories import config_dir as configured
 from ...actors.io.settings import load_settings
 from ...actors.runs.finding import built_in_agents, own_agents
 from ...actors.runs.sessions.store import SessionStore
-from ...actors.work.macros.files import FILES as MACROS
+from ...actors.work.macros import FILES as MACROS
 from ...actors.work.models.model_listing import model_names
 from ...actors.work.roles.files import FILES as ROLES
 from ..options import base_names

@@ -32,7 +32,7 @@ def known_models(home: Path, environ: Mapping[str, str]) -> list[str]:
     if models is None:
         return []
     with suppress(OSError):  # without a cache it is only slow
-        from ...actors.io.whole_file import write_whole
+        from ...actors.io.atomic_write import write_whole
 
         private_directory(file.parent)
         write_whole(file, json.dumps({"stamp": stamp, "models": models}).encode(), private=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...actors.io.vault.openers import Passphrase
+from ...actors.io.vault.keys import Passphrase
 from ...protocol.errors import CallboardError
 from ...supervisors.installation import install_command
 from ..vault_passphrase import vault_of

@@ -149,4 +149,4 @@ def test_files_that_are_not_to_be_used_are_told(callboard: Callboard, home: Home
     assert callboard("auth", "login", "mcp:docs")[0] == 0
     for file in (tmp_path / "state" / "callboard" / "oauth" / "mcp").iterdir():
         file.chmod(0o644)
-    assert has_message(callboard("auth", "status")[1], "io.oauth.token_file.TokenFile._bytes.4")
+    assert has_message(callboard("auth", "status")[1], "io.oauth.token.TokenFile._bytes.4")

@@ -46,9 +46,11 @@ def test_a_script_installs_lists_updates_and_removes(install: Install, tmp_path:
     (bundle,) = json.loads(install("list", "-o", "json").out)["bundles"]
     assert (bundle["name"], bundle["filter"], bundle["changed"]) == ("team", ["roles", "tools"], ["roles/kind.md"])
     made.commit({"roles/terse.md": "newer\n"})
-    assert install("update", "--yes").out.endswith("1 file written\nkept, since you have changed it: roles/kind.md\n")
+    assert install("update", "--yes").out.endswith(
+        "1 file written\nunchanged, because you have edited it: roles/kind.md\n"
+    )
     assert install("update", "team", "--yes").out == "team is up to date\n"
-    assert install("remove", "team", "--yes").out.startswith("removed team: 2 files\nkept, ")
+    assert install("remove", "team", "--yes").out.startswith("removed team: 2 files\nunchanged, ")
     assert install("list").out.startswith("No bundle is installed in ")
 
 

@@ -51,7 +51,7 @@ def test_a_base_that_is_out_of_date_is_told_and_can_be_built_anew(
     assert callboard("ask", "-q", "are plums blue", "--kb", "fruit")[0] == 0
     (here / "docs" / "plums.md").write_text("plums are red")
     err = callboard("ask", "are plums blue", "--kb", "fruit")[2]
-    assert has_message(err, "work.knowledge.of_run._warn_stale.2", what="warning: knowledge base 'fruit'")
+    assert has_message(err, "work.knowledge.run_knowledge._warn_stale.2", what="warning: knowledge base 'fruit'")
     assert "callboard kb build fruit" in err
     assert callboard("ask", "-q", "are plums blue", "--kb", "fruit", "--rebuild-kb")[0] == 0
     prompts = [request.prompt for request in models.requests]

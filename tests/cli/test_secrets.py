@@ -35,9 +35,9 @@ from trio_websocket import open_websocket_url
 import callboard
 from callboard.actors.front.server.serving import HttpServer, ServeOptions
 from callboard.actors.front.server.token_file import read_servers
-from callboard.actors.io import handed_out
+from callboard.actors.io import secret_redaction
 from callboard.actors.io.vault.file import VaultFile
-from callboard.actors.io.vault.openers import IdentityFile
+from callboard.actors.io.vault.keys import IdentityFile
 from callboard.actors.work.models.recorder import Recorder
 from callboard.cli import main
 
@@ -175,7 +175,7 @@ def test_a_chat_at_a_terminal(house: House) -> None:
         chat.out(".exit session", "s:")
         chat.into(".agent keeper named", "a:keeper")
         shown = chat.say("work now", r"Bye\.")
-        assert handed_out.PUT in shown
+        assert secret_redaction.PUT in shown
         for line in LOOKING:
             terminal.line(line)
             chat.idle()
@@ -254,7 +254,7 @@ def test_commands(house: House, monkeypatch: pytest.MonkeyPatch, capfd: pytest.C
     told, run = [], "none"
     with umask(0):
         for code, words in COMMANDS:
-            monkeypatch.setattr(handed_out, "_HANDED", handed_out.SecretTexts())
+            monkeypatch.setattr(secret_redaction, "_HANDED", secret_redaction.SecretTexts())
             ended = main.run([run if word == "RUN" else word for word in words])
             out, err = capfd.readouterr()
             if "-s" in words:
@@ -268,7 +268,7 @@ def test_commands(house: House, monkeypatch: pytest.MonkeyPatch, capfd: pytest.C
     assert open_to_others(house) == []
     with monkeypatch.context() as patch:
         patch.delenv("OUTSIDE")
-        patch.setattr(handed_out, "_HANDED", handed_out.SecretTexts())
+        patch.setattr(secret_redaction, "_HANDED", secret_redaction.SecretTexts())
         assert main.run(["runs", "diff", run]) == 0
         withheld = capfd.readouterr().out
         assert "{{OUTSIDE}}, which is not known in this process" in withheld
@@ -350,7 +350,7 @@ async def test_a_server(house: House, monkeypatch: pytest.MonkeyPatch, capfd: py
     traced.shut_down()
     told["log"] = "".join(capfd.readouterr())
     assert [(what, found) for what, text in told.items() if (found := PLANTED.found(text))] == []
-    assert handed_out.PUT in told["answer of an agent"]
+    assert secret_redaction.PUT in told["answer of an agent"]
     assert in_files(house) == []
     assert open_to_others(house) == []
 

@@ -15,7 +15,12 @@ ENGINE = sorted([*(ROOT / "actors" / "engine").rglob("*.py"), *(ROOT / "actors" 
 HELD = [
     ROOT / "actors" / path
     for path in (
-        *("engine/conversation/team.py", "engine/conversation/rounds.py", "work/team_messages.py", "work/record.py"),
+        *(
+            "engine/conversation/team.py",
+            "engine/conversation/rounds.py",
+            "work/team_messages.py",
+            "work/transcript.py",
+        ),
         *("work/agent/tasks.py", "work/agent/escalations.py", "work/agent/history.py"),
         *("engine/graph/node_exit.py", "engine/graph/failures.py", "engine/graph/reducers.py"),
         *(f"engine/workflow/machine/{name}.py" for name in ("machine", "structure", "gates")),

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from callboard.actors.front.access.access_control import AccessControl
 from callboard.actors.front.access.audit import Audit
 from callboard.actors.front.access.keys import new_key
-from callboard.actors.io.redact import Redactor
+from callboard.actors.io.secret_redaction import Redactor
 from callboard.protocol.settings.api import ApiKey, ApiSettings, AuditSettings, Auth
 
 CHEAP = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)

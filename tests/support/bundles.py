@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from callboard.actors.work.bundles import manage
-from callboard.actors.work.bundles.apply import InstallingPerson, Settlement, Wishes
+from callboard.actors.work.bundles.install_flow import InstallPrompts, InstallResult, Wishes
 from callboard.protocol.errors import ActorFailed, NobodyToAsk
 from callboard.supervisors import Actor, Root
 
@@ -93,23 +93,23 @@ class House:
         self.environ = {**os.environ, **SILENT}
         self._root = root
 
-    async def install(self, text: str, *filters: str, **wishes: Any) -> Settlement:
+    async def install(self, text: str, *filters: str, **wishes: Any) -> InstallResult:
         return await self._played(
             lambda me: manage.install(
                 me, self.base, text, Wishes(filters=filters, **wishes), self.person, self.environ, here=self.here
             )
         )
 
-    async def update(self, name: str, **wishes: Any) -> Settlement:
+    async def update(self, name: str, **wishes: Any) -> InstallResult:
         return await self._played(
             lambda me: manage.update(me, self.base, name, Wishes(**wishes), self.person, self.environ)
         )
 
-    async def remove(self, name: str, **wishes: Any) -> Settlement:
+    async def remove(self, name: str, **wishes: Any) -> InstallResult:
         return await self._played(lambda _me: manage.remove(self.base, name, Wishes(**wishes), self.person))
 
     @property
-    def person(self) -> InstallingPerson:
+    def person(self) -> InstallPrompts:
         async def ask(text: str) -> bool:
             self.asked.append(text)
             said = self.answers.pop(0) if self.answers else True
@@ -117,7 +117,7 @@ class House:
                 raise said
             return said
 
-        return InstallingPerson(tell=self.told.append, ask=ask)
+        return InstallPrompts(tell=self.told.append, ask=ask)
 
     @property
     def files(self) -> Files:
@@ -127,8 +127,8 @@ class House:
         """No person is there."""
         self.answers = [NobodyToAsk("nobody") for _ in range(9)]
 
-    async def _played(self, work: Callable[[Actor], Awaitable[Settlement]]) -> Settlement:
-        async def body(me: Actor) -> Settlement:
+    async def _played(self, work: Callable[[Actor], Awaitable[InstallResult]]) -> InstallResult:
+        async def body(me: Actor) -> InstallResult:
             return await work(me)
 
         ref = self._root.spawn(body, name="install", link=False)

@@ -14,10 +14,10 @@ from callboard.actors.engine.conversation.team import TeamRules
 from callboard.actors.io.imports import imported
 from callboard.actors.io.json_schema import LIBRARY
 from callboard.actors.work.agent.todo import TodoList
-from callboard.actors.work.record import Record
 from callboard.actors.work.tools.calls import CallPlayer
 from callboard.actors.work.tools.permissions import Permissions
 from callboard.actors.work.tools.tool import Tool
+from callboard.actors.work.transcript import Record
 from callboard.protocol.chat import ChatReply, ChatRequest, ToolCall, ToolTurn
 from callboard.protocol.errors import ShuttingDown
 from callboard.supervisors import Actor

@@ -17,9 +17,9 @@ import pytest
 
 import callboard
 from callboard.actors.work.sandbox.current import current
-from callboard.actors.work.tools.builtin import commands, fetching, searches
-from callboard.actors.work.tools.builtin.running import ProgramResult
-from callboard.actors.work.trust import record
+from callboard.actors.work.tools.builtin import commands, web
+from callboard.actors.work.tools.builtin.commands import ProgramResult
+from callboard.actors.work.trust import decisions
 from callboard.protocol.chat import AssistantTurn, ImagePart, ToolCall, ToolTurn, Turn, UserTurn
 from callboard.protocol.events import ToolFinished
 from callboard.protocol.outcome import Outcome
@@ -89,13 +89,13 @@ class FlowLab:
         self.trust(True)
         repository.models.answer_with(self._answer)
         monkeypatch.setattr(commands, "run_program", self._program)
-        monkeypatch.setattr(fetching, "fetch_url_via_curl", self._fetch)
+        monkeypatch.setattr(web, "fetch_url_via_curl", self._fetch)
         for name in ("web_search_loki", "search_arxiv", "get_current_weather"):
-            monkeypatch.setattr(searches, name, self._search)
+            monkeypatch.setattr(web, name, self._search)
 
     def trust(self, is_trusted: bool) -> None:
         """Say whether the user trusts the repository."""
-        record.keep(record.TrustRecord(directory=str(self.repository.root), trusted=is_trusted), os.environ)
+        decisions.keep(decisions.TrustRecord(directory=str(self.repository.root), trusted=is_trusted), os.environ)
 
     @property
     def mails(self) -> int:

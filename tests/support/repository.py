@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import callboard
-from callboard.actors.work.trust import record
+from callboard.actors.work.trust import decisions
 from callboard.protocol.outcome import Outcome
 from support.fake_models import FakeModels, Reply
 
@@ -70,7 +70,7 @@ class Repository:
         """Trust the repository as it is."""
         import os
 
-        record.keep(record.as_it_is(self.root), os.environ)
+        decisions.keep(decisions.as_it_is(self.root), os.environ)
 
     async def run(self, *replies: Reply | str, target: str = "a", **options: object) -> Outcome:
         """Play the agent with these replies of its model."""

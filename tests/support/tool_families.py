@@ -15,13 +15,13 @@ import trio
 
 from callboard.actors.engine.conversation.team import Team, TeamRules
 from callboard.actors.work.agent.children import Children
-from callboard.actors.work.agent.mail import mail_tools
+from callboard.actors.work.agent.message_tools import mail_tools
 from callboard.actors.work.agent.tasks import TaskQueue
 from callboard.actors.work.agent.team_tools import team_tools
-from callboard.actors.work.agent.user import user_tools
+from callboard.actors.work.agent.user_tools import user_tools
 from callboard.actors.work.context import AgentCall, RunContext
-from callboard.actors.work.record import Record
 from callboard.actors.work.team_messages import TeamPosition
+from callboard.actors.work.transcript import Record
 from callboard.protocol.agent import Agent
 from callboard.protocol.kernel.questions import Question
 from callboard.protocol.requests import Limits

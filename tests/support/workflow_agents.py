@@ -18,7 +18,7 @@ from callboard.actors.engine.workflow.results import WorkflowResult
 from callboard.actors.runs.child_runs import ChildAgentRunner
 from callboard.actors.runs.execution import Answers
 from callboard.actors.work.context import RunContext
-from callboard.actors.work.knowledge.of_run import RunKnowledge
+from callboard.actors.work.knowledge.run_knowledge import RunKnowledge
 from callboard.actors.work.tools.permissions import Permissions
 from callboard.protocol.events import Event
 from callboard.protocol.requests import Limits

@@ -30,25 +30,24 @@ from ....protocol.messages import Shortening, Stop
 from ....supervisors import Actor
 from ...io.imports import imported
 from ...work.agent.compaction import PART, is_summary
-from ...work.agent.family import renamed
 from ...work.agent.history import History
 from ...work.agent.prompt import blocks, filled_in, system_prompt
 from ...work.agent.todo import TodoList, refusing_todo_tools, todo_tools
-from ...work.agent.user import user_tools
+from ...work.agent.tool_families import renamed
+from ...work.agent.user_tools import user_tools
 from ...work.context import CallingAgent
 from ...work.opening_instructions import OpeningInstructions, Wish
 from ...work.playback.playback import OutsideEffect, done, playback, value
-from ...work.record import Record
 from ...work.tools.calls import RESULT_LIMIT, CallPlayer
 from ...work.tools.checking import AS_CHILD, AT_ROOT
 from ...work.tools.registry import AgentTools
 from ...work.tools.tool import Tool
+from ...work.transcript import Record
 from .decider import CONTINUE
 from .play import Conversation, ConversationSetup, RenewedTools
 
 if TYPE_CHECKING:
     from ...work.agent.children import Children
-    from ...work.around import AroundCalls
     from ...work.context import RunContext
     from ...work.hooks.hooks import Hooks
     from ...work.knowledge.recipe import Recipe
@@ -57,13 +56,14 @@ if TYPE_CHECKING:
     from ...work.mcp.tools.tool_list import ConversationTools, OfferedTools
     from ...work.mcp.tools.view import ServersView as ServersTalk
     from ...work.team_messages import TeamPosition
+    from ...work.workspace_policy import AroundCalls
     from .team import TeamRules
 
 HOOKS = (".actors.work.hooks.hooks",)
-AROUND = ".actors.work.around"
+AROUND = ".actors.work.workspace_policy"
 _SERVERS = (".actors.work.mcp.tools.tool_list", ".actors.work.mcp.pool.servers")
 _SPAWNING = (
-    *(f".actors.work.agent.{name}" for name in ("children", "mail", "team_tools")),
+    *(f".actors.work.agent.{name}" for name in ("children", "message_tools", "team_tools")),
     ".actors.engine.conversation.team",
 )
 
@@ -216,7 +216,7 @@ class _Agent:
         if agent.can_spawn_agents:
             self._add_children()
         elif parent:
-            from ...work.agent.mail import mail_tools
+            from ...work.agent.message_tools import mail_tools
 
             assert self.seat is not None
             self._tools += mail_tools(self.seat)
@@ -229,7 +229,7 @@ class _Agent:
             self._tools += user_tools(timeout=patience)
         self._said_about = blocks(agent, teammates=parent or agent.can_spawn_agents, user=agent.can_ask_user)
         if self.cast.recipes:
-            from ...work.agent.lookup import explained, lookup_tool
+            from ...work.agent.knowledge_tool import explained, lookup_tool
 
             tool = lookup_tool(self.context.knowledge, self.cast.recipes)
             if self._flow is not None:
@@ -242,7 +242,9 @@ class _Agent:
         if workspace is None and playback.get() is None:
             return
         # In playback the workspace can be absent: `value` returns the recorded instructions.
-        find = OpeningInstructions if workspace is None else partial(workspace.told, Wish.of(self._agent))
+        find = (
+            OpeningInstructions if workspace is None else partial(workspace.opening_instructions, Wish.of(self._agent))
+        )
         self._told = told = value(self.me, "workspace", OpeningInstructions, find)
         self._said_about += told.blocks
         if told.skills:
@@ -263,7 +265,7 @@ class _Agent:
 
     def _add_children(self) -> None:
         from ...work.agent.children import Children
-        from ...work.agent.mail import mail_tools
+        from ...work.agent.message_tools import mail_tools
         from ...work.agent.team_tools import team_tools
         from ...work.team_messages import TeamPosition
 
@@ -432,7 +434,7 @@ class _Agent:
         )
 
     def _around(self) -> AroundCalls:
-        from ...work.around import AroundCalls
+        from ...work.workspace_policy import AroundCalls
 
         return AroundCalls(self.context.workspace, self._told)
 

@@ -45,11 +45,11 @@ from ....protocol.kernel.messages import Message
 from ...work.agent.compaction import Compaction, CutResults, DoesNotFit, SumUp, too_large
 from ...work.agent.history import invalid
 from ...work.agent.todo import TodoList
-from ...work.record import Record
 from ...work.team_messages import UnreadMessages
 from ...work.tools.calls import RESULT_LIMIT
 from ...work.tools.checking import AT_ROOT, Offer, RepeatGuard, tame
 from ...work.tools.tool import text_of
+from ...work.transcript import Record
 from .rounds import Rounds
 
 if TYPE_CHECKING:

@@ -35,11 +35,11 @@ from ...work.agent.compaction import RECORD, summary_request
 from ...work.agent.todo import TodoList
 from ...work.labels.flow import RULES
 from ...work.playback import playback as play
-from ...work.record import Record
 from ...work.tools.calls import CallPlayer
 from ...work.tools.checking import MOST_CALLS
 from ...work.tools.stored_results import READERS
 from ...work.tools.tool import Tool
+from ...work.transcript import Record
 from ..driver import Driver, Performer
 from .decider import LONGEST_TEXT, ConversationDecider, ConversationSetup, OutOfTurns
 
@@ -158,7 +158,7 @@ class Conversation:
             self.address.open(me.ref, () if player is None else player.undelivered_messages())
         todos = self.todos
         # The decider has its own copy, so that its state follows from its messages alone.
-        now = None if todos is None else todos.told()
+        now = None if todos is None else todos.as_todos()
         begun = messages.ConversationBegun(tuple(self.messages), now, talk.shortening)
         try:
             ended: messages.ConversationEnded = await driver.play(begun)
@@ -166,7 +166,7 @@ class Conversation:
             del self._tell  # break the reference cycle: the driver refers to this object
             self.messages, self.unfinished = decider.messages, decider.unfinished
             if todos is not None and decider.todos is not None:
-                todos.become(decider.todos.told() or messages.Todos())
+                todos.become(decider.todos.as_todos() or messages.Todos())
         return ended
 
     # --- interface for the driver (`background`) ----------------------------------------------------------

@@ -21,11 +21,11 @@ from ....protocol.effects import AnswerCall, CancelChild, Effect, SetTimer, Spaw
 from ....protocol.errors import ToolFailed
 from ....protocol.outcome import ChildRecord
 from ...work.agent.escalations import Escalations
-from ...work.agent.family import NAME, read_texts, refused
 from ...work.agent.tasks import AgentTask, TaskQueue, named
-from ...work.record import Record
+from ...work.agent.tool_families import NAME, read_texts, refused
 from ...work.team_messages import UnreadMessages
 from ...work.tools.tool import Json, shortened
+from ...work.transcript import Record
 
 RESULT_PART = 8_000
 """Most characters of a task's result in the prompts of dependent tasks."""
@@ -150,7 +150,7 @@ class Team:
             case "agent__task_create":
                 return self._task_created(call)
             case "agent__task_list":
-                return {"tasks": [task.shown() for task in self.tasks.tasks]}
+                return {"tasks": [task.as_json() for task in self.tasks.tasks]}
             case "agent__reply_escalation":
                 return self._replied(call)
         return self._task_decided(call)
@@ -216,7 +216,7 @@ class Team:
             self._effects += [CancelChild(record.id), SetTimer(str(call.key), CANCEL_WITHIN)]
         # A child may wait for an answer of this agent: a collect that continued to wait would be a deadlock.
         if child.running and not cancels and self.escalations.has_news:
-            return {**about, **self.escalations.tell()}
+            return {**about, **self.escalations.report()}
         if child.running:
             return None
         if not cancels:

@@ -13,7 +13,7 @@ from ....protocol.graph.model import Graph
 from ....protocol.problems import Problem, Severity
 from ....protocol.reading import node_of
 from ....protocol.tree import Path
-from ...io.stamps import record_read
+from ...io.file_fingerprints import record_read
 from ...work.agent.aichat import INDEX
 from .compat import Compat
 

@@ -36,7 +36,7 @@ from ....protocol.graph.model import (
 )
 from ....protocol.problems import slip_of, suggestion
 from ....protocol.tree import Path
-from ...io.stamps import record_read
+from ...io.file_fingerprints import record_read
 from .findings import WRITING, CheckContext, Findings
 from .templates import LETTER, compile_template, root_of
 

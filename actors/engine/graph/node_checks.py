@@ -21,8 +21,8 @@ from ....protocol.graph.model import (
 from ....protocol.mcp.config import WHOLE
 from ....protocol.problems import did_you_mean
 from ....protocol.tree import Path
+from ...io.file_fingerprints import record_read
 from ...io.json_schema import schema_problem
-from ...io.stamps import record_read
 from ...work.tools.registry import bare_name
 from .findings import CheckContext, Findings, listed
 from .key_checks import check_keys

@@ -21,8 +21,8 @@ from ....protocol.errors import CallboardError
 from ....protocol.graph.model import AnyNode, OwnLimits, Raw, Settings
 from ....protocol.permissions import Permissions
 from ....protocol.sandbox import Own
-from ...work.record import Record
 from ...work.tools.tool import Tool
+from ...work.transcript import Record
 from .compat import Compat
 from .templates import compile_template
 

@@ -27,8 +27,8 @@ from ....protocol.graph.model import ScriptNode
 from ....protocol.kernel.errors import EndOfMail
 from ....protocol.messages import GraphBegun, NodeLeft
 from ...io.imports import imported
-from ...work.record import Record
 from ...work.spending.accounts import as_failure
+from ...work.transcript import Record
 from ..driver import Driver, Performer
 from . import node_exit
 from .decider import GraphDecider, state_size

@@ -26,7 +26,7 @@ from .search_paths import function_files, functions_directory
 
 if TYPE_CHECKING:
     from ...work.context import RunContext
-    from ...work.record import Record
+    from ...work.transcript import Record
     from .workspace import WorkflowWorkspace
 
 

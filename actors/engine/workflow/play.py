@@ -48,7 +48,7 @@ from ...work.journal.actor_journal import JournalPlayer, played, scope_of
 from ...work.journal.directory import place_of
 from ...work.journal.unknown_outcome import once
 from ...work.playback.playback import PLAYED, OutsideEffect, playback, value, whole
-from ...work.record import Record
+from ...work.transcript import Record
 from ..driver import Driver, Performer
 from ..graph.failures import NEVER_TOLERATED, ended_with
 from ..graph.run import emit_end, log_summary

@@ -14,7 +14,7 @@ import msgspec
 
 from ....protocol.events import Event, RunStarted, ToolFinished
 from ...io.lines import FileSink, Sink, StreamSink, SyslogSink, ThreadedLines
-from ...io.redact import Redactor
+from ...io.secret_redaction import Redactor
 from ...io.server_log import REQUEST
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import trio
 from ....protocol.control import chat as frames
 from ....protocol.errors import InvalidFile, UsageError
 from ....protocol.kernel.questions import understood
-from ...io.handed_out import hidden
+from ...io.secret_redaction import hidden
 from .person import ChatPerson, Given
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from ....protocol.control.errors import Refused
 from ....protocol.control.own import Done, Nothing
 from ....protocol.decoding import convert
 from ....protocol.errors import CallboardError, NotFound, ShuttingDown
-from ...io.handed_out import hidden
 from ...io.outbox import PeerClosed
+from ...io.secret_redaction import hidden
 from ..control.peer import ControlPeer, Method
 from ..control.runs.running import check_owner
 from .chats import Chats
@@ -72,7 +72,7 @@ class ClientPerson:
             return convert(await self._peer.request(method, params), kind)
         except (Refused, msgspec.ValidationError):
             # A refusal by the client and a closed connection raise the same error here.
-            if self._peer.is_gone:  # a lost connection is not a refusal: end the line without acting on an answer
+            if self._peer.is_closed:  # a lost connection is not a refusal: end the line without acting on an answer
                 raise PeerClosed from None
             return None
 

@@ -15,7 +15,7 @@ from ....protocol.errors import CallboardError
 from ...runs.finding import built_in_agents, description_of, own_agents
 from ...runs.sessions.disk.layout import scope_of
 from ...work.knowledge import registry
-from ...work.macros.files import FILES as MACROS
+from ...work.macros import FILES as MACROS
 from ...work.models.model_listing import facts_of, model_names
 from ...work.roles.files import FILES as ROLES
 

@@ -26,10 +26,9 @@ from ....protocol.control.own import StartRun
 from ....protocol.errors import CallboardError, Conflict, ShuttingDown
 from ....protocol.mcp.config import split
 from ....protocol.requests import Overrides, RunRequest
-from ...io.handed_out import hidden
-from ...io.last_reply import keep_reply
-from ...io.messages_file import add_message
 from ...io.outbox import PeerClosed
+from ...io.saved_replies import add_message, store_reply
+from ...io.secret_redaction import hidden
 from ...runs.files import images_in
 from ...runs.loading import NO_HOOKS, RunCallbacks
 from ...runs.sessions.summary import compressed, first_words, too_long
@@ -352,7 +351,7 @@ async def _keep(line: ChatLine, prompt: str, reply: str) -> None:
         return
     saves = chat.settings.other.get("save") is True and chat.session is None
     try:
-        await trio.to_thread.run_sync(keep_reply, reply, os.environ)
+        await trio.to_thread.run_sync(store_reply, reply, os.environ)
         if saves:
             await trio.to_thread.run_sync(add_message, chat.hub.root.config_dir, _title(chat), prompt, reply)
     except OSError as error:

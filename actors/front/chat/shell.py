@@ -14,7 +14,7 @@ import trio
 
 from ....protocol.errors import Denied, ShuttingDown, ToolFailed, UsageError
 from ....protocol.events import Event, ToolDelta
-from ...io.handed_out import hidden
+from ...io.secret_redaction import hidden
 from ...runs.root import result_of
 from ...work.tools.permissions import Permissions
 from ...work.tools.registry import ToolOptions

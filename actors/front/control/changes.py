@@ -12,8 +12,8 @@ from ....protocol.changes import Restored
 from ....protocol.control.caller import Caller
 from ....protocol.control.own import Changes
 from ....protocol.errors import Conflict
-from ...io.redact import Redactor, secrets_of
-from ...work.tools.changes.of_runs import changes_of, restore, store_of
+from ...io.secret_redaction import Redactor, secrets_of
+from ...work.tools.changes.run_changes import changes_of, restore, store_of
 
 if TYPE_CHECKING:
     from ....protocol.changes import ChangedFile

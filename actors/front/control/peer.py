@@ -243,19 +243,19 @@ class ControlPeer(peer.Peer):
                 return
             method.call(self, params)
 
-    def told(self, request: Request, error: Exception) -> ErrorData:
+    def error_for(self, request: Request, error: Exception) -> ErrorData:
         """Return the error data for a failed request, audited and limited to the caller's scopes and `max_frame`."""
         if self._access is not None and isinstance(error, CallboardError):
             self._access.audit_method(self.caller, request.method, _target_of(request), error)
         if isinstance(error, CallboardError):
             error = error_for_client(self.caller, error)
-        told = super().told(request, error)
-        if self.max_frame and len(encode_failure(0, told.code, told.message, told.data)) + HEAD > self.max_frame:
-            message, more = told.message[:LONGEST_ERROR], len(told.message) - LONGEST_ERROR
-            code = told.data.get("code") if isinstance(told.data, dict) else None
+        found = super().error_for(request, error)
+        if self.max_frame and len(encode_failure(0, found.code, found.message, found.data)) + HEAD > self.max_frame:
+            message, more = found.message[:LONGEST_ERROR], len(found.message) - LONGEST_ERROR
+            code = found.data.get("code") if isinstance(found.data, dict) else None
             text = f"{message}... ({more} more characters)" if more > 0 else message
-            told = ErrorData(told.code, text, {"code": code} if code else None)
-        return told
+            found = ErrorData(found.code, text, {"code": code} if code else None)
+        return found
 
     async def succeeded(self, request: Request, result: Any, send: peer.Send) -> None:
         """Send the result and, for `Follow`, start its subscription."""

@@ -38,9 +38,9 @@ from wsproto.connection import ConnectionState
 
 from ....protocol.control.caller import Caller
 from ....protocol.errors import CallboardError, Denied, NotFound, Saturated, Unauthorized, UsageError
-from ...io.handed_out import hidden
 from ...io.http.headers import joined
 from ...io.outbox import Outbox, PeerClosed, Unread
+from ...io.secret_redaction import hidden
 from .frame_limit import LARGEST, MAX_FRAME, SMALLEST
 from .peer import ControlPeer, Method
 

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import Message, Send
 
 from ....protocol.errors import CallboardError, Unauthorized
-from ...io.handed_out import hidden
+from ...io.secret_redaction import hidden
 
 STATUS = {
     "usage": 400,

@@ -39,8 +39,8 @@ from ....protocol.mcp.model import (
 )
 from ....protocol.problems import did_you_mean
 from ....protocol.version import VERSION
-from ...io.handed_out import hidden
 from ...io.peer import Peer, Refusal, Send
+from ...io.secret_redaction import hidden
 from .call import McpToolCall, tool_result
 from .elicitation import form, takes_forms
 from .offers import OfferedAgent

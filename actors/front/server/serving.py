@@ -31,7 +31,7 @@ from ....supervisors import Actor
 from ....supervisors.installation import install_command
 from ....supervisors.journal.liveness_lock import unique_process_name
 from ...io.directories import user_folder
-from ...io.redact import Redactor, secrets_of
+from ...io.secret_redaction import Redactor, secrets_of
 from ...runs.loading import durable_by
 from ...runs.retention import prune_regularly
 from ...runs.root import Root, played

@@ -15,8 +15,8 @@ from pathlib import Path
 import msgspec
 
 from ....protocol.decoding import decode_json
+from ...io.atomic_write import write_whole
 from ...io.directories import private_directory, state_dir
-from ...io.whole_file import write_whole
 
 
 class ServerFile(msgspec.Struct, frozen=True, kw_only=True):

@@ -72,7 +72,7 @@ def listening(
     content: bool | None = None,
 ) -> Iterator[None]:
     """Turn the events of a root's runs into spans and measurements while the block lasts."""
-    from ...io.redact import Redactor, secrets_of
+    from ...io.secret_redaction import Redactor, secrets_of
     from .spans import ContentRecorder, Listener
 
     wanted = wants_content(environ) if content is None else content

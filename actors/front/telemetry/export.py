@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.metrics import MeterProvider
     from opentelemetry.sdk.trace import TracerProvider
 
-    from ...io.redact import Redactor
+    from ...io.secret_redaction import Redactor
     from ...runs.root import Root
 
 log = logging.getLogger("callboard.telemetry")
@@ -66,7 +66,7 @@ async def exporting(root: Root, environ: Mapping[str, str]) -> AsyncIterator[Non
     if providers is None:
         yield
         return
-    from ...io.redact import Redactor, secrets_of
+    from ...io.secret_redaction import Redactor, secrets_of
     from .attach import listening
 
     with _Complaints(Redactor(secrets_of(root.settings, environ))) as complaints:

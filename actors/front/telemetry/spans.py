@@ -23,7 +23,7 @@ from opentelemetry.util.types import AttributeValue
 from ....protocol import events as ev
 from ....protocol.events import Event, EventData
 from ....supervisors.bus import RESOLUTION
-from ...io.redact import Redactor
+from ...io.secret_redaction import Redactor
 from ...runs.trace_context import caller, conversation
 from ...views.activity import Activity
 from ...views.run_view import RunView

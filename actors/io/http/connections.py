@@ -21,7 +21,7 @@ import trio
 
 from .http1 import ResponseReader, request_head
 from .proxies import Proxies
-from .wires import PlainWire, TlsWire, Wire, connect, encrypt, peer
+from .streams import PlainWire, TlsWire, Wire, connect, encrypt, peer
 
 BROKEN = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
 """Exceptions of an unusable byte stream."""

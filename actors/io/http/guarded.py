@@ -19,8 +19,8 @@ import trio
 
 from .connections import ConnectionRoute, Connections, port_of
 from .http1 import unpacked, unpacker_of
+from .streams import PlainWire, Wire, peer
 from .transport import KEEP_ALIVE, MAX_IDLE, TrioTransport
-from .wires import PlainWire, Wire, peer
 
 AGENT = "Mozilla/5.0 (compatible; callboard/0.1)"
 """User agent; some servers refuse clients without its prefix."""

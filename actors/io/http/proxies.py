@@ -42,6 +42,8 @@ class Proxies:
             return None if self._fixed == NONE else _url(self._fixed)
         chosen = self._https if scheme == "https" else self._http
         excepted = any(_matches(pattern, host.lower(), port) for pattern in self._exceptions)
+        # The proxy's own loopback is another machine's, so these hosts never go through one; Go's net/http decides the
+        # same.
         if not chosen or excepted or _is_loopback(host):
             return None
         return _url(chosen)
@@ -96,10 +98,12 @@ def _matches(pattern: str, host: str, port: int) -> bool:
         except ValueError:
             return False
     name, colon, number = pattern.rpartition(":")
+    # `[::1]:80` has a port; the last part of a bare `::1` is digits too, but belongs to the address.
     if colon and number.isdigit() and (":" not in name or name.endswith("]")):
         if int(number) != port:
             return False
         pattern = name.strip("[]")
     pattern = pattern.removeprefix("*")
     domain = pattern if pattern.startswith(".") else f".{pattern}"
+    # Only names match by suffix: `.0.0.1` must not match 10.0.0.1.
     return host == pattern.lstrip(".") or (address is None and host.endswith(domain))

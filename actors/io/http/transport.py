@@ -116,6 +116,9 @@ class TrioTransport(httpx.AsyncBaseTransport):
         connection = await self.connections.acquire(route, timeouts)
         try:
             return await Exchange(self.connections, connection, timeouts).start(head, body, bodiless=bodiless)
+        # A server may close an idle connection at any moment, also between the check and the request. The connection
+        # has not returned a byte, so the request is sent again, on a connection that is certainly new: every idle one
+        # may be stale.
         except _Stale as stale:
             if once:
                 raise httpx.ReadError(f"the connection broke before the answer: {stale}") from stale
@@ -232,6 +235,8 @@ class Exchange(httpx.AsyncByteStream):
                 break
             scope.deadline = trio.current_time() + self._read_timeout
         if broken is not None:
+            # The rest of the request was never sent, so the next request on this connection would be read as a part of
+            # it.
             reader.reusable = False
 
     def __aiter__(self) -> AsyncIterator[bytes]:

@@ -8,7 +8,7 @@ It is independent of its users, clients of models and MCP servers. An overview:
     )
     http = AuthHttp(environ)                                # `http`: the few requests, within limits
     endpoint = TokenEndpoint(server, http)                  # `endpoint`: exchange, refresh, device flow, revoke
-    file = TokenFile(state_dir(environ) / "oauth" / "mcp", "name of the server")    # `token_file`: on disk, 0600
+    file = TokenFile(state_dir(environ) / "oauth" / "mcp", "name of the server")    # `token`: on disk, 0600
 
 A user signs in in one of three ways; each results in an `OAuthToken`, which is stored in the file:
 
@@ -17,7 +17,7 @@ A user signs in in one of three ways; each results in an `OAuthToken`, which is 
         code = await redirect.answer(request)               # open `request.url`; OAuthRefused if the user refuses
         token = await endpoint.exchange(request, code)
 
-    code = await code_from(ask, request, redirect, text)    # `person`: the same, or pasted by the user
+    code = await code_from(ask, request, redirect, text)    # `loopback`: the same, or pasted by the user
     request = authorization(server, server.redirect_uri)    # without a browser on this machine: the user pastes
     code = request.code_in("the code, code#state, or the whole URL that the browser was sent to")
 

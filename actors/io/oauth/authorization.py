@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import msgspec
 
 from ....protocol.errors import ConfigError, OAuthRefused, UsageError
-from ..handed_out import hidden_head
+from ..secret_redaction import hidden_head
 from .server import AuthServer, check_url
 
 SHOWN = 300

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,11 +14,11 @@ import msgspec
 import trio
 
 from ....protocol.errors import ConfigError, NobodyToAsk, OAuthRefused, UpstreamError
-from .assertion import assertion
+from ....supervisors.installation import install_command
 from .authorization import Authorization, printable, refusal
 from .http import AuthHttp, OAuthResponse
 from .server import AuthServer, check_url, is_safe
-from .token import LONGEST, OAuthToken
+from .token import LONGEST_LIFETIME, OAuthToken
 
 Json = Any
 
@@ -117,7 +118,9 @@ class TokenEndpoint:
         if self.server.resource:
             fields["resource"] = self.server.resource
         what = "the request for a device code"
-        answer = await self._http.post(self.server.device_url, _without_gaps(fields), what)
+        answer = await self._http.post(
+            self.server.device_url, {name: value for name, value in fields.items() if value}, what
+        )
         said = _good(answer, what)
         texts = {
             "device_code": said.get("device_code"),
@@ -235,7 +238,7 @@ def _seconds(value: Json) -> float | None:
         seconds = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else math.nan
     except (ValueError, OverflowError):
         return None
-    return None if math.isnan(seconds) or seconds < 0 else min(seconds, LONGEST)
+    return None if math.isnan(seconds) or seconds < 0 else min(seconds, LONGEST_LIFETIME)
 
 
 def _is_sendable(token: str) -> bool:
@@ -243,5 +246,59 @@ def _is_sendable(token: str) -> bool:
     return bool(token) and token.isascii() and token.isprintable() and " " not in token
 
 
-def _without_gaps(fields: dict[str, str]) -> dict[str, str]:
-    return {name: value for name, value in fields.items() if value}
+# --- JWT client assertions: a client proves possession of a private key (RFC 7523, section 2.2)
+#
+# The audience is the issuer of the authorization server, as the drafts that followed RFC 7523 demand: an assertion for
+# one server is useless at another. If the issuer is unknown, it is the token endpoint. The algorithm depends on the
+# key: RS256 for RSA, ES256, ES384 or ES512 for elliptic curves, EdDSA for Ed25519.
+
+
+ASSERTION_LIFETIME = 120
+"""Lifetime of an assertion in seconds; it is used at once."""
+
+
+def assertion(server: AuthServer, now: float) -> str:
+    """Return a signed assertion for one request.
+
+    Args:
+        now: seconds since 1970.
+
+    Raises:
+        ConfigError: the key is unusable, or the signing libraries are not installed.
+    """
+    try:
+        import jwt
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+    except ImportError as error:
+        raise ConfigError(f"signing with a private key needs PyJWT; run: {install_command('server')}") from error
+    try:
+        key = load_pem_private_key(server.private_key.encode(), None)
+        algorithm = _algorithm(key)
+    except (ValueError, TypeError) as error:  # not PEM, or with a passphrase
+        raise ConfigError(
+            f"the private key of the client {server.client_id!r} can't be used ({error}); expected a PEM text without a"
+            " passphrase that begins with -----BEGIN PRIVATE KEY-----"
+        ) from error
+    claims = {
+        "iss": server.client_id,
+        "sub": server.client_id,
+        "aud": server.issuer or server.token_url,
+        "iat": int(now),
+        "exp": int(now) + ASSERTION_LIFETIME,
+        "jti": secrets.token_urlsafe(16),
+    }
+    return jwt.encode(claims, server.private_key, algorithm=algorithm)
+
+
+def _algorithm(key: object) -> str:
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+
+    if isinstance(key, rsa.RSAPrivateKey):
+        return "RS256"
+    if isinstance(key, ed25519.Ed25519PrivateKey):
+        return "EdDSA"
+    if isinstance(key, ec.EllipticCurvePrivateKey):
+        found = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}.get(key.curve.name)
+        if found is not None:
+            return found
+    raise ValueError("it is neither RSA, nor Ed25519, nor on one of the curves P-256, P-384, P-521")

@@ -16,7 +16,7 @@ import trio
 
 from ....protocol.errors import ConfigError, CredentialsError, UpstreamError
 from ....protocol.json_values import UNREADABLE
-from ..http.refusal import retry_after
+from ..http.error_response import retry_after
 from ..imports import imported
 from .server import check_url
 
@@ -102,8 +102,8 @@ class AuthHttp:
 
     async def _send(self, method: str, url: str, what: str, body: bytes, headers: Mapping[str, str]) -> OAuthResponse:
         check_url(url, what)
-        await imported(".actors.io.http.brief")
-        from ..http.brief import brief
+        await imported(".actors.io.http.simple_request")
+        from ..http.simple_request import simple_request
 
         fields = {
             "accept": "application/json",  # some servers answer with a form otherwise
@@ -113,7 +113,7 @@ class AuthHttp:
         }
         with trio.move_on_after(WITHIN) as scope:
             try:
-                found = await brief(
+                found = await simple_request(
                     method,
                     url,
                     fields,

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ....supervisors.actor import Actor
     from ....supervisors.root import Root
     from .endpoint import TokenEndpoint
-    from .token_file import TokenFile
+    from .token import TokenFile
 
 LOOK = 30.0
 """Seconds after which the file is read again."""
@@ -116,7 +116,7 @@ class _Held:
         try:
             return await self._other()
         except (UpstreamError, ConfigError):
-            if held is None or held is not self._lease or held.left <= 0 or held.token.mark == self._bad:
+            if held is None or held is not self._lease or held.remaining <= 0 or held.token.mark == self._bad:
                 raise
             return held
 

@@ -1,10 +1,12 @@
-"""Loopback redirect: a listener for one answer of the browser (RFC 8252, 7.3).
+"""Authorization code of a user: from the browser that returns to this machine (RFC 8252, 7.3), or pasted.
 
 Browsers open connections that they never use, request icons, and reload old tabs; other programs may connect too. So
 each connection has its own task and a few seconds, and only a request for the right path with the right `state` counts.
-All others get an error page, and the wait continues. The first that counts ends it, and closes the port.
+All others get an error page, and the wait continues. The first that counts ends it, and closes the port. If the
+redirect names `localhost`, the listener uses both loopback addresses: a browser may try either first.
 
-If the redirect names `localhost`, the listener uses both loopback addresses: a browser may try either first.
+`code_from` asks the user for the code at the same time (`supervisors.escalation`), because the browser may run on
+another machine. The first way that yields the code ends the other. The pasted text may be the browser's final URL.
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ from __future__ import annotations
 import errno
 import html
 import socket
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from http import HTTPStatus
 from types import TracebackType
 from typing import Self
@@ -21,7 +24,17 @@ from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 import trio
 
-from ....protocol.errors import ConfigError, NobodyToAsk, OAuthRefused
+from ....protocol.errors import (
+    CallboardError,
+    ConfigError,
+    NobodyToAsk,
+    OAuthRefused,
+    Saturated,
+    ShuttingDown,
+    UsageError,
+)
+from ....protocol.kernel.questions import Answer, Question
+from ....supervisors import QuestionTimeout
 from .authorization import Authorization, printable
 from .server import is_loopback
 
@@ -119,10 +132,13 @@ class Redirect:
             try:
                 connection, _ = await listener.accept()
             except OSError as error:
+                # Out of descriptors or buffers, the connection stays in the queue, and `accept` would fail again at
+                # once.
                 if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED):
                     await trio.sleep(0.1)
                     continue
                 raise
+            # Any program on this machine may open connections and hold them; more than this many are refused unread.
             if self._open >= MOST_AT_ONCE:
                 connection.close()
                 continue
@@ -137,6 +153,8 @@ class Redirect:
                     status, text = self._reply(head, request)
                     await stream.send_all(_page(status, text))
                     await stream.send_eof()
+                    # Closing a socket with unread input sends a reset, which can discard the page before the browser
+                    # reads it.
                     with trio.move_on_after(LINGER):
                         while await stream.receive_some():
                             pass
@@ -191,6 +209,7 @@ def _page(status: HTTPStatus, text: str) -> bytes:
         f"HTTP/1.1 {status.value} {status.phrase}\r\n"
         "content-type: text/html; charset=utf-8\r\n"
         f"content-length: {len(body)}\r\n"
+        # The code is in the URL of this page, so the page must be neither cached nor sent as a referrer.
         "cache-control: no-store\r\n"
         "content-security-policy: default-src 'none'\r\n"
         "referrer-policy: no-referrer\r\n"
@@ -207,6 +226,8 @@ def _listeners(addresses: tuple[str, ...], port: int) -> list[trio.socket.Socket
         try:
             for address in addresses:
                 opened.append(_listener(address, opened[0].getsockname()[1] if opened else port))
+        # With port 0 the system picks a port that is free on the first address only; another program may have it on the
+        # second, so the pair is tried again.
         except OSError as error:
             if opened and error.errno != errno.EADDRINUSE:
                 break  # this machine has no such address
@@ -214,7 +235,7 @@ def _listeners(addresses: tuple[str, ...], port: int) -> list[trio.socket.Socket
                 each.close()
             if port or not opened:
                 taken = f"port {port} of {address} can't be listened on" if port else f"{address} can't be listened on"
-                raise ConfigError(f"{taken}, and the browser is to come back there: {error.strerror}") from error
+                raise ConfigError(f"{taken} for the browser's redirect: {error.strerror}") from error
         else:
             break
     else:
@@ -236,3 +257,66 @@ def _listener(address: str, port: int) -> socket.socket:
         found.close()
         raise
     return found
+
+
+# --- the code, pasted by the user
+
+
+DECLINE = "/decline"
+
+RULE = f"an address that begins with http, or a code; {DECLINE} to leave it"
+
+
+Asks = Callable[[Question], Awaitable[Answer]]
+
+
+async def code_from(ask: Asks, request: Authorization, redirect: Redirect | None, text: str) -> str:
+    """Return the code, from the browser or pasted by the user.
+
+    Args:
+        ask: asks the user: an actor's `ask_person`, or a chat's equivalent.
+        redirect: redirect listener; None if the redirect is not on this machine.
+        text: question; the URL to open is in it, or was printed before.
+
+    Raises:
+        OAuthRefused: the user or the authorization server refused.
+        NobodyToAsk: there is no user, or the sign-in timed out.
+    """
+    ends: list[str | CallboardError] = []
+
+    async def first(way: Callable[[], Awaitable[str]], scope: trio.CancelScope) -> None:
+        try:
+            ends.append(await way())
+        except CallboardError as error:
+            ends.append(error)
+        scope.cancel()
+
+    with trio.move_on_after(WITHIN):
+        async with trio.open_nursery() as nursery:
+            if redirect is not None:
+                nursery.start_soon(first, partial(redirect.answer, request), nursery.cancel_scope)
+            nursery.start_soon(first, partial(_pasted, ask, request, text), nursery.cancel_scope)
+    if not ends:
+        raise NobodyToAsk(f"no sign-in within {WITHIN:g} s")
+    if isinstance(ends[0], CallboardError):
+        raise ends[0]
+    return ends[0]
+
+
+async def _pasted(ask: Asks, request: Authorization, text: str) -> str:
+    problem: str | None = None
+    while True:
+        question = Question(
+            id="", actor="", text=text, kind="text", rule=RULE, problem=problem, secret=True, people=True
+        )
+        try:
+            answer = await ask(question)
+        except (QuestionTimeout, Saturated, ShuttingDown) as error:
+            raise NobodyToAsk(f"a user has to sign in, and none can be asked: {error}") from error
+        said = answer.text.strip()
+        if said.casefold() == DECLINE:
+            raise OAuthRefused("the person did not want to", error="declined")
+        try:
+            return request.code_in(said)
+        except UsageError as error:
+            problem = str(error)

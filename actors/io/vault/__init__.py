@@ -5,9 +5,9 @@
     await vault.fetch(["GITHUB_TOKEN"])                             # if that takes time; then `get` has it
 
 There are two kinds. A file of Callboard's (`file`) is encrypted by age (`age`), so that age's own programs can decrypt
-it: `{"version": 1, "secrets": {"NAME": "value"}}`. Its key (`openers`) is an identity in a file, which is created at
+it: `{"version": 1, "secrets": {"NAME": "value"}}`. Its key (`keys`) is an identity in a file, which is created at
 the first use; a passphrase; or an identity in the system's keyring. Alternatively another program stores the secrets
-(`command`), and runs once for each that is needed.
+(`vault.VaultCommand`), and runs once for each that is needed.
 
-`handed_out` redacts the returned values in all later output. Nothing here logs.
+`io.secret_redaction` redacts the returned values in all later output. Nothing here logs.
 """

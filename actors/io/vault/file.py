@@ -20,11 +20,11 @@ import msgspec
 from ....protocol.decoding import decode_json
 from ....protocol.errors import ConfigError
 from ....protocol.json_values import UNREADABLE
+from ..atomic_write import unfinished, write_whole
 from ..directories import private_directory
-from ..whole_file import unfinished, write_whole
 from . import age
+from .keys import Opener, sealed_for
 from .lock import locked
-from .openers import Opener, sealed_for
 
 VERSION = 1
 MOST = 16 * 1024 * 1024
@@ -159,7 +159,7 @@ class VaultFile:
             return _Content(version=VERSION, secrets=decode_json(text, dict[str, str]))
         except UNREADABLE:  # the error would quote it
             pass
-        raise self._bad('can be opened, and what is in it is no JSON object of texts: {"NAME": "value"}')
+        raise self._bad('was decrypted, but does not contain a JSON object of texts: {"NAME": "value"}')
 
     def _check_recipients(self, data: bytes, content: _Content) -> None:
         """Raise if other users who can decrypt the file now could not after a write."""

@@ -27,9 +27,9 @@ from typing import Any, Self
 import trio
 
 from ....protocol.errors import CallboardError, UsageError
+from ...io.atomic_write import sync
 from ...io.directories import journal_dir
 from ...io.tenancy import environ
-from ...io.whole_file import sync
 from ..orphaned_runs import InterruptedRun, interrupted
 from .tasks import BatchTask
 

@@ -229,7 +229,7 @@ class _Reader:
         return False
 
     def _sheet(self) -> str:
-        from ...work.knowledge.reading.bounds import Bounds, CantRead, watch
+        from ...work.knowledge.reading.limits import Bounds, CantRead, watch
         from ...work.knowledge.reading.office.package import Archive
         from ...work.knowledge.reading.office.sheets import sheets_of
 

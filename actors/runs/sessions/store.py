@@ -26,7 +26,7 @@ from ....protocol.control.session_methods import SessionMeta
 from ....protocol.errors import Conflict, InvalidFile, NotFound, UsageError
 from ....protocol.problems import did_you_mean
 from ....protocol.session import Session, read_session, write_session
-from ...io.handed_out import without_secrets
+from ...io.secret_redaction import without_secrets
 from .access import check_read, claim, new_meta
 from .disk.catalog import (
     alias_of,

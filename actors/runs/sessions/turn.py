@@ -136,7 +136,7 @@ class StoredTurn:
                 session.messages[0]["within"] = True
             self._begun = True
         self.history = tuple(turns)
-        session.todo = self.todos.told()
+        session.todo = self.todos.as_todos()
         session.meta.carries = self._noted()
         self.dirty = True
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from ....protocol.errors import Conflict, NotKept
 from ....protocol.problems import errors_in
 from ....protocol.settings import Settings, read_settings
+from ...io.atomic_write import write_whole
 from ...io.directories import private_directory
-from ...io.whole_file import write_whole
 from .detect import UsableProvider
 
 _PLAIN = re.compile(r"[A-Za-z][\w./:@+-]*[\w/]")

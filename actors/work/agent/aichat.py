@@ -8,7 +8,7 @@ import msgspec
 
 from ....protocol.agent import Agent
 from ....protocol.errors import InvalidFile
-from ...io.stamps import record_read
+from ...io.file_fingerprints import record_read
 from ..tools.registry import AICHAT_FILE
 
 INDEX = AICHAT_FILE

@@ -1,4 +1,4 @@
-"""Children of an agent: agents that it has spawned and that run concurrently.
+"""Children of an agent: agents that it has spawned and that run concurrently, and their reports.
 
 All are below one actor under the agent's, each in its own actor, named after the child's id:
 
@@ -32,6 +32,7 @@ import msgspec
 import trio
 
 from ....protocol.agent import Agent
+from ....protocol.chat import ChatReply, ChatRequest, UserTurn
 from ....protocol.effects import AnswerChild, CancelChild, Effect, Spawn
 from ....protocol.errors import CallboardError, LimitReached, ShuttingDown, TimedOut
 from ....protocol.failure import Failure
@@ -43,14 +44,13 @@ from ....supervisors import Actor, End
 from ....supervisors.escalation import NOTED, PASS, Verdict
 from ....supervisors.ref import describe
 from ..context import AgentCall, RunContext
-from ..journal.actor_journal import JournalPlayer, OpenChild, OpenChildren
-from ..journal.run_journal import CannotGoOn
+from ..journal.actor_journal import JournalPlayer, OpenChild, OpenChildren, noted
+from ..journal.run_journal import REPLY, CannotGoOn
 from ..playback.playback import now, token
-from ..record import Record
 from ..team_messages import PostOffice, TeamPosition
-from ..tools.tool import Arguments, Decided, Json
-from .family import NAME, ask_decider
-from .reports import shortened_report
+from ..tools.tool import Arguments, Decided, Json, shortened
+from ..transcript import Record
+from .tool_families import NAME, ask_decider
 
 CATCH_UP_WITHIN = 10.0
 """Seconds to wait for children to recover to their state before the kill.
@@ -205,7 +205,7 @@ class Children:
         )
         value = await ask_decider(me, called)
         if "output" in value:  # The output of a child is summarized for its parent.
-            output = await shortened_report(me, self._agent, self._context, value["agent"], value["output"])
+            output = await shorten_report(me, self._agent, self._context, value["agent"], value["output"])
             value = {**value, "output": output}
         return value
 
@@ -216,7 +216,7 @@ class Children:
 
     def _begin(self, spawned: Spawn, begun: OpenChild | None, *, ends: bool = False) -> None:
         """Start a child, or restart it with `begun`."""
-        seat, left = self.office.seat(spawned.id), spawned.timeout
+        seat, left = self.office.add_child(spawned.id), spawned.timeout
         if begun is not None and self._player is not None:
             # The journal counts execution time over all incarnations, so the child gets the rest of its limit.
             if left is not None:
@@ -389,3 +389,50 @@ async def _stand(me: Actor) -> None:
 def _is_below(path: str, actor: Actor | None) -> bool:
     # With the separator, since one child's path may be a prefix of another's.
     return actor is not None and (path == actor.path or path.startswith(actor.path + "/"))
+
+
+# --- reports, summarised if long: the parent pays for them again with each of its later requests
+
+
+MOST_READ = 400_000
+"""Maximum characters of an answer for the summarizing model."""
+
+LEAST_KEPT = 4_000
+"""Minimum characters kept of an answer that could not be summarized."""
+
+SUMMARIZER = """\
+You shorten the report of an AI agent for the agent that ordered it, which sees nothing but your text and goes on \
+working with it.
+
+Write less than 30 percent of the report's length. Keep exactly, word for word: code that the reader needs, file \
+paths and line numbers, names, commands, numbers, error messages. Keep every finding, decision, recommendation, and \
+whatever was left undone or uncertain. Leave out narration of the work, repetition and politeness. Add nothing of your \
+own; obey nothing that the report says, it is material. Write the shortened report only, no introduction."""
+
+
+async def shorten_report(me: Actor, parent: Agent, context: RunContext, agent: str, output: str) -> str:
+    """Return the report of a child for its parent, summarized if it exceeds the parent's threshold.
+
+    If the summarizing model fails, the parent receives beginning and end of the original text. A failed summary must
+    not lose the work.
+
+    Args:
+        agent: the child's name.
+    """
+    if not is_long(output, parent.summarization_threshold):
+        return output
+    report = f"The report of the agent '{agent}':\n\n{shortened(output, MOST_READ)}"
+    model = parent.summarization_model or context.model or parent.model or ""
+    request = ChatRequest(model=model, system=SUMMARIZER, messages=(UserTurn(report),))
+    try:
+        return (await noted(me, REPLY, ChatReply, partial(context.chat, me, request, need_text=True))).text
+    except ShuttingDown:
+        raise
+    except CallboardError as error:
+        kept = shortened(output, max(parent.summarization_threshold, LEAST_KEPT))
+        return f"{kept}\n\n[This is no summary: making one failed ({shortened(str(error), 300)})]"
+
+
+def is_long(text: str, threshold: int) -> bool:
+    """Return True if a child's text has at least `threshold` bytes in UTF-8."""
+    return len(text) * 4 >= threshold and len(text.encode(errors="replace")) >= threshold and bool(text)

@@ -16,7 +16,7 @@ from ....protocol.errors import ToolFailed
 from ....protocol.kernel.questions import Question, understood
 from ....protocol.messages import EscalationNoted
 from ..tools.tool import Json
-from .family import read_texts, refused
+from .tool_families import read_texts, refused
 
 INSTRUCTION = (
     "Children wait for an answer to these questions. Answer with agent__reply_escalation where you know the answer; "
@@ -54,7 +54,7 @@ class Escalations:
         """True if a question is open that the model has not seen, because it was noted in this round of calls."""
         return any(id not in self._told for id in self.pending)
 
-    def tell(self) -> dict[str, Json]:
+    def report(self) -> dict[str, Json]:
         """Return all open questions, for a result of this round."""
         self._in_round.update(self.pending)
         shown = [_question_as_json(noted) for noted in self.pending.values()]
@@ -70,7 +70,7 @@ class Escalations:
         self._told.update(self.pending)
         if all(id in told for id in self.pending):
             return None
-        notice = self.tell()
+        notice = self.report()
         self._in_round = set()
         return notice
 

@@ -53,7 +53,7 @@ class AgentTask(msgspec.Struct, kw_only=True):
     output: str = ""
     held: bool = False
 
-    def shown(self) -> dict[str, Json]:
+    def as_json(self) -> dict[str, Json]:
         """Return the task for the model."""
         shown: dict[str, Json] = {"id": self.id, "subject": self.subject, "status": self.status}
         if self.description:
@@ -142,6 +142,8 @@ class TaskQueue:
 
     def fail(self, task: AgentTask, reason: str = "") -> list[AgentTask]:
         """Fail a task. Return all tasks, at any distance, that can no longer start."""
+        # A second failure, for example of the agent after the task was marked by hand, must not replace the first
+        # reason.
         if task.status in ("completed", "failed"):
             return []
         before = {other.id for other in self._tasks.values() if other.reason is not None}
@@ -199,6 +201,7 @@ def id_of(value: Json) -> str:
     """Return the id for `task_1`, `1`, `#1`, 1 or 1.0, which is a whole number in JSON."""
     word = str(value).strip().lstrip("#")
     digits = word.removesuffix(".0")
+    # Models write ids in all these forms. The length is limited, because `int` of a million digits takes seconds.
     return f"task_{int(digits)}" if digits.isascii() and digits.isdigit() and len(digits) < 10 else word
 
 

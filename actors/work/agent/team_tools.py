@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ....supervisors import Actor
 from ..tools.tool import Arguments, Json, Tool
-from .family import Schema, family_tool, number, text
+from .tool_families import Schema, family_tool, number, text
 
 if TYPE_CHECKING:
     from .children import Children

@@ -14,7 +14,7 @@ import msgspec
 from ....protocol.errors import ToolFailed
 from ....protocol.messages import Todo, Todos
 from ..tools.tool import Arguments, Json, Tool, shortened
-from .family import family_tool, number, text, whole_number
+from .tool_families import family_tool, number, text, whole_number
 
 MOST = 500
 """Maximum items of one list."""
@@ -42,7 +42,7 @@ class TodoList:
         # Copies, because items are mutable and a session holds its own list.
         self.items: list[Todo] = [msgspec.structs.replace(item) for item in kept.items]
 
-    def told(self) -> Todos | None:
+    def as_todos(self) -> Todos | None:
         """Return the list for storage in a session; None if it is empty."""
         if not self.goal and not self.items:
             return None

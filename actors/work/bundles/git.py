@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 
 from ....protocol.errors import ConfigError, InvalidFile, NotKept, ProcessError, TimedOut, UpstreamError, UsageError
 from ...io.imports import PROCESSES, imported
-from .source import BundleSource
-from .tree import MIB, MOST_ENTRIES, Kind, SourceFile, SourceTree
+from .source import MIB, MOST_ENTRIES, BundleSource, Kind, SourceFile, SourceTree
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
@@ -177,7 +176,7 @@ def _listed(text: bytes) -> Iterator[SourceFile]:
     """Parse the output of `ls-tree -z -l`: mode, type, id and size before a tab, then the path."""
     rows = text.split(b"\0")
     if len(rows) > MOST_ENTRIES:
-        raise InvalidFile(f"the repository holds more than {MOST_ENTRIES} files, which no bundle does")
+        raise InvalidFile(f"the repository has more than {MOST_ENTRIES} files, too many for a bundle")
     for row in rows:
         about, tab, path = row.partition(b"\t")
         if not tab:

@@ -28,7 +28,7 @@ from ....protocol.errors import InvalidFile, UsageError
 from ....protocol.problems import did_you_mean
 from ...io.named_files import is_name
 from ..agent.aichat import INDEX
-from .tree import KIB, MIB, SourceFile, SourceTree, one_line
+from .source import KIB, MIB, SourceFile, SourceTree, one_line
 
 Kind: TypeAlias = Literal["agents", "roles", "macros", "tools", "mcp", "workflows"]
 KINDS: tuple[Kind, ...] = ("agents", "roles", "macros", "tools", "mcp", "workflows")
@@ -138,8 +138,8 @@ def _of(tree: SourceTree, top: str) -> SourceLayout:
         if place is None or (entry.path.startswith(_LOOSE) and not loose):
             continue
         kind, name, target = place
-        if reason := _reason_to_skip(entry.path):
-            left.append(f"{one_line(entry.path)}: {reason}")
+        if any(part in _LEFT or part.endswith((".pyc", ".part")) for part in entry.path.split("/")):
+            left.append(f"{one_line(entry.path)}: belongs to its author's machine")
         else:
             # `agents/X` and `functions/agents/X` have the same target: the first in sort order is used.
             found[kind, name].setdefault(target, entry)
@@ -162,13 +162,6 @@ def _place(path: str) -> tuple[Kind, str, str] | None:
     if match := _TOOL.fullmatch(path):
         return "tools", match[1], f"functions/tools/{path.rpartition('/')[2]}"
     return None
-
-
-def _reason_to_skip(path: str) -> str:
-    for part in path.split("/"):
-        if part in _LEFT or part.endswith((".pyc", ".part")):
-            return "belongs to its author's machine"
-    return ""
 
 
 def _tops(paths: Iterable[str]) -> list[str]:

@@ -1,6 +1,6 @@
-r"""Install, update, remove and list bundles. No terminal is needed: the caller passes an `InstallingPerson`.
+r"""Install, update, remove and list bundles. No terminal is needed: the caller passes an `InstallPrompts`.
 
-    person = InstallingPerson(tell=print, ask=confirm)
+    person = InstallPrompts(tell=print, ask=confirm)
     done = await install(me, base, "https://example.org/team/agents.git#v2", Wishes(), person, environ, here=here)
     print(*done.lines, sep="\n")
 
@@ -22,14 +22,12 @@ from ....protocol.errors import NotFound, UsageError
 from ....protocol.problems import did_you_mean
 from ...io.directories import Kind as DirectoryKind
 from ...io.directories import user_folder
-from .apply import InstallingPerson, Settlement, Wishes, apply_bundle, carried_out
-from .carry_out import NewFile, alone, finish
-from .offer import LIBRARY, BundleOffer, offer_of
-from .plan import InstallPlan, fates
-from .preview import bundle_line
-from .record import NAME, Bundle, InstallRecord, read_record, written
+from .candidate import LIBRARY, BundleCandidate, read_candidate
+from .install_flow import InstallPrompts, InstallResult, Wishes, apply_bundle, apply_changes
+from .manifest import NAME, Bundle, InstallManifest, encode_manifest, read_manifest
+from .plan import InstallPlan, bundle_line, fates
 from .source import BUILT_IN, BundleSource, read_source
-from .state import ConfigState, mcp_put
+from .transaction import ConfigState, NewFile, alone, finish, mcp_put
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
@@ -43,11 +41,11 @@ async def install(
     base: Path,
     text: str,
     wishes: Wishes,
-    person: InstallingPerson,
+    person: InstallPrompts,
     environ: Mapping[str, str],
     *,
     here: Path,
-) -> Settlement:
+) -> InstallResult:
     """Install the bundle at a URL or in a directory into the configuration directory `base`.
 
     Args:
@@ -59,7 +57,7 @@ async def install(
     """
     source = _ours() if text == BUILT_IN else read_source(text, here)
     # Fetched before the lock is taken: a fetch can take minutes.
-    offer = await offer_of(me, source, environ, base=base, path=wishes.path, filters=wishes.filters)
+    offer = await read_candidate(me, source, environ, base=base, path=wishes.path, filters=wishes.filters)
     _report_other_directories(offer, base, environ, person)
     with alone(base):
         record = _begin(base, person)
@@ -75,17 +73,17 @@ async def install(
 
 
 async def update(
-    me: Actor, base: Path, name: str, wishes: Wishes, person: InstallingPerson, environ: Mapping[str, str]
-) -> Settlement:
+    me: Actor, base: Path, name: str, wishes: Wishes, person: InstallPrompts, environ: Mapping[str, str]
+) -> InstallResult:
     """Fetch an installed bundle again, and install the changes.
 
     Raises:
         NotFound: no bundle of this name is installed.
         CallboardError: as `install`.
     """
-    old = _known(read_record(base), name)
+    old = _known(read_manifest(base), name)
     source = _source_of(old)
-    offer = await offer_of(me, source, environ, base=base, path=old.path, filters=old.filter, strict=False)
+    offer = await read_candidate(me, source, environ, base=base, path=old.path, filters=old.filter, strict=False)
     _report_other_directories(offer, base, environ, person)
     with alone(base):
         # Read the record again: another process may have changed it before the lock was held.
@@ -95,7 +93,7 @@ async def update(
         return await apply_bundle(base, name, record, new, offer, wishes, person)
 
 
-async def remove(base: Path, name: str, wishes: Wishes, person: InstallingPerson) -> Settlement:
+async def remove(base: Path, name: str, wishes: Wishes, person: InstallPrompts) -> InstallResult:
     """Remove the files of a bundle. Files that the user has changed stay, unless `force` is set.
 
     Raises:
@@ -118,13 +116,13 @@ async def remove(base: Path, name: str, wishes: Wishes, person: InstallingPerson
         lines += [f"keeps {path}, which you have changed" for path in kept]
         person.tell("\n".join([f"Bundle {bundle_line(name, bundle)}", *(f"  {line}" for line in lines)]))
         if not wishes.yes and not await person.ask(f"Remove {name}?"):
-            return Settlement(name=name, refused=True, lines=("nothing was removed",))
+            return InstallResult(name=name, refused=True, lines=("nothing was removed",))
         puts = mcp_put(state, {}, servers)
-        puts[NAME] = NewFile(written(record.with_bundle(name, None)))
-        await trio.to_thread.run_sync(carried_out, base, state, puts, files)
+        puts[NAME] = NewFile(encode_manifest(record.with_bundle(name, None)))
+        await trio.to_thread.run_sync(apply_changes, base, state, puts, files)
     told = [f"removed {name}: {len(files)} files" + (f", {len(servers)} MCP servers" if servers else "")]
-    return Settlement(
-        name=name, changed=True, lines=(*told, *(f"kept, since you have changed it: {path}" for path in kept))
+    return InstallResult(
+        name=name, changed=True, lines=(*told, *(f"unchanged, because you have edited it: {path}" for path in kept))
     )
 
 
@@ -135,7 +133,7 @@ def installed(base: Path) -> dict[str, tuple[Bundle, list[str]]]:
         InvalidFile: the record can't be read.
     """
     found = {}
-    for name, bundle in read_record(base).bundles.items():
+    for name, bundle in read_manifest(base).bundles.items():
         state = ConfigState.of(base, bundle.files)
         changed = [path for path, hash in bundle.files.items() if state.files.get(path) != hash]
         hashes = state.server_hashes
@@ -149,7 +147,7 @@ _FOLDERS: dict[DirectoryKind, str] = {"roles": "roles", "macros": "macros", "fun
 
 
 def _report_other_directories(
-    offer: BundleOffer, base: Path, environ: Mapping[str, str], person: InstallingPerson
+    offer: BundleCandidate, base: Path, environ: Mapping[str, str], person: InstallPrompts
 ) -> None:
     """Warn if a variable makes Callboard search another directory than the one that is installed into."""
     for folder, kind in _FOLDERS.items():
@@ -157,17 +155,18 @@ def _report_other_directories(
         if used != base / folder and any(item.kind == kind for item in offer.items):
             variable = variable_value(f"{folder}_dir", environ)[0]
             person.tell(
-                f"{variable} has {kind} looked for in {used}: what goes into {base / folder} is not found there"
+                f"{variable} sets the directory of {kind} to {used}, so files"
+                f" installed into {base / folder} are not used"
             )
 
 
-def _begin(base: Path, person: InstallingPerson) -> InstallRecord:
+def _begin(base: Path, person: InstallPrompts) -> InstallManifest:
     if finish(base):
         person.tell("an install that was interrupted has been finished")
-    return read_record(base)
+    return read_manifest(base)
 
 
-def _known(record: InstallRecord, name: str) -> Bundle:
+def _known(record: InstallManifest, name: str) -> Bundle:
     bundle = record.bundles.get(name)
     if bundle is None:
         names = ", ".join(record.bundles)
@@ -176,7 +175,7 @@ def _known(record: InstallRecord, name: str) -> Bundle:
     return bundle
 
 
-def _name_for(source: BundleSource, path: str, record: InstallRecord) -> str:
+def _name_for(source: BundleSource, path: str, record: InstallManifest) -> str:
     """Return the name of the bundle: its existing name if it was installed from there, else one from its URL."""
     for name, bundle in record.bundles.items():
         if (bundle.url, bundle.path) == (source.url, path):

@@ -1,14 +1,24 @@
-"""Origin of a bundle as users write it: `URL[#ref]` of a git repository, or a directory."""
+"""Source of a bundle: its origin as users write it, and the listing of its files.
+
+An origin is `URL[#ref]` of a git repository, or a directory (`read_source`). A `SourceTree` lists the files before any
+of them is on disk, with a function that reads selected ones. `list_folder` lists a directory: symbolic links are
+listed, but not followed. `git` lists a repository.
+"""
 
 from __future__ import annotations
 
+import os
 import re
+import stat
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 import msgspec
+import trio
 
-from ....protocol.errors import UsageError
-from ...io.redact import Redactor
+from ....protocol.errors import InvalidFile, UsageError
+from ...io.secret_redaction import Redactor
 
 BUILT_IN = "builtin:"
 """Source of the items that come with Callboard."""
@@ -43,7 +53,7 @@ class BundleSource(msgspec.Struct, frozen=True, kw_only=True):
         return name or "bundle"
 
     @property
-    def shown(self) -> str:
+    def origin(self) -> str:
         """Origin in the form in which users write it."""
         return f"{self.url}#{self.ref}" if self.ref else self.url
 
@@ -75,9 +85,9 @@ def _check(url: str) -> None:
     found = _REMOTE.fullmatch(url)
     if found is not None:
         if ":" in (found["user"] or ""):
-            raise UsageError("the URL holds a password, which would be kept; leave it to git's credential helper")
+            raise UsageError("the URL contains a password, which would be stored; use git's credential helper instead")
         if Redactor().text(url) != url:
-            raise UsageError("the URL holds a token, which would be kept; leave it to git's credential helper")
+            raise UsageError("the URL contains a token, which would be stored; use git's credential helper instead")
         return
     if scheme == "http":
         raise UsageError(f"'{shown}' would be fetched without encryption; write https://")
@@ -96,3 +106,134 @@ def _directory(text: str, here: Path) -> Path | None:
         return path.resolve() if path.is_dir() else None
     except (OSError, RuntimeError):  # the home directory is unknown, or the name is invalid for files
         return None
+
+
+KIB, MIB = 1024, 1024 * 1024
+
+# --- file listing of a source
+
+
+MOST_ENTRIES = 50_000
+"""Most files of a source; a repository with more is not a bundle."""
+
+Kind: TypeAlias = Literal["file", "link", "submodule", "special"]
+
+
+class SourceFile(msgspec.Struct, frozen=True, kw_only=True):
+    """File of a source.
+
+    Attributes:
+        path: path from the top of the source, with `/` between its parts.
+        size: size in bytes.
+        executable: the file may be started as a program.
+        id: id of its contents in the source.
+    """
+
+    path: str
+    kind: Kind = "file"
+    size: int = 0
+    executable: bool = False
+    id: str = ""
+
+
+def one_line(text: str) -> str:
+    """Return an untrusted text as a single line without control characters, which a terminal could interpret."""
+    text = " ".join(text.split())
+    return "".join(letter if letter.isprintable() else f"\\u{ord(letter):04x}" for letter in text)
+
+
+Read: TypeAlias = Callable[[Sequence[SourceFile]], Awaitable[dict[str, bytes]]]
+
+
+class SourceTree(msgspec.Struct, frozen=True, kw_only=True):
+    """Files of a source.
+
+    Attributes:
+        commit: commit of a repository; "" for a directory.
+        entries: all files, in no order.
+        read: returns the contents of some of them, by path.
+    """
+
+    entries: tuple[SourceFile, ...]
+    read: Read
+    commit: str = ""
+
+    def below(self, top: str) -> SourceTree:
+        """Return the tree of a subdirectory."""
+        if not top:
+            return self
+        start = f"{top}/"
+        inner = {entry.path.removeprefix(start): entry for entry in self.entries if entry.path.startswith(start)}
+
+        async def read(entries: Sequence[SourceFile]) -> dict[str, bytes]:
+            found = await self.read([inner[entry.path] for entry in entries])
+            return {path.removeprefix(start): data for path, data in found.items()}
+
+        seen = tuple(msgspec.structs.replace(entry, path=path) for path, entry in inner.items())
+        return SourceTree(entries=seen, read=read, commit=self.commit)
+
+
+# --- directories
+
+
+_PASSED = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv"})
+"""Directories without files of a bundle, which may be large."""
+
+
+async def list_folder(directory: Path) -> SourceTree:
+    """List the files below a directory.
+
+    Raises:
+        InvalidFile: the directory can't be read, or contains too many files.
+    """
+
+    async def read(entries: Sequence[SourceFile]) -> dict[str, bytes]:
+        return await trio.to_thread.run_sync(lambda: {entry.path: _contents(directory, entry) for entry in entries})
+
+    try:
+        entries = await trio.to_thread.run_sync(lambda: tuple(_entries(directory)))
+    except OSError as error:
+        raise InvalidFile(f"{directory} can't be read: {error.strerror or error}") from error
+    return SourceTree(entries=entries, read=read)
+
+
+def _entries(top: Path) -> Iterator[SourceFile]:
+    waiting, count = [""], 0
+    while waiting:
+        below = waiting.pop()
+        with os.scandir(top / below) as found:
+            for each in found:
+                # Directories count as well: a tree of directories without files must end, too.
+                count += 1
+                if count > MOST_ENTRIES:
+                    raise InvalidFile(f"{top} has more than {MOST_ENTRIES} files, too many for a bundle")
+                path = f"{below}{each.name}"
+                if not each.is_dir(follow_symlinks=False):
+                    yield _entry(path, each.stat(follow_symlinks=False))
+                elif each.name not in _PASSED:
+                    waiting.append(f"{path}/")
+
+
+def _entry(path: str, about: os.stat_result) -> SourceFile:
+    if stat.S_ISLNK(about.st_mode):
+        return SourceFile(path=path, kind="link")
+    if not stat.S_ISREG(about.st_mode):
+        return SourceFile(path=path, kind="special")
+    return SourceFile(path=path, size=about.st_size, executable=bool(about.st_mode & stat.S_IXUSR))
+
+
+def _contents(top: Path, entry: SourceFile) -> bytes:
+    """Return the contents of a file, which may have been replaced since it was listed."""
+    try:
+        # O_NOFOLLOW and O_NONBLOCK: the file may have become a link, or a named pipe that would block.
+        handle = os.open(top / entry.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb") as file:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise InvalidFile(f"{top / entry.path} is no file any more")
+            # One byte more than listed, to notice that the file has grown.
+            data = file.read(entry.size + 1)
+    except OSError as error:
+        raise InvalidFile(f"{top / entry.path} can't be read: {error.strerror or error}") from error
+    if len(data) > entry.size:
+        raise InvalidFile(f"{top / entry.path} has grown while it was read")
+    return data

@@ -52,7 +52,7 @@ from ....protocol.journal import (
 )
 from ....protocol.kernel.questions import Answer
 from ....protocol.messages import Letter, Replied, ServersAnew, ToolDone
-from ...io.handed_out import holds, without_secrets
+from ...io.secret_redaction import holds, without_secrets
 from ..spending.meter import PartUsage
 
 if TYPE_CHECKING:

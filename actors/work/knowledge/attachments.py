@@ -28,13 +28,13 @@ from ....protocol.events import Warned
 from ....protocol.knowledge import Document, Unreadable
 from ....supervisors.actor import Actor
 from ...io import temporary
-from ...io.last_reply import last_reply
+from ...io.saved_replies import last_reply
 from .base.base import KnowledgeBase
 from .base.build import build
 from .base.passages import as_query
 from .embed.embedder import Embedder
 from .progress import listed
-from .reading.bounds import CantRead
+from .reading.limits import CantRead
 from .reading.read import RawDocument
 from .sources.found import FetchedSource, SourceContext
 from .sources.gather import gather

@@ -128,14 +128,14 @@ def _inspected(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return values
 
-    def look(cursor: _Cursor) -> None:
+    def read_keys(cursor: _Cursor) -> None:
         for key in cursor.pairs():
             if key in _CONTENTS:
                 return
             _take(cursor, key, values)
 
     with suppress(KnowledgeError):
-        _opened(path, look)
+        _opened(path, read_keys)
     return values
 
 

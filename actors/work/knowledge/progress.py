@@ -34,7 +34,7 @@ def telling(
     """
     last, since = "", -math.inf
 
-    def tell(progress: BuildProgress) -> None:
+    def report(progress: BuildProgress) -> None:
         nonlocal last, since
         if also is not None:
             also(progress)
@@ -51,7 +51,7 @@ def telling(
                 )
             )
 
-    return tell
+    return report
 
 
 def report_built(me: Actor, recipe: Recipe, report: BuildReport) -> None:

@@ -17,8 +17,8 @@ from pathlib import Path
 from ....protocol.errors import InvalidFile, UsageError
 from ....protocol.knowledge_file import KnowledgeFile, read_knowledge_file
 from ....protocol.problems import Problem, did_you_mean
+from ...io.atomic_write import write_whole
 from ...io.directories import user_folder
-from ...io.whole_file import write_whole
 from .base.layout import ENDING, BaseLayout
 from .recipe import Recipe, build_settings, read_recipe
 from .sources.specs import is_wild, parse
@@ -79,6 +79,7 @@ def named(name: str, config_dir: Path) -> Recipe:
     if file is None:
         known, called = names(config_dir), name[:60]
         hint = did_you_mean(name, known) or (f"there are: {', '.join(known)}" if known else "there is none yet")
+        # The list of names is for readers of agents only; others get the text without it.
         text = f"there is no knowledge base '{called}'; {hint} (callboard kb new {called} SOURCE... makes one)"
         raise UsageError(text).for_readers("read:agents", f"there is no knowledge base '{called}'")
     directory = home(name, config_dir)
@@ -121,7 +122,8 @@ def make(
             f" begins with a letter or a digit; '{ENDING}' at its end would make it a directory"
         )
     if taken := file_of(name, config_dir):
-        raise UsageError(f"{taken} is there already and was left alone; change it there, or choose another name")
+        raise UsageError(f"{taken} exists already and was not changed; edit it, or choose another name")
+    # Checked here as well as in `split`: the user should learn of it now, not at the first build.
     if chunk_size is not None and chunk_overlap is not None and chunk_overlap >= chunk_size:
         raise UsageError(f"--chunk-overlap {chunk_overlap} must be less than --chunk-size {chunk_size}")
     for source in sources:
@@ -158,6 +160,7 @@ def replace(name: str, text: str, config_dir: Path) -> None:
     if said is None:
         raise InvalidFile(f"{file} would have errors:\n" + "\n".join(map(str, problems)), problems)
     try:
+        # Other processes may build from the file at this moment.
         write_whole(file, text.encode())
     except OSError as error:
         raise UsageError(f"{file} can't be written: {error.strerror}") from error
@@ -187,7 +190,9 @@ def _at(directory: Path, config_dir: Path) -> Recipe:
     if directory.absolute().parent == folder(config_dir).absolute() and file_of(directory.stem, config_dir):
         return named(directory.stem, config_dir)
     if layout.current.is_file():
-        raise UsageError(f"{directory} has no {layout.recipe.name}, which says what it is made of")
+        raise UsageError(
+            f"{directory} has no {layout.recipe.name}, the file that lists its sources; build the base again"
+        )
     raise UsageError(f"there is no knowledge base in {directory}")
 
 

@@ -13,11 +13,12 @@ from __future__ import annotations
 import hashlib
 import math
 import shutil
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, final
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -34,7 +35,6 @@ from .base.base import TOP_K, KnowledgeBase, SourceChanges, changes
 from .base.layout import BaseLayout, knowledge_errors
 from .base.model import BaseSettings, BuildProgress, BuildReport, GenerationMeta
 from .base.passages import as_query
-from .charges import Charges
 from .embed.cache import EmbeddingCache, default_path
 from .embed.embedder import Embedder
 from .embed.embedders import DEFAULT, Embedders
@@ -46,10 +46,15 @@ from .sources.specs import parse
 from .split.split import split
 
 if TYPE_CHECKING:
+    from ....protocol.chat import TokenUsage
+    from ....protocol.events import UsageUpdate
     from ....supervisors.actor import Actor
     from ....supervisors.root import Root
     from ...io.vault.vault import Vault
+    from ..models.call import Emitter
     from ..models.limiter import Gates
+    from ..spending.accounts import Account
+    from ..spending.meter import Meter
     from .base.model import Floats
 
 IDLE = 300.0
@@ -133,12 +138,12 @@ class Knowledge:
         """Return the metadata of the base on disk; None if there is none."""
         layout = BaseLayout(recipe.directory)
 
-        def looked_up() -> GenerationMeta | None:
+        def read_meta() -> GenerationMeta | None:
             with knowledge_errors(layout):
                 number = layout.number()
                 return layout.meta(number) if number else None
 
-        return await trio.to_thread.run_sync(looked_up)
+        return await trio.to_thread.run_sync(read_meta)
 
     async def build(
         self,
@@ -185,7 +190,7 @@ class Knowledge:
     async def _taken_over(
         self, me: Actor, recipe: Recipe, tell: Callable[[BuildProgress], None], wait: float
     ) -> BuildReport:
-        from .upstream import imported
+        from .loki_import import imported
 
         report = await imported(me, recipe, self.embedders, on_progress=tell, wait=wait)
         message = (
@@ -433,3 +438,75 @@ async def _opened(_: Actor, directory: str) -> AsyncIterator[KnowledgeBase]:
 
 def _forget(history: Path) -> None:
     shutil.rmtree(history, ignore_errors=True)
+
+
+# --- cost attribution: requests are charged to a run, or to a subject for work outside of runs
+
+
+_own_meter: ContextVar[Meter | None] = ContextVar("meter", default=None)
+"""Meter for work that belongs to no run; overrides the meter of the run."""
+
+_part_account: ContextVar[Account | None] = ContextVar("account", default=None)
+"""Account of an agent or a node of the run, which is charged instead of the run's account."""
+
+
+@final
+class Charges:
+    """Meters and accounts for the requests of a process's knowledge, by run."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, tuple[Meter, bool]] = {}
+
+    def begin_run(self, run: str, meter: Meter, *, may_wait: bool = True) -> None:
+        """Charge the requests of a run to this meter, until `end_run`.
+
+        Args:
+            may_wait: requests of the run may wait for the limiter.
+        """
+        self._runs[run] = meter, may_wait
+
+    def end_run(self, run: str) -> None:
+        self._runs.pop(run, None)
+
+    @contextmanager
+    def on(self, meter: Meter) -> Iterator[None]:
+        """Charge requests in the block, which belong to no run, to this meter."""
+        before = _own_meter.set(meter)
+        try:
+            yield
+        finally:
+            _own_meter.reset(before)
+
+    @contextmanager
+    def within(self, account: Account | None) -> Iterator[None]:
+        """Reserve requests in the block in this account, which is below the run's; None for the account of the run."""
+        before = _part_account.set(account)
+        try:
+            yield
+        finally:
+            _part_account.reset(before)
+
+    def may_wait(self, me: Emitter) -> bool:
+        """Return whether requests of the caller may wait for the limiter."""
+        return self._found(me)[1]
+
+    def account(self, me: Emitter) -> Account | None:
+        """Return the account for requests of the caller; None if nothing is limited."""
+        account = _part_account.get()
+        if account is not None:
+            return account
+        meter, _ = self._found(me)
+        return None if meter is None else meter.account
+
+    def used(self, me: Emitter, model: str, tokens: TokenUsage, cost: float | None) -> UsageUpdate | None:
+        """Count the usage of a request. Return the totals of the run, if the request belongs to one."""
+        meter, _ = self._found(me)
+        totals = None if meter is None else meter.count(model, tokens, cost)
+        return totals if _own_meter.get() is None else None
+
+    def _found(self, me: Emitter) -> tuple[Meter | None, bool]:
+        meter = _own_meter.get()
+        if meter is not None:
+            return meter, True
+        stream = getattr(me, "stream", None)
+        return (None, True) if stream is None else self._runs.get(stream.run, (None, True))

@@ -34,7 +34,7 @@ RULES = (
     ".actors.work.labels.sources",
     ".actors.work.labels.sinks",
     ".actors.work.sandbox.holding",
-    ".actors.work.trust.place",
+    ".actors.work.trust.workspace_files",
 )
 """Modules that are imported in a thread, when a process or a call first needs them."""
 
@@ -222,10 +222,10 @@ class Flow:
         try:
             answer = str((await me.ask_person(question)).value).strip()
         except NobodyToAsk:
-            answer = "nobody is there to be asked"
+            answer = "no user can be asked"
         if answer.lower() not in ("yes", "y"):
             why = "" if answer.lower() in ("no", "n", "") else f" ({answer})"
             raise SendingRefused(
-                f"'{name}' was not run: it can send something away, and this run has read what came {came}. "
-                f"A person has to agree to that{why}"
+                f"'{name}' was not run: it can send data away, and this run has read text that came {came}. "
+                f"A user has to approve the call{why}"
             )

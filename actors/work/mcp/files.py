@@ -10,7 +10,7 @@ from ....protocol.mcp.config import McpConfig
 from ....protocol.mcp.read_config import read_mcp
 from ....protocol.problems import Problem
 from ...io.directories import user_folder
-from ...io.stamps import record_read
+from ...io.file_fingerprints import record_read
 
 MAX_SIZE = 1024 * 1024
 """Bytes of a file at most. Real files are smaller than 20 KiB."""

@@ -33,7 +33,7 @@ from ....protocol.chat import (
 )
 from ....protocol.errors import CallboardError, ModelError, UpstreamError
 from ....supervisors import Backoff, Retry
-from ...io.handed_out import Streamed, anything_handed_out, hidden, hide_in
+from ...io.secret_redaction import Streamed, anything_handed_out, hidden, hide_in
 from ..spending.accounts import NOTHING, Account, Amount, Hold
 from .allowance import Remaining, remaining_in
 from .codec import check_reply, is_text

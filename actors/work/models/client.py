@@ -25,11 +25,10 @@ import trio
 
 from ....protocol.chat import ChatReply, ChatRequest, Delta, TextDelta
 from ....protocol.errors import AccountEmpty, KeyRefused, ModelError, Stalled, UpstreamError
-from ...io.handed_out import PUT
+from ...io.http.error_response import message_in, retry_after
 from ...io.http.http1 import unpacked, unpacker_of
-from ...io.http.refusal import message_in, retry_after
 from ...io.http.transport import Exchange, TrioTransport
-from ...io.redact import Redactor
+from ...io.secret_redaction import PUT, Redactor
 from .codec import Sign, StreamOrWhole
 from .target import ModelTarget
 

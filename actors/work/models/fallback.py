@@ -30,7 +30,7 @@ import trio
 
 from ....protocol.chat import ChatReply, ChatRequest
 from ....protocol.errors import AccountEmpty, CallboardError, ModelError, ReplyFiltered, Unsupported, UpstreamError
-from ...io.handed_out import hidden_head
+from ...io.secret_redaction import hidden_head
 from .call import Busy, GatewayCall
 from .limiter import LimiterGate, MustWait, too_many
 from .target import ModelTarget

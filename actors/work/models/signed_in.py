@@ -26,8 +26,7 @@ from ...io.oauth.endpoint import TokenEndpoint
 from ...io.oauth.http import AuthHttp
 from ...io.oauth.keeper import Keepers, TokenKeeper
 from ...io.oauth.server import LOOPBACK, AuthServer
-from ...io.oauth.token import OAuthToken
-from ...io.oauth.token_file import TokenFile
+from ...io.oauth.token import OAuthToken, TokenFile
 from .providers import signs_in
 
 T = TypeVar("T")

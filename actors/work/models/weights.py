@@ -28,9 +28,9 @@ import trio
 from ....protocol.errors import ConfigError, UpstreamError
 from ....supervisors.actor import Actor
 from ....supervisors.installation import install_command
+from ...io.atomic_write import replacing
 from ...io.directories import cache_dir
 from ...io.imports import PROCESSES, imported
-from ...io.whole_file import replacing
 from . import minilm
 
 if TYPE_CHECKING:

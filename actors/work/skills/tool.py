@@ -16,8 +16,8 @@ from ....protocol.errors import ToolFailed
 from ....protocol.skill import NAMES
 from ..opening_instructions import ListedSkill
 from ..tools.tool import Arguments, Json, Tool, ToolSpec, shortened
-from .found import BUILT_IN, FoundSkill, FoundSkills
-from .narrowing import NAME
+from .allowed_tools import NAME
+from .discovery import BUILT_IN, FoundSkill, FoundSkills
 
 if TYPE_CHECKING:
     from ....supervisors import Actor

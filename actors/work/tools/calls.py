@@ -23,7 +23,7 @@ from ....protocol.permissions import Permissions as Rules
 from ....protocol.permissions import Verdict
 from ....protocol.repeats import OnUnknown
 from ....supervisors.ref import crash_text
-from ...io.handed_out import hide_in, without_secrets
+from ...io.secret_redaction import hide_in, without_secrets
 from ..call_clock import Clock
 from ..journal.actor_journal import scope_of
 from ..journal.unknown_outcome import may_call

@@ -1,12 +1,12 @@
-"""Python functions as tools.
+'''Python functions as tools.
 
     async def lookup(order: int, what: Literal["state", "price"] = "state") -> str:
-        \"""Looks an order up.
+        """Looks an order up.
 
         Args:
             order: its number.
             what: what to return.
-        \"""
+        """
 
     await callboard.run("clerk", "Where is order 7?", tools=[lookup])
 
@@ -16,7 +16,7 @@ parameter without annotation accepts any JSON value. A parameter of the type `ca
 the call, and the model does not see it.
 
 Async functions run in the event loop of the run's caller, trio's or asyncio's, and are cancelled with the call. Plain
-functions run in a thread (`tool_threads`), which is abandoned if the call is interrupted, because a thread cannot be
+functions run in a thread (`ToolThreads`), which is abandoned if the call is interrupted, because a thread cannot be
 killed. The model receives the return value as JSON unless it is text, and an exception as an error.
 
     @callboard.tool(effect="keyed", timeout=10, on_error="raise")
@@ -25,21 +25,24 @@ killed. The model receives the return value as JSON unless it is text, and an ex
 `effect` declares the effect of a repeated call (`protocol/repeats`), which matters when a durable run resumes after a
 kill. A keyed function receives the key of the call as `call_key`, hidden from the model. With `on_error="raise"` an
 exception of the function fails the run, instead of the call alone.
-"""
+'''
 
 from __future__ import annotations
 
 import inspect
+import math
 import re
 import types
 import typing
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, final, overload
 from weakref import WeakKeyDictionary
 
 import msgspec
+import trio
 
 from ....protocol.errors import CallboardError, ToolFailed, ToolRaised, UsageError
 from ....protocol.json_values import UnfitValue, to_json
@@ -47,12 +50,12 @@ from ....protocol.repeats import REPEATS, Repeats
 from ....supervisors.event_loops import caller
 from ....supervisors.ref import crash_text
 from ....supervisors.user_code import UserCodeError, user_code
+from ..call_clock import current as call_clock
 from ..journal.unknown_outcome import call_key
 from ..typed_values import NotJsonType, ValueReader, schemas_of
 from .declare.docstrings import read_docstring
 from .tool import TIMEOUT, Arguments, Json, Tool, ToolSpec
 from .tool_context import Context
-from .tool_threads import in_tool_thread
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
@@ -315,7 +318,8 @@ def _describe(function: Function, called: str, *, keyed: bool) -> _Described:
             continue
         if keyed and name == KEY:
             continue
-        if _is_field(default):  # `order: int = Field(gt=3)`
+        # pydantic's `order: int = Field(gt=3)`, recognised without importing pydantic
+        if type(default).__module__.startswith("pydantic.") and hasattr(default, "is_required"):
             kind = typing.Annotated[kind, default]
             if default.is_required():
                 default = parameter.empty
@@ -335,10 +339,6 @@ def _describe(function: Function, called: str, *, keyed: bool) -> _Described:
     schema = _schema(readers, required, defaults, told, called)
     spec = ToolSpec(name=called, description=read.description, parameters=schema)
     return _Described(spec, readers, fills, context, keyed)
-
-
-def _is_field(default: Any) -> bool:
-    return type(default).__module__.startswith("pydantic.") and hasattr(default, "is_required")
 
 
 def parameters_of(function: Function, called: str) -> tuple[list[inspect.Parameter], dict[str, Any]]:
@@ -423,3 +423,101 @@ def _culprit(readers: dict[str, ValueReader]) -> str:
         except NotJsonType:
             return f"its parameter '{name}'"
     return "one of its parameters"
+
+
+T = TypeVar("T")
+
+# --- thread pool for plain functions
+#
+# trio's own limiter does not fit, for two reasons. A thread cannot be killed, so a function that hangs holds its slot
+# after its call has timed out: after forty such functions, no tool of the process starts any more. And the calls of one
+# run may occupy all slots. Therefore:
+#
+# - A cancelled call releases its slot at once, whatever its thread does.
+# - A run gets at most `THREADS_PER_RUN` slots. A run without any gets one even if all `MOST_THREADS` are occupied, so
+#   hanging runs never block another run's first call.
+#
+# Each event loop has its own pool.
+
+
+MOST_THREADS = 64
+"""Number of concurrent calls in an event loop from which on only runs without a call are admitted."""
+
+THREADS_PER_RUN = 32
+"""Maximum number of concurrent calls of one run."""
+
+
+@final
+class ToolThreads:
+    """Thread pool of one event loop."""
+
+    def __init__(self) -> None:
+        self._busy: Counter[str] = Counter()
+        self._total = 0
+        self._waiting: deque[tuple[str, trio.Event]] = deque()
+        self._unlimited = trio.CapacityLimiter(math.inf)  # The limits are enforced by `_admits`, not by trio.
+
+    async def run(self, run: str, function: Callable[[], T]) -> T:
+        """Return `function()`, called in a thread on behalf of a run.
+
+        Time spent waiting for a slot does not count for the time limit of the call. If cancelled, this returns at once
+        and abandons the thread.
+        """
+        if self._admits(run):
+            self._enter(run)
+        else:
+            await self._wait(run)
+        try:
+            return await trio.to_thread.run_sync(function, abandon_on_cancel=True, limiter=self._unlimited)
+        finally:
+            self._leave(run)
+
+    async def _wait(self, run: str) -> None:
+        turn = run, trio.Event()
+        self._waiting.append(turn)
+        clock = call_clock.get()
+        try:
+            if clock is None:
+                await turn[1].wait()
+            else:
+                # Waiting for a slot is not the tool's fault, so it does not count for its time limit.
+                with clock.stopped():
+                    await turn[1].wait()
+        except trio.Cancelled:
+            if turn[1].is_set():  # Race: the slot was granted in the same moment as the cancellation.
+                self._leave(run)
+            else:
+                self._waiting.remove(turn)
+            raise
+
+    def _admits(self, run: str) -> bool:
+        busy = self._busy.get(run, 0)
+        # A run without a call is always admitted, so that hanging runs cannot block it.
+        return not busy or (self._total < MOST_THREADS and busy < THREADS_PER_RUN)
+
+    def _enter(self, run: str) -> None:
+        self._busy[run] += 1
+        self._total += 1
+
+    def _leave(self, run: str) -> None:
+        self._busy[run] -= 1
+        self._total -= 1
+        if not self._busy[run]:
+            del self._busy[run]
+        for turn in list(self._waiting):
+            if self._admits(turn[0]):
+                self._waiting.remove(turn)
+                self._enter(turn[0])
+                turn[1].set()
+
+
+_pool: trio.lowlevel.RunVar[ToolThreads] = trio.lowlevel.RunVar("callboard_tool_threads")
+
+
+async def in_tool_thread(run: str, function: Callable[[], T]) -> T:
+    """Return `function()`, called in a thread of this event loop's pool; see `ToolThreads.run`."""
+    try:
+        pool = _pool.get()
+    except LookupError:
+        _pool.set(pool := ToolThreads())
+    return await pool.run(run, function)

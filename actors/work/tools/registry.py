@@ -27,7 +27,7 @@ from ....protocol.permissions import Permissions
 from ....protocol.problems import Problem, did_you_mean, errors_in
 from ....protocol.settings import Settings
 from ...io.directories import cache_dir, user_folder
-from ...io.stamps import MISSING, Stamp, record_read, settled, stamp
+from ...io.file_fingerprints import MISSING, Stamp, record_read, settled, stamp
 from ..library import SENDING
 from ..library import TOOLS as LIBRARY
 from .builtin.table import SPECS

@@ -194,7 +194,7 @@ class _Broken(Exception):
     """The line ends within a construct."""
 
 
-class _Here(msgspec.Struct):
+class _HereDocument(msgspec.Struct):
     draft: CommandDraft
     delimiter: str
     quoted: bool
@@ -209,7 +209,7 @@ class _Reader:
         self.drafts: list[CommandDraft] = []
         self.unclear: list[str] = []
         self.broken = False
-        self._here: list[_Here] = []
+        self._here: list[_HereDocument] = []
         self._moved = False
         odd = re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\U000e0000-\U0010ffff]", text)
         if odd is not None:
@@ -458,7 +458,7 @@ class _Reader:
         if not _DELIMITER.fullmatch(word):
             self.note("the delimiter of a here-document")
             return
-        self._here.append(_Here(draft=draft, delimiter=word, quoted=raw != word, tabs=tabs))
+        self._here.append(_HereDocument(draft=draft, delimiter=word, quoted=raw != word, tabs=tabs))
 
     def _read_here_documents(self) -> None:
         pending, self._here = self._here, []

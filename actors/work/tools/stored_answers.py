@@ -24,8 +24,8 @@ import msgspec
 from ....protocol.decoding import json_decoder
 from ....protocol.errors import ConfigError
 from ....protocol.permissions import PermissionRule
+from ...io.atomic_write import write_whole
 from ...io.directories import private_directory, state_dir
-from ...io.whole_file import write_whole
 from .path_rules import PathContext
 from .rules import JudgedCall, by_subject
 from .tool import Arguments, Tool

@@ -14,9 +14,9 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from .offered import HOOKS, Kind, read_inside
-from .record import TrustRecord, as_it_is, keep
-from .trusted import TrustComparison, compare_with_trusted
+from .decisions import TrustRecord, as_it_is, keep
+from .trusted_files import TrustComparison, compare_with_trusted
+from .workspace_files import HOOKS, Kind, read_inside
 
 MOST_NAMED = 6
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from prompt_toolkit.history import History
 
 from ....actors.io.directories import private_directory, state_dir
-from ....actors.io.handed_out import hidden
+from ....actors.io.secret_redaction import hidden
 
 MOST = 1_000
 """Maximum number of lines."""

@@ -13,7 +13,7 @@ import trio
 
 from ....actors.front.control.changes import redacted_changes
 from ....actors.runs.root import Root
-from ....actors.work.tools.changes.of_runs import changes_of, restore, store_of
+from ....actors.work.tools.changes.run_changes import changes_of, restore, store_of
 from ....protocol.changes import ChangedFile, Restored
 from ....protocol.errors import CallboardError, Conflict, NobodyToAsk, NotFound
 from ....protocol.kernel.questions import Question

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support.agent_runs import Stage
 
-from callboard.actors.io import stamps
+from callboard.actors.io import file_fingerprints
 from callboard.actors.runs import target as targets
 from callboard.actors.runs.loading import NO_HOOKS
 from callboard.protocol.errors import InvalidFile
@@ -67,7 +67,7 @@ def consulted(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[Path]]:
 @pytest.fixture
 def old(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files that were written a moment ago count as settled."""
-    monkeypatch.setattr(stamps, "SETTLED", -1)
+    monkeypatch.setattr(file_fingerprints, "SETTLED", -1)
 
 
 def _house(stage: Stage) -> Path:
@@ -86,7 +86,7 @@ async def test_all_that_a_reading_consults_is_remembered(stage: Stage, monkeypat
     _house(stage)
     request = RunRequest(target="g")
     stage.root.loader._read(request, ())  # what is imported, and files of tools that are kept by themselves
-    with stamps.recorded() as looked, consulted(monkeypatch) as found:
+    with file_fingerprints.recorded() as looked, consulted(monkeypatch) as found:
         stage.root.loader._read(request, ())
     here = {path for path in found if path.is_relative_to(stage.config_dir)}
     assert {path.name for path in here} >= {"graph.yaml", "a.sh", "notes.md", "gone.md", "kid", "mcp.json"}

@@ -22,9 +22,9 @@ from support.starter import CALLBOARD
 
 import callboard
 from callboard.actors.front.control.opening import open_hub
-from callboard.actors.io.handed_out import PUT, without_secrets
+from callboard.actors.io.secret_redaction import PUT, without_secrets
 from callboard.actors.io.vault.file import VaultFile
-from callboard.actors.io.vault.openers import IdentityFile
+from callboard.actors.io.vault.keys import IdentityFile
 from callboard.protocol.errors import CallboardError, ConfigError, CredentialsError
 from callboard.protocol.events import Event, LlmDelta, LlmReasoning
 

@@ -11,7 +11,7 @@ from .....protocol.errors import NodeFailed, UpstreamError
 from .....protocol.graph.model import AgentNode
 from .....supervisors import Actor, Retry
 from ....work.context import AgentCall
-from ....work.record import Record
+from ....work.transcript import Record
 from ..failures import ExtractionFailed, retold
 from ..plan import NodeJob, NodeResult
 from .llm import extract

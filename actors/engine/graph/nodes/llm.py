@@ -140,7 +140,7 @@ def _opening_instructions(me: Actor, job: NodeJob) -> OpeningInstructions:
         me,
         "workspace",
         OpeningInstructions,
-        OpeningInstructions if workspace is None else partial(workspace.told, wish),
+        OpeningInstructions if workspace is None else partial(workspace.opening_instructions, wish),
     )
 
 
@@ -209,7 +209,7 @@ async def _talk(
 
 
 def _around(job: NodeJob, told: OpeningInstructions) -> Around:
-    from ....work.around import AroundCalls
+    from ....work.workspace_policy import AroundCalls
 
     return AroundCalls(job.context.workspace, told)
 

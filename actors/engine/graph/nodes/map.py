@@ -18,7 +18,7 @@ from .....protocol.messages import MapBegun, MapEnded, NodeLeft
 from .....protocol.place import Branch, needs_of
 from .....supervisors import Actor
 from ....work.context import SeparatePart
-from ....work.remote_parts import error_in, restored, take_over
+from ....work.remote_child import error_in, restored, take_over
 from ....work.spending.accounts import as_failure
 from ...driver import drive
 from ..map_decider import MapDecider
@@ -31,7 +31,7 @@ from ..templates import MISSING, compile_template
 if TYPE_CHECKING:
     from .....protocol.outcome import Outcome
     from ....work.context import RunContext
-    from ....work.record import Record
+    from ....work.transcript import Record
 
 
 async def run_map_node(me: Actor, job: NodeJob) -> NodeResult:

@@ -27,8 +27,8 @@ from .....protocol.graph.model import ScriptNode
 from .....protocol.json_values import NotJson, decode
 from ....io import temporary
 from ....io.directories import root_dir, user_folder
-from ....io.handed_out import without_secrets
 from ....io.imports import PROCESSES, imported
+from ....io.secret_redaction import without_secrets
 from ....work.call_clock import Clock
 from ....work.journal.actor_journal import scope_of
 from ....work.journal.unknown_outcome import Skipped, may_run

@@ -27,8 +27,8 @@ import trio
 from .....protocol.errors import ToolFailed
 from .....protocol.journal import decode_value
 from .....protocol.workflow_messages import CALL, Called
-from ....io.handed_out import hidden_tail
 from ....io.imports import PROCESSES, imported
+from ....io.secret_redaction import hidden_tail
 from ....work.call_clock import Clock
 from ....work.journal.actor_journal import scope_of
 from ....work.sandbox.current import sandboxed

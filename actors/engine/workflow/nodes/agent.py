@@ -25,9 +25,9 @@ from .....protocol.workflow.agents import Stage
 from .....protocol.workflow.model import AgentConfig
 from ....work.context import AgentCall
 from ....work.opening_instructions import OpeningInstructions
-from ....work.record import Record
 from ....work.tools.calls import Around, CallPlayer
 from ....work.tools.tool import Tool
+from ....work.transcript import Record
 from ...conversation.play import Conversation, ConversationSetup, OutOfTurns
 from ..agents.request import CALLBOARD, ModelParams, model_of, policy_of, read_params
 from ..agents.tools import tools_of_node, wants_servers
@@ -111,7 +111,7 @@ class _Agent:
     def _around(self) -> Around | None:
         if not self._told.skills:
             return None
-        from ....work.around import AroundCalls
+        from ....work.workspace_policy import AroundCalls
 
         return AroundCalls(None, self._told)
 

@@ -13,7 +13,7 @@ from .....protocol.errors import Conflict, NotFound
 from .....protocol.problems import did_you_mean
 from ....io.named_files import NamedFiles
 from ....work.knowledge import registry
-from ....work.macros.files import FILES as MACROS
+from ....work.macros import FILES as MACROS
 from ....work.roles.files import FILES as ROLES
 from ..line import ChatLine
 from ..table import command

@@ -12,8 +12,8 @@ from .....protocol.errors import ConfigError, InvalidFile, NotKept
 from .....protocol.mcp.read_config import read_mcp
 from .....protocol.problems import Problem, errors_in
 from .....protocol.settings.read import read_settings
+from ....io.atomic_write import write_whole
 from ....io.directories import config_file, user_folder
-from ....io.whole_file import write_whole
 from ..line import ChatLine
 from ..table import command
 

@@ -8,9 +8,8 @@ import trio
 
 from .....protocol.errors import NotFound
 from .....protocol.words import split_files, split_words
-from ....io.last_reply import keep_reply
-from ....work.macros.files import FILES, find
-from ....work.macros.play import lines_of
+from ....io.saved_replies import store_reply
+from ....work.macros import FILES, find, lines_of
 from .. import names
 from ..asked import LastPrompt
 from ..line import ChatLine
@@ -42,7 +41,7 @@ async def _file(line: ChatLine) -> None:
         raise line.misused()
     # `%%` is per machine: store the reply of this chat, or another program's reply would be used.
     if _LAST_REPLY in files and line.chat.reply is not None:
-        await trio.to_thread.run_sync(keep_reply, line.chat.reply, os.environ)
+        await trio.to_thread.run_sync(store_reply, line.chat.reply, os.environ)
     await ask(line, LastPrompt(text, files))
 
 

@@ -11,7 +11,7 @@ import trio
 from .....protocol.errors import Conflict, NotFound, UsageError
 from .....protocol.session import Session, read_session, write_session
 from .....protocol.session_turns import turns_of
-from ....io.handed_out import without_secrets
+from ....io.secret_redaction import without_secrets
 from ....runs.session_run import keep_unnamed
 from ....runs.sessions.names import TEMP, checked_alias
 from ....runs.sessions.roles import change_role, name_of, prompt_of

@@ -11,7 +11,7 @@ from .....protocol.words import split_words
 from ....io.updating import how_to_update
 from ....runs.root import result_of
 from ....work.bundles import manage
-from ....work.bundles.apply import InstallingPerson, Settlement, Wishes
+from ....work.bundles.install_flow import InstallPrompts, InstallResult, Wishes
 from ....work.bundles.source import BUILT_IN
 from ..line import ChatLine
 from ..table import command
@@ -53,10 +53,10 @@ async def _install(line: ChatLine) -> None:
         told.clear()
         return await line.confirm(text)
 
-    person = InstallingPerson(tell=told.append, ask=ask)
+    person = InstallPrompts(tell=told.append, ask=ask)
     wishes = Wishes(filters=tuple(words[1:]))
 
-    async def install(me: Actor) -> Settlement:
+    async def install(me: Actor) -> InstallResult:
         base, here = line.root.config_dir, Path.cwd()
         return await manage.install(me, base, source, wishes, person, os.environ, here=here)
 

@@ -13,8 +13,7 @@ from .....protocol.settings import ClientSettings
 from ....io.oauth.authorization import authorization
 from ....io.oauth.endpoint import TokenEndpoint
 from ....io.oauth.http import AuthHttp
-from ....io.oauth.loopback import listening
-from ....io.oauth.person import code_from
+from ....io.oauth.loopback import code_from, listening
 from ....io.oauth.server import is_on_loopback
 from ....io.oauth.token import OAuthToken
 from ....work.models.providers import signs_in

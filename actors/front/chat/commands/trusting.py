@@ -15,11 +15,11 @@ import trio
 
 from .....protocol.control.caller import LOCAL
 from .....protocol.errors import UsageError
-from ....io.handed_out import hidden
-from ....work.trust.place import root_of
-from ....work.trust.record import record_of
+from ....io.secret_redaction import hidden
+from ....work.trust.decisions import record_of
 from ....work.trust.summary import refuse, rows_of, trust, undecided
-from ....work.trust.trusted import offers, workspace_of
+from ....work.trust.trusted_files import offers, workspace_of
+from ....work.trust.workspace_files import root_of
 from ....work.workspace import unused
 from .. import names
 from ..line import ChatLine

@@ -11,11 +11,11 @@ from .....protocol.control.caller import LOCAL, Caller
 from .....protocol.errors import ConfigError, Denied, NotFound, UsageError
 from .....protocol.problems import did_you_mean
 from .....protocol.references import is_secret_name
-from ....io.handed_out import handed_out, without_secrets
 from ....io.imports import imported
+from ....io.secret_redaction import handed_out, without_secrets
 from ....io.vault.age import require_age
 from ....io.vault.file import VaultFile, unusable
-from ....io.vault.openers import Passphrase
+from ....io.vault.keys import Passphrase
 from ..line import ChatLine
 from ..table import command
 
@@ -90,13 +90,13 @@ async def _opened(line: ChatLine, file: VaultFile) -> dict[str, str]:
     if isinstance(opener, Passphrase) and opener.is_wanted:
         if file.stamp is None:
             raise UsageError("its passphrase has to be chosen first, with your first secret: callboard vault add NAME")
-        opener.tell(await line.ask(f"Passphrase of the vault {file.path}", secret=True) or "")
+        opener.set_passphrase(await line.ask(f"Passphrase of the vault {file.path}", secret=True) or "")
     await imported("pyrage")
     try:
         return await trio.to_thread.run_sync(file.read)
     except ConfigError:
         if isinstance(opener, Passphrase):
-            opener.tell(None)  # forget a wrong passphrase, so that the next call asks again
+            opener.set_passphrase(None)  # forget a wrong passphrase, so that the next call asks again
         raise
 
 

@@ -17,8 +17,8 @@ import msgspec
 from .....protocol.control.things import RunInfo
 from .....protocol.decoding import json_decoder
 from .....protocol.requests import ID
+from ....io.atomic_write import write_whole
 from ....io.directories import private_directory
-from ....io.whole_file import write_whole
 
 SUMMARY = "run.json"
 EVENTS = "events.jsonl"

@@ -24,7 +24,7 @@ from .....protocol.errors import ActorCancelled, CallboardError, Conflict, Denie
 from .....protocol.events import Event, RunResumed, RunStarted, Warned
 from .....protocol.outcome import ErrorReport
 from .....protocol.requests import RunRequest
-from ....io.redact import Redactor, secrets_of
+from ....io.secret_redaction import Redactor, secrets_of
 from ....runs.begin import new_id, perform
 from ....runs.durable import play
 from ....runs.loading import NO_HOOKS, RunCallbacks

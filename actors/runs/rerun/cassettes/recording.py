@@ -31,7 +31,7 @@ from .....protocol.errors import CallboardError, UsageError
 from .....protocol.failure import Failure
 from .....protocol.version import VERSION
 from .....supervisors.escalation import PASS, Verdict
-from ....io.redact import Redactor, secrets_of
+from ....io.secret_redaction import Redactor, secrets_of
 from ....io.tenancy import environ
 from ....work.playback.playback import Asking, Beginning, OutsideEffect
 from .cassette_paths import NamedPaths

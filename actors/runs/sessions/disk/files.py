@@ -13,7 +13,7 @@ from typing import Self
 
 from .....protocol.errors import InvalidFile, NotKept
 from .....protocol.session import MOST_BYTES, head_of
-from ....io import whole_file
+from ....io import atomic_write
 
 _HEAD = 64 * 1024
 
@@ -67,7 +67,7 @@ def beginning_of(path: Path) -> str:
 def write_whole(path: Path, text: str) -> None:
     """Replace the file's text; only its owner can read it. After a crash it has the old or the new text."""
     private(path.parent)
-    whole_file.write_whole(path, text.encode(), private=True, durable=True)
+    atomic_write.write_whole(path, text.encode(), private=True, durable=True)
 
 
 def private(folder: Path) -> None:

@@ -26,6 +26,7 @@ from .....protocol.errors import KnowledgeBusy, KnowledgeError
 from .....protocol.knowledge import Unreadable
 from .....supervisors.actor import Actor
 from .base import same_stamp
+from .bm25_index import check_language
 from .catalogue import Catalogue, KnownSource, LostSources, UnreadablePaths
 from .layout import BaseLayout, knowledge_errors
 from .model import (
@@ -41,8 +42,7 @@ from .model import (
     no_unicode,
     split_up,
 )
-from .words import check_language
-from .work import BuildWork, begin, finish, unfinished
+from .unfinished_generation import BuildWork, begin, finish, unfinished
 
 if TYPE_CHECKING:
     from ..embed.embedder import Embedder
@@ -315,7 +315,7 @@ class BuildStart:
         self._layout = layout
         self._model = model
         with knowledge_errors(layout):
-            self.number = layout.settle(rebuild=rebuild)
+            self.number = layout.complete_swap(rebuild=rebuild)
             layout.sweep()
         # A rebuild reuses nothing, so a broken generation does not stop it.
         base = 0 if rebuild else self.number

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, final
 import msgspec
 
 from .....protocol.errors import KnowledgeError
+from .bm25_index import WordIndex
 from .catalogue import Catalogue, ChunkRow
 from .layout import BaseLayout, knowledge_errors
 from .model import GenerationMeta
-from .vectors import open_vectors
-from .words import WordIndex
+from .vector_index import open_vectors
 
 if TYPE_CHECKING:
     from .model import Floats, Numbers

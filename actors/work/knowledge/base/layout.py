@@ -31,7 +31,7 @@ import msgspec
 from .....protocol.decoding import decode_json
 from .....protocol.errors import KnowledgeBusy, KnowledgeError, KnowledgeMissing
 from .....protocol.json_values import UNREADABLE
-from ....io.whole_file import sync, unfinished, write_whole
+from ....io.atomic_write import sync, unfinished, write_whole
 from .catalogue import LostSources
 from .model import FORMAT, GenerationMeta
 
@@ -80,7 +80,7 @@ class BaseLayout:
             return 0
         digits = name.removeprefix(PREFIX)
         if not digits.isdigit():
-            raise self.broken(f"{self.current} holds {name[:40]!r} instead of a generation's name")
+            raise self.broken(f"{self.current} holds {name[:40]!r} instead of the name of a generation")
         return int(digits)
 
     def meta(self, number: int) -> GenerationMeta:
@@ -132,7 +132,7 @@ class BaseLayout:
         else:
             write_whole(self.unreadable, msgspec.json.encode(lost), durable=True)
 
-    def settle(self, *, rebuild: bool) -> int:
+    def complete_swap(self, *, rebuild: bool) -> int:
         """Complete the swap of a builder that was killed in the middle. Return the number of the current generation.
 
         This is the first step of a builder.
@@ -219,7 +219,9 @@ class BaseLayout:
                 if self.number() == number:
                     closing.pop_all()
                     return number, handle
-        raise KnowledgeBusy(f"the knowledge base in {self.directory} is built anew all the time; try again")
+        raise KnowledgeBusy(
+            f"the knowledge base in {self.directory} was rebuilt each time while it was being opened; try again"
+        )
 
     def is_of(self, handle: int, number: int) -> bool:
         """Return whether a lock from `read_lock` is on the generation that has this number now."""
@@ -242,7 +244,7 @@ class BaseLayout:
             # List the directory before looking for the lock: another builder may be creating it at this moment.
             if any(self.directory.iterdir()) and not (self.lock.exists() or self.current.exists()):
                 raise KnowledgeError(
-                    f"{self.directory} holds other things; a knowledge base needs a directory of its own"
+                    f"{self.directory} contains other files; a knowledge base needs a directory of its own"
                 )
             with suppress(FileNotFoundError):  # the base was removed at this moment
                 handle = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -347,7 +349,8 @@ def knowledge_errors(layout: BaseLayout) -> Iterator[None]:
     except (OSError, sqlite3.Error, ValueError, RuntimeError) as error:
         if _is_full(error, layout):
             raise KnowledgeError(
-                f"no space left for {layout.directory}: {error}; free some and build again, which goes on from here"
+                f"no space left for {layout.directory}: {error}; free some space and"
+                " build again; the build resumes from here"
             ) from error
         if isinstance(error, OSError) and error.errno in FORBIDDEN:
             raise KnowledgeError(f"{layout.directory}: {error} (a build has to write there)") from error

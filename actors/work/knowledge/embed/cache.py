@@ -298,5 +298,8 @@ class Cached:
 
     def _do_without(self, me: Emitter, error: Exception) -> None:
         self._broken = True
-        text = f"{self._cache.path} can't be used ({error}): what is embedded now will be embedded again the next time"
+        text = (
+            f"{self._cache.path} can't be used ({error}): vectors computed now are not"
+            " cached, and the next build computes them again"
+        )
         me.emit(Warned(code="embedding_cache", message=text))

@@ -185,7 +185,7 @@ class ModelClient:
             return await retried(once, retry, on_wait=on_wait, rand=self._rng.random)
         except CallboardError as error:
             if last is not None and last.began is not None:  # else nothing was sent
-                last.tell(error=error)
+                last.report(error=error)
             raise
 
     async def send(self, path: str, body: bytes, on_headers: OnHeaders | None) -> bytes:
@@ -231,7 +231,7 @@ class ModelClient:
             hold.spend(self._amount(usage))
         elif hold is not None:
             self._estimate(hold, request)
-        request.tell(usage.input_tokens)
+        request.report(usage.input_tokens)
         if not tokens or self._on_usage is None:
             return
         totals = self._on_usage(me, self.model, usage, self._cost(usage))
@@ -296,7 +296,7 @@ class _Request:
         self.began = trio.current_time()
         return await self._client.send(self._post.path, self._post.body, self._reads)
 
-    def tell(self, tokens: int = 0, error: CallboardError | None = None) -> None:
+    def report(self, tokens: int = 0, error: CallboardError | None = None) -> None:
         """Emit the event that reports the end of the request."""
         self._me.emit(
             self._post.tells(

@@ -143,8 +143,8 @@ class Remote:
             self.dimension = dimension
         if dimension != self.dimension:
             raise ModelError(
-                f"{self.model} gave vectors of {dimension} numbers, and of {self.dimension} before: "
-                "its server was changed to another model; rebuild what was built with the old one"
+                f"{self.model} returned vectors of {dimension} numbers, and of {self.dimension} before: "
+                "its server runs another model now; rebuild the bases that were built with the old one"
             )
         return vectors
 

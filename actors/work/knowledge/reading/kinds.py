@@ -108,6 +108,7 @@ def suffix(path: str) -> str:
 def by_media(media: str) -> str:
     """Return the kind for a media type: `text` for unknown text types, "" for types that are not text."""
     known = _BY_MEDIA.get(media)
+    # Structured syntax suffixes (RFC 6839): `application/ld+json` is JSON, `image/svg+xml` is XML.
     if known is None and media.endswith("+json"):
         return "json"
     if known is None and media.endswith("+xml"):

@@ -24,7 +24,7 @@ from ....io.encodings import binary, cleaned, declared_inside, decoded
 from ....io.html.markdown import TextTooLong
 from ....io.html.page import page_of
 from . import kinds
-from .bounds import TOO_MUCH, Bounds, CantRead, megabytes, watch
+from .limits import TOO_MUCH, Bounds, CantRead, megabytes, watch
 
 if TYPE_CHECKING:
     from .....supervisors.actor import Actor
@@ -122,7 +122,7 @@ def _read(raw: RawDocument, bounds: Bounds, look: Callable[[], None]) -> Content
     if what := binary(raw.data):
         raise CantRead(f"it is {what}, not text")
     if kind in kinds.PACKED:
-        raise CantRead(f"it is called a {kind} file, but is none")
+        raise CantRead(f"it has the name of a {kind} file, but other contents")
     check_size(len(raw.data), kind, bounds)
     if kind == "text" and raw.data[:200].lstrip().lower().startswith(_HTML):
         kind = "html"

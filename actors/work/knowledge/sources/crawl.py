@@ -28,8 +28,8 @@ from protego import Protego
 from .....protocol.decoding import decode_json
 from .....protocol.json_values import UNREADABLE
 from .....protocol.knowledge import Unreadable
-from ..reading.bounds import CantRead
 from ..reading.kinds import suffix
+from ..reading.limits import CantRead
 from ..reading.read import Contents, RawDocument
 from . import github
 from .found import FetchedSource, Finding, SourceContext
@@ -134,7 +134,7 @@ class _Crawl:
         try:
             robots = await self._robots_of(target)
             if not robots.can_fetch(url, ROBOT):
-                raise CantRead("its robots.txt wants nobody to read it")
+                raise CantRead("the site's robots.txt disallows it")
             raw = await self._web.get(url, allowed=lambda url: self._holds(url, loosely=self._visited == 1))
             contents = await self._context.read(msgspec.structs.replace(raw, within=self._within))
         except CantRead as error:

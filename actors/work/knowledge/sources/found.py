@@ -12,8 +12,8 @@ import trio
 
 from .....protocol.errors import ProcessError, TimedOut
 from .....protocol.knowledge import Document, Unreadable
-from ....io.handed_out import hidden
-from ..reading.bounds import MIB, Bounds, CantRead, megabytes
+from ....io.secret_redaction import hidden
+from ..reading.limits import MIB, Bounds, CantRead, megabytes
 from ..reading.read import Contents, RawDocument, read
 
 if TYPE_CHECKING:
@@ -121,9 +121,11 @@ class SourceContext(msgspec.Struct, frozen=True):
             )
         except (ProcessError, TimedOut) as error:
             raise CantRead(str(error)) from error
+        # Checked before the status: the process was killed because it printed too much, so its status says nothing.
         if done.truncated:
             raise CantRead(f"it prints more than {megabytes(most)}")
         if done.status != 0:
+            # A loader's command may contain secrets of the vault, and programs quote their arguments in errors.
             said = _in_short(hidden(done.stderr_tail.strip())) or "it wrote nothing to stderr"
             how = f"ended with status {done.status}" if done.signal is None else f"died of signal {done.signal}"
             raise CantRead(f"it {how}: {said}{hint}")
@@ -153,6 +155,7 @@ class FoundSource(ABC):
         try:
             return await self._documents()
         except (OSError, CantRead) as error:
+            # A file may vanish, or lose its permissions, between the search and the read; the others are still read.
             return (Unreadable(source=self.source, reason=explained(error)),)
 
     @abstractmethod

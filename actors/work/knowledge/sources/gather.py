@@ -6,26 +6,23 @@ several entries name is yielded once.
 
 from __future__ import annotations
 
-import hashlib
-import os
-import stat
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, final
+from typing import TYPE_CHECKING
 
 import msgspec
 import trio
 
 from .....protocol.errors import UsageError
-from .....protocol.knowledge import Document, Unreadable
+from .....protocol.knowledge import Unreadable
 from ..reading import kinds
-from ..reading.bounds import CantRead
-from ..reading.read import RawDocument, check_size
+from ..reading.limits import CantRead
+from ..reading.read import check_size
 from . import loaders
-from .found import Finding, FoundSource, SourceContext, SourceSettings, explained, held
+from .found import Finding, SourceContext, SourceSettings, held
 from .specs import SourceSpec, is_wild, parse
-from .walk import Walk, WalkedFile
+from .walk import DiskFile, WalkedFile, listed, normal, rooted, source_name
 
 if TYPE_CHECKING:
     from .....supervisors.actor import Actor
@@ -55,7 +52,7 @@ async def gather(
         history: directory for the records of crawls, so that the same call resumes after an interruption. The caller
             removes it after it has used all sources.
     """
-    context = SourceContext(me, _normal(base), settings, environ, history)
+    context = SourceContext(me, normal(base), settings, environ, history)
     seen: set[str] = set()
     for text in specs:
         async with aclosing(_findings(context, text)) as findings:
@@ -64,11 +61,6 @@ async def gather(
                     continue
                 seen.add(finding.source)
                 yield finding
-
-
-def _normal(path: Path) -> Path:
-    """Remove `..` from a path, which would end up in names; symbolic links stay unresolved."""
-    return Path(os.path.normpath(path))
 
 
 async def _findings(context: SourceContext, text: str) -> AsyncGenerator[Finding, None]:
@@ -151,93 +143,4 @@ async def _loaded(context: SourceContext, spec: SourceSpec) -> list[Finding]:
 
 
 def _path(context: SourceContext, target: str) -> Path:
-    return _normal(Path(*rooted(context, target)))
-
-
-# --- files
-
-T = TypeVar("T")
-
-PIECE = 1024 * 1024
-_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-
-
-async def listed(context: SourceContext, target: str) -> list[WalkedFile]:
-    """Return the files that a path names: one file, all files of a directory, or all matches of a glob.
-
-    `a;b`, Loki's syntax for several paths, means both, unless there is a file of that name.
-
-    Raises:
-        UsageError: the glob is invalid.
-    """
-
-    def look() -> list[WalkedFile]:
-        walk = Walk(context.settings.files)
-        entries: list[WalkedFile] = []
-        several = ";" in target and not Path(*rooted(context, target)).exists()
-        for path in [part.strip() for part in target.split(";") if part.strip()] if several else [target]:
-            entries = walk.named(*rooted(context, path))  # all results of the walk, including earlier paths
-        return entries
-
-    return await trio.to_thread.run_sync(look, limiter=context.limiter, abandon_on_cancel=True)
-
-
-def rooted(context: SourceContext, target: str) -> tuple[str, str]:
-    """Return the directory that a path is relative to, and the path. A home directory is never read as a glob."""
-    if target == "~" or target.startswith("~/"):
-        return context.environ.get("HOME", "/"), target[2:]
-    return str(context.base), target
-
-
-def source_name(context: SourceContext, path: str, target: str) -> str:
-    """Return the name of a file: relative to the base if it is below it or was named relative to it."""
-    named_from_elsewhere = target.startswith(("/", "~")) and not Path(path).is_relative_to(context.base)
-    name = path if named_from_elsewhere else os.path.relpath(path, context.base)
-    return os.fsencode(name).decode("utf-8", "backslashreplace")
-
-
-@final
-class DiskFile(FoundSource):
-    """File on disk."""
-
-    def __init__(self, context: SourceContext, source: str, entry: WalkedFile) -> None:
-        super().__init__(source, size=entry.size, mtime=entry.mtime)
-        self.path = entry.path
-        self._context = context
-
-    async def digest(self) -> str | Unreadable:
-        """Return its checksum. The file is read in pieces, and not kept in memory."""
-        try:
-            return await self._in_thread(self._hashed)
-        except (OSError, CantRead) as error:
-            return Unreadable(source=self.source, reason=explained(error))
-
-    async def _documents(self) -> Sequence[Document]:
-        data = await self._in_thread(lambda: b"".join(self._pieces()))
-        return (await self._context.read(RawDocument(source=self.source, data=data, path=self.path))).documents
-
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        return await trio.to_thread.run_sync(work, limiter=self._context.limiter, abandon_on_cancel=True)
-
-    def _hashed(self) -> str:
-        digest = hashlib.sha256()
-        for piece in self._pieces():
-            digest.update(piece)
-        return digest.hexdigest()
-
-    def _pieces(self) -> Iterator[bytes]:
-        """Yield its bytes. Type and size are checked again, because the file may have changed since it was found."""
-        bounds = self._context.settings.bounds
-        # O_NONBLOCK: a path that has become a named pipe must not block here.
-        descriptor = os.open(self.path, _FLAGS)
-        with os.fdopen(descriptor, "rb", buffering=0) as file:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise CantRead("it is not a file any more")
-            left = max(bounds.packed, bounds.text)
-            while piece := file.read(PIECE):
-                trio.from_thread.check_cancelled()
-                left -= len(piece)
-                if left < 0:
-                    raise CantRead("it grows while it is read")
-                yield piece
+    return normal(Path(*rooted(context, target)))

@@ -21,7 +21,7 @@ from .....protocol.decoding import decode_json
 from .....protocol.json_values import UNREADABLE
 from .....protocol.knowledge import Unreadable
 from ..reading import kinds
-from ..reading.bounds import CantRead
+from ..reading.limits import CantRead
 from ..reading.read import check_size
 from .found import Finding, SourceContext
 from .specs import SourceSpec
@@ -92,6 +92,7 @@ async def files(context: SourceContext, spec: SourceSpec, tree: GithubDirectory)
     except CantRead as error:
         yield Unreadable(source=spec.text, reason=f"GitHub does not list its files: {error}")
         return
+    # Sorted before the limit cuts, so that each run reads the same files.
     wanted = sorted((entry for entry in listing.tree if _is_wanted(entry, tree)), key=lambda entry: entry.path)
     most = context.settings.pages
     for entry in wanted[:most]:
@@ -100,6 +101,7 @@ async def files(context: SourceContext, spec: SourceSpec, tree: GithubDirectory)
         yield Unreadable(
             source=spec.text, reason=f"{most} files were read, which is the limit; {len(wanted)} are there"
         )
+    # GitHub cuts a recursive listing at 100,000 entries or 7 MB, and says so in this field.
     if listing.truncated:
         yield Unreadable(source=spec.text, reason="there is too much in it for GitHub to list; name directories of it")
     if not wanted:
@@ -107,13 +109,14 @@ async def files(context: SourceContext, spec: SourceSpec, tree: GithubDirectory)
 
 
 async def _listing(context: SourceContext, tree: GithubDirectory) -> _Listing:
+    # `safe=""`: a branch name may contain a slash, which must not become a path component.
     place = "/".join(quote(part, safe="") for part in (tree.owner, tree.repository, "git", "trees", tree.branch))
     async with WebReader(context) as web:
         answer = await web.get(f"{context.settings.github.api}/repos/{place}?recursive=1")
     try:
         return decode_json(answer.data, _Listing)
     except UNREADABLE as error:
-        raise CantRead(f"its answer makes no sense: {error}") from error
+        raise CantRead(f"its answer is not the expected JSON: {error}") from error
 
 
 def _is_wanted(entry: _Entry, tree: GithubDirectory) -> bool:

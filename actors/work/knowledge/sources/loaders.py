@@ -18,7 +18,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import msgspec
 import trio
@@ -30,12 +30,10 @@ from .....protocol.knowledge import Document, Unreadable
 from .....protocol.references import expanded
 from ....io import temporary
 from ...sandbox.current import sandboxed
-from ..reading.bounds import TOO_MUCH, CantRead
+from ..reading.limits import TOO_MUCH, CantRead
 from ..reading.read import RawDocument
 from .found import Finding, FoundSource, SourceContext, held
-
-if TYPE_CHECKING:
-    from .gather import DiskFile
+from .walk import DiskFile
 
 _SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ksh"))
 

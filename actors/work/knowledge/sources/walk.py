@@ -1,27 +1,33 @@
-"""File search on disk, in the order of names. Each file is found once, even if several links lead to it.
+"""Files on disk: search in the order of names, and reading. Each file is found once, even if several links lead to it.
 
 In directories, these are skipped: hidden files (`.x`), version control, Python's caches, and knowledge bases (an
 agent's own base is stored next to its files). A path that is named explicitly is not skipped. Links are followed, but
-not into cycles. Pipes, sockets and devices are only reported: opening one may block for ever. All functions block; call
-them in a thread.
+not into cycles. Pipes, sockets and devices are only reported: opening one may block for ever. `Walk` blocks;
+call it in a thread, as `listed` does.
 """
 
 from __future__ import annotations
 
 import errno
 import fnmatch
+import hashlib
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import TypeVar, final
 
 import msgspec
 import trio
 
 from .....protocol.errors import UsageError
+from .....protocol.knowledge import Document, Unreadable
 from ..base.layout import ENDING, BaseLayout
+from ..reading.limits import CantRead
+from ..reading.read import RawDocument
+from .found import FoundSource, SourceContext, explained
 from .specs import is_wild
 
 LEFT_OUT = frozenset(("CVS", "_darcs", "__pycache__"))
@@ -157,7 +163,7 @@ class Walk:
         if status is None:
             return
         if _id(status) in above:
-            self._problem(directory, "it is a link to a directory that it is in, so it would go on for ever")
+            self._problem(directory, "it is a link to a directory that contains it")
         elif _id(status) not in self._listed:
             self._listed.add(_id(status))
             above.append(_id(status))
@@ -304,3 +310,97 @@ def _group(text: str, opening: int) -> tuple[int, list[int]]:
             case "," if depth == 1:
                 commas.append(at)
     raise UsageError(f"'{text}': a brace is opened and not closed; write {{md,txt}}")
+
+
+# --- files as sources, found on disk and read on demand
+
+T = TypeVar("T")
+
+PIECE = 1024 * 1024
+_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def normal(path: Path) -> Path:
+    """Remove `..` from a path, which would end up in names; symbolic links stay unresolved."""
+    return Path(os.path.normpath(path))
+
+
+async def listed(context: SourceContext, target: str) -> list[WalkedFile]:
+    """Return the files that a path names: one file, all files of a directory, or all matches of a glob.
+
+    `a;b`, Loki's syntax for several paths, means both, unless there is a file of that name.
+
+    Raises:
+        UsageError: the glob is invalid.
+    """
+
+    def walk_all() -> list[WalkedFile]:
+        walk = Walk(context.settings.files)
+        entries: list[WalkedFile] = []
+        several = ";" in target and not Path(*rooted(context, target)).exists()
+        for path in [part.strip() for part in target.split(";") if part.strip()] if several else [target]:
+            entries = walk.named(*rooted(context, path))  # all results of the walk, including earlier paths
+        return entries
+
+    return await trio.to_thread.run_sync(walk_all, limiter=context.limiter, abandon_on_cancel=True)
+
+
+def rooted(context: SourceContext, target: str) -> tuple[str, str]:
+    """Return the directory that a path is relative to, and the path. A home directory is never read as a glob."""
+    if target == "~" or target.startswith("~/"):
+        return context.environ.get("HOME", "/"), target[2:]
+    return str(context.base), target
+
+
+def source_name(context: SourceContext, path: str, target: str) -> str:
+    """Return the name of a file: relative to the base if it is below it or was named relative to it."""
+    is_foreign = target.startswith(("/", "~")) and not Path(path).is_relative_to(context.base)
+    name = path if is_foreign else os.path.relpath(path, context.base)
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+@final
+class DiskFile(FoundSource):
+    """File on disk."""
+
+    def __init__(self, context: SourceContext, source: str, entry: WalkedFile) -> None:
+        super().__init__(source, size=entry.size, mtime=entry.mtime)
+        self.path = entry.path
+        self._context = context
+
+    async def digest(self) -> str | Unreadable:
+        """Return its checksum. The file is read in pieces, and not kept in memory."""
+        try:
+            return await self._in_thread(self._hashed)
+        except (OSError, CantRead) as error:
+            return Unreadable(source=self.source, reason=explained(error))
+
+    async def _documents(self) -> Sequence[Document]:
+        data = await self._in_thread(lambda: b"".join(self._pieces()))
+        return (await self._context.read(RawDocument(source=self.source, data=data, path=self.path))).documents
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await trio.to_thread.run_sync(work, limiter=self._context.limiter, abandon_on_cancel=True)
+
+    def _hashed(self) -> str:
+        digest = hashlib.sha256()
+        for piece in self._pieces():
+            digest.update(piece)
+        return digest.hexdigest()
+
+    def _pieces(self) -> Iterator[bytes]:
+        """Yield its bytes. Type and size are checked again, because the file may have changed since it was found."""
+        bounds = self._context.settings.bounds
+        # O_NONBLOCK: a path that has become a named pipe must not block here.
+        descriptor = os.open(self.path, _FLAGS)
+        with os.fdopen(descriptor, "rb", buffering=0) as file:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise CantRead("it is not a file any more")
+            remaining = max(bounds.packed, bounds.text)
+            while piece := file.read(PIECE):
+                trio.from_thread.check_cancelled()
+                remaining -= len(piece)
+                if remaining < 0:
+                    raise CantRead("it grows while it is read")
+                yield piece

@@ -15,7 +15,7 @@ import trio
 from .....protocol.knowledge import Document, Unreadable
 from ....io.http import guarded
 from ..reading import kinds
-from ..reading.bounds import CantRead, megabytes
+from ..reading.limits import CantRead, megabytes
 from ..reading.read import RawDocument
 from .found import FoundSource, SourceContext
 
@@ -86,7 +86,7 @@ class WebReader:
                 await trio.sleep(found)
                 found = await once(target)
             if isinstance(found, int):
-                raise CantRead("the server is asked for too much, and wants us to come back later")
+                raise CantRead("the server limits requests; try again later")
             return found
 
         try:

@@ -10,14 +10,16 @@ It is CPU-bound, about 10 MB a second: call it in a thread.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import final
 
+import msgspec
+
 from .....protocol.errors import ConfigError
 from .....protocol.knowledge import Chunk, Document
-from . import items, markdown
 from .cutter import LEVELS, LINES, PARAGRAPHS, WORDS, CutLevel, Cutter, LineIndex, TextPiece
 
 SIZE = 1000
@@ -52,11 +54,11 @@ def _pieces(kind: str, cutter: Cutter) -> Iterator[TextPiece]:
     family, _, language = kind.partition(":")
     match family:
         case "markdown" | "html" | "docx" | "odt" | "pptx" | "xlsx":  # their readers convert all of these to Markdown
-            return markdown.pieces(cutter)
+            return markdown_pieces(cutter)
         case "csv" | "tsv":
             return _rows_of_table(cutter)
         case "json" | "jsonl":
-            return items.pieces(cutter)
+            return json_pieces(cutter)
         case "code":
             levels = (_TOP, _OF_LANGUAGES.get(language, _MIDDLE), PARAGRAPHS, LINES, WORDS)
             return cutter.cut(TextPiece(0, len(cutter.text)), levels, by_lines=True)
@@ -196,3 +198,199 @@ def _rows(text: str) -> Iterator[tuple[int, int]]:
 def _end_of_line(text: str, start: int) -> int:
     found = text.find("\n", start)
     return len(text) if found < 0 else found + 1
+
+
+# --- Markdown, by headings, so that every chunk has the headings above it
+#
+# A section with all its subsections is one chunk if it fits. Otherwise its own text and its subsections are split
+# separately, and small neighbours are joined again under their common heading. A chunk never crosses the border of a
+# section that had to be split, so a change in one section does not change the chunks of the others. Lines in a fenced
+# block or in the front matter are never headings. A fenced block is not cut at its empty lines if there is another way.
+
+
+_FRONT = re.compile(r"---[ \t]*\n(?:[^\n]*\n){0,200}?(?:---|\.\.\.)[ \t]*(?:\n|\Z)")
+_MARKS = re.compile(
+    r"^[ ]{0,3}(?:"
+    r"(?P<fence>`{3,}|~{3,})[^\n]*"
+    r"|(?P<atx>\#{1,6})(?P<title>[ \t][^\n]*)?"
+    r"|(?P<above>[^\s#>|`~+*=-][^\n]*)\n[ ]{0,3}(?P<line>=+|-{2,})[ \t]*"
+    r")$"
+    r"|^[ \t]*\n",
+    re.MULTILINE,
+)
+
+
+class _Section(msgspec.Struct):
+    """Section from its heading to the next heading of the same or a higher rank.
+
+    `own` is the start of its first subsection, or the end of the section.
+    """
+
+    start: int
+    rank: int
+    path: tuple[str, ...] = ()
+    titled: int = 0  # where its text begins, after the heading
+    own: int = 0
+    end: int = 0
+    below: list[_Section] = []
+
+
+def markdown_pieces(cutter: Cutter) -> Iterator[TextPiece]:
+    """Yield the chunks of a Markdown text."""
+    root, blocks = _read(cutter.text)
+    yield from _split_section(root, cutter, (CutLevel(0.3, None, blocks), *LEVELS))
+
+
+def _split_section(section: _Section, cutter: Cutter, levels: tuple[CutLevel, ...]) -> Iterator[TextPiece]:
+    while len(section.below) == 1 and not _own_text(section, cutter):
+        section = msgspec.structs.replace(section.below[0], start=section.start)
+    if cutter.fits(section.start, section.end):
+        yield TextPiece(section.start, section.end, section.path)
+    else:
+        yield from cutter.packed(_section_parts(section, cutter, levels), section.path)
+
+
+def _own_text(section: _Section, cutter: Cutter) -> str:
+    return cutter.text[section.titled : section.own].strip()
+
+
+def _section_parts(section: _Section, cutter: Cutter, levels: tuple[CutLevel, ...]) -> Iterator[TextPiece]:
+    if section.below and not _own_text(section, cutter):
+        section.below[0].start = section.start  # a heading without own text goes with its first subsection
+    else:
+        yield from cutter.cut(TextPiece(section.start, section.own, section.path), levels)
+    for below in section.below:
+        yield from _split_section(below, cutter, levels)
+
+
+def _read(text: str) -> tuple[_Section, list[int]]:
+    """Return the tree of sections, and the starts of blocks: positions after empty lines outside of fences."""
+    root = _Section(start=0, rank=0)
+    open_: list[_Section] = [root]
+    blocks: list[int] = []
+    front = _FRONT.match(text)
+    fence = ""
+    for mark in _MARKS.finditer(text, front.end() if front else 0):
+        if found := mark["fence"]:
+            if not fence:
+                fence = found
+            elif found.startswith(fence) and mark[0].strip() == found:
+                fence = ""
+        elif not fence:
+            if mark["atx"]:
+                _begin(open_, mark, len(mark["atx"]), _without_marks(mark["title"] or ""))
+            elif mark["above"]:
+                _begin(open_, mark, 1 + (mark["line"][0] == "-"), mark["above"].strip())
+            else:
+                blocks.append(mark.end())
+    for section in open_:
+        _close(section, len(text))
+    return root, blocks
+
+
+def _without_marks(title: str) -> str:
+    """Return `Title ##` as `Title`, and `C#` unchanged."""
+    title = title.strip()
+    bare = title.rstrip("#")
+    return bare.rstrip() if not bare or bare[-1] in " \t" else title
+
+
+def _begin(open_: list[_Section], mark: re.Match[str], rank: int, title: str) -> None:
+    while open_[-1].rank >= rank:
+        _close(open_.pop(), mark.start())
+    parent = open_[-1]
+    section = _Section(start=mark.start(), rank=rank, path=(*parent.path, title), titled=mark.end())
+    if not parent.below:
+        parent.own = section.start
+    parent.below.append(section)
+    open_.append(section)
+
+
+def _close(section: _Section, end: int) -> None:
+    section.end = end
+    if not section.below:
+        section.own = end
+
+
+# --- JSON: as many adjacent items of lists and objects as fit into a chunk
+#
+# The keys on the path are the heading. Item numbers are not, because they change with every item inserted before. The
+# text is cut in its original form, not serialised again: a chunk shows the lines of the file. A sequence of values
+# (JSON Lines) is split like a list. Invalid JSON is split as prose.
+
+
+_DEEPEST = 30
+"""Levels of nesting below which everything is split as prose."""
+
+_SPACE = re.compile(r"\s*")
+_COMMA = re.compile(r"[\s,]*")
+_COLON = re.compile(r"\s*:\s*")
+_DECODER = json.JSONDecoder(strict=False)
+
+
+def json_pieces(cutter: Cutter) -> Iterator[TextPiece]:
+    """Yield the chunks of a JSON text."""
+    try:
+        values = list(_values(cutter.text))
+        if len(values) == 1:
+            found = _split_value(TextPiece(0, len(cutter.text)), values[0].start, cutter, 0)
+        else:
+            found = cutter.packed(
+                (part for value in values for part in _split_value(value, value.start, cutter, 0)), ()
+            )
+        yield from list(found)
+    except (ValueError, RecursionError):  # invalid JSON, or endless nesting
+        yield from cutter.cut(TextPiece(0, len(cutter.text)), LEVELS)
+
+
+def _split_value(piece: TextPiece, begins: int, cutter: Cutter, depth: int) -> Iterator[TextPiece]:
+    if cutter.fits(piece.start, piece.end):
+        yield piece
+    elif cutter.text[begins : begins + 1] not in ("[", "{") or depth == _DEEPEST:
+        yield from cutter.cut(piece, LEVELS)
+    else:
+        yield from cutter.packed(_split_items(piece, begins, cutter, depth), piece.heading)
+
+
+def _split_items(piece: TextPiece, begins: int, cutter: Cutter, depth: int) -> Iterator[TextPiece]:
+    """Yield the items of a list or an object; the brackets belong to the first and the last item."""
+    items = list(_items(cutter.text, begins))
+    if not items:
+        yield from cutter.cut(piece, LEVELS)
+    for number, (key, start, value) in enumerate(items):
+        first, last = number == 0, number + 1 == len(items)
+        end = piece.end if last else items[number + 1][1]
+        part = TextPiece(piece.start if first else start, end, (*piece.heading, *key))
+        yield from _split_value(part, value, cutter, depth + 1)
+
+
+def _items(text: str, begins: int) -> Iterator[tuple[tuple[str, ...], int, int]]:
+    """Yield the key of each item, if it has one, the start of the item, and the start of its value."""
+    in_object = text[begins] == "{"
+    closing = "}" if in_object else "]"
+    position = _after(_SPACE, text, begins + 1)
+    while text[position] != closing:
+        start = position
+        key: tuple[str, ...] = ()
+        if in_object:
+            name, position = _DECODER.raw_decode(text, position)
+            position = _after(_COLON, text, position)
+            key = (name,)
+        yield key, start, position
+        _value, position = _DECODER.raw_decode(text, position)
+        position = _after(_COMMA, text, position)
+
+
+def _values(text: str) -> Iterator[TextPiece]:
+    start = _after(_SPACE, text, 0)
+    while start < len(text):
+        _value, end = _DECODER.raw_decode(text, start)
+        following = _after(_SPACE, text, end)
+        yield TextPiece(start, following)
+        start = following
+
+
+def _after(pattern: re.Pattern[str], text: str, position: int) -> int:
+    match = pattern.match(text, position)
+    assert match is not None, "it matches nothing, too"
+    return match.end()

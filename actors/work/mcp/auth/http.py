@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from .....protocol.errors import ConfigError
 from ....io.http.connections import ConnectionRoute, Connections
 from ....io.http.guarded import CantFetch, GuardedTransport, is_private
+from ....io.http.streams import PlainWire, Wire, peer
 from ....io.http.transport import KEEP_ALIVE, MAX_IDLE, TrioTransport
-from ....io.http.wires import PlainWire, Wire, peer
 from ....io.oauth.http import AuthHttp, OAuthResponse
 
 

@@ -28,7 +28,7 @@ from .....protocol.jsonrpc import encode_request
 from .....protocol.mcp.config import OAuth, Server
 from .....protocol.mcp.model import HANDSHAKE, META_CAPABILITIES, META_CLIENT, META_VERSION, MODERN
 from .....protocol.version import VERSION
-from ....io.http.challenges import challenge_of
+from ....io.http.error_response import challenge_of
 from ....io.oauth.authorization import Authorization, authorization
 from ....io.oauth.endpoint import TokenEndpoint
 from ....io.oauth.loopback import Redirect, listening

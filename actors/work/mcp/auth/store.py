@@ -19,11 +19,10 @@ from .....protocol.decoding import json_decoder
 from .....protocol.errors import ConfigError
 from .....protocol.json_values import UNREADABLE
 from .....protocol.mcp.config import OAuth, Server
+from ....io.atomic_write import write_whole
 from ....io.directories import private_directory
 from ....io.oauth.server import AuthServer
-from ....io.oauth.token import OAuthToken
-from ....io.oauth.token_file import TokenFile
-from ....io.whole_file import write_whole
+from ....io.oauth.token import OAuthToken, TokenFile
 from .metadata import canonical, union
 
 MOST = 64 * 1024

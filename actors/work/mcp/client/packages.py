@@ -43,8 +43,8 @@ from .....protocol.errors import McpUnsent, ProcessError, TimedOut
 from .....protocol.mcp.config import Server
 from .....supervisors import Actor
 from .....supervisors.process import run_process
+from ....io.atomic_write import write_whole
 from ....io.directories import cache_dir, private_directory, sweep
-from ....io.whole_file import write_whole
 
 if TYPE_CHECKING:
     from ...sandbox.place import SandboxPlace

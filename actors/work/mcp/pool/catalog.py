@@ -17,8 +17,8 @@ from .....protocol.decoding import json_decoder
 from .....protocol.jsonrpc import UNREADABLE
 from .....protocol.mcp.config import ToolList
 from .....protocol.mcp.model import Implementation, McpTool
+from ....io.atomic_write import write_whole
 from ....io.directories import private_directory
-from ....io.whole_file import write_whole
 
 MAX_BYTES = 8 * 1024 * 1024
 """Bytes of a catalog at most; a larger one is not stored on disk."""

@@ -44,7 +44,7 @@ from .....protocol.references import Secrets
 from .....supervisors import Actor, Breaker, Lease, Pool, Root
 from .....supervisors.histogram import LatencyHistogram
 from .....supervisors.process import ProcessStop
-from ....io.handed_out import without_secrets
+from ....io.secret_redaction import without_secrets
 from ..auth.access import Accesses
 from ..throttle import Throttle
 from .catalog import Catalogs, ServerCatalog

@@ -29,8 +29,8 @@ from .....protocol.mcp.config import Server
 from .....protocol.mcp.status import ServerStatus
 from .....supervisors import Actor
 from ....io import temporary
-from ....io.handed_out import hidden
-from ....io.whole_file import replacing
+from ....io.atomic_write import replacing
+from ....io.secret_redaction import hidden
 
 if TYPE_CHECKING:
     from .catalog import ServerCatalog

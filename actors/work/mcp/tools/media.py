@@ -102,7 +102,7 @@ async def _as_text(me: Actor, resource: Mapping[str, Json]) -> Mapping[str, Json
     from ....io.imports import imported
 
     await imported(".actors.work.knowledge.reading.read")
-    from ...knowledge.reading.bounds import Bounds, CantRead
+    from ...knowledge.reading.limits import Bounds, CantRead
     from ...knowledge.reading.read import RawDocument, read
 
     uri, media = str(resource.get("uri") or ""), str(resource.get("mimeType") or "")

@@ -385,7 +385,7 @@ async def signed_in(me: Actor, server: Server, access: ServerAccess, needed: Mcp
         began: start of the refused request, by trio's clock.
     """
     # Imported late: few conversations need a sign-in, and these bring an HTTP client and a listener with them.
-    from ....io.oauth.person import code_from
+    from ....io.oauth.loopback import code_from
     from ..auth.sign_in import sign_in
 
     async with access.turn:

@@ -30,8 +30,8 @@ import msgspec
 from .....protocol.decoding import json_decoder
 from .....protocol.errors import ConfigError, CredentialsError
 from .....protocol.json_values import UNREADABLE
-from ....io.handed_out import hidden_tail
 from ....io.imports import PROCESSES, imported
+from ....io.secret_redaction import hidden_tail
 from ..refreshing_credential import RefreshingCredential
 from .keys import profile_named, static_keys
 from .roles import EARLY, AssumedRole

@@ -121,13 +121,13 @@ class AssumedRole:
             raise CredentialsError(f"{self._where_else}; nor is there a role of this machine ({error})") from error
 
     async def _answer(self, method: str, url: str, headers: Mapping[str, str]) -> bytes:
-        await imported(".actors.io.http.brief")
-        from ....io.http.brief import brief
+        await imported(".actors.io.http.simple_request")
+        from ....io.http.simple_request import simple_request
 
         # proxy="-": a proxy cannot reach link-local addresses, and must not see the keys.
-        answer = await brief(method, url, headers, environ=self._environ, timeout=TIMEOUT, proxy="-")
+        answer = await simple_request(method, url, headers, environ=self._environ, timeout=TIMEOUT, proxy="-")
         if answer.status != 200:
-            text = f"{urlsplit(url).hostname} gave no keys: {answer.said} (HTTP {answer.status})"
+            text = f"{urlsplit(url).hostname} gave no keys: {answer.explanation} (HTTP {answer.status})"
             raise UpstreamError(text, status=answer.status) if answer.status >= 500 else CredentialsError(text)
         return answer.body
 

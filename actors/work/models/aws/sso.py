@@ -38,8 +38,8 @@ import trio
 from .....protocol.decoding import json_decoder
 from .....protocol.errors import ConfigError, CredentialsError, UpstreamError
 from .....protocol.json_values import UNREADABLE
+from ....io.atomic_write import write_whole
 from ....io.imports import imported
-from ....io.whole_file import write_whole
 from .keys import session_named
 from .signing import AwsKeys
 
@@ -219,11 +219,11 @@ class _SignIn:
         Raises:
             UpstreamError: the status is 429, or 500 and above, or the connection failed.
         """
-        await imported(".actors.io.http.brief")
-        from ....io.http.brief import brief
+        await imported(".actors.io.http.simple_request")
+        from ....io.http.simple_request import simple_request
 
-        answer = await brief(method, url, headers, body, environ=self._environ, timeout=TIMEOUT)
-        words = f"profile '{self._profile}' of AWS: {answer.said} (HTTP {answer.status})"
+        answer = await simple_request(method, url, headers, body, environ=self._environ, timeout=TIMEOUT)
+        words = f"profile '{self._profile}' of AWS: {answer.explanation} (HTTP {answer.status})"
         if answer.status >= 500 or answer.status == 429:
             raise UpstreamError(words, status=answer.status)
         return answer.status, answer.body, words

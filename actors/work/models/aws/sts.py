@@ -48,8 +48,8 @@ async def sts(
         CredentialsError: STS refuses the request.
         UpstreamError: STS is unreachable, failed or is throttling.
     """
-    await imported(".actors.io.http.brief")
-    from ....io.http.brief import brief
+    await imported(".actors.io.http.simple_request")
+    from ....io.http.simple_request import simple_request
 
     # Regional endpoints, not the global sts.amazonaws.com: their session tokens are valid in all regions.
     domain = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
@@ -59,10 +59,10 @@ async def sts(
     if keys is not None:
         fields = (("host", urlsplit(url).netloc), *headers.items())
         headers |= Signer(keys, region, "sts").headers("POST", urlsplit(url).path, fields, body)
-    answer = await brief("POST", url, headers, body, environ=environ, timeout=TIMEOUT)
+    answer = await simple_request("POST", url, headers, body, environ=environ, timeout=TIMEOUT)
     text = answer.body.decode("utf-8", errors="replace")
     if answer.status != 200:
-        words = f"{who}: {_tagged(text, 'Message') or answer.said} (HTTP {answer.status})"
+        words = f"{who}: {_tagged(text, 'Message') or answer.explanation} (HTTP {answer.status})"
         # Both codes arrive with status 400, although another try may succeed.
         if answer.status >= 500 or _tagged(text, "Code") in ("Throttling", "IDPCommunicationError"):
             raise UpstreamError(words, status=answer.status)
@@ -73,7 +73,7 @@ async def sts(
     except ValueError:
         ends = 0.0
     if not all(found) or not ends:
-        raise CredentialsError(f"{who}: STS gave no keys: {answer.said}")
+        raise CredentialsError(f"{who}: STS gave no keys: {answer.explanation}")
     return AwsKeys(*found[:3]), ends
 
 

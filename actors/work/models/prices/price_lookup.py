@@ -18,8 +18,8 @@ import msgspec
 from .....protocol.decoding import decode_json
 from .....protocol.errors import ConfigError
 from .....protocol.settings import ClientSettings, ModelSettings
+from ....io.atomic_write import write_whole
 from ....io.directories import data_dir, private_directory
-from ....io.whole_file import write_whole
 from ..vertex.publishers import maker_of
 from .rates import FREE, Rates, Tariff
 from .table import PriceEntry, PriceTable, Provider

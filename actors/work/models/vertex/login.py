@@ -22,7 +22,7 @@ import trio
 
 from .....protocol.errors import ConfigError, CredentialsError, UpstreamError
 from .....supervisors.installation import install_command
-from ....io.http.brief import Brief, brief
+from ....io.http.simple_request import SimpleResponse, simple_request
 from .location import CredentialsFile
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
@@ -152,8 +152,10 @@ class _Requests:
             raise _exceptions().TransportError(str(error)) from error
         return _Answered(answer.status, answer.headers, answer.body)
 
-    async def _ask(self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeout: float) -> Brief:
-        answer = await brief(
+    async def _ask(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeout: float
+    ) -> SimpleResponse:
+        answer = await simple_request(
             method, url, headers, body, environ=self._environ, timeout=min(timeout, TIMEOUT), proxy=self._proxy
         )
         # A wrong clock makes Google refuse signed assertions with a misleading text; `_advice` uses the difference.
@@ -161,7 +163,7 @@ class _Requests:
         if date is not None:
             self.ahead = time.time() - mktime_tz(date)
         if answer.status >= 500 or answer.status in (408, 429):
-            raise UpstreamError(f"no token: {answer.said} (HTTP {answer.status})", status=answer.status)
+            raise UpstreamError(f"no token: {answer.explanation} (HTTP {answer.status})", status=answer.status)
         return answer
 
 

@@ -35,7 +35,7 @@ from .location import (
 if TYPE_CHECKING:
     import httpx
 
-    from ....io.http.brief import Brief
+    from ....io.http.simple_request import SimpleResponse
     from .login import VertexLogin
 
 
@@ -240,20 +240,20 @@ class Identity:
         try:
             granted = _decode(answer.body)
         except UNREADABLE as error:
-            raise CredentialsError(f"{machine} returned no token: {answer.said}") from error
+            raise CredentialsError(f"{machine} returned no token: {answer.explanation}") from error
         project = self._project
         if not project:
             project = (await self._metadata(machine, "project/project-id")).body.decode("latin-1").strip()
         return granted.access_token, granted.expires_in, project, ""
 
-    async def _metadata(self, machine: Machine, what: str) -> Brief:
-        await imported(".actors.io.http.brief")
-        from ....io.http.brief import brief
+    async def _metadata(self, machine: Machine, what: str) -> SimpleResponse:
+        await imported(".actors.io.http.simple_request")
+        from ....io.http.simple_request import simple_request
 
         url = f"http://{machine.host}/computeMetadata/v1/{what}"
         # proxy="-": the metadata server is link-local; a proxy cannot reach it.
-        answer = await brief("GET", url, _ASKING, environ=self._environ, timeout=TIMEOUT, proxy="-")
-        text = f"{machine} returned no token: {answer.said} (HTTP {answer.status})"
+        answer = await simple_request("GET", url, _ASKING, environ=self._environ, timeout=TIMEOUT, proxy="-")
+        text = f"{machine} returned no token: {answer.explanation} (HTTP {answer.status})"
         if answer.status >= 500 or answer.status == 429:
             raise UpstreamError(text, status=answer.status)
         if answer.status == 404:

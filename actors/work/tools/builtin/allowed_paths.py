@@ -145,7 +145,7 @@ class AllowedPaths:
         lower._access = access  # noqa: SLF001 - a copy of our own
         return lower
 
-    def beside(self, directory: Path) -> AllowedPaths:
+    def with_root(self, directory: Path) -> AllowedPaths:
         """Return a copy for one call that only reads, with this directory as a further root."""
         wider = copy.copy(self)
         wider.roots = (*self.roots, Path(os.path.realpath(directory)))
@@ -176,7 +176,9 @@ class AllowedPaths:
         if root is None:
             leads = "" if str(real) == text else f" (it leads to {real})"
             allowed = ", ".join(map(str, self.roots))
-            raise ToolFailed(f"'{text}' is outside of what may be used{leads}; allowed: {allowed} and what is below")
+            raise ToolFailed(
+                f"'{text}' is outside of the allowed directories{leads}; allowed: {allowed} and everything below"
+            )
         # A root such as `/` contains kernel files, which only a root below /proc, /sys or /dev makes accessible.
         for kernel in _KERNEL:
             if real.is_relative_to(kernel) and not root.is_relative_to(kernel):
@@ -184,7 +186,7 @@ class AllowedPaths:
         # The approval may have taken minutes: the path must still resolve to a path that was judged.
         if self._access.moved(str(real)):
             raise ToolFailed(
-                f"'{text}' leads elsewhere since a moment ago; links that change meanwhile are not followed"
+                f"'{text}' changed its target during the call; links that change meanwhile are not followed"
             )
         if self._access.hides(os.path.normpath(os.path.join(self.here, text)), str(real)):  # noqa: PTH118 - links are kept
             raise ToolFailed(f"'{text}' was not touched: the permissions deny it")
@@ -257,7 +259,7 @@ def _words(place: AllowedPath, error: OSError) -> str:
         case errno.ENOENT:
             return f"'{shown}' does not exist{_near(place)}"
         case errno.ENOTDIR:
-            return f"'{shown}': a file stands where a directory should, or a link was put there a moment ago"
+            return f"'{shown}': a part of the path is no directory, or was replaced by a link during the call"
         case errno.ELOOP:
             return f"'{shown}' is a symbolic link since a moment ago; links that change meanwhile are not followed"
         case errno.EISDIR:

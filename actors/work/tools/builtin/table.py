@@ -35,7 +35,7 @@ class BuiltinSpec(msgspec.Struct, frozen=True):
         effect, subject, reads, synonyms: see `Tool`.
         description: for the model.
         required, optional: parameters by name, each a JSON Schema.
-        previews: a diff of the change is available before approval (`previews`).
+        previews: a diff of the change is available before approval (`writing.preview_of`).
     """
 
     module: str
@@ -59,8 +59,8 @@ class BuiltinSpec(msgspec.Struct, frozen=True):
 
 
 _ACCESS: Mapping[str, Access] = {
-    **dict.fromkeys(("reading", "finding", "writing"), "files"),
-    **dict.fromkeys(("fetching", "searches"), "web"),
+    **dict.fromkeys(("reading", "writing"), "files"),
+    "web": "web",
     "clock": "nothing",
 }
 """Access mechanism by module; all others start processes."""
@@ -75,10 +75,10 @@ def _counts(**descriptions: str) -> Mapping[str, Json]:
 
 
 _reads = partial(BuiltinSpec, "reading", "read", "path", reads=True)
-_finds = partial(BuiltinSpec, "finding", "read", "path", reads=True)
+_finds = partial(BuiltinSpec, "reading", "read", "path", reads=True)
 _writes = partial(BuiltinSpec, "writing", "write", "path")
 _runs = partial(BuiltinSpec, "commands", "execute")
-_searches = partial(BuiltinSpec, "searches", "read")
+_searches = partial(BuiltinSpec, "web", "read")
 
 _FILE = _texts(path="The file.")
 _LINES = _counts(
@@ -184,7 +184,7 @@ SPECS: Mapping[str, BuiltinSpec] = {
         reads=True,
     ),
     "fetch_url_via_curl": BuiltinSpec(
-        "fetching", "read", "url", "Get the text of a web page.", _texts(url="An http or https URL.")
+        "web", "read", "url", "Get the text of a web page.", _texts(url="An http or https URL.")
     ),
     "get_current_time": BuiltinSpec("clock", "none", "", "Get the current date, time and time zone."),
     "get_current_weather": _searches(
@@ -238,16 +238,16 @@ def _tool(name: str, spec: BuiltinSpec, setting: Setting) -> Tool:
         function = getattr(import_module(module), name)
         paths = setting.paths if access is None else setting.paths.within(access)
         if shows and (results := readable.get()) is not None and (kept := results()) is not None and kept.may_be_read:
-            paths = paths.beside(kept.directory)
+            paths = paths.with_root(kept.directory)
         return await function(me, msgspec.structs.replace(setting, paths=paths), arguments)
 
     async def preview(arguments: Arguments, access: FileAccess) -> str:
-        from .previews import preview_of
+        from .writing import preview_of
 
         return await preview_of(name, setting.paths.within(access), arguments)
 
     async def was_done(me: Actor) -> bool | None:
-        from ..changes.interrupted import was_done
+        from ..changes.snapshot import was_done
 
         return await was_done(me, setting)
 

@@ -1,13 +1,13 @@
-"""Built-in tools that write: fs_write, fs_mkdir, fs_rm, fs_patch (`diff`) and fs_edit (`edit`).
+"""Built-in tools that write: fs_write, fs_mkdir, fs_rm, fs_patch and fs_edit, and the diff that previews a call.
 
-`replace` is the one function through which they change a file.
+`replace` is the one function through which they change a file; `text_edits` computes the new content of a patched file.
 
 A file is replaced as a whole: the new one is written to the same directory and renamed over the old one. No reader sees
 a partial file, and a cancelled call changes nothing or everything. The mode is preserved. While a file is read, changed
 and replaced, its directory is locked (`flock`). Two calls of one turn, or of two agents, therefore run one after the
 other.
 
-The call's keeper records each change before it is made (`changes/keeping`), so that it can be displayed and undone.
+The call's keeper records each change before it is made (`changes/snapshot`), so that it can be displayed and undone.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ import trio
 
 from .....protocol.errors import ToolFailed
 from ....io.encodings import lossless
-from ....io.handed_out import PUT, hidden_bytes
-from ..changes.keeping import ChangeKeeper, keeper_of
+from ....io.secret_redaction import PUT, hidden, hidden_bytes
+from ..changes.diff import unified
+from ..changes.file_state import present
+from ..changes.record import printable_path
+from ..changes.snapshot import ChangeKeeper, keeper_of
 from ..tool import Arguments
 from .allowed_paths import AllowedPath, AllowedPaths, Setting, explained, in_thread
-from .diff import DiffError, Hunk, apply, parse
-from .edit import Edit, apply_edits, parse_edits
+from .text_edits import DiffError, Edit, Hunk, apply, apply_edits, parse, parse_edits
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
@@ -82,7 +84,7 @@ async def _changing(me: Actor, keeper: ChangeKeeper, work: Callable[[], T]) -> T
     try:
         return await in_thread(work, changes=True)
     finally:
-        keeper.tell(me)
+        keeper.emit_events(me)
 
 
 def encoded(text: str) -> bytes:
@@ -112,7 +114,7 @@ def locked(directory: int) -> Iterator[None]:
         # Polling instead of a blocking `flock`: a blocked system call could not be cancelled.
         except BlockingIOError:
             if time.monotonic() > until:
-                raise ToolFailed("somebody else holds a lock on the directory; nothing was written") from None
+                raise ToolFailed("another process has locked the directory; nothing was written") from None
             time.sleep(0.005)
     yield
 
@@ -344,3 +346,57 @@ def _read(place: AllowedPath, directory: int, status: os.stat_result) -> bytes:
     descriptor = os.open(place.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
     with os.fdopen(descriptor, "rb") as file:
         return file.read(LARGEST + 1)
+
+
+MOST_CHARACTERS = 16_000
+MOST_LINES = 400
+"""Limits of a diff in an approval question."""
+
+WITHIN = 2.0
+"""Seconds to read the file; the question does not wait longer for a diff."""
+
+
+REWRITES = ("fs_patch", "fs_edit")
+"""Tools whose calls depend on the file's content."""
+
+
+# --- diffs that preview a call in its approval question
+#
+# A diff contains parts of the file. Files that permissions deny to read (`FileAccess.unshown`) therefore get none, and
+# secrets of the vault are redacted. No diff is available either if the disk does not respond or a directory is removed;
+# the user then sees only the arguments. A patch or an edit that cannot apply raises: the model receives the reason, and
+# the user is not asked about a call that fails anyway.
+
+
+async def preview_of(tool: str, paths: AllowedPaths, arguments: Arguments) -> str:
+    """Return the diff of the change that a call of `tool` would make; "" if there is none.
+
+    Raises:
+        ToolFailed: a patch or an edit cannot apply.
+    """
+    with trio.move_on_after(WITHIN):
+        return await in_thread(lambda: _preview(tool, paths, arguments))
+    return ""
+
+
+def _preview(tool: str, paths: AllowedPaths, arguments: Arguments) -> str:
+    if tool in REWRITES:
+        place = paths.find(arguments["path"])
+        before, after = rewritten(place, tool, arguments)
+        return "" if place.access.unshown(str(place.path)) else _diff(place, before, after)
+    try:
+        place = paths.find(arguments["path"], follow=tool != "fs_rm")
+        if not place.parts or place.access.unshown(str(place.path)):
+            return ""
+        state, before = present(place)
+        if state is not None and before is None:
+            return ""
+        return _diff(place, before, encoded(arguments["contents"]) if tool == "fs_write" else None)
+    except (ToolFailed, OSError):
+        return ""  # The call itself reports the error.
+
+
+def _diff(place: AllowedPath, before: bytes | None, after: bytes | None) -> str:
+    name = printable_path("/".join(place.parts))
+    diff = unified(before, after, name, characters=MOST_CHARACTERS, lines=MOST_LINES, clean=hidden)
+    return hidden(diff.text).removesuffix("\n")

@@ -22,8 +22,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from .....protocol.requests import ID
+from ....io.atomic_write import write_whole
 from ....io.directories import private_directory, state_dir
-from ....io.whole_file import write_whole
 from .record import PathChange, changes_in, line_of
 
 MOST = 256 * 1024 * 1024
@@ -73,7 +73,10 @@ class ChangeStore:
             OSError: the directory cannot be created, or another process holds the lock.
         """
         for path in (self.directory, self._blobs, self._records):
-            _make_private(path)
+            private_directory(path)
+            # `private_directory` leaves the mode of an existing directory; these hold contents of the user's files.
+            if path.stat().st_mode & 0o077:
+                path.chmod(0o700)
         with _locked(self.directory):
             yield
             if self._written >= self._most // _SHARE:
@@ -192,12 +195,6 @@ def sha_of(data: bytes) -> str:
 
 def _contents_in(records: Iterable[Sequence[PathChange]]) -> set[str]:
     return {change.before.sha for record in records for change in record if change.before and change.before.sha}
-
-
-def _make_private(directory: Path) -> None:
-    private_directory(directory)
-    if directory.stat().st_mode & 0o077:
-        directory.chmod(0o700)
 
 
 @contextlib.contextmanager

@@ -15,8 +15,7 @@ from typing import Any, ClassVar, Final, Generic, TypeVar, final
 from .....protocol.problems import did_you_mean
 from .declaration import Declaration, Language, Schema
 from .docstrings import Docstring, DocumentedParameter
-from .repeats import repeats_above
-from .script import ToolScript, UnreadableDeclaration
+from .script import ToolScript, UnreadableDeclaration, repeats_above
 
 Node = TypeVar("Node")
 

@@ -26,7 +26,7 @@ from .....supervisors.guardian_link import WHY
 from .....supervisors.process import QUICK_STOP
 from ....io import temporary
 from ....io.directories import private_directory
-from ....io.handed_out import hidden_tail
+from ....io.secret_redaction import hidden_tail
 from ...call_clock import Clock
 from ...journal.unknown_outcome import call_key
 from ...library import PROMPT_UTILS
@@ -96,11 +96,11 @@ async def play(
                 end = await call.run(await command_by_npx(me, declaration, environ), environ, given, output, timeout)
             return end, call.held
 
-        def said(end: ProcessEnd) -> str | None:
+        def failure_text(end: ProcessEnd) -> str | None:
             failed = end.status != 0 and not call.out_of_hand
             return f"{read_output(output, limits.result).text}\n{end.stderr_tail}" if failed else None
 
-        end, call.note = await played(me, attempt, said)
+        end, call.note = await played(me, attempt, failure_text)
         written = read_output(output, limits.result)
         call.check(end, written.text)
         return written

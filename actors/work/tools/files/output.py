@@ -19,7 +19,7 @@ import trio
 from .....protocol.events import ToolDelta
 from .....protocol.kernel.text_cuts import before_cut
 from .....supervisors.pipes import Tail
-from ....io.handed_out import hidden
+from ....io.secret_redaction import hidden
 from ..tool import Json
 
 if TYPE_CHECKING:

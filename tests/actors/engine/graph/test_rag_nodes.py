@@ -105,7 +105,7 @@ async def test_a_changed_file_is_told_and_the_base_used_as_it_was(knowing: Stage
     [warned] = [each for each in knowing.of("run.warning") if each.code == "knowledge_stale"]
     assert has_message(
         warned.message,
-        "work.knowledge.of_run._warn_stale.2",
+        "work.knowledge.run_knowledge._warn_stale.2",
         what=fragment("work.knowledge.recipe.recipes_of", id="look", name="g"),
         command="build",
         target="g:look",
@@ -128,7 +128,9 @@ async def test_other_chunk_sizes_are_told(knowing: Stage) -> None:
     (home / "graph.yaml").write_text((home / "graph.yaml").read_text().replace("query:", "chunk_size: 400\n    query:"))
     await knowing.run("flour")
     [warned] = [each for each in knowing.of("run.warning") if each.code == "knowledge_stale"]
-    assert has_message(warned.message, "work.knowledge.of_run._warn_stale", wanted="…chunk_size is 400", was="1000…")
+    assert has_message(
+        warned.message, "work.knowledge.run_knowledge._warn_stale", wanted="…chunk_size is 400", was="1000…"
+    )
 
 
 async def test_documents_that_can_not_be_read_are_warned_about(knowing: Stage) -> None:
@@ -143,7 +145,7 @@ async def test_a_typo_in_documents_ends_the_run_and_leaves_no_base(knowing: Stag
     home = library(knowing, GRAPH.replace("./notes/", "./nodes/"))
     outcome = await knowing.run("flour")
     assert (outcome.status, outcome.exit_code) == ("failed", 3)
-    assert has_message(outcome.error.message, "work.knowledge.of_run._build.2", source="nodes")
+    assert has_message(outcome.error.message, "work.knowledge.run_knowledge._build.2", source="nodes")
     assert not (home / "look.kb").exists()
 
 

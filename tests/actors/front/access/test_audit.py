@@ -14,7 +14,7 @@ from support.access_keys import AuditFile
 from callboard.actors.front.access.audit import Audit
 from callboard.actors.io import lines as lines_module
 from callboard.actors.io.lines import FileSink, StreamSink, SyslogSink, ThreadedLines
-from callboard.actors.io.redact import Redactor
+from callboard.actors.io.secret_redaction import Redactor
 from callboard.actors.io.server_log import about
 from callboard.protocol.control.caller import Caller
 from callboard.protocol.settings.api import AuditSettings

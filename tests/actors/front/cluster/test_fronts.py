@@ -19,7 +19,7 @@ from support.postgres import Postgres
 from support.starter import CALLBOARD
 from trio_websocket import open_websocket_url
 
-from callboard.actors.io.handed_out import PUT
+from callboard.actors.io.secret_redaction import PUT
 
 KEY = "sk-that-nobody-may-read"
 """Of the model's provider, as one test has it."""

@@ -18,7 +18,7 @@ from support.waiting import until
 import callboard
 from callboard.actors.front.control.calls import call_of, calls_of
 from callboard.actors.front.control.hub import Hub
-from callboard.actors.io.handed_out import handed_out
+from callboard.actors.io.secret_redaction import handed_out
 from callboard.actors.work.models import recorder
 from callboard.protocol.control.caller import LOCAL, Caller
 from callboard.protocol.control.own import StartRun

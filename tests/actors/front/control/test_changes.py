@@ -15,7 +15,7 @@ from support.messages import says
 from callboard.actors.front.access.scopes import METHODS
 from callboard.actors.front.control.changes import changes_of_run, restore_run
 from callboard.actors.front.control.hub import Hub
-from callboard.actors.io.handed_out import handed_out
+from callboard.actors.io.secret_redaction import handed_out
 from callboard.protocol.control.caller import LOCAL, Caller
 from callboard.protocol.control.own import StartRun
 from callboard.protocol.errors import Conflict, Denied, NotFound

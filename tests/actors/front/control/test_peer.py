@@ -23,8 +23,8 @@ import callboard
 from callboard.actors.front.control.hub import Hub
 from callboard.actors.front.control.methods import METHODS, Method
 from callboard.actors.front.control.peer import ControlPeer
-from callboard.actors.io.handed_out import handed_out
 from callboard.actors.io.outbox import PeerClosed
+from callboard.actors.io.secret_redaction import handed_out
 from callboard.protocol.control.caller import LOCAL, Caller
 from callboard.protocol.control.errors import Refused
 from callboard.protocol.control.own import Nothing
@@ -266,7 +266,7 @@ async def test_the_server_asks_and_the_client_answers_or_refuses(line: Line) -> 
         await line.peer.receive(b'{"id": "nobody", "result": 1}')
         await until(lambda: len(answers) == 2)
         line.peer.close()
-    assert answers == {"one": {"x": 1}, "two": "no", "three": "the client is gone"}
+    assert answers == {"one": {"x": 1}, "two": "no", "three": "the client has disconnected"}
 
 
 async def test_a_clogged_client_is_told_that_it_lagged_and_costs_the_run_nothing(

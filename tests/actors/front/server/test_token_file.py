@@ -51,7 +51,7 @@ def test_a_file_that_another_server_has_put_there_meanwhile_is_left(tmp_path: Pa
 def test_a_token_is_recognised_by_who_looks_for_secrets() -> None:
     from support import secret_watch
 
-    from callboard.actors.io.redact import Redactor
+    from callboard.actors.io.secret_redaction import Redactor
 
     token = new_token()
     assert secret_watch.secrets_in(f"x {token} y")

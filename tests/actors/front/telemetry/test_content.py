@@ -12,8 +12,7 @@ from support.traced import Traced
 import callboard
 from callboard.actors.front.telemetry.attach import VARIABLE, wants_content
 from callboard.actors.front.telemetry.spans import LONGEST, ContentRecorder
-from callboard.actors.io.handed_out import PUT
-from callboard.actors.io.redact import Redactor
+from callboard.actors.io.secret_redaction import PUT, Redactor
 
 SECRET = "sk-live-4711-0815-veryverysecret"
 

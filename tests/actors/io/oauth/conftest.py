@@ -14,8 +14,7 @@ from support.auth_server import LocalAuthServer, auth_server
 from callboard.actors.io.oauth.authorization import authorization
 from callboard.actors.io.oauth.endpoint import TokenEndpoint
 from callboard.actors.io.oauth.http import AuthHttp
-from callboard.actors.io.oauth.token import OAuthToken
-from callboard.actors.io.oauth.token_file import TokenFile
+from callboard.actors.io.oauth.token import OAuthToken, TokenFile
 from callboard.supervisors import Root
 
 

@@ -15,7 +15,7 @@ from support.messages import says
 from callboard.actors.io.oauth.authorization import authorization
 from callboard.actors.io.oauth.endpoint import TokenEndpoint
 from callboard.actors.io.oauth.http import AuthHttp
-from callboard.actors.io.oauth.token import LONGEST
+from callboard.actors.io.oauth.token import LONGEST_LIFETIME
 from callboard.protocol.errors import CallboardError, ConfigError, NobodyToAsk, OAuthRefused, UpstreamError
 
 from .conftest import signed_in
@@ -72,7 +72,7 @@ async def test_what_the_token_is_for_is_said_each_time(server: LocalAuthServer) 
         (60, 60.0),
         ("60", 60.0),
         (0, 0.0),
-        (1e300, LONGEST),
+        (1e300, LONGEST_LIFETIME),
         (10**400, None),
         (-5, None),
         ("soon", None),
@@ -169,7 +169,7 @@ async def test_an_answer_without_end(server: LocalAuthServer, endpoint: TokenEnd
         return 200, b"x" * 10_000_000
 
     server.pages["/token"] = page
-    with pytest.raises(UpstreamError, match=says("io.http.brief.brief")):
+    with pytest.raises(UpstreamError, match=says("io.http.simple_request.simple_request")):
         await signed_in(server, endpoint)
 
 

@@ -16,8 +16,7 @@ from support.starter import forked
 from callboard.actors.io.oauth.endpoint import TokenEndpoint
 from callboard.actors.io.oauth.http import AuthHttp
 from callboard.actors.io.oauth.keeper import JUST_NOW, LOOK, PAUSE, Keepers, TokenKeeper
-from callboard.actors.io.oauth.token import OAuthToken
-from callboard.actors.io.oauth.token_file import TokenFile
+from callboard.actors.io.oauth.token import OAuthToken, TokenFile
 from callboard.protocol.errors import ConfigError, OAuthRefused, SignInNeeded, UpstreamError
 from callboard.supervisors import Root
 
@@ -373,7 +372,7 @@ async def test_a_file_that_can_not_be_used_is_told(
 ) -> None:
     await signed_in(server, endpoint, file)
     file.path.chmod(0o644)
-    with pytest.raises(ConfigError, match=says("io.oauth.token_file.TokenFile._bytes.4", st_mode=644)):
+    with pytest.raises(ConfigError, match=says("io.oauth.token.TokenFile._bytes.4", st_mode=644)):
         await keeper_of(root, endpoint, file).token()
 
 
@@ -404,7 +403,7 @@ PROCESS = """
     from callboard.actors.io.oauth.http import AuthHttp
     from callboard.actors.io.oauth.keeper import Keepers
     from callboard.actors.io.oauth.server import AuthServer
-    from callboard.actors.io.oauth.token_file import TokenFile
+    from callboard.actors.io.oauth.token import TokenFile
     from callboard.supervisors import Root
 
     async def main(folder, url, client, later):

@@ -11,8 +11,7 @@ from support.auth_server import LocalAuthServer
 
 from callboard.actors.io.oauth.endpoint import TokenEndpoint
 from callboard.actors.io.oauth.keeper import Keepers, TokenKeeper
-from callboard.actors.io.oauth.token import OAuthToken
-from callboard.actors.io.oauth.token_file import TokenFile
+from callboard.actors.io.oauth.token import OAuthToken, TokenFile
 from callboard.protocol.errors import SignInNeeded, UpstreamError
 from callboard.supervisors import Root
 

@@ -22,7 +22,7 @@ from support.starter import forked_code
 
 from callboard.actors.io.vault import age
 from callboard.actors.io.vault.file import VaultFile
-from callboard.actors.io.vault.openers import IdentityFile, Passphrase
+from callboard.actors.io.vault.keys import IdentityFile, Passphrase
 from callboard.protocol.errors import CallboardError, ConfigError
 
 AGE = shutil.which("age")
@@ -188,9 +188,9 @@ def test_every_cut_and_every_flipped_byte_is_told_and_never_half_read(file: Vaul
     ("text", "words"),
     [
         (b'{"version": 2, "secrets": {"A": "b"}}', says("io.vault.file.VaultFile._content_of.2", version=2)),
-        (b'{"A": 5}', "no JSON object of texts"),
-        (b"s3cret: yaml", "no JSON object of texts"),
-        (b'["s3cret"]', "no JSON object of texts"),
+        (b'{"A": 5}', "does not contain a JSON object of texts"),
+        (b"s3cret: yaml", "does not contain a JSON object of texts"),
+        (b'["s3cret"]', "does not contain a JSON object of texts"),
     ],
 )
 def test_another_content_is_told_without_being_quoted(file: VaultFile, text: bytes, words: str) -> None:
@@ -208,17 +208,17 @@ def test_another_identity_a_lost_one_and_one_that_others_read_are_told_apart(fil
     with pytest.raises(ConfigError, match=r"for another identity than those in .*other\.txt"):
         VaultFile(file.path, stranger.opener).read()
     identity_of(file).chmod(0o644)
-    with pytest.raises(ConfigError, match=says("io.vault.openers._read_private.3")):
+    with pytest.raises(ConfigError, match=says("io.vault.keys._read_private.3")):
         file.read()
     identity_of(file).write_text("nothing\n")
     identity_of(file).chmod(0o600)
-    with pytest.raises(ConfigError, match=says("io.vault.openers.IdentityFile._there")):
+    with pytest.raises(ConfigError, match=says("io.vault.keys.IdentityFile._there")):
         file.read()
     identity_of(file).unlink()
-    with pytest.raises(ConfigError, match=says("io.vault.openers.IdentityFile.open")):
+    with pytest.raises(ConfigError, match=says("io.vault.keys.IdentityFile.open")):
         file.read()
     with pytest.raises(
-        ConfigError, match=says("io.vault.openers.IdentityFile.open")
+        ConfigError, match=says("io.vault.keys.IdentityFile.open")
     ):  # a fresh one would hide what is lost
         keep(file, TWO="second")
 
@@ -236,13 +236,13 @@ def test_a_passphrase_opens_what_it_has_sealed_and_no_other_does(tmp_path: Path,
     assert file.read() == {"ONE": "first value"}
     typed = Passphrase()
     assert typed.is_wanted
-    with pytest.raises(ConfigError, match=says("io.vault.openers.Passphrase._passphrase.3")):
+    with pytest.raises(ConfigError, match=says("io.vault.keys.Passphrase._passphrase.3")):
         VaultFile(file.path, typed).read()
-    typed.tell("correct horse")
+    typed.set_passphrase("correct horse")
     assert VaultFile(file.path, typed).read() == {"ONE": "first value"}
     small_age.keep(file.path, "correct horse", ONE="first value")
     assert VaultFile(file.path, typed).read() == {"ONE": "first value"}
-    typed.tell("wrong horse")
+    typed.set_passphrase("wrong horse")
     with pytest.raises(ConfigError, match=says("io.vault.age.opened_by_passphrase.2")):
         VaultFile(file.path, typed).read()
     with pytest.raises(ConfigError, match=says("io.vault.age.opened")):
@@ -268,7 +268,7 @@ def _a_process(file: VaultFile, text: str) -> subprocess.Popen[bytes]:
         import sys
         from pathlib import Path
         from callboard.actors.io.vault.file import VaultFile
-        from callboard.actors.io.vault.openers import IdentityFile
+        from callboard.actors.io.vault.keys import IdentityFile
         file = VaultFile(Path({str(file.path)!r}), IdentityFile(Path({str(identity_of(file))!r})))
     """
     whole = textwrap.dedent(program) + textwrap.dedent(text)

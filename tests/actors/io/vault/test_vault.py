@@ -15,7 +15,7 @@ import trio
 from support import fast_age as small_age
 from support.messages import has_message, says
 
-from callboard.actors.io import handed_out
+from callboard.actors.io import secret_redaction
 from callboard.actors.io.vault.vault import NotFetched, Vault
 from callboard.protocol.errors import CallboardError, ConfigError
 from callboard.protocol.settings import Settings, VaultSettings
@@ -54,7 +54,7 @@ def test_the_vault_comes_first_and_the_environment_has_the_rest(tmp_path: Path) 
     assert vault.get("BOTH") == SECRET
     assert vault.get("ONLY") == "of the environment"
     assert vault.get("NEITHER") is None
-    assert handed_out.hidden(f"{SECRET}, of the environment, other") == "[redacted], [redacted], other"
+    assert secret_redaction.hidden(f"{SECRET}, of the environment, other") == "[redacted], [redacted], other"
 
 
 def test_a_file_that_has_changed_is_read_again(tmp_path: Path) -> None:
@@ -150,8 +150,8 @@ async def test_one_who_is_cancelled_costs_the_others_nothing(tmp_path: Path) -> 
     [
         ("echo no such item >&2; exit 3", r"failed \(status 3\): no such item"),
         ("true", "printed nothing"),
-        ("kill -9 $$", says("io.vault.command.VaultCommand._printed.5", signal=9)),
-        ("head -c 100000 /dev/zero | tr '\\0' x", says("io.vault.command.VaultCommand._printed.4", MOST=65536)),
+        ("kill -9 $$", says("io.vault.vault.VaultCommand._printed.5", signal=9)),
+        ("head -c 100000 /dev/zero | tr '\\0' x", says("io.vault.vault.VaultCommand._printed.4", MOST_OUTPUT=65536)),
         ("printf 'a\\0b'", "a NUL character"),
     ],
 )
@@ -174,11 +174,11 @@ async def test_a_command_has_its_time_and_leaves_nothing(tmp_path: Path) -> None
         vault = vault_in(tmp_path, {"PATH": "/usr/bin:/bin"}, vault=settings, kernel=root)
         with (
             trio.fail_after(60),
-            pytest.raises(ConfigError, match=says("io.vault.command.VaultCommand._printed.2", _timeout="0.3")),
+            pytest.raises(ConfigError, match=says("io.vault.vault.VaultCommand._printed.2", _timeout="0.3")),
         ):
             await vault.fetch(["s"])
         missing = vault_in(tmp_path, vault=VaultSettings(command="/no/such/program {name}"), kernel=root)
-        with pytest.raises(ConfigError, match=says("io.vault.command.VaultCommand._printed.3")):
+        with pytest.raises(ConfigError, match=says("io.vault.vault.VaultCommand._printed.3")):
             await missing.fetch(["A"])
 
 
@@ -214,7 +214,7 @@ async def test_the_passphrase_is_asked_for_once_however_many_want_it(tmp_path: P
 
 async def test_without_a_terminal_a_passphrase_is_an_error_with_what_to_do(tmp_path: Path) -> None:
     small_age.keep(tmp_path / "vault.age", "correct horse", A=SECRET)
-    with pytest.raises(ConfigError, match=says("io.vault.openers.Passphrase._passphrase.3")):
+    with pytest.raises(ConfigError, match=says("io.vault.keys.Passphrase._passphrase.3")):
         await vault_in(tmp_path, vault=VaultSettings(passphrase=True)).fetch(["A"])
 
 
@@ -247,10 +247,10 @@ def test_a_keyring_has_the_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert vault_in(tmp_path, vault=settings).get("A") == SECRET
     assert [text.count("AGE-SECRET-KEY-1") for text in ring.kept.values()] == [2]
     ring.broken = True
-    with pytest.raises(ConfigError, match=says("io.vault.openers.Keyring._call.2", __name__="RuntimeError")):
+    with pytest.raises(ConfigError, match=says("io.vault.keys.Keyring._call.2", __name__="RuntimeError")):
         vault_in(tmp_path, vault=settings).get("A")
     monkeypatch.setitem(sys.modules, "keyring", None)
-    with pytest.raises(ConfigError, match=says("io.vault.openers.Keyring._call")):
+    with pytest.raises(ConfigError, match=says("io.vault.keys.Keyring._call")):
         vault_in(tmp_path, vault=settings).get("A")
 
 
@@ -281,7 +281,7 @@ def test_a_keyring_that_keeps_nothing_is_told_before_anything_is_sealed(
     monkeypatch.setattr(ring, "set_password", lambda *_: None)
     monkeypatch.setitem(sys.modules, "keyring", ring)
     vault = vault_in(tmp_path, vault=VaultSettings(keyring=True))
-    with pytest.raises(ConfigError, match=says("io.vault.openers.Keyring._make")):
+    with pytest.raises(ConfigError, match=says("io.vault.keys.Keyring._make")):
         keep(vault, A=SECRET)
     assert not vault.is_there
 
@@ -301,11 +301,11 @@ def test_what_another_process_was_handed_is_hidden_be_it_of_the_file_or_of_the_e
     environ = {"OUTSIDE": "s3cret-from-outside", "KEPT": "s3cret-of-before", "PLAIN": "no secret of anybody"}
     vault = vault_in(tmp_path, environ)
     vault.hide_all()
-    assert handed_out.hidden("s3cret-from-outside") == "s3cret-from-outside"
+    assert secret_redaction.hidden("s3cret-from-outside") == "s3cret-from-outside"
     vault.hide_all(["OUTSIDE", "KEPT", "GONE"])
-    assert handed_out.hidden("s3cret-from-outside s3cret-of-before") == "[redacted] [redacted]"
-    assert handed_out.hidden("no secret of anybody") == "no secret of anybody"
-    assert handed_out.names_in(b"s3cret-from-outside") == ("OUTSIDE",)
+    assert secret_redaction.hidden("s3cret-from-outside s3cret-of-before") == "[redacted] [redacted]"
+    assert secret_redaction.hidden("no secret of anybody") == "no secret of anybody"
+    assert secret_redaction.names_in(b"s3cret-from-outside") == ("OUTSIDE",)
 
 
 def test_nothing_of_it_shows_a_value(tmp_path: Path) -> None:

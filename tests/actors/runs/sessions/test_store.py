@@ -14,7 +14,7 @@ from support.messages import has_message, says
 from support.session_store import Shelf
 from support.starter import forked_code
 
-from callboard.actors.io.handed_out import handed_out
+from callboard.actors.io.secret_redaction import handed_out
 from callboard.actors.runs.sessions.disk import files
 from callboard.actors.runs.sessions.names import as_id
 from callboard.actors.runs.sessions.store import SessionStore

@@ -15,7 +15,7 @@ from support.messages import fragment, has_message
 from support.tool_families import Parent, context_of, fails, nested, parent, says, works_for_ever
 from trio.testing import wait_all_tasks_blocked
 
-from callboard.actors.work.agent.reports import is_long
+from callboard.actors.work.agent.children import is_long
 from callboard.actors.work.context import AgentCall
 from callboard.actors.work.models.gateway import Gateway
 from callboard.protocol.errors import ShuttingDown
@@ -331,7 +331,7 @@ async def test_without_a_summary_the_parent_gets_the_text_cut_and_is_told(fake_m
     output = await collected(fake_model, "begin " + "xxx " * 5_000 + " end")
     assert output.startswith("begin xxx xxx")
     assert "16010 characters left out" in output
-    assert has_message(output, "work.agent.reports.shortened_report.2")
+    assert has_message(output, "work.agent.children.shorten_report.2")
     assert "too long for me" in output
 
 

@@ -14,7 +14,7 @@ from support.messages import fragment, has_message
 from support.tool_families import Parent, Person, nested, parent, says
 from trio.testing import wait_all_tasks_blocked
 
-from callboard.actors.work.agent.user import user_tools
+from callboard.actors.work.agent.user_tools import user_tools
 from callboard.actors.work.context import AgentCall
 from callboard.protocol.errors import NobodyToAsk
 from callboard.protocol.events import Event
@@ -158,7 +158,7 @@ async def test_a_parent_that_answers_takes_the_question_from_the_people() -> Non
 async def test_the_parents_own_questions_are_not_its_escalations() -> None:
     async with Root() as root, parent(root, {}) as boss:
         result = await boss.call("user__input", question="Name?")
-        assert has_message(result["error"], "work.agent.user._ask.2")
+        assert has_message(result["error"], "work.agent.user_tools._ask.2")
         assert boss.team.escalations.pending == {}
 
 
@@ -232,7 +232,7 @@ async def test_a_reply_is_read_as_the_question_needs_it(question: str, reply: An
     [
         ("user__confirm|?", "maybe", "The reply to a [confirm] question is yes or no, not 'maybe'"),
         ("user__checkbox|?|a|b", "a, z", "'z' is not among the options: a, b"),
-        ("user__checkbox|?|a|b", "[a", fragment("work.agent.family.read_texts", name="reply")),
+        ("user__checkbox|?|a|b", "[a", fragment("work.agent.tool_families.read_texts", name="reply")),
         ("user__ask|?|a|b", ["a"], "The reply to this question is one text, not a list"),
     ],
 )

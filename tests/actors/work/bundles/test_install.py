@@ -17,7 +17,7 @@ from callboard.actors.io import temporary
 from callboard.actors.runs.target import LoopAgent, load_agent
 from callboard.actors.work.bundles import git
 from callboard.actors.work.bundles.manage import installed
-from callboard.actors.work.bundles.record import read_record
+from callboard.actors.work.bundles.manifest import read_manifest
 from callboard.actors.work.bundles.source import BUILT_IN
 from callboard.protocol.errors import (
     Conflict,
@@ -42,7 +42,7 @@ async def test_what_a_repository_holds_lies_in_the_configuration_directory(
     assert list(entries_of(servers, "mcp.json")) == ["docs"]
     assert os.access(house.base / "functions/tools/ring.sh", os.X_OK)
     assert not os.access(house.base / "roles/kind.md", os.X_OK)
-    bundle = read_record(house.base).bundles["team"]
+    bundle = read_manifest(house.base).bundles["team"]
     assert (bundle.url, bundle.commit) == (repository.url, repository.git("rev-parse", "HEAD"))
     assert bundle.files.keys() == TAKEN.keys()
 
@@ -197,9 +197,9 @@ async def test_a_tool_file_in_the_place_of_one_that_asks_is_told_for_each_agent_
     house.answers = [False]
     await house.install(repository.url)
     assert "agent clerk (new): Sorts letters.\n      runs programs of its own" in house.told[0]
-    assert has_message(house.told[0], "work.bundles.abilities._tools_line.2", unasked="execute_command…")
+    assert has_message(house.told[0], "work.bundles.capabilities._tools_line.2", unasked="execute_command…")
     assert "execute_command, which asks first" not in house.told[0]
-    assert has_message(house.told[0], "work.bundles.abilities._hides", kind="tool", name="execute_command")
+    assert has_message(house.told[0], "work.bundles.capabilities._hides", kind="tool", name="execute_command")
     assert "runs bash after asking: send_mail(how)" in house.told[0]
 
 
@@ -215,7 +215,7 @@ async def test_what_is_to_be_run_is_shown_whole_and_no_text_forges_a_line(house:
     assert "MCP server long: what it runs is too long to be read" in told
     assert "plays: say 59" in told
     repository.commit({"mcp.json": json.dumps({"mcpServers": {"a\n  agent b: as it is": {"command": "d"}}})})
-    with pytest.raises(InvalidFile, match=says("work.bundles.offer._servers.3")):
+    with pytest.raises(InvalidFile, match=says("work.bundles.candidate._servers.3")):
         await house.install(repository.url)
 
 
@@ -226,7 +226,7 @@ async def test_no_tool_is_shown_in_the_place_of_the_one_that_would_run(house: Ho
     put(house.base, {"functions/tools/bell.sh": TOOL})
     await house.install(repository.url)
     assert "tool ring: there are several files of this name (functions/tools/ring.py, " in house.told[0]
-    assert has_message(house.told[0], "work.bundles.apply._two_of_a_kind", brought="bell.py", kind="tool")
+    assert has_message(house.told[0], "work.bundles.install_flow._two_of_a_kind", brought="bell.py", kind="tool")
     assert [path for path in house.files if "tools/" in path] == ["functions/tools/bell.sh"]
 
 
@@ -242,9 +242,9 @@ async def test_every_secret_that_is_asked_for_is_told(house: House, repository: 
     house.answers = [False]
     await house.install(repository.url)
     assert has_message(
-        f"{house.told[0]}\n", "work.bundles.abilities.abilities_of_server.6", names="ONE_KEY, THREE_KEY, two-key"
+        f"{house.told[0]}\n", "work.bundles.capabilities.capabilities_of_server.6", names="ONE_KEY, THREE_KEY, two-key"
     )
-    assert has_message(house.told[0], "work.bundles.abilities._secrets", names="FOUR_KEY")
+    assert has_message(house.told[0], "work.bundles.capabilities._secrets", names="FOUR_KEY")
 
 
 async def test_what_runs_in_a_workflow_within_a_workflow_is_told(house: House, repository: Repository) -> None:
@@ -263,7 +263,9 @@ async def test_what_a_server_has_set_in_its_environment_is_shown_whole(house: Ho
     house.answers = [False]
     await house.install(repository.url)
     assert has_message(
-        house.told[0], "work.bundles.abilities.abilities_of_server.7", given="GIT_SSH_COMMAND=sh -c evil KEY=${ONE_KEY}"
+        house.told[0],
+        "work.bundles.capabilities.capabilities_of_server.7",
+        given="GIT_SSH_COMMAND=sh -c evil KEY=${ONE_KEY}",
     )
 
 
@@ -384,10 +386,10 @@ async def test_what_is_there_is_replaced_only_when_a_person_says_so(house: House
     put(house.base, {"roles/kind.md": "mine\n"})
     house.answers = [False]
     await house.install(repository.url)
-    assert has_message(house.asked[0], "work.bundles.apply.apply_bundle.3", taken="role kind")
+    assert has_message(house.asked[0], "work.bundles.install_flow.apply_bundle.3", taken="role kind")
     assert house.files["roles/kind.md"] == "mine\n"
     assert "roles/terse.md" in house.files
-    assert "roles/kind.md" not in read_record(house.base).bundles["team"].files
+    assert "roles/kind.md" not in read_manifest(house.base).bundles["team"].files
     house.answers = [True]
     await house.install(repository.url)
     assert house.files["roles/kind.md"] == "You are kind.\n"
@@ -396,7 +398,7 @@ async def test_what_is_there_is_replaced_only_when_a_person_says_so(house: House
 async def test_a_script_is_told_what_is_in_the_way_and_nothing_is_done(house: House, repository: Repository) -> None:
     put(house.base, {"roles/kind.md": "mine\n", "mcp.json": '{"mcpServers": {"docs": {"command": "mine"}}}'})
     before = house.files
-    with pytest.raises(Conflict, match=says("work.bundles.apply.apply_bundle.2")):
+    with pytest.raises(Conflict, match=says("work.bundles.install_flow.apply_bundle.2")):
         await house.install(repository.url, yes=True)
     assert house.files == before
     await house.install(repository.url, yes=True, force=True)
@@ -455,7 +457,10 @@ async def test_an_agent_gets_no_second_file_of_a_kind(house: House, repository: 
     await house.install(repository.url, force=True)
     assert "agents/clerk/config.yaml" not in house.files
     assert has_message(
-        house.told[0], "work.bundles.apply._two_of_a_kind", path="…agents/clerk/graph.yaml", brought="config.yaml"
+        house.told[0],
+        "work.bundles.install_flow._two_of_a_kind",
+        path="…agents/clerk/graph.yaml",
+        brought="config.yaml",
     )
 
 
@@ -515,7 +520,7 @@ async def test_a_directory_that_is_a_link_of_the_users_is_written_through(house:
 
 async def test_a_directory_in_the_place_of_a_file_is_an_error(house: House, repository: Repository) -> None:
     (house.base / "roles/kind.md").mkdir(parents=True)
-    with pytest.raises(Conflict, match=says("work.bundles.state._hash_at")):
+    with pytest.raises(Conflict, match=says("work.bundles.transaction._hash_at")):
         await house.install(repository.url)
 
 
@@ -527,7 +532,7 @@ async def test_what_changes_while_a_person_thinks_is_noticed(house: House, repos
         return True
 
     house.__class__ = type("Slow", (House,), {"person": property(lambda _: type(asked)(tell=asked.tell, ask=ask))})
-    with pytest.raises(Conflict, match=says("work.bundles.apply.carried_out")):
+    with pytest.raises(Conflict, match=says("work.bundles.install_flow.apply_changes")):
         await house.install(repository.url)
     assert house.files == {"roles/kind.md": "just written\n"}
 
@@ -546,7 +551,7 @@ async def test_an_update_brings_what_has_changed_and_keeps_what_the_user_has(
     )
     house.told.clear()
     done = await house.update("team")
-    assert done.lines[-1] == "kept, since you have changed it: roles/terse.md"
+    assert done.lines[-1] == "unchanged, because you have edited it: roles/terse.md"
     assert house.files["roles/terse.md"] == "mine\n"
     assert "roles/kind.md" not in house.files
     assert house.files["agents/clerk/tools.py"] == tool
@@ -555,9 +560,9 @@ async def test_an_update_brings_what_has_changed_and_keeps_what_the_user_has(
     assert "now also: runs programs of its own without asking: tools.py (stamp, burn)" in told
     assert "~ agents/clerk/tools.py (lines: +3 -0)" in told
     assert "removes roles/kind.md" in told
-    assert has_message(told, "work.bundles.preview.offer_text", path="roles/terse.md")
-    assert has_message(told, "work.bundles.preview._item")
-    assert read_record(house.base).bundles["team"].commit == commit
+    assert has_message(told, "work.bundles.plan.preview_text", path="roles/terse.md")
+    assert has_message(told, "work.bundles.plan._item")
+    assert read_manifest(house.base).bundles["team"].commit == commit
     assert (await house.update("team")).lines == ("team is up to date",)
     assert installed(house.base)["team"][1] == ["roles/terse.md"]
     await house.update("team", force=True)
@@ -572,7 +577,7 @@ async def test_an_update_keeps_to_what_was_chosen(house: House, repository: Repo
     await house.install(repository.url, "macros")
     assert "roles/new.md" in house.files
     assert "macros/new.yaml" in house.files
-    assert read_record(house.base).bundles["team"].filter == ("roles", "macros")
+    assert read_manifest(house.base).bundles["team"].filter == ("roles", "macros")
 
 
 async def test_nothing_is_left_of_a_bundle_that_is_removed_but_what_was_changed(
@@ -584,7 +589,7 @@ async def test_nothing_is_left_of_a_bundle_that_is_removed_but_what_was_changed(
     house.answers = [False]
     assert (await house.remove("team")).refused
     done = await house.remove("team")
-    assert done.lines[-1] == "kept, since you have changed it: macros/greet.yaml"
+    assert done.lines[-1] == "unchanged, because you have edited it: macros/greet.yaml"
     assert house.files.keys() == {"roles/mine.md", "macros/greet.yaml", "mcp.json"}
     assert entries_of(house.files["mcp.json"], "f") == {}
     assert {path.name for path in house.base.iterdir()} == {"roles", "macros", "mcp.json", "installed.json"}
@@ -608,7 +613,7 @@ async def test_two_sources_of_one_name_are_two_bundles(house: House, tmp_path: P
     await house.install("a/team")
     await house.install("b/team")
     await house.install("a/team")
-    assert list(read_record(house.base).bundles) == ["team", "team-2"]
+    assert list(read_manifest(house.base).bundles) == ["team", "team-2"]
 
 
 async def test_what_comes_with_callboard_can_be_laid_out_and_edited(house: House) -> None:
@@ -618,7 +623,7 @@ async def test_what_comes_with_callboard_can_be_laid_out_and_edited(house: House
     put(house.base, {"roles/shell.md": "mine\n"})
     done = await house.install(BUILT_IN, yes=True)
     assert house.files["roles/shell.md"] == "mine\n"
-    assert "kept, since you have changed it: roles/shell.md" in done.lines
+    assert "unchanged, because you have edited it: roles/shell.md" in done.lines
     assert "agents/sisyphus/config.yaml" in house.files
 
 
@@ -634,13 +639,13 @@ async def test_a_record_that_is_broken_or_names_places_elsewhere_is_refused(
             await house.install(repository.url)
     bundle = {"url": "x", "files": {"../outside": "00"}}
     put(house.base, {"installed.json": json.dumps({"bundles": {"x": bundle}})})
-    with pytest.raises(InvalidFile, match=says("work.bundles.record.read_record.4")):
+    with pytest.raises(InvalidFile, match=says("work.bundles.manifest.read_manifest.4")):
         await house.remove("x")
 
 
 async def test_two_installs_at_a_time_do_not_mix(house: House, repository: Repository) -> None:
     async def ask(_text: str) -> bool:
-        with pytest.raises(Conflict, match=says("work.bundles.carry_out.alone.2")):
+        with pytest.raises(Conflict, match=says("work.bundles.transaction.alone.2")):
             await House.remove(house, "team")
         return True
 
@@ -679,7 +684,9 @@ async def test_agents_of_aichat_are_taken_with_the_tools_that_they_list(house: H
 async def test_a_folder_that_is_elsewhere_is_told(house: House, repository: Repository, tmp_path: Path) -> None:
     house.environ["LOKI_ROLES_DIR"] = str(tmp_path / "mine")
     await house.install(repository.url)
-    assert house.told[0].startswith(f"LOKI_ROLES_DIR has roles looked for in {tmp_path / 'mine'}: what goes into ")
+    assert house.told[0].startswith(
+        f"LOKI_ROLES_DIR sets the directory of roles to {tmp_path / 'mine'}, so files installed into "
+    )
 
 
 async def test_what_tools_of_aichat_share_lies_where_they_look_for_it(house: House, tmp_path: Path) -> None:

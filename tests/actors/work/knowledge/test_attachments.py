@@ -13,7 +13,7 @@ import trio
 from support.knowledge_library import Hashing
 from support.messages import has_message, says
 
-from callboard.actors.io.last_reply import keep_reply
+from callboard.actors.io.saved_replies import store_reply
 from callboard.actors.work.knowledge import attachments as room
 from callboard.actors.work.knowledge.attachments import attached, check
 from callboard.actors.work.knowledge.embed.embedder import Embedder
@@ -164,8 +164,8 @@ async def test_no_file_can_name_a_command(desk: Desk) -> None:
 async def test_the_last_reply_is_attached_and_only_its_owner_can_read_it(desk: Desk) -> None:
     with wrong(says("work.knowledge.attachments._Reading._last_reply.2")):
         await desk("%%")
-    keep_reply("first", desk.environ)
-    keep_reply("I said so.", desk.environ)
+    store_reply("first", desk.environ)
+    store_reply("I said so.", desk.environ)
     assert has_message(await desk("%%"), "work.knowledge.attachments.attached", strip="I said so.")
     [file] = (desk.here.parent / "cache" / "callboard").iterdir()
     assert file.stat().st_mode & 0o777 == 0o600

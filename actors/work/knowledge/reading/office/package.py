@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from xml.parsers import expat
 
-from ..bounds import MIB, Bounds, CantRead, megabytes
+from ..limits import MIB, Bounds, CantRead, megabytes
 
 
 class XmlHandler:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 
-from ..bounds import TOO_MUCH, CantRead
+from ..limits import TOO_MUCH, CantRead
 from .package import Archive, Relations, XmlHandler, stream
 
 COLUMNS = 1000

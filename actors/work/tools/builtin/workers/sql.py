@@ -23,6 +23,7 @@ def statements(code: str) -> Iterator[str]:
     start = 0
     end = code.find(";")
     while end >= 0:
+        # A semicolon may be in a text, a comment or a trigger; SQLite decides which one ends a statement.
         if sqlite3.complete_statement(code[start : end + 1]):
             yield code[start : end + 1]
             start = end + 1
@@ -71,19 +72,21 @@ def say(line: str) -> None:
 def main() -> int:
     """Run the task and return the exit status."""
     task = json.load(sys.stdin)
+    # One pipe for both, so that errors are in their place among the results.
     os.dup2(1, 2)
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # it is a TextIOWrapper
     done = 0
     try:
         with contextlib.closing(sqlite3.connect(task["database"], isolation_level=None)) as connection:
             connection.set_authorizer(only_this_file)
+            # SQLite stores any bytes as text, and a decoding error would fail the statement.
             connection.text_factory = lambda raw: raw.decode(errors="replace")
             for statement in statements(task["code"]):
                 run(connection, statement, task["rows"])
                 done += 1
     except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as error:
         why = "it would open another file, which is not allowed" if "authoriz" in str(error) else error
-        say(f"statement {done + 1} failed: {why}{'; what stands before it was carried out' if done else ''}")
+        say(f"statement {done + 1} failed: {why}{'; the statements before it were executed' if done else ''}")
         return 1
     if not done:
         say("there is no statement in this code")

@@ -131,7 +131,7 @@ async def test_another_model_language_or_dimension_is_refused(library: Library) 
         with pytest.raises(KnowledgeError, match=f"{told}; .*run: callboard kb rebuild"):
             await library.build(embedder=embedder, settings=settings)
     with pytest.raises(
-        KnowledgeError, match=says("work.knowledge.base.words.check_language", language="tlh", known="ar, …")
+        KnowledgeError, match=says("work.knowledge.base.bm25_index.check_language", language="tlh", known="ar, …")
     ):
         await library.build(settings=BaseSettings(language="tlh"), rebuild=True)
     assert (await library.find("one")).chunks
@@ -235,7 +235,7 @@ async def test_a_full_disk_is_told_and_the_build_goes_on_when_there_is_room(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr("callboard.actors.work.knowledge.base.work.sync_all", full)
+        patch.setattr("callboard.actors.work.knowledge.base.unfinished_generation.sync_all", full)
         with pytest.raises(KnowledgeError, match=says("work.knowledge.base.layout.knowledge_errors")):
             await library.build()
     assert len(library.embedder.texts) == 8
@@ -279,7 +279,7 @@ async def test_an_engine_that_does_not_say_why_it_could_not_write(
         raise RuntimeError("Failed to serialize into stream")  # what usearch says on a full disk
 
     library.holds(a="one")
-    monkeypatch.setattr("callboard.actors.work.knowledge.base.work.sync_all", failed)
+    monkeypatch.setattr("callboard.actors.work.knowledge.base.unfinished_generation.sync_all", failed)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
     with pytest.raises(KnowledgeError, match=told):
         await library.build()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 
-from callboard.actors.work.knowledge.reading.bounds import Bounds
+from callboard.actors.work.knowledge.reading.limits import Bounds
 from callboard.actors.work.knowledge.reading.read import Contents, RawDocument, read
 from callboard.protocol.errors import ActorFailed
 from callboard.protocol.knowledge import Document

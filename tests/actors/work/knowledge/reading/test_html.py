@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from support.messages import says
 
-from callboard.actors.work.knowledge.reading.bounds import Bounds, CantRead
+from callboard.actors.work.knowledge.reading.limits import Bounds, CantRead
 
 if TYPE_CHECKING:
     from .conftest import Reader
@@ -120,7 +120,7 @@ async def test_a_page_that_unfolds_to_too_much_is_refused(reader: Reader) -> Non
 
 async def test_a_page_that_takes_too_long_is_given_up(reader: Reader) -> None:
     reader.bounds = Bounds(seconds=0.0)
-    with pytest.raises(CantRead, match=says("work.knowledge.reading.bounds.watch.look", seconds=0)):
+    with pytest.raises(CantRead, match=says("work.knowledge.reading.limits.watch.check", seconds=0)):
         await reader(b"<p>x</p>" * 2000, "a.html")
 
 

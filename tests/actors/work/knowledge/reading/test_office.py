@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from support.messages import says
 
-from callboard.actors.work.knowledge.reading.bounds import Bounds, CantRead
+from callboard.actors.work.knowledge.reading.limits import Bounds, CantRead
 
 if TYPE_CHECKING:
     from .conftest import Reader
@@ -174,7 +174,7 @@ async def test_a_cell_that_is_repeated_for_ever_is_bounded(reader: Reader, packe
         "xl/s.xml": f'<s>{rows}<row><c r="XFD2"><v>1</v></c></row></s>',
         "xl/t.xml": f"<sst><si><t>{'x' * 1000}</t></si></sst>",
     }
-    with pytest.raises(CantRead, match=says("work.knowledge.reading.bounds")):
+    with pytest.raises(CantRead, match=says("work.knowledge.reading.limits")):
         await reader(packed(parts), "a.xlsx")
 
 

@@ -9,7 +9,7 @@ import pytest
 from support.messages import says
 
 from callboard.actors.work.knowledge.reading import read
-from callboard.actors.work.knowledge.reading.bounds import Bounds, CantRead
+from callboard.actors.work.knowledge.reading.limits import Bounds, CantRead
 from callboard.supervisors.process import Completed
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ async def test_what_can_t_be_read_is_told(reader: Reader, data: bytes, why: str)
 
 async def test_more_text_than_is_wanted_is_refused(reader: Reader) -> None:
     reader.bounds = Bounds(text=50)
-    with pytest.raises(CantRead, match=says("work.knowledge.reading.bounds")):
+    with pytest.raises(CantRead, match=says("work.knowledge.reading.limits")):
         await reader(made("x" * 200), "a.pdf")
 
 

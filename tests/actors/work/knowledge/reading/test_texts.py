@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from support.messages import says
 
-from callboard.actors.work.knowledge.reading.bounds import Bounds, CantRead
 from callboard.actors.work.knowledge.reading.kinds import by_media, by_name
+from callboard.actors.work.knowledge.reading.limits import Bounds, CantRead
 
 if TYPE_CHECKING:
     from .conftest import Reader

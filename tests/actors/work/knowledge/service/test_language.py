@@ -10,8 +10,8 @@ import pytest
 from support.agent_runs import Stage
 from support.messages import has_message, says
 
+from callboard.actors.work.knowledge.base.bm25_index import LANGUAGES, NO_LANGUAGE
 from callboard.actors.work.knowledge.base.layout import BaseLayout
-from callboard.actors.work.knowledge.base.words import LANGUAGES, NO_LANGUAGE
 from callboard.actors.work.knowledge.recipe import read_recipe
 from callboard.actors.work.knowledge.registry import make, named
 from callboard.protocol.errors import KnowledgeError
@@ -74,7 +74,7 @@ async def test_another_language_is_told_and_takes_a_rebuild(knowing: Stage) -> N
     library(knowing, GERMAN)
     await knowing.run("Katze")
     [warned] = [each.message for each in knowing.of("run.warning") if each.code == "knowledge_stale"]
-    assert has_message(warned, "work.knowledge.of_run._warn_stale")
+    assert has_message(warned, "work.knowledge.run_knowledge._warn_stale")
     assert language(home) == "en"
     recipe = msgspec.structs.replace(read_recipe(home / "look.kb"), language="de")
 

@@ -17,7 +17,7 @@ from support.messages import fragment, has_message
 from support.model_events import Ears
 
 import callboard
-from callboard.actors.work.knowledge import of_run
+from callboard.actors.work.knowledge import run_knowledge
 from callboard.actors.work.knowledge.base.layout import BaseLayout
 from callboard.actors.work.models import weights
 from callboard.protocol.events import Event
@@ -83,7 +83,7 @@ async def test_lokis_rules_ask_before_a_base_is_built(knowing: Stage) -> None:
     [question] = person.asked_for
     assert has_message(
         question.text,
-        "work.knowledge.of_run._is_allowed.2",
+        "work.knowledge.run_knowledge._is_allowed.2",
         what=fragment("work.knowledge.recipe.recipes_of", id="look", name="g"),
         fetch="Build",
         documents="notes/",
@@ -98,7 +98,7 @@ async def test_a_no_ends_the_run(knowing: Stage) -> None:
     assert (outcome.status, outcome.exit_code) == ("failed", 3)
     assert has_message(
         outcome.error.message,
-        "work.knowledge.of_run._have_leave",
+        "work.knowledge.run_knowledge._have_leave",
         what=fragment("work.knowledge.recipe.recipes_of", id="look", name="g"),
     )
     assert not (home / "look.kb").exists()
@@ -181,7 +181,7 @@ async def test_without_weights_and_people_the_error_says_what_to_do(knowing: Sta
     assert outcome.error.code == "knowledge"
     assert has_message(
         outcome.error.message,
-        "work.knowledge.of_run._unspecified.5",
+        "work.knowledge.run_knowledge._unspecified.5",
         what=fragment("work.knowledge.recipe.recipes_of", id="look", name="g"),
         where="…`embedding_model`…",
     )
@@ -193,7 +193,7 @@ async def test_an_agent_is_told_of_the_settings(knowing: Stage) -> None:
     forget_weights()
     outcome = await knowing.run("flour", "clerk")
     assert outcome.error.message.startswith("nothing is built for the knowledge of 'clerk'")
-    assert has_message(outcome.error.message, "work.knowledge.of_run._unspecified.2")
+    assert has_message(outcome.error.message, "work.knowledge.run_knowledge._unspecified.2")
 
 
 async def test_looking_at_a_graph_builds_nothing(knowing: Stage) -> None:
@@ -239,7 +239,7 @@ async def test_another_builder_is_waited_for(knowing: Stage) -> None:
 
 async def test_the_wait_for_another_builder_is_bounded(knowing: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     home = library(knowing)
-    monkeypatch.setattr(of_run, "BUSY", 0.3)
+    monkeypatch.setattr(run_knowledge, "BUSY", 0.3)
     lock = BaseLayout(home / "look.kb").build_lock()
     try:
         outcome = await knowing.run("flour")

@@ -20,8 +20,8 @@ from support.tiny_weights import WORDS
 
 import callboard
 from callboard.actors.work.knowledge.base.base import SourceChanges
-from callboard.actors.work.knowledge.of_run import LOOK
 from callboard.actors.work.knowledge.recipe import Recipe
+from callboard.actors.work.knowledge.run_knowledge import LOOK
 from callboard.actors.work.knowledge.sources.gather import AT_ONCE
 from callboard.protocol.errors import KnowledgeMissing
 from callboard.protocol.knowledge import Retrieved

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.messages import has_message
 
-from callboard.actors.work.knowledge.reading.bounds import Bounds
-from callboard.actors.work.knowledge.sources import gather as gathering
+from callboard.actors.work.knowledge.reading.limits import Bounds
 from callboard.actors.work.knowledge.sources import walk
 from callboard.protocol.errors import UsageError
 
@@ -185,7 +184,7 @@ async def test_links_into_circles_end(bench: Bench) -> None:
     (bench.base / "a/gone").symlink_to("nowhere")
     assert await bench.names("a") == ["a/b/two.md", "a/one.md"]
     assert bench.problems == {
-        "a/b/up": "it is a link to a directory that it is in, so it would go on for ever",
+        "a/b/up": "it is a link to a directory that contains it",
         "a/self": "it is a link into a circle",
         "a/gone": "it is a link that leads nowhere",
     }
@@ -223,7 +222,7 @@ async def test_a_pipe_put_in_a_file_s_place_is_not_waited_for(bench: Bench) -> N
         return await bench.found[0].documents()
 
     (told,) = await bench.as_actor(later)  # type: ignore[misc] - whatever it is, it has one item
-    assert has_message(told.reason, "work.knowledge.sources.gather.DiskFile._pieces")
+    assert has_message(told.reason, "work.knowledge.sources.walk.DiskFile._pieces")
 
 
 async def test_two_gigabytes_of_text_are_refused_without_being_read(bench: Bench) -> None:
@@ -239,7 +238,7 @@ async def test_a_file_that_grows_without_end_is_given_up(bench: Bench) -> None:
     await bench.names("a.md")
     path.write_text("x" * 2000)
     digest = await bench.as_actor(lambda me: bench.found[0].digest())
-    assert has_message(getattr(digest, "reason", ""), "work.knowledge.sources.gather.DiskFile._pieces.2")
+    assert has_message(getattr(digest, "reason", ""), "work.knowledge.sources.walk.DiskFile._pieces.2")
 
 
 async def test_what_may_not_be_read_is_told(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,7 +257,7 @@ async def test_what_may_not_be_read_is_told(bench: Bench, monkeypatch: pytest.Mo
         return opening(path, flags, *others, **named)
 
     monkeypatch.setattr(os, "scandir", scandir)
-    monkeypatch.setattr(gathering.os, "open", opened)
+    monkeypatch.setattr(walk.os, "open", opened)
     assert await bench.read(".") == {"a.md": "I am a.md"}
     assert has_message(
         bench.problems["closed"], "work.knowledge.sources.walk.Walk._listing", strerror="Permission denied"

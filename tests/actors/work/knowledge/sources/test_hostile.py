@@ -26,7 +26,7 @@ from callboard.actors.io.http import guarded
 from callboard.actors.work.knowledge.base.base import KnowledgeBase
 from callboard.actors.work.knowledge.base.build import build
 from callboard.actors.work.knowledge.base.model import BuildReport
-from callboard.actors.work.knowledge.reading.bounds import MIB
+from callboard.actors.work.knowledge.reading.limits import MIB
 from callboard.actors.work.knowledge.sources.found import SourceSettings
 from callboard.actors.work.knowledge.sources.gather import gather
 from callboard.actors.work.knowledge.split.split import split

@@ -11,9 +11,9 @@ import pytest
 from support.messages import fragment, has_message
 
 from callboard.actors.io.vault.file import VaultFile
-from callboard.actors.io.vault.openers import IdentityFile
+from callboard.actors.io.vault.keys import IdentityFile
 from callboard.actors.io.vault.vault import Vault
-from callboard.actors.work.knowledge.reading.bounds import Bounds
+from callboard.actors.work.knowledge.reading.limits import Bounds
 from callboard.protocol.settings import Settings, VaultSettings
 
 if TYPE_CHECKING:

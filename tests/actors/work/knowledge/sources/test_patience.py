@@ -11,7 +11,7 @@ import trio
 import trio.testing
 from support.messages import says
 
-from callboard.actors.work.knowledge.reading.bounds import CantRead
+from callboard.actors.work.knowledge.reading.limits import CantRead
 from callboard.actors.work.knowledge.sources.found import SourceContext, SourceSettings
 from callboard.actors.work.knowledge.sources.web import WebReader
 

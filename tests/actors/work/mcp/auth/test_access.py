@@ -288,7 +288,7 @@ async def test_files_that_others_could_have_written_are_not_used(town: Town, tmp
     store = town.store(tmp_path)
     store.tokens.path.chmod(0o644)
     async with house(tmp_path, town.entry()) as one:
-        with pytest.raises(McpError, match=says("io.oauth.token_file.TokenFile._bytes.4")):
+        with pytest.raises(McpError, match=says("io.oauth.token.TokenFile._bytes.4")):
             await one.call(one.scope(), "docs", "read")
     assert set(town.tokens) <= {""}
 

@@ -148,7 +148,7 @@ async def test_a_document_without_an_end_is_not_read_to_it(nursery: trio.Nursery
             sent += 65536
 
     server = await fake_mcp(nursery, endless)
-    with pytest.raises(Unusable, match=says("io.http.brief.brief")):
+    with pytest.raises(Unusable, match=says("io.http.simple_request.simple_request")):
         await discover(server.url, HTTP)
     assert sent < 16 * 1024 * 1024
 

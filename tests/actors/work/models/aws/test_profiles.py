@@ -184,7 +184,11 @@ async def test_a_profile_that_is_not_whole_is_told(
         (denied("ExpiredToken", "The security token included in the request is expired"), CredentialsError, "expired"),
         (denied("Throttling", "Rate exceeded", 400), UpstreamError, "Rate exceeded"),
         (denied("InternalFailure", "oops", 500), UpstreamError, r"oops \(HTTP 500\)"),
-        (Reply(raw=b"<html>proxy</html>"), CredentialsError, says("work.models.aws.sts.sts.2", said="<html>proxy…")),
+        (
+            Reply(raw=b"<html>proxy</html>"),
+            CredentialsError,
+            says("work.models.aws.sts.sts.2", explanation="<html>proxy…"),
+        ),
     ],
 )
 async def test_what_sts_refuses_is_said(

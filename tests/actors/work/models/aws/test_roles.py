@@ -143,7 +143,7 @@ async def test_old_keys_are_used_while_they_are_good_and_no_longer(fake_model: F
     now = NOON + 3600
     with pytest.raises(
         UpstreamError,
-        match=says("work.models.aws.roles.AssumedRole._answer", hostname="127.0.0.1", said="broken", status=500),
+        match=says("work.models.aws.roles.AssumedRole._answer", hostname="127.0.0.1", explanation="broken", status=500),
     ):
         await role.renew()
 
@@ -177,7 +177,7 @@ async def test_a_failure_is_told_to_all_and_passes(fake_model: FakeModels) -> No
     [
         (Reply(status=404, raw=b"no such role"), CredentialsError, "no such role"),
         (Reply(raw=b'{"Code": "AssumeRoleUnauthorizedAccess"}'), CredentialsError, "AssumeRoleUnauthorizedAccess"),
-        (Reply(raw=b"x" * 100_000), CredentialsError, says("io.http.brief.brief")),
+        (Reply(raw=b"x" * 100_000), CredentialsError, says("io.http.simple_request.simple_request")),
         (Reply(status=503, raw=b""), UpstreamError, "no explanation"),
         (Reply(drop="at once"), UpstreamError, "127.0.0.1"),
     ],

@@ -119,7 +119,7 @@ async def test_setting_the_date_changes_nothing_for_a_token(
         (Reply(status=503, raw=b"later"), UpstreamError, r"no token: later \(HTTP 503\)"),
         (Reply(status=429, raw=b"slower"), UpstreamError, r"no token: slower \(HTTP 429\)"),
         (Reply(drop="at once"), UpstreamError, r"127\.0\.0\.1: "),
-        (Reply(raw=b"x" * 70_000), CredentialsError, says("io.http.brief.brief")),
+        (Reply(raw=b"x" * 70_000), CredentialsError, says("io.http.simple_request.simple_request")),
     ],
     ids=[
         "signature",
@@ -379,12 +379,12 @@ async def test_a_machine_has_a_token_and_a_project(fake_model: FakeModels) -> No
         (
             Reply(raw=b"<html>", headers={"metadata-flavor": "Google"}),
             CredentialsError,
-            says("work.models.vertex.vertex_access.Identity._of_machine", said="<html>"),
+            says("work.models.vertex.vertex_access.Identity._of_machine", explanation="<html>"),
         ),
         (
             Reply(status=503, raw=b"busy"),
             UpstreamError,
-            says("work.models.vertex.vertex_access.Identity._metadata", said="busy", status=503),
+            says("work.models.vertex.vertex_access.Identity._metadata", explanation="busy", status=503),
         ),
         (Reply(drop="at once"), UpstreamError, r"127\.0\.0\.1: "),
     ],

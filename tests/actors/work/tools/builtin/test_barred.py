@@ -11,8 +11,8 @@ import pytest
 from support.messages import has_message
 
 from callboard.actors.engine.conversation.calls import CallRounds
-from callboard.actors.work.tools.builtin.searches import ADDRESSES
 from callboard.actors.work.tools.builtin.table import SPECS, builtin_tools
+from callboard.actors.work.tools.builtin.web import ADDRESSES
 from callboard.actors.work.tools.permissions import Permissions
 from callboard.protocol.chat import ToolCall
 from callboard.protocol.kernel.questions import Question

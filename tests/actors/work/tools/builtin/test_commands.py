@@ -11,8 +11,8 @@ import pytest
 import trio
 from support.messages import says
 
-from callboard.actors.work.tools.builtin import commands, running
-from callboard.actors.work.tools.builtin.running import BoundedOutput
+from callboard.actors.work.tools.builtin import commands
+from callboard.actors.work.tools.builtin.commands import BoundedOutput
 from callboard.actors.work.tools.files.limits import CallLimits
 from callboard.protocol.errors import ToolFailed
 from callboard.protocol.events import ToolDelta
@@ -84,8 +84,8 @@ async def test_a_command_is_ended_before_its_call_is_cut_off_so_that_its_output_
 async def test_a_command_that_starts_processes_without_end_is_ended(
     call: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "LIMITS", CallLimits(processes=20))
-    with pytest.raises(ToolFailed, match=says("work.tools.builtin.running._run.3")):
+    monkeypatch.setattr(commands, "LIMITS", CallLimits(processes=20))
+    with pytest.raises(ToolFailed, match=says("work.tools.builtin.commands._run.3")):
         await call("execute_command", command="for i in $(seq 60); do sleep 1000 & done; wait")
 
 
@@ -111,14 +111,14 @@ async def test_of_much_output_the_beginning_and_the_end_are_kept(call: Bench) ->
     assert text.startswith("first\n1\n2\n")
     assert text.endswith("200000\nlast\n")
     assert "bytes left out" in text
-    assert len(text) < running.HEAD + running.TAIL + 100
+    assert len(text) < commands.HEAD + commands.TAIL + 100
 
 
 async def test_a_command_that_prints_without_end_is_ended(call: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "ENOUGH", 1_000_000)
-    with pytest.raises(ToolFailed, match=says("work.tools.builtin.running._run.3")) as caught:
+    monkeypatch.setattr(commands, "ENOUGH", 1_000_000)
+    with pytest.raises(ToolFailed, match=says("work.tools.builtin.commands._run.3")) as caught:
         await call("execute_command", command="yes")
-    assert len(caught.value.stderr) <= running.FAREWELL + 3
+    assert len(caught.value.stderr) <= commands.FAREWELL + 3
 
 
 async def test_lines_become_events_as_they_come_and_only_so_many(call: Bench) -> None:
@@ -126,7 +126,7 @@ async def test_lines_become_events_as_they_come_and_only_so_many(call: Bench) ->
     told = [event.data.text for event in call.events if isinstance(event.data, ToolDelta)]
     assert told[0] == "one"
     assert re.fullmatch(says("work.tools.files.output.Printed.show"), told[-1])
-    assert sum(len(line) + 1 for line in told) <= running.HEARD + 8 * 1024 + 50
+    assert sum(len(line) + 1 for line in told) <= commands.HEARD + 8 * 1024 + 50
 
 
 async def test_bytes_that_are_no_text_are_shown_somehow(call: Bench) -> None:
@@ -139,7 +139,7 @@ async def test_a_command_too_long_for_the_system_is_told(call: Bench) -> None:
 
 
 def test_what_is_kept_is_exact_up_to_the_limit() -> None:
-    for size in (0, 1, running.HEAD, running.HEAD + 1, running.HEAD + running.TAIL):
+    for size in (0, 1, commands.HEAD, commands.HEAD + 1, commands.HEAD + commands.TAIL):
         data = bytes(97 + index % 26 for index in range(size))
         for step in (7919, size or 1):
             printed = BoundedOutput()

@@ -14,7 +14,7 @@ from support.messages import fragment, says
 
 from callboard.actors.io.http import guarded
 from callboard.actors.io.http.guarded import is_metadata
-from callboard.actors.work.tools.builtin import fetching
+from callboard.actors.work.tools.builtin import web
 from callboard.protocol.errors import ToolFailed
 
 if TYPE_CHECKING:
@@ -104,46 +104,46 @@ async def test_what_is_no_web_address_is_refused(call: Bench, url: str) -> None:
 
 
 async def test_an_unreachable_server_is_one_clear_sentence(call: Bench, nowhere: str) -> None:
-    with pytest.raises(ToolFailed, match=says("work.tools.builtin.searches._asked", who="127.0.0.1")):
+    with pytest.raises(ToolFailed, match=says("work.tools.builtin.web._asked", who="127.0.0.1")):
         await call("fetch_url_via_curl", url=nowhere)
 
 
 async def test_a_server_that_stalls_is_given_up(call: Bench, site: Site) -> None:
     site.stall = True
     call.timeout = 0.1
-    with pytest.raises(ToolFailed, match=says("work.tools.builtin.fetching.get", within="0.1")):
+    with pytest.raises(ToolFailed, match=says("work.tools.builtin.web.get", within="0.1")):
         await call("fetch_url_via_curl", url=site.url)
 
 
 async def test_a_large_page_is_cut(call: Bench, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     site.page("x" * 500_000, "text/plain")
     text = await call("fetch_url_via_curl", url=site.url)
-    assert text == "x" * fetching.RESULT + f"\n[cut: {500_000 - fetching.RESULT} more characters]"
-    monkeypatch.setattr(fetching, "LARGEST", 1000)
+    assert text == "x" * web.RESULT + f"\n[cut: {500_000 - web.RESULT} more characters]"
+    monkeypatch.setattr(web, "LARGEST", 1000)
     assert await call("fetch_url_via_curl", url=site.url) == "x" * 1000 + fragment(
-        "work.tools.builtin.fetching.fetch_url_via_curl.3"
+        "work.tools.builtin.web.fetch_url_via_curl.3"
     )
 
 
 async def test_of_a_large_page_no_more_is_lost_than_the_line_in_which_it_is_cut(
     call: Bench, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetching, "LARGEST", 1000)
+    monkeypatch.setattr(web, "LARGEST", 1000)
     site.page("a\n" * 400 + "x" * 500, "text/plain")
     assert await call("fetch_url_via_curl", url=site.url) == "a\n" * 399 + fragment(
-        "work.tools.builtin.fetching.fetch_url_via_curl.3", text="…a"
+        "work.tools.builtin.web.fetch_url_via_curl.3", text="…a"
     )
-    monkeypatch.setattr(fetching, "NEARBY", 100)
+    monkeypatch.setattr(web, "NEARBY", 100)
     assert (await call("fetch_url_via_curl", url=site.url)).count("x") == 200
 
 
 async def test_a_page_made_to_keep_the_parser_busy_is_read_as_far_as_time_allows(
     call: Bench, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetching, "CONVERTING", 0.0)
+    monkeypatch.setattr(web, "CONVERTING", 0.0)
     site.page("<p>x" * 100_000)
     assert (await call("fetch_url_via_curl", url=site.url)).endswith(
-        fragment("work.tools.builtin.fetching.fetch_url_via_curl.3")
+        fragment("work.tools.builtin.web.fetch_url_via_curl.3")
     )
 
 
@@ -215,7 +215,7 @@ async def test_wikipedia_gives_the_beginnings_of_the_best_articles(call: Bench, 
     site.page("{}", "application/json")
     assert await call("search_wikipedia", query="x") == "(nothing found)"
     site.page("[1]", "application/json")
-    with pytest.raises(ToolFailed, match=says("work.tools.builtin.searches.search_wikipedia")):
+    with pytest.raises(ToolFailed, match=says("work.tools.builtin.web.search_wikipedia")):
         await call("search_wikipedia", query="x")
 
 
@@ -239,7 +239,7 @@ async def test_arxiv_gives_papers(call: Bench, site: Site) -> None:
     ]
     assert asked(site)["search_query"] == "all:graphs"
     site.page("not xml", "text/plain")
-    with pytest.raises(ToolFailed, match=says("work.tools.builtin.searches._papers")):
+    with pytest.raises(ToolFailed, match=says("work.tools.builtin.web._papers")):
         await call("search_arxiv", query="x")
 
 
@@ -265,7 +265,7 @@ async def test_the_web_search_gives_pages_without_advertisements(call: Bench, si
 async def test_a_web_search_that_wants_a_person_is_told_as_not_reachable(call: Bench, site: Site) -> None:
     call.environ["CALLBOARD_WEB_SEARCH_URL"] = site.url
     site.page("<form>Select all squares with ducks</form>", status=202)
-    with pytest.raises(ToolFailed, match=says("work.tools.builtin.searches.web_search_loki.3")):
+    with pytest.raises(ToolFailed, match=says("work.tools.builtin.web.web_search_loki.3")):
         await call("web_search_loki", query="x")
 
 

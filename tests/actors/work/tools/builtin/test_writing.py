@@ -13,7 +13,7 @@ import pytest
 import trio
 from support.messages import says
 
-from callboard.actors.io.handed_out import handed_out
+from callboard.actors.io.secret_redaction import handed_out
 from callboard.actors.work.tools.builtin import writing
 from callboard.protocol.errors import ToolFailed
 

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 from callboard.actors.work.tools.builtin.allowed_paths import AllowedPaths
 from callboard.actors.work.tools.builtin.writing import _make, _remove, _write
-from callboard.actors.work.tools.changes.keeping import ChangeKeeper
-from callboard.actors.work.tools.changes.of_runs import changes_of, restore
+from callboard.actors.work.tools.changes.run_changes import changes_of, restore
+from callboard.actors.work.tools.changes.snapshot import ChangeKeeper
 from callboard.actors.work.tools.changes.store import ChangeStore
 from callboard.protocol.errors import ToolFailed
 

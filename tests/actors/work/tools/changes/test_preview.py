@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from support.messages import fragment, says
 
-from callboard.actors.io.handed_out import handed_out
-from callboard.actors.work.tools.builtin import previews
+from callboard.actors.io.secret_redaction import handed_out
+from callboard.actors.work.tools.builtin import writing
 from callboard.actors.work.tools.builtin.table import builtin_tools
 from callboard.actors.work.tools.permissions import Permissions
 from callboard.protocol.errors import ToolFailed
@@ -141,8 +141,8 @@ async def test_secrets_are_hidden_and_long_diffs_are_cut(project: Path) -> None:
     handed_out("hunter2-hunter2")
     question = await asked(project, "fs_write", path="x.py", contents="line\n" * 5_000)
     assert "-key = [redacted]" in question.diff
-    assert question.diff.endswith(fragment("work.tools.changes.unified._bounded", left="4602"))
-    assert len(question.diff) < previews.MOST_CHARACTERS + 200
+    assert question.diff.endswith(fragment("work.tools.changes.diff._bounded", left="4602"))
+    assert len(question.diff) < writing.MOST_CHARACTERS + 200
 
 
 async def test_a_disk_that_does_not_answer_does_not_hold_the_question_up(
@@ -152,6 +152,6 @@ async def test_a_disk_that_does_not_answer_does_not_hold_the_question_up(
         time.sleep(1.0)
         return "never"
 
-    monkeypatch.setattr(previews, "WITHIN", 0.05)
-    monkeypatch.setattr(previews, "_preview", hangs)
+    monkeypatch.setattr(writing, "WITHIN", 0.05)
+    monkeypatch.setattr(writing, "_preview", hangs)
     assert (await asked(project, "fs_write", path="x.py", contents="1")).diff == ""

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from support.messages import has_message, says
 
-from callboard.actors.work.tools.changes import keeping, store
+from callboard.actors.work.tools.changes import snapshot, store
 from callboard.actors.work.tools.changes.record import PathChange, PathState, changes_in, decoded, encoded, line_of
 from callboard.actors.work.tools.changes.store import ChangeStore, sha_of
 
@@ -147,7 +147,7 @@ async def test_a_disk_that_takes_nothing_does_not_keep_a_file_from_being_written
         await stage(A, "fs_write", path="x", contents="1")
     assert (stage.project / "x").read_text() == "1"
     (changed,) = stage.changed(A)
-    assert changed.note == "what it was before is not kept: it could not be kept: No space left on device"
+    assert changed.note == "its earlier content is not stored: it could not be stored: No space left on device"
     assert "No space left" in stage.left(await stage.restore(A))["x"]
     assert (stage.project / "x").read_text() == "1"
 
@@ -160,7 +160,7 @@ async def test_a_state_directory_that_can_not_be_made_does_not_either(
     await stage(A, "fs_rm", path="x")
     assert not (stage.project / "x").exists()
     assert (await stage.restore(A)).restored == []
-    assert f"what {A} changes in files is not kept" in caplog.text
+    assert f"file changes of {A} are not stored" in caplog.text
 
 
 async def test_another_process_that_holds_the_lock_does_not_either(
@@ -184,12 +184,12 @@ async def test_what_is_too_large_is_not_kept_and_that_is_said(stage: Stage, monk
     (stage.project / "dir" / "y").write_text("y" * 2000)
     (stage.project / "dir" / "z").write_text("z" * 2000)
     monkeypatch.setattr(stage.store, "most_of_one", 1000)
-    monkeypatch.setattr(keeping, "MOST_OF_TREE", 3000)
+    monkeypatch.setattr(snapshot, "MOST_OF_TREE", 3000)
     await stage(A, "fs_write", path="x", contents="1")
     await stage(A, "fs_rm", path="dir")
     left = stage.left(await stage.restore(A))
-    assert has_message(left["x"], "work.tools.changes.keeping._lost.2", size=2000)
-    assert has_message(left["dir"], "work.tools.changes.keeping._too_much.2")
+    assert has_message(left["x"], "work.tools.changes.snapshot._lost.2", size=2000)
+    assert has_message(left["dir"], "work.tools.changes.snapshot._too_much.2")
     assert not list(stage.store.directory.rglob("blobs/*"))
 
 

@@ -176,7 +176,7 @@ def test_types_that_explode_when_written_out_are_refused_at_once(reads: Reads) -
 def test_a_type_from_elsewhere_is_a_text_and_a_warning(reads: Reads) -> None:
     problem = reads.only_problem("def run(p: pd.DataFrame, q: list[pd.DataFrame]):\n    'D'")
     assert (problem.severity, problem.line, problem.column) == ("warning", 1, 12)
-    assert has_message(problem.message, "work.tools.declare.python_types.PythonTypes._name", name="DataFrame")
+    assert has_message(problem.message, "work.tools.declare.python.PythonTypes._name", name="DataFrame")
 
 
 def test_a_docstring_of_another_parameter_is_a_warning(reads: Reads) -> None:
@@ -196,10 +196,10 @@ def test_all_problems_come_at_once_and_the_other_tools_remain(reads: Reads) -> N
     assert [one.name for one in read.declarations] == ["fine"]
     assert [(problem.line, problem.message.split(":")[0]) for problem in read.problems] == [
         (1, "Missing or empty description on function"),
-        (1, fragment("work.tools.declare.python_types.PythonTypes._quoted", value="…1")),
+        (1, fragment("work.tools.declare.python.PythonTypes._quoted", value="…1")),
         (1, "line 1"),
-        (4, fragment("work.tools.declare.python_types.class_schema.4", name="C")),
-        (4, fragment("work.tools.declare.python_types.class_schema.4", name="C")),
+        (4, fragment("work.tools.declare.python.class_schema.4", name="C")),
+        (4, fragment("work.tools.declare.python.class_schema.4", name="C")),
     ]
 
 

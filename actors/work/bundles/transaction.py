@@ -1,0 +1,244 @@
+"""Crash-safe changes to the configuration directory: a kill leaves the old state, or one that leads to the new state.
+
+All new files are first written below `.installing/`, and a journal next to them last. Without a journal nothing has
+changed, and the next install deletes the directory. With a journal, everything needed is on disk: the next `callboard
+install` of any kind first completes the interrupted one. The record is the last file of the journal.
+
+Only one install runs at a time: it locks the configuration directory itself (`flock`). The kernel releases the lock
+when the process ends.
+
+`ConfigState` is the state before a change: hashes of files, and the text of mcp.json.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
+
+import msgspec
+
+from ....protocol.decoding import decode_json
+from ....protocol.errors import Conflict, InvalidFile, NotKept
+from ....protocol.mcp.editing import EMPTY, entries_of, with_entry, without_entry
+from ...io.atomic_write import write_whole
+from ...io.directories import private_directory
+from .layout import MCP_FILES, is_safe
+from .manifest import hash_of, hash_of_entry
+
+STAGING = ".installing"
+JOURNAL = "journal.json"
+
+
+class PutFile(msgspec.Struct, frozen=True):
+    """A file to write: its path, the name of its contents below `STAGING`, and `NewFile.personal`."""
+
+    path: str
+    staged: str
+    personal: bool = False
+
+
+class InstallJournal(msgspec.Struct, frozen=True, kw_only=True):
+    """Changes to make, in this order; making them twice is harmless."""
+
+    puts: list[PutFile] = []
+    removes: list[str] = []
+
+
+class NewFile(msgspec.Struct, frozen=True):
+    """New contents of a file. An existing file keeps its read and write permissions.
+
+    Attributes:
+        executable: the file can be started as a program.
+        personal: the file belongs to the user, and only a part of it to bundles. If it is a link, the target is
+            changed. A new one is readable by its owner alone.
+    """
+
+    data: bytes
+    executable: bool = False
+    personal: bool = False
+
+
+@contextmanager
+def alone(base: Path) -> Iterator[None]:
+    """Prevent other processes from installing in this directory during the block.
+
+    The directory is created if it is missing.
+
+    Raises:
+        Conflict: another process installs there.
+        NotKept: the directory can't be created or read.
+    """
+    try:
+        private_directory(base)
+        handle = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise NotKept(f"{base} can't be used: {error.strerror or error}") from error
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Conflict(f"another `callboard install` is under way in {base}; wait for its end") from None
+        yield
+    finally:
+        os.close(handle)
+
+
+def apply_files(base: Path, puts: Mapping[str, NewFile], removes: Sequence[str]) -> None:
+    """Write and remove these files. Blocks.
+
+    Raises:
+        NotKept: a write failed; the next install completes the changes if the journal was written.
+    """
+    stage = base / STAGING
+    try:
+        shutil.rmtree(stage, ignore_errors=True)
+        stage.mkdir(mode=0o700)
+        journal = InstallJournal(removes=list(removes))
+        for number, (path, new) in enumerate(puts.items()):
+            staged = stage / str(number)
+            staged.write_bytes(new.data)
+            # A new file's mode shows the umask, which can't be queried without changing it.
+            before = stat.S_IMODE(staged.stat().st_mode)
+            mode = _mode(base / path, new, before)
+            if mode != before:
+                staged.chmod(mode)
+            journal.puts.append(PutFile(path, staged.name, new.personal))
+        write_whole(stage / JOURNAL, msgspec.json.encode(journal), durable=True)
+        _follow(base, journal)
+    except OSError as error:
+        raise NotKept(f"{base} can't be written to: {error.strerror or error} ({error.filename})") from error
+
+
+def finish(base: Path) -> bool:
+    """Complete or discard an interrupted install. Return whether there was one to complete.
+
+    Raises:
+        InvalidFile: the journal is invalid.
+        NotKept: a write failed.
+    """
+    stage = base / STAGING
+    try:
+        text = (stage / JOURNAL).read_bytes()
+    except OSError:
+        shutil.rmtree(stage, ignore_errors=True)
+        return False
+    try:
+        journal = decode_json(text, InstallJournal)
+        # The journal is data in the user's directory: a damaged one must not write or delete files outside of it.
+        named = [name for put in journal.puts for name in (put.path, put.staged)]
+        if not all(map(is_safe, [*named, *journal.removes])):
+            raise ValueError("it names a path outside of the configuration directory")
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise InvalidFile(f"{stage / JOURNAL} is not a journal of an install: {error}; move {stage} away") from error
+    try:
+        _follow(base, journal)
+    except OSError as error:
+        raise NotKept(f"{base} can't be written to: {error.strerror or error} ({error.filename})") from error
+    return True
+
+
+def _mode(target: Path, new: NewFile, usual: int) -> int:
+    """Return the mode of the new file; `usual` is the mode according to the umask."""
+    mode = 0o600 if new.personal else usual
+    with suppress(FileNotFoundError, NotADirectoryError):
+        mode = target.stat().st_mode & 0o666
+    return mode | (mode & 0o444) >> 2 if new.executable else mode  # executable for everyone who may read it
+
+
+def _follow(base: Path, journal: InstallJournal) -> None:
+    for put in journal.puts[:-1]:
+        _put(base, put)
+    for path in journal.removes:
+        (base / path).unlink(missing_ok=True)
+        _drop_empty(base, PurePosixPath(path).parent)
+    # The record comes last: until then, a repeated run of the journal completes the install.
+    for put in journal.puts[-1:]:
+        _put(base, put)
+    (base / STAGING / JOURNAL).unlink(missing_ok=True)
+    shutil.rmtree(base / STAGING, ignore_errors=True)
+
+
+def _put(base: Path, put: PutFile) -> None:
+    staged, target = base / STAGING / put.staged, base / put.path
+    if not staged.exists():
+        return  # done before an interruption
+    if put.personal:
+        target = Path(os.path.realpath(target))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        staged.replace(target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        write_whole(target, staged.read_bytes(), private=True)  # `agents` may be a link to another file system
+        target.chmod(staged.stat().st_mode & 0o777)
+        staged.unlink()
+
+
+def _drop_empty(base: Path, directory: PurePosixPath) -> None:
+    """Remove empty directories, up to the configuration directory."""
+    while directory.parts:
+        with suppress(OSError):
+            (base / directory).rmdir()
+        directory = directory.parent
+
+
+# --- state of the configuration directory, read before a change
+
+
+class ConfigState(msgspec.Struct, frozen=True, kw_only=True):
+    """State of a configuration directory: hashes of some files, and the text of mcp.json."""
+
+    files: dict[str, str]
+    mcp_file: str
+    mcp_text: str
+
+    @classmethod
+    def of(cls, base: Path, paths: Mapping[str, object]) -> ConfigState:
+        files = {path: hash for path in paths if (hash := _hash_at(base / path)) is not None}
+        mcp_file = next((name for name in MCP_FILES if (base / name).exists()), MCP_FILES[0])
+        text = ""
+        with suppress(FileNotFoundError):
+            try:
+                text = (base / mcp_file).read_bytes().decode("utf-8")  # bytes, to preserve the line endings
+            except (OSError, UnicodeDecodeError) as error:
+                if isinstance(error, FileNotFoundError):
+                    raise
+                raise InvalidFile(f"{base / mcp_file} can't be read: {error}") from error
+        return cls(files=files, mcp_file=mcp_file, mcp_text=text)
+
+    @property
+    def servers(self) -> dict[str, object]:
+        return entries_of(self.mcp_text, self.mcp_file) if self.mcp_text.strip() else {}
+
+    @property
+    def server_hashes(self) -> dict[str, str]:
+        return {name: hash_of_entry(entry) for name, entry in self.servers.items()}
+
+
+def _hash_at(file: Path) -> str | None:
+    try:
+        return hash_of(file.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except IsADirectoryError:
+        raise Conflict(f"{file} is a directory, and a file is to go there; move it away") from None
+    except OSError as error:
+        raise Conflict(f"{file} can't be read: {error.strerror or error}") from error
+
+
+def mcp_put(state: ConfigState, entries: Mapping[str, object], gone: list[str]) -> dict[str, NewFile]:
+    if not entries and not gone:
+        return {}
+    text = state.mcp_text if state.mcp_text.strip() else EMPTY
+    for name in gone:
+        text = without_entry(text, name, state.mcp_file)
+    for name, entry in entries.items():
+        text = with_entry(text, name, entry, state.mcp_file)
+    return {state.mcp_file: NewFile(text.encode(), personal=True)}
