@@ -30,7 +30,7 @@ USUAL = frozenset((
 ))  # fmt: skip
 """The twenty commands of the short form."""
 
-_LEAD = "Runs LLM agents, written in YAML, in one supervised process."
+_LEAD = "Run LLM agents, written in YAML, in one supervised process."
 _FOOT = "callboard --help --all: every command, and the options"
 
 

@@ -13,24 +13,31 @@ from .. import options
 @click.command("chat", short_help="Chat at the terminal, with an agent or a model.")
 @click.argument("agent", required=False, shell_complete=options.complete_agent)
 @click.option(
-    "-m", "--model", metavar="CLIENT:MODEL", shell_complete=options.complete_model, help="The model that answers."
+    "-m", "--model", metavar="CLIENT:MODEL", shell_complete=options.complete_model, help="Answer with this model."
 )
 @click.option(
-    "-s", "--session", metavar="NAME", shell_complete=options.complete_session, help="The session it goes on in."
+    "-s",
+    "--session",
+    metavar="NAME",
+    shell_complete=options.complete_session,
+    help="Continue this session, or begin it.",
 )
-@click.option("-r", "--role", metavar="NAME", shell_complete=options.complete_role, help="The role that it begins in.")
-@click.option("--rag", metavar="NAME", shell_complete=options.complete_base_name, help="The knowledge base.")
-@click.option("-c", "--continue", "continues", is_flag=True, help="Continues the newest chat of this directory.")
-@click.option("--resume", is_flag=True, help="Shows the chats that are stored, and continues the one that you choose.")
-@click.option("--no-tools", is_flag=True, help="A model alone, without the agent that answers by default.")
+@click.option("-r", "--role", metavar="NAME", shell_complete=options.complete_role, help="Begin in this role.")
+@click.option(
+    "--rag", metavar="NAME", shell_complete=options.complete_base_name, help="Look prompts up in this knowledge base."
+)
+@click.option("-c", "--continue", "continues", is_flag=True, help="Continue the newest stored chat of this directory.")
+@click.option("--resume", is_flag=True, help="List the stored chats, and continue the one that you choose.")
+@click.option("--no-tools", is_flag=True, help="Chat with a model alone, without the default agent.")
 @click.option(
     "--attach",
     metavar="[CHAT]",
     is_flag=False,
     flag_value="",
-    help="A chat of a server that is there already: its id, or the beginning of it; of several without one, a list.",
+    help="Attach to an open chat of a server: its id, or the beginning of it. Without CHAT: the only open "
+    "one, or a list.",
 )
-@click.option("--ui", is_flag=True, help="Shows the conversation on a page too, and lets other terminals attach.")
+@click.option("--ui", is_flag=True, help="Also show the chat on a page, and let other terminals attach.")
 @options.no_stream
 @options.durable
 @options.config_dir
@@ -54,18 +61,18 @@ def command(
     url: str | None,
     token: str | None,
 ) -> int:
-    """Leads a conversation: type a prompt, or `.help` for the commands.
+    """Chat at the terminal: type a prompt, or `.help` for the commands.
 
-    Without AGENT the built-in `assistant` answers, which works on the files of this directory, or the agent that
-    `chat_agent` of config.yaml names.
+    Without AGENT, the agent that `chat_agent` of config.yaml names answers; by default the built-in `assistant`, which
+    works on the files of this directory.
 
-    While an agent works, it reads what you send; Esc or Ctrl-C interrupts it. Ctrl-D or `.exit` leaves.
+    An agent reads what you send while it works. Esc or Ctrl-C interrupts it. Ctrl-D or `.exit` ends the chat.
 
-    With --url the conversation is one of the server there: its agents, its files, its shell. With --attach it is one
-    that is there already, of another terminal or of the page; leaving ends only the looking at it.
+    With --url, the chat runs on that server, with its agents, files and shell. With --attach, it joins an open chat of
+    another terminal or of the page; leaving only detaches this terminal.
 
-    Exit code 2 if there is no terminal, or no such chat; with --url or --attach 3 if there is no server or it refuses
-    the token, 6 if it goes away in the middle.
+    Exit code 2 if there is no terminal, or no such chat. With --url or --attach: 3 if there is no server or it refuses
+    the token, 6 if the connection is lost.
     """
     from ..chat.program import open_chat
 

@@ -16,13 +16,14 @@ _HEAD = ("WORKER", "RUNS", "ROOM", "LEASE", "HAS", "VERSION")
 
 @click.command("cluster", short_help="Show the workers and the queue of a cluster.")
 @options.cluster
-@click.option("--migrate", is_flag=True, help="First makes the tables, or makes them those of this version.")
+@click.option("--migrate", is_flag=True, help="First create the tables, or migrate them to this version.")
 @options.text_or_json
 def command(cluster: str | None, migrate: bool, as_json: bool) -> str:
-    """Shows how the cluster in a database stands: its workers, what waits, how often runs were taken over.
+    """Show the workers of the cluster in a database, its queue, and the number of runs that were taken over from dead
+    workers.
 
-    Workers and gateways make the tables by themselves. Where their roles may not, --migrate does it with one that may:
-    before the first of them starts, and before each new version.
+    Workers and gateways create the tables themselves. If their database roles may not do so, run --migrate with a role
+    that may: before the first worker starts, and before each new version.
 
     \b
       callboard cluster
