@@ -40,7 +40,7 @@ _Text = Annotated[str, Meta(min_length=1)]
 
 
 class AtMost(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run may use."""
+    """Upper bounds on the usage of a run that passes."""
 
     cost: Annotated[_Limit | None, Meta(description="USD.")] = None
     turns: Annotated[_Count | None, Meta(description="Replies of models.")] = None
@@ -67,7 +67,7 @@ class Judge(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Expect(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run has to come to."""
+    """Expected result of a case."""
 
     status: Annotated[
         Literal["done", "failed", "cancelled"] | None,
@@ -94,7 +94,7 @@ class Expect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CaseLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a case's run may use before it is ended."""
+    """Limits that end the run of a case."""
 
     timeout: Annotated[_Limit | None, Meta(description="Seconds.")] = None
     max_turns: _Count | None = None
@@ -103,7 +103,7 @@ class CaseLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Defaults(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds for all cases of a file that don't say it themselves."""
+    """Defaults for the cases of a file."""
 
     target: Annotated[str | None, Meta(description="What is run; the agent beside the file where it is left out.")] = (
         None
@@ -117,7 +117,7 @@ class Defaults(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """A run, and what it has to come to."""
+    """Test case: a run and its expected result."""
 
     name: Annotated[_Text, Meta(description="What the case is called; no two of a file alike.")]
     prompt: str = ""

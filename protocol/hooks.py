@@ -89,7 +89,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HookEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"condition": "if"}):
-    """One command, as config.yaml has it."""
+    """Command of a hook in config.yaml."""
 
     type: Literal["command"]
     command: str

@@ -30,7 +30,7 @@ Patterns: TypeAlias = Annotated[
 
 
 class PermissionRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Patterns of the subjects of a tool's calls: `*` stands for any text, `?` for one character."""
+    """Patterns for the subjects of a tool's calls: `*` matches any text, `?` one character."""
 
     allow: Annotated[Patterns, Meta(description="Calls that may go ahead.")] = None
     ask: Annotated[Patterns, Meta(description="Calls that a person must allow.")] = None

@@ -60,7 +60,7 @@ Names: TypeAlias = str | tuple[str, ...]
 
 
 class RoleFile(msgspec.Struct, frozen=True, kw_only=True):
-    """The front matter of a role. What is left out is as without the role."""
+    """Front matter of a role. Missing keys have the values that apply without a role."""
 
     name: Annotated[str | None, Meta(description="A note: the file's name is the role's.")] = None
     description: Annotated[str, Meta(description="What it is for, in a line; lists of roles show it.")] = ""

@@ -110,7 +110,7 @@ ON_UNKNOWN = Meta(
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the graph is run."""
+    """Limits and defaults for the execution of a graph."""
 
     max_loop_iterations: Annotated[
         Count, Meta(description="How often one node may be entered; 0 means without limit.")

@@ -50,7 +50,7 @@ ESSENTIAL = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LC_*",
 
 
 class ToolList(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which tools of a server there are for us. Patterns as in a shell; `deny` wins."""
+    """Tools of a server that agents may use. Patterns as in a shell; `deny` takes precedence."""
 
     allow: Annotated[tuple[str, ...] | None, Meta(description="The only tools that may be used; patterns.")] = None
     deny: Annotated[tuple[str, ...], Meta(description="Tools that may not be used; patterns.")] = ()
@@ -63,7 +63,7 @@ class ToolList(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class OAuth(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """How a server over HTTP is signed in to, as far as it does not say so itself. Keys as most programs have them."""
+    """Sign-in to a server over HTTP: settings that its metadata lack. Keys as in other MCP programs."""
 
     client_id: Annotated[str, Meta(description="Of a client that you have registered by hand.")] = ""
     client_secret: Annotated[str, Meta(description="Of that client, if it has one; ${NAME} keeps it out of here.")] = ""
@@ -225,7 +225,7 @@ class McpConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HealthCheck(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How idle servers are looked after."""
+    """Health checks of idle servers."""
 
     interval_seconds: Seconds = 60.0
     timeout_seconds: Seconds = 5.0

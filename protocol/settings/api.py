@@ -38,7 +38,7 @@ ALGORITHMS = (
 
 
 class DailyLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What may be spent on models in a day, which begins at 00:00 UTC."""
+    """Daily limits on the use of models; a day begins at 00:00 UTC."""
 
     max_cost: Annotated[Usd | None, Meta(description="USD; only models whose price is known are asked.")] = None
     max_tokens: Annotated[AtLeastOne | None, Meta(description="Tokens of input and output.")] = None
@@ -50,7 +50,7 @@ class DailyLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
-    """One static key; the file knows its hash only."""
+    """Static API key, stored as its hash."""
 
     subject: Annotated[Text, Meta(description="Whose key it is: the owner of what is started with it.")]
     key_hash: Annotated[Text, Meta(description="The key's argon2id hash; `callboard keys new` prints both.")]
@@ -78,7 +78,7 @@ class Jwt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Auth(msgspec.Struct, frozen=True, kw_only=True):
-    """Which callers are let in, beside those with the token that a server writes into a file of its user.
+    """Authentication of callers, in addition to the local token that a server writes into a file of its user.
 
     Without a `mode` both `keys` and `jwt` count, as far as they are there.
     """
@@ -99,14 +99,14 @@ class Auth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cors(msgspec.Struct, frozen=True, kw_only=True):
-    """Which web pages of other origins may call us."""
+    """Origins of web pages that may call the server (CORS)."""
 
     allowed_origins: Annotated[tuple[Text, ...], Meta(description="`https://host[:port]`, or `*` for all.")] = ()
     allow_credentials: bool = False
 
 
 class ApiLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much is taken from one subject, and from all."""
+    """Limits on connections, requests and spending, per subject and in total."""
 
     max_body_bytes: Annotated[int, Meta(ge=1024, le=100 * MIB, description="Of a request.")] = MIB
     max_frame_bytes: Annotated[int, Meta(ge=1024, le=100 * MIB, description="Of a websocket frame.")] = MIB
@@ -128,7 +128,7 @@ class ApiLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where it is written down who did what."""
+    """Destination and rotation of the audit log."""
 
     sink: AuditSink = "stderr"
     file: Annotated[str, Meta(description="For `sink: file`: the path.")] = ""

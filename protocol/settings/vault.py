@@ -29,7 +29,7 @@ LOKIS_KEY = "vault_password_file"
 
 
 class VaultSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where secrets come from. Relative paths are below the configuration directory."""
+    """Source of secrets. Relative paths are relative to the configuration directory."""
 
     file: Annotated[str, Meta(description="The encrypted file; `vault.age` if it is not given.")] = ""
     identity: Annotated[str, Meta(description="The file of age identities that open it; made at first use.")] = ""
