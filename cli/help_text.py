@@ -53,6 +53,5 @@ def write_help(group: click.Group, ctx: click.Context, formatter: click.HelpForm
     formatter.write("  -V, --version  Show the version and exit.\n")
     formatter.write("  -h, --help     Show the usual commands, with --all every one.\n")
     formatter.write(
-        "\nA TEXT in quotes that is no command is one prompt: callboard [FLAGS] TEXT\n"
-        "(callboard loki --help has the flags).\n"
+        "\nA TEXT in quotes is one prompt: callboard [FLAGS] TEXT\n(callboard loki --help has the flags).\n"
     )

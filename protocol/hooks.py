@@ -93,11 +93,11 @@ class HookEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     type: Literal["command"]
     command: str
-    timeout: Annotated[float, Meta(gt=0, description="Seconds; 60 if it says nothing.")] = TIMEOUT
-    condition: Annotated[str, Meta(description="Only for calls that fit, such as Bash(git *).")] = ""
-    on_error: Annotated[
-        Literal["allow", "deny"], Meta(description="What becomes of a call if the hook can't be asked.")
-    ] = "allow"
+    timeout: Annotated[float, Meta(gt=0, description="Time limit in seconds; 60 by default.")] = TIMEOUT
+    condition: Annotated[str, Meta(description="Run only for matching calls, such as Bash(git *).")] = ""
+    on_error: Annotated[Literal["allow", "deny"], Meta(description="Decision about a call if the hook fails.")] = (
+        "allow"
+    )
 
 
 class HookGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -85,7 +85,7 @@ def enter_working_directory(run: str, about: About | None) -> None:
         os.chdir(about.cwd)
     except OSError as error:
         raise Conflict(
-            f"{run} can't go on: the directory {about.cwd} that it works in can't be entered ({error.strerror})"
+            f"{run} can't continue: its working directory {about.cwd} can't be entered ({error.strerror})"
         ) from error
 
 

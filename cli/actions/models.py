@@ -80,7 +80,7 @@ def _client(client: Mapping[str, Any]) -> str:
 
 
 def _row(row: Mapping[str, Any]) -> str:
-    where = row["path"] or f"not here (callboard models pull {row['name']})"
+    where = row["path"] or f"not installed (callboard models pull {row['name']})"
     return f"{row['model']:<16} {row['size'] // _MEGABYTE:>5} MB  {row['title']}\n    {where}\n"
 
 
@@ -91,7 +91,7 @@ async def _pull(name: str, tell: Callable[[str, int, int], None]) -> Path:
     if isinstance(end.error, CallboardError):
         raise end.error
     if end.reason != "normal" and end.error is None and root.signal is not None:
-        sys.stderr.write("\ncallboard: stopped before the weights were here\n")
+        sys.stderr.write("\ncallboard: stopped before the weights were complete\n")
         raise click.exceptions.Exit(128 + root.signal)
     return await ref.result()
 

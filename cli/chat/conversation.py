@@ -187,7 +187,7 @@ class ChatConversation:
         self._following.lose()
         if self._opened.is_set() and not self._left:
             self._ready.clear()
-            self._seen.print(f"{why}; trying again, what you type waits", "warning")
+            self._seen.print(f"{why}; reconnecting, your input is sent afterwards", "warning")
 
     def connected(self) -> None:
         """Handle a restored connection."""
@@ -215,7 +215,7 @@ class ChatConversation:
             self._fail(error)
             return
         for line in self._presence.left_over():
-            self._seen.print(f"not answered, and perhaps never read: {one_line(line, 200)}", "warning")
+            self._seen.print(f"not answered, and possibly not received: {one_line(line, 200)}", "warning")
         self._ready.set()
 
     def farewell(self) -> bytes | None:
@@ -285,7 +285,7 @@ class ChatConversation:
         self._presence.go_over(id)
         self._lines.go_over()
         self._closed = False
-        self._seen.print(f"this is {id} now, {there.model}; `.attach {left}` goes back", "dim")
+        self._seen.print(f"now in {id}, {there.model}; to go back: `.attach {left}`", "dim")
         self._changed(there)
         try:
             await self._joining.watch(id)
@@ -313,7 +313,7 @@ class ChatConversation:
         try:
             done = await self._client.ask("_chat/interrupt", chat.Interrupted, chat=id)
             if not done.interrupted:
-                self._seen.print("there was nothing to interrupt any more", "dim")
+                self._seen.print("there was nothing to interrupt", "dim")
         except CallboardError as error:
             self._seen.print(f"not interrupted: {error}", "error")
 

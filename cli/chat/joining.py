@@ -62,8 +62,8 @@ class Joining:
         self._presence.forget()
         for run in self._seen.under_way:
             self._seen.end(run, await self._what_became_of(run))
-        kept = "its session goes on" if info.session_id is not None else "what was said in it is gone"
-        self._seen.print(f"connected again; the server was started anew, so this is a new chat: {kept}", "warning")
+        kept = "its session continues" if info.session_id is not None else "its conversation is lost"
+        self._seen.print(f"connected again; the server was restarted, so this is a new chat: {kept}", "warning")
         self.changed(opened.chat)
         await self.watch(opened.chat.chat)
 
@@ -75,7 +75,7 @@ class Joining:
             return "the run ended with its server"
         if info.over and info.life == 1 and not info.resumable:
             return "the run ended with its server"
-        return f"the server goes on with the run; `.attach {run}` shows it"
+        return f"the server continues the run; to see it: `.attach {run}`"
 
     async def watch(self, id: str) -> None:
         """Subscribe to the chat, including other clients' activity, and replay missed messages."""
@@ -99,4 +99,4 @@ class Joining:
         except CallboardError as error:
             if error.code != Denied.code:
                 raise
-            self._seen.print(f"questions of agents are for others to answer: {error}", "warning")
+            self._seen.print(f"you can't answer questions of agents here: {error}", "warning")

@@ -30,7 +30,7 @@ _DEADLY = (signal.SIGQUIT, signal.SIGABRT, signal.SIGALRM, signal.SIGUSR1, signa
 """Signals with a deadly default action that the root does not handle."""
 
 NO_TERMINAL = (
-    "there is no terminal for a conversation: give a prompt\n"
+    "the chat needs a terminal, and there is none: give a prompt instead\n"
     '    callboard ask "..."       answers one prompt, also from a pipe\n'
     '    callboard run AGENT "..." runs an agent'
 )

@@ -134,7 +134,7 @@ class Seen:
         """Toggle the display of reasoning; print the latest reasoning."""
         self.display.thinking_open = not self.display.thinking_open
         if self._last is None or not self._last.thoughts:
-            self.print("no model has shown what it thinks yet", "dim")
+            self.print("no model has shown its reasoning yet", "dim")
         elif self._last.over or self.display.thinking_open:
             for line in safe(self._last.thoughts).strip().split("\n"):
                 self.print(f"  {line}", "dim")
@@ -144,7 +144,7 @@ class Seen:
         """Print the last tool call; repeated calls go back one call each."""
         calls = self._last.calls if self._last is not None else ()
         if not calls:
-            self.print("no tool was called yet", "dim")
+            self.print("no tool has been called yet", "dim")
         else:
             self._shown_calls = self._shown_calls % len(calls) + 1
             for line in calls[-self._shown_calls].lines():

@@ -48,7 +48,7 @@ def login(**given: Any) -> int:
 
     if (given["name"] or "").startswith("mcp:"):
         if given.pop("device"):
-            raise click.UsageError("--device is for clients of models; MCP servers have no such way.")
+            raise click.UsageError("--device is only for clients of models, not for MCP servers.")
         return sign_in_to_server(**given)
     return sign_in_to_client(**given)
 
@@ -74,7 +74,7 @@ def status(names: tuple[str, ...], as_json: bool, config_dir: str | None) -> int
     found = client_rows(clients, config_dir) if clients or not names else []
     found += server_rows(servers, config_dir) if servers or not names else []
     text = json_object(sign_ins=found) if as_json else as_table(found)
-    sys.stdout.write(text or "no client of config.yaml has `auth: oauth`, and no MCP server can be signed in to\n")
+    sys.stdout.write(text or "no client of config.yaml has `auth: oauth`, and no MCP server has a sign-in\n")
     return 3 if names and not all(row["signed_in"] for row in found) else 0
 
 

@@ -80,15 +80,17 @@ def command(
     opening = {name: value for name, value in given.items() if value is not None}
     if (continues or resume) and (agent or session or role or no_tools or attach is not None):
         flag = "--continue" if continues else "--resume"
-        raise click.UsageError(f"{flag} begins as the chat was: give it no agent, session, role, --no-tools, --attach.")
-    if continues and resume:
-        raise click.UsageError("--continue takes the newest chat, --resume lets you choose one: give one of the two.")
-    if no_tools and agent is not None:
-        raise click.UsageError("--no-tools is for a chat without an agent: an agent's file says what tools it has.")
-    if attach is not None and (opening or no_tools):
         raise click.UsageError(
-            "--attach shows a chat as it is: give it no agent, model, session, role or knowledge base."
+            f"{flag} restores the agent, session and role of the chat: give none of these, nor --no-tools, --attach."
         )
+    if continues and resume:
+        raise click.UsageError(
+            "--continue continues the newest chat, --resume the one that you choose: give one of the two."
+        )
+    if no_tools and agent is not None:
+        raise click.UsageError("--no-tools is for a chat without an agent: the file of an agent names its tools.")
+    if attach is not None and (opening or no_tools):
+        raise click.UsageError("--attach joins an open chat: give no agent, model, session, role or knowledge base.")
     opening |= {"default_agent": attach is None and not no_tools, "store": attach is None}
     if continues or resume:
         opening["reopen"] = "last" if continues else "choose"
@@ -98,11 +100,9 @@ def command(
 
         where = Where(url=url, token=token)
     if ui and where is not None:
-        raise click.UsageError(
-            "--ui is for a conversation of this process; a server with --url or --attach has a page."
-        )
+        raise click.UsageError("--ui is for a chat of this process; the server of --url or --attach has its own page.")
     if durable is not None and where is not None:
-        raise click.UsageError("--durable and --ephemeral are for a conversation of this process, not of a server.")
+        raise click.UsageError("--durable and --ephemeral are for a chat of this process, not of a server.")
     return open_chat(
         opening, config_dir=config_dir, streams=not no_stream, where=where, attach=attach, ui=ui, durable=durable
     )

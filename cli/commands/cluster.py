@@ -45,7 +45,7 @@ def _overview_text(dsn: str | None, *, migrate: bool, as_json: bool) -> str:
     from ..render.text import json_object
 
     if dsn is None:
-        raise UsageError("which cluster? --cluster postgresql://..., or CALLBOARD_CLUSTER")
+        raise UsageError("the cluster is not named: give --cluster postgresql://..., or set CALLBOARD_CLUSTER")
     found = overview(dsn, makes_tables=migrate)
     return json_object(**msgspec.to_builtins(found)) if as_json else _as_text(found)
 
@@ -54,9 +54,11 @@ def _as_text(found: Overview) -> str:
     from ..render.text import table
 
     waits = f", the oldest for {found.oldest:.0f} s" if found.queued else ""
-    lines = [table([_HEAD, *map(_row, found.workers)])] if found.workers else ["no workers: callboard worker"]
+    lines = (
+        [table([_HEAD, *map(_row, found.workers)])] if found.workers else ["no workers; to start one: callboard worker"]
+    )
     lines += ["", f"queued     {found.queued}{waits}"]
-    lines += [f"taken over {found.takeovers} from workers that were silent; {found.fenced} of them tried to go on"]
+    lines += [f"taken over {found.takeovers} from silent workers; {found.fenced} of these workers tried to continue"]
     known = "" if found.tables == found.known else f"; this callboard knows {found.known}"
     lines += [f"tables     version {found.tables}{known}"]
     return "\n".join(lines)

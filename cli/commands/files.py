@@ -120,14 +120,17 @@ def convert(
 
     flow = load(workflow, variables=flag_values.variables(variables), compat=compat, config_dir=config_dir)
     if not isinstance(flow, WorkflowAgent):
-        raise UsageError(f"{workflow} is no DevAll workflow; those have a mapping `graph`")
+        raise UsageError(f"{workflow} is not a DevAll workflow: it has no mapping `graph`")
     home = Path(directory)
     if home.exists() and (not home.is_dir() or any(home.iterdir())):
-        raise UsageError(f"{directory} is there already, and not empty; nothing in it is overwritten")
+        raise UsageError(f"{directory} exists, and is not empty; nothing was written: name another directory")
     own = functions_in(functions_directory(flow.directory, "edge", os.environ))
     files, reasons = convert(flow.workflow, home.absolute().name, own)
     if reasons:
-        lines = [f"{flow.file} can't be a graph, for {counted(len(reasons), 'reason')}:", *map(str, reasons)]
+        lines = [
+            f"{flow.file} can't be converted to a graph, for {counted(len(reasons), 'reason')}:",
+            *map(str, reasons),
+        ]
         raise InvalidFile("\n".join(lines), reasons)
     for name, text in files.items():
         write_files({home / name: text.encode()})

@@ -36,7 +36,7 @@ def command(directory: str | None, template: str) -> int:
     todo = template_copies(source, target)
     there = [path for path in todo if path.exists()]
     if there:
-        raise UsageError(f"{there[0]} is there already and was left alone; name another directory")
+        raise UsageError(f"{there[0]} exists, and was not changed; name another directory")
     write_files({path: entry.read_bytes() for path, entry in todo.items()})
     sys.stdout.write("".join(f"wrote {path}\n" for path in todo))
     sys.stdout.write(f"\ncallboard run {_as_target(target)} {shlex.quote(PROMPTS[template])}\n")

@@ -66,7 +66,7 @@ def command() -> None:
 def source(source: str | None, builtin: bool, filters: tuple[str, ...], path: str, **given: Any) -> int:
     """Install a bundle from a git repository or a directory."""
     if builtin == (source is not None):
-        raise click.UsageError("Name a git URL or a directory, or say --builtin.")
+        raise click.UsageError("Give a git URL, a directory, or --builtin.")
     from ..actions.install import install_bundle
 
     chosen = tuple(part.strip() for each in filters for part in each.split(",") if part.strip())

@@ -141,7 +141,7 @@ def serve(**given: Any) -> int:
     """
     of_http = [f"--{name.replace('_', '-')}" for name in ("host", "port", "token_file") if given[name] is not None]
     if of_http and not given["http"]:
-        raise click.UsageError(f"{', '.join(of_http)} can't be without --http.")
+        raise click.UsageError(f"{', '.join(of_http)} needs --http.")
     from ..actions.mcp_server import serve_agents
 
     return serve_agents(**given)

@@ -19,7 +19,7 @@ def _one(_ctx: click.Context, _param: click.Parameter, words: tuple[str, ...]) -
         import shlex
 
         quoted = shlex.quote(" ".join(words[:20]) + (" ..." if len(words) > 20 else ""))
-        raise click.UsageError(f"the prompt is one argument, and here are {len(words)}; quote it: {quoted}")
+        raise click.UsageError(f"expected one argument as the prompt, found {len(words)}; quote it: {quoted}")
     return _joined(_ctx, _param, words)
 
 
@@ -89,7 +89,7 @@ def run(*, on: str | None, needs: tuple[str, ...], **given: Any) -> int:
 
         return run_on_cluster(request(given), on, needs, given)
     if needs:
-        raise click.UsageError("--needs goes with --on: it says which worker of a cluster plays the run")
+        raise click.UsageError("--needs needs --on: it selects the worker of a cluster that executes the run")
     from ..actions.run import RunFlags, execute_run
 
     return execute_run(request(given), RunFlags(**given))

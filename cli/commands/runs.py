@@ -33,7 +33,9 @@ def list_all(status: str | None, interrupted: bool, limit: int, as_json: bool) -
     """
     if interrupted:
         if status is not None:
-            raise click.UsageError("--status is not for --interrupted: those have no other.")
+            raise click.UsageError(
+                "--status and --interrupted exclude each other: all these runs have the status interrupted."
+            )
         from ..actions.resume import list_interrupted
 
         return list_interrupted(limit=limit, as_json=as_json)

@@ -97,7 +97,7 @@ def worker(
     from ..actions.serve import serve_until_signal
 
     if cluster is None:
-        raise UsageError("which cluster? --cluster postgresql://..., or CALLBOARD_CLUSTER")
+        raise UsageError("the cluster is not named: give --cluster postgresql://..., or set CALLBOARD_CLUSTER")
     labels = tuple(each for part in has.split(",") if (each := part.strip()))
     place = checked(ClusterOptions(dsn=cluster, name=name, plays=True, has=labels, room=room, lease=lease))
     return serve_until_signal(
@@ -129,7 +129,9 @@ def acp(agent: str | None, config_dir: str | None) -> int:
         return exit_code_of(root)
 
     if sys.stdin.isatty():
-        sys.stderr.write("callboard: serving over stdin and stdout, where an editor should be (Ctrl-C ends it)\n")
+        sys.stderr.write(
+            "callboard: waiting for an editor on stdin and stdout, which is a terminal (Ctrl-C ends this command)\n"
+        )
     return play(speak, ProgressDisplay(), config_dir=config_dir, person=False, serving=True)
 
 
@@ -170,7 +172,7 @@ def new(subject: str, scopes: tuple[str, ...]) -> int:
     key, id = new_key()
     entry = _entry(subject, id, _hash(key), scopes or _NO_SCOPES)
     sys.stderr.write(f"# config.yaml, under api: auth: keys: (then: kill -HUP the server)\n{entry}\n")
-    sys.stderr.write("# the key itself is shown this once:\n")
+    sys.stderr.write("# the key itself, printed only this once:\n")
     sys.stderr.flush()
     sys.stdout.write(key + "\n")
     return 0
@@ -184,7 +186,7 @@ def hash() -> int:
     terminal = sys.stdin.isatty()
     key = click.prompt("key", hide_input=True, err=True) if terminal else sys.stdin.readline().rstrip("\n")
     if len(key) < 16:
-        raise UsageError("a key has at least 16 characters: it is tried by machines, not by people")
+        raise UsageError("a key needs at least 16 characters: programs can guess shorter ones")
     sys.stdout.write(_hash(key) + "\n")
     return 0
 

@@ -30,7 +30,7 @@ def command(run: str, call: str | None, part: str | None, raw: bool, all_calls: 
     from ..control.commands.calls import list_calls, show_calls
 
     if raw and (part is not None or as_json):
-        raise click.UsageError("--raw is the body alone: leave --request, --reply and -o out")
+        raise click.UsageError("--raw prints only the body: give no --request, --reply or -o")
     if call is None and part is None and not raw and not all_calls:
         return list_calls(run, as_json=as_json)
     return show_calls(run, call, part="raw" if raw else part, all_calls=all_calls, as_json=as_json)

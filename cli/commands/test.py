@@ -44,7 +44,9 @@ def command(
     Exit codes: 0 all results are as expected, 1 some are not, 2 wrong usage or an invalid file.
     """
     if update and live:
-        raise click.UsageError("--update and --live contradict each other: --update plays them live, and records it.")
+        raise click.UsageError(
+            "--update and --live contradict each other: --update runs the cases live, and records them."
+        )
     from ..actions.test import TestFlags, run_cases
 
     return run_cases(

@@ -38,8 +38,8 @@ WORTH_TELLING = timedelta(seconds=1)
 
 _INTERRUPTED = "interrupted"
 _STOPS = {
-    "todo_limit": "todos are still open, and it was told to go on as often as max_auto_continues says",
-    "todo_stuck": "todos are still open, and it said the same twice",
+    "todo_limit": "todos are still open, and max_auto_continues is reached",
+    "todo_stuck": "todos are still open, and it gave the same answer twice",
 }
 """Explanations of stop reasons other than normal completion."""
 
@@ -129,7 +129,8 @@ class AgentTeller(Teller):
         if self._told(event):
             who = paths.child(event.actor) or data.agent
             what = (
-                f"sums up its first {counted(data.turns, 'message')}, since the next request has {data.tokens} tokens"
+                f"summarises its first {counted(data.turns, 'message')}, since the next request "
+                f"has {data.tokens} tokens"
             )
             yield self._timed(event, f"{who} {what}")
 
@@ -137,7 +138,7 @@ class AgentTeller(Teller):
         if self._told(event):
             who = paths.child(event.actor) or data.agent
             sizes = f"{data.tokens} tokens, now {data.tokens_now}"
-            what = f"has summed up its first {counted(data.turns, 'message')}"
+            what = f"has summarised its first {counted(data.turns, 'message')}"
             if data.results:
                 what = f"keeps beginning and end of {counted(data.results, 'result')} of tools"
             yield self._timed(event, f"{who} {what} ({sizes})")
@@ -221,7 +222,7 @@ class AgentTeller(Teller):
             self._passed_over[data.model] = event.ts + PASSED_OVER
             if known is not None and event.ts < known:
                 return
-        failed = "did not answer" if data.asked else "is passed over"
+        failed = "did not answer" if data.asked else "is skipped"
         text = f"{data.model} {failed}, {data.next} is asked -- {self._short(data.error)}"
         yield self._timed(event, text, style="warning")
 

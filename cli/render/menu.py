@@ -166,7 +166,7 @@ class Menu:
         if self._too_early:
             return ""
         if self._early is not None and self._early.dropped and not self._text.text:
-            return f"{self._what_to_press}\n    (what was typed before this was shown does not count)"
+            return f"{self._what_to_press}\n    (keys pressed before this line appeared are ignored)"
         return self._what_to_press
 
     @property
@@ -174,7 +174,7 @@ class Menu:
         if self._writing:
             return "enter sends it, an arrow up goes back to the list"
         if self._lost:
-            typed = f"'{one_line(self._typed, 30)}' is none of these: " if self._typed else ""
+            typed = f"'{one_line(self._typed, 30)}' matches none of these: " if self._typed else ""
             return typed + "choose with the arrows or a number, then enter"
         if self._many:
             return "space ticks, enter accepts"

@@ -191,12 +191,10 @@ class Narrator(AgentTeller):
 
     def _run_placed(self, data: ev.RunPlaced, event: Event) -> Iterator[StyledLine]:
         if self._verbose or not data.agent.endswith("]"):  # items of a map, which end with `]`, need -v
-            yield self._timed(event, f"{data.agent} is played elsewhere: {data.part}")
+            yield self._timed(event, f"{data.agent} runs on another worker: {data.part}")
 
     def _actor_stuck(self, data: ev.ActorStuck, event: Event) -> Iterator[StyledLine]:
-        yield StyledLine(
-            f"warning: {event.actor} did not end within {data.seconds:.1f}s and was left behind", "warning"
-        )
+        yield StyledLine(f"warning: {event.actor} did not end within {data.seconds:.1f}s and was abandoned", "warning")
 
     def _actor_restarted(self, data: ev.ActorRestarted, event: Event) -> Iterator[StyledLine]:
         if not self._verbose:

@@ -165,7 +165,7 @@ class Numbered(_Said):
                 return equal[0]
             if free:
                 return text
-            self.say("  that is none of these")
+            self.say("  no entry matches")
 
     def text(self, title: str, first: str = "") -> str:
         self._title(title)

@@ -24,7 +24,7 @@ from support.waiting import PATIENCE
 COMMAND = CALLBOARD
 ADDRESS = r"(http://127\.0\.0\.1:\d+/authorize\?\S+)\s"
 
-NOTHING = "no client of config.yaml has `auth: oauth`, and no MCP server can be signed in to\n"
+NOTHING = "no client of config.yaml has `auth: oauth`, and no MCP server has a sign-in\n"
 
 Callboard = Callable[..., "tuple[int, str, str]"]
 

@@ -63,7 +63,7 @@ def test_what_is_not_taken_over_is_a_line_each(house: House, lokis: Path) -> Non
         "functions/scripts",
         "agents/*/bin (keeper)",
     ]
-    assert "not taken over from Loki: vault.yml" in callboard(house, lokis, "doctor").shown
+    assert "not used of Loki's files: vault.yml" in callboard(house, lokis, "doctor").shown
 
 
 def test_sign_ins_of_loki_and_servers_that_a_second_file_hides_are_told(tmp_path: Path) -> None:

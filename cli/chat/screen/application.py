@@ -332,7 +332,7 @@ class ChatScreen:
             self.field.buffer.newline()
             return
         if (mark := self.field.pastes.lost(self.field.buffer.text)) is not None:
-            self.surface.settle([f"(the text of {mark} is not kept any more: paste it again)"])
+            self.surface.settle([f"(the text of {mark} is no longer stored: paste it again)"])
             self.draw()
             return
         shown, text = self.field.take()

@@ -85,7 +85,7 @@ def _from_server(word: str, relay: Relay, where: Where, *, after: int, follow: b
         if isinstance(relay, RelayedStory) and not gone.cancelled_caught:
             relay.lost(run)
         if events.missing:
-            print_to_stderr(f"warning: {events.missing} events of {run.run} were not kept and could not be shown")
+            print_to_stderr(f"warning: {events.missing} events of {run.run} were not stored, and are missing here")
 
     with_client(where, read_along)
     relay.finish(None)

@@ -43,8 +43,8 @@ def show_usage(groups: Sequence[UsageGroup], *, days: int, as_json: bool, config
         found = report(read(path, since, groups), groups, since, now.date(), limits)
     except (OSError, sqlite3.Error) as error:
         broken = isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError)
-        remedy = "; move it away, and a new one is begun" if broken else ""
-        raise NotKept(f"what models have cost can't be read: {path}: {error}{remedy}") from None
+        remedy = "; move it away to begin a new one" if broken else ""
+        raise NotKept(f"the record of costs can't be read: {path}: {error}{remedy}") from None
     return _usage_text(found, as_json=as_json)
 
 
@@ -73,7 +73,7 @@ def _limits(path: Path, now: float, config_dir: str | None) -> list[DayReading]:
     try:
         settings, _ = load_settings(configured(config_dir, os.environ)[0])
     except ConfigError as error:  # usage is still shown, without the limits
-        sys.stderr.write(f"callboard: daily limits are not told: {one_line(str(error), 1000)}\n")
+        sys.stderr.write(f"callboard: daily limits are not shown: {one_line(str(error), 1000)}\n")
         return []
     return readings(path, settings.api, today_of(int(now // DAY), now))
 

@@ -261,7 +261,7 @@ def about(actor: ActorDetail) -> list[ScreenRow]:
         "since": age(seconds_since(actor.since)),
         "doing": f"{actor.doing}, for {doing}" if doing else actor.doing,
         "mailbox": f"{actor.received} taken, {actor.mailbox} waiting" if actor.received or actor.mailbox else "",
-        "sent": f"{actor.sent} messages since the tree is watched" if actor.sent else "",
+        "sent": f"{actor.sent} messages since top started" if actor.sent else "",
         "memory": f"{amount(actor.memory)} bytes" if actor.memory else "",
         "children": str(actor.children or ""),
         "turns": str(actor.turns or ""),
@@ -277,7 +277,7 @@ def about(actor: ActorDetail) -> list[ScreenRow]:
         *(map(_event, actor.recent) if actor.recent else [ScreenRow("  none", "dim")]),
     ]
     if actor.stack:
-        rows += [ScreenRow(""), ScreenRow("where its task stands", "title")]
+        rows += [ScreenRow(""), ScreenRow("stack of its task", "title")]
         rows += [ScreenRow("  " + _source(line)) for line in actor.stack.rstrip("\n").split("\n")]
     return rows
 

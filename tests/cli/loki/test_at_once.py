@@ -95,7 +95,7 @@ def test_secrets_are_those_of_the_vault(process: Callboard, config: Path) -> Non
 
 def test_nothing_needs_to_be_built(callboard: Callboard, config: Path) -> None:
     assert lines(callboard("-a", "coder", "--build-tools")) == [
-        "nothing to build: tools are read from their files when an agent is run"
+        "nothing to build: tools are read from their files when an agent runs"
     ]
 
 
