@@ -97,7 +97,7 @@ class Macro(MacroFile, frozen=True, kw_only=True):
             values[variable.name] = value
         return values
 
-    def left_over(self, arguments: Sequence[str]) -> Sequence[str]:
+    def unused_arguments(self, arguments: Sequence[str]) -> Sequence[str]:
         """Return the arguments that no variable accepts. Loki ignores them silently."""
         takes_all = bool(self.variables) and self._takes_rest(self.variables[-1])
         return () if takes_all else arguments[len(self.variables) :]

@@ -63,7 +63,11 @@ def sign_in_to_client(
 
     async def by_hand(me: Actor, _root: Root) -> str:
         by_device = device or not signing_in.server.authorization_url
-        token = await (signing_in.elsewhere(asked=device) if by_device else signing_in.here(me, no_browser=no_browser))
+        token = await (
+            signing_in.on_another_device(asked=device)
+            if by_device
+            else signing_in.in_browser(me, no_browser=no_browser)
+        )
         await token_file_of(client.name, os.environ).put(token, signing_in.server)
         return f"signed in to {signing_in.who}{_for(token.scopes)}\n"
 
@@ -85,7 +89,7 @@ class _SigningIn:
         self.person = person
         self._endpoint = TokenEndpoint(self.server, AuthHttp(os.environ, client.extra.proxy))
 
-    async def here(self, me: Actor, *, no_browser: bool) -> OAuthToken:
+    async def in_browser(self, me: Actor, *, no_browser: bool) -> OAuthToken:
         """Sign in through a browser on this machine."""
         server = self.server
         comes_back = is_on_loopback(server.redirect_uri)
@@ -102,6 +106,7 @@ class _SigningIn:
             if opened:
                 open_browser(me, request.url)
             if redirect is not None and not self.person:
+                # No terminal: only the redirect can bring the code.
                 code = await redirect.answer(request)
             else:
                 text = "Paste the code that the page shows, or the address at which it ended:"
@@ -113,7 +118,7 @@ class _SigningIn:
                 code = await code_from(me.ask_person, request, redirect, text)
             return await self._endpoint.exchange(request, code)
 
-    async def elsewhere(self, *, asked: bool) -> OAuthToken:
+    async def on_another_device(self, *, asked: bool) -> OAuthToken:
         """Sign in on another device. `asked`: the flags request it."""
         if not self.person and not asked:
             raise NobodyToAsk(f"signing in to {self.who} needs a terminal, and there is none; see --device")

@@ -87,13 +87,13 @@ def run_tasks(
 
 def _print_progress(as_json: bool, journal: BatchJournal, progress: BatchProgress, given_up: GivenUp | None) -> None:
     if given_up is not None:
-        sys.stderr.write(_why(given_up, journal.failed, progress.left))
+        sys.stderr.write(_why(given_up, journal.failed, progress.remaining))
     if as_json:
         wire = json_object(
             tasks=progress.total,
             done=progress.done,
             failed=journal.failed,
-            left=progress.left,
+            left=progress.remaining,
             earlier=progress.earlier,
             results=str(journal.path),
             failures=str(journal.failures) if journal.failed else None,
@@ -105,8 +105,8 @@ def _print_progress(as_json: bool, journal: BatchJournal, progress: BatchProgres
     sys.stdout.write(f"{counted(progress.done, 'task')} done{before}: {safe(str(journal.path))}\n")
     if journal.failed:
         sys.stdout.write(f"{counted(journal.failed, 'task')} failed: {safe(str(journal.failures))}\n")
-    if progress.left:
-        sys.stdout.write(f"{counted(progress.left, 'task')} not begun\n")
+    if progress.remaining:
+        sys.stdout.write(f"{counted(progress.remaining, 'task')} not begun\n")
 
 
 def _why(given_up: GivenUp, failed: int, left: int) -> str:

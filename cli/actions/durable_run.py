@@ -92,7 +92,7 @@ def enter_working_directory(run: str, about: About | None) -> None:
 async def _drive(driver: Driver, progress: ProgressDisplay, result: ResultFormat, root: Root) -> Outcome:
     if isinstance(progress, AnswerDisplay):
         progress.begin(style_of(root.settings.other, Path(root.config_dir), sys.stdout, os.environ))
-    result.when_gone(from_any_thread(root.begin_stop))
+    result.on_write_error(from_any_thread(root.begin_stop))
 
     def on_event(event: Event) -> None:
         progress.on_event(event)

@@ -63,11 +63,13 @@ def build_bases(target: str, config_dir: str | None, *, quiet: bool, as_json: bo
     try:
         act(build, config_dir=config_dir, progress=progress)
     except click.exceptions.Exit:
+        # Ctrl-C: finished chunks are on disk, and the same command continues after them.
         verb = "rebuild" if rebuild else "build"
         sys.stderr.write(
             f"callboard: the completed part is stored; callboard kb {verb} {shlex.quote(target)} continues from there\n"
         )
         raise
+    # Raised only now: a closed pipe must not end a build, which costs money.
     if unwritten:
         raise unwritten[0]
     if as_json:
@@ -144,6 +146,7 @@ def _agreed(there: Sequence[BaseInfo]) -> bool:
 
     rows = [f"  {seen.recipe.directory} ({state_of(seen)}, {bytes_in_words(seen.size)})" for seen in there]
     text = "\n".join(["Delete these files? Sources and recipes stay.", *rows])
+    # Enter alone keeps the files.
     question = Question(id="", actor="", kind="confirm", text=text, default="no")
     try:
         return Dialog(question).run() == "yes"

@@ -78,7 +78,7 @@ def run_macro(name: str, arguments: Sequence[str], flags: dict[str, Any]) -> int
 def _print_warnings(macro: Macro, given: Sequence[str]) -> None:
     for problem in macro.problems:
         sys.stderr.write(f"{safe(str(problem))}\n")
-    if left := macro.left_over(given):
+    if left := macro.unused_arguments(given):
         sys.stderr.write(f"{counted(len(left), 'argument')} without a variable: ignored. Usage: {safe(macro.usage)}\n")
 
 

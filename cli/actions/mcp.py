@@ -242,9 +242,10 @@ def test_servers(names: tuple[str, ...], config_dir: str | None, *, as_json: boo
         OSError: stdout can't be written.
     """
     progress = _progress()
+    # Servers that are being probed end in order first; then the write error is raised.
     unwritten: list[OSError] = []
 
-    def tell(met: ServerProbe) -> None:
+    def print_probe(met: ServerProbe) -> None:
         try:
             with progress.aside():
                 sys.stdout.write(met.as_text())
@@ -266,7 +267,7 @@ def test_servers(names: tuple[str, ...], config_dir: str | None, *, as_json: boo
         async def probe(server: Server) -> None:
             met[server.name] = await _probe(me, scope, server)
             if not as_json and not unwritten:
-                tell(met[server.name])
+                print_probe(met[server.name])
 
         with servers.scope(run=me.stream.run, agent=me.path) as scope:
             async with trio.open_nursery() as nursery:

@@ -40,7 +40,7 @@ def pull_weights(name: str, *, quiet: bool) -> Path:
         CallboardError: as `weights.pull`.
         click.exceptions.Exit: a signal interrupted it; the code is 128 plus its number.
     """
-    return trio.run(_pull, name, (lambda *_: None) if quiet else _teller(name))
+    return trio.run(_pull, name, (lambda *_: None) if quiet else _progress_printer(name))
 
 
 def list_models(settings: Settings, *, as_json: bool) -> str:
@@ -96,14 +96,15 @@ async def _pull(name: str, tell: Callable[[str, int, int], None]) -> Path:
     return await ref.result()
 
 
-def _teller(name: str) -> Callable[[str, int, int], None]:
+def _progress_printer(name: str) -> Callable[[str, int, int], None]:
     live = redrawable(sys.stderr)
     last = ("", -1)
 
-    def tell(what: str, done: int, total: int) -> None:
+    def print_progress(what: str, done: int, total: int) -> None:
         nonlocal last
         percent = done * 100 // total if total else 0
         step = (what, percent if live else percent // 50)
+        # Without a live line, every 50 % is a line of its own; more would fill a log.
         if step == last or what == "checked":
             return
         last = step
@@ -113,7 +114,7 @@ def _teller(name: str) -> Callable[[str, int, int], None]:
             sys.stderr.write("\n")
         sys.stderr.flush()
 
-    return tell
+    return print_progress
 
 
 def usable_models(settings: Settings) -> list[dict[str, Any]]:

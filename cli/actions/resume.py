@@ -150,7 +150,7 @@ async def _drive(
 ) -> Outcome:
     if isinstance(progress, AnswerDisplay):
         progress.begin(style_of(root.settings.other, Path(root.config_dir), sys.stdout, os.environ))
-    result.when_gone(from_any_thread(root.begin_stop))
+    result.on_write_error(from_any_thread(root.begin_stop))
 
     def on_event(event: Event) -> None:
         progress.on_event(event)

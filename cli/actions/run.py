@@ -266,7 +266,7 @@ async def _drive(
 
     if isinstance(progress, AnswerDisplay):
         progress.begin(style_of(root.settings.other, Path(root.config_dir), sys.stdout, os.environ))
-    result.when_gone(from_any_thread(root.begin_stop))
+    result.on_write_error(from_any_thread(root.begin_stop))
     beside: tuple[ListeningServer, HttpServer] | None = None
     if flags.ui:
         from .serve import print_page, serve_in_background

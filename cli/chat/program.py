@@ -203,11 +203,11 @@ class _Program:
         from ..render.progress import ProgressDisplay
         from .local import open_local_chats, serve
 
-        tell: Callable[[ListeningServer], None] | None = None
+        on_listening: Callable[[ListeningServer], None] | None = None
         if self._ui:
             from ..actions.serve import page_notice
 
-            def tell(served: ListeningServer) -> None:
+            def on_listening(served: ListeningServer) -> None:
                 assert self._conversation is not None
 
                 def link(chat: str) -> str:
@@ -221,7 +221,7 @@ class _Program:
         async def body(root: Root) -> None:
             ours.begin()
             with suppress(ShuttingDown):  # a signal came before the server listened
-                async with open_local_chats(root, tell, durable=self._durable) as chats:
+                async with open_local_chats(root, on_listening, durable=self._durable) as chats:
                     with trio.CancelScope() as scope:
                         token = trio.lowlevel.current_trio_token()
                         self._stopping(partial(_cancel, token, scope))

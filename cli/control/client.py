@@ -105,7 +105,7 @@ class ControlClient:
         told, wait = False, FIRST_WAIT
         last = trio.current_time() + PATIENCE
         while True:
-            if self.server.gone:
+            if self.server.has_ended:
                 raise ServerLost(f"the server at {self.server.url} has ended (process {self.server.pid})")
             try:
                 connection = await open_connection(self._nursery, self.server)

@@ -243,7 +243,7 @@ class ControlConnection:
 
 
 def lost_at(server: ControlServer) -> ServerLost:
-    if server.gone:
+    if server.has_ended:
         return ServerLost(f"the server at {server.url} has ended (process {server.pid})")
     return ServerLost(f"the connection to the server at {server.url} is lost")
 

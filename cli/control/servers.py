@@ -43,7 +43,7 @@ class ControlServer:
     others: int = 0
 
     @property
-    def gone(self) -> bool:
+    def has_ended(self) -> bool:
         """True if its process is known to have ended."""
         from ...actors.front.server.token_file import is_alive
 

@@ -27,7 +27,7 @@ from ..actions.run import execute_run
 from ..render.result import ResultFormat
 from ..render.text import colours, paint, safe
 from .code import code_of
-from .given import Given
+from .loki_args import Given
 from .shell_history import add_to_history
 
 _MENU = "execute | revise | describe | copy | quit"
@@ -35,7 +35,7 @@ _KEYS = {"e": "execute", "y": "execute", "\n": "execute", "r": "revise", "d": "d
 """Menu entry of each key; `y` is for users who read the menu as a question."""
 
 
-class _Kept(ResultFormat):
+class _OutcomeOnly(ResultFormat):
     """Result format that stores the outcome of a run and writes nothing."""
 
     outcome: Outcome | None = None
@@ -80,7 +80,7 @@ def command_of(answer: str) -> str:
 
 def _asked(text: str, given: Given, *, quiet: bool) -> tuple[int, str]:
     """Return the exit code of the run, and the command if the code is 0."""
-    kept = _Kept(sys.stdout)
+    kept = _OutcomeOnly(sys.stdout)
     code = execute_run(given.request(text), given.run_flags(role="shell", quiet=quiet), kept)
     if code:
         return code, ""

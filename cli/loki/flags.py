@@ -197,7 +197,7 @@ def one_prompt(ctx: click.Context, /, **given: Any) -> int | str:
 
     Quote a text that begins with the name of a command, or put `--` before it.
     """
-    from .given import Given
+    from .loki_args import Given
     from .play import play
 
     _warn_of_late_flags(ctx, given["text"])
@@ -235,7 +235,7 @@ def loki(**given: Any) -> int | str:
     $LOKI_CONFIG_DIR if that is set, else Callboard's own; if that has no config.yaml, Loki's (~/.config/loki). The chat
     is Loki's (`compat: loki`): a model without an agent.
     """
-    from .given import Given
+    from .loki_args import Given
     from .play import play
 
     _obey_loki(click.get_current_context())

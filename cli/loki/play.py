@@ -13,8 +13,8 @@ import click
 
 from ...protocol.errors import UsageError
 from ..stdin import prompt_text
-from .at_once import AT_ONCE, by_command
-from .given import Ended, Given
+from .immediate_flags import AT_ONCE, by_command
+from .loki_args import Ended, Given
 
 
 def play(given: Given, *, nothing_said: bool) -> Ended:

@@ -129,9 +129,9 @@ class Menu:
     def _wait_for_reading(self, app: Application[Picked]) -> None:
         """Redraw once keys count, so that the help text appears. Runs after each rendering."""
         assert self._early is not None
-        self._early.shown()
-        if self._early.left and app.loop is not None:
-            app.loop.call_later(self._early.left, app.invalidate)
+        self._early.question_displayed()
+        if self._early.remaining and app.loop is not None:
+            app.loop.call_later(self._early.remaining, app.invalidate)
 
     @property
     def target(self) -> Buffer | Window:
@@ -140,7 +140,7 @@ class Menu:
 
     @property
     def _too_early(self) -> bool:
-        return self._early is not None and self._early.left > 0
+        return self._early is not None and self._early.remaining > 0
 
     # --- rows -------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from ...actors.io.vault.openers import Passphrase
 from ...protocol.errors import CallboardError
 from ...supervisors.installation import install_command
 from ..vault_passphrase import vault_of
-from .asking import Asker
+from .prompts import Asker
 
 
 def hidden_in(text: str, key: str) -> str:

@@ -23,7 +23,7 @@ def run_setup(config_dir: str | None = None, *, starts: bool = False) -> bool:
     """
     from ...actors.io.directories import config_dir as configured
     from ..settings_warnings import already_printed
-    from .asking import asker
+    from .prompts import asker
     from .steps import Setup
 
     already_printed()

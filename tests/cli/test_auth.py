@@ -155,7 +155,7 @@ async def test_a_browser_here_is_opened(place: Place, nursery: trio.Nursery, tmp
             await trio.sleep(0.05)
     code, out, err = said[0]
     assert (code, out) == (0, fragment("front.chat.commands.signing_in._authenticate.2", name="lab' for chat\n…"))
-    assert has_message(err, "cli.actions.auth._SigningIn.here.3", who="client 'lab'")
+    assert has_message(err, "cli.actions.auth._SigningIn.in_browser.3", who="client 'lab'")
 
 
 async def test_at_a_terminal_without_a_browser_the_address_is_pasted(
@@ -225,7 +225,7 @@ async def test_another_device_signs_in(place: Place, nursery: trio.Nursery) -> N
     code, out, err = await place.run("auth", "login", "lab", "--device")
     assert (code, out) == (0, fragment("front.chat.commands.signing_in._authenticate.2", name="lab' for chat\n…"))
     assert f"{place.server.url}/activate?user_code=WDJB-MJHT" in err
-    assert has_message(err, "cli.actions.auth._SigningIn.elsewhere.2", user_code="WDJB-MJHT", lifetime="10m")
+    assert has_message(err, "cli.actions.auth._SigningIn.on_another_device.2", user_code="WDJB-MJHT", lifetime="10m")
 
 
 async def test_more_scopes_are_asked_for(place: Place, nursery: trio.Nursery) -> None:

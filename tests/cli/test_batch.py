@@ -122,7 +122,7 @@ def test_ctrl_c_keeps_what_is_done_and_the_next_call_goes_on(here: Path) -> None
     with subprocess.Popen([*command, "-o", "json"], cwd=here, stdout=pipe, stderr=pipe, text=True) as batch:
         assert batch.stderr is not None
         assert batch.stdout is not None
-        assert has_message(batch.stderr.readline(), "cli.render.batch.BatchLines._told", what="…task 'a'")
+        assert has_message(batch.stderr.readline(), "cli.render.batch.BatchLines._end_line", what="…task 'a'")
         batch.send_signal(signal.SIGINT)
         told = batch.stderr.read()
         summary = json.loads(batch.stdout.read())

@@ -94,7 +94,7 @@ class _Attached:
         events = RunEvents(client, info.run)
         await events.begin()
         gone = trio.Event()
-        self._relay.when_gone(from_any_thread(gone.set))
+        self._relay.on_write_error(from_any_thread(gone.set))
         async with trio.open_nursery() as nursery:
             with self._progress, ExitStack() as stack:
                 stack.callback(nursery.cancel_scope.cancel)

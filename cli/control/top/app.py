@@ -321,7 +321,7 @@ class Top:
             self._prompt = f"cancel {actor.path}{also}?{words}"
             self._draw()
             if not words:
-                await self._keys.settle()
+                await self._keys.wait_for_reading()
         key = await self._keys.get()
         self._prompt = ""
         if key != "y":

@@ -245,7 +245,7 @@ def _tail(path: str, width: int) -> str:
     return _fit("…" + text, width)
 
 
-class _Told(msgspec.Struct):
+class _LoggedEvent(msgspec.Struct):
     ts: datetime
     kind: str
     data: Any = None
@@ -288,7 +288,7 @@ def _source(line: str) -> str:
 
 def _event(raw: msgspec.Raw) -> ScreenRow:
     try:
-        told = decode_json(raw, _Told)
+        told = decode_json(raw, _LoggedEvent)
     except msgspec.MsgspecError:
         return ScreenRow("  (an event that can't be read)", "dim")
     data = "" if not told.data else json.dumps(told.data, ensure_ascii=False)

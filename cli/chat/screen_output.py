@@ -10,7 +10,7 @@ from .screen.application import ChatScreen
 from .story import ChatStory, Display
 
 
-class Seen:
+class ScreenOutput:
     """Final lines and live runs.
 
     Attributes:
@@ -80,7 +80,7 @@ class Seen:
                 held += self._held.pop(run, [])
         self.ended = []
         for said in held:
-            self.said(said)
+            self.show_output(said)
 
     def rows(self, columns: int, room: int) -> list[str]:
         """Return the live rows."""
@@ -114,7 +114,7 @@ class Seen:
         first, *more = safe(shown).split("\n")
         self.show([*left.split("\n")[:-1], left.rpartition("\n")[2] + first, *(f"  {line}" for line in more)])
 
-    def said(self, said: chat.Said) -> None:
+    def show_output(self, said: chat.Said) -> None:
         """Print output of a command, below the run that it followed, once that run is displayed completely."""
         story = None if said.after is None else self.stories.get(said.after)
         if said.after is not None and story is not None and not story.over:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import click
 
 from ...protocol.errors import NobodyToAsk, UsageError
-from .given import Ended, Given
+from .loki_args import Ended, Given
 
 
 def by_command(*words: str) -> Ended:

@@ -14,10 +14,10 @@ from ...protocol.errors import CallboardError, Denied
 from .client import ChatClient
 from .person_asked import PersonAsked
 from .presence import Presence, opening_again
-from .seen import Seen
+from .screen_output import ScreenOutput
 
 
-class Joining:
+class Reconnect:
     """Opening, watching and leaving of chats.
 
     Args:
@@ -30,7 +30,12 @@ class Joining:
     """
 
     def __init__(
-        self, client: ChatClient, presence: Presence, seen: Seen, questions: PersonAsked, opening: Mapping[str, Any]
+        self,
+        client: ChatClient,
+        presence: Presence,
+        seen: ScreenOutput,
+        questions: PersonAsked,
+        opening: Mapping[str, Any],
     ) -> None:
         self.replay: Callable[[list[chat.Told], str | None], Awaitable[None]]
         self.changed: Callable[[ChatInfo], None] = lambda _: None
@@ -52,7 +57,7 @@ class Joining:
             self._presence.opened = opened.chat.chat
             return opened
         listed = await self._client.ask("_chat/list", chat.ChatList)
-        found = await self._client.ask("_chat/get", chat.OneChat, chat=self._presence.meant(listed.chats))
+        found = await self._client.ask("_chat/get", chat.OneChat, chat=self._presence.chat_to_attach(listed.chats))
         return chat.Opened(chat=found.chat)
 
     async def open_again(self, info: ChatInfo) -> None:
