@@ -50,6 +50,7 @@ def above_zero(unit: str, kind: type[int | float]) -> Callable[[click.Context, c
             number = kind(value)
         except ValueError:
             number = 0
+        # NaN fails both comparisons.
         if not 0 < number < math.inf:
             whole = "whole number" if kind is int else "number"
             raise click.BadParameter(f"'{value}' is not a {whole} of {unit} above 0.")
@@ -364,6 +365,7 @@ session = several(
         "-s",
         "--session",
         metavar="SESSION",
+        # click: an option with an optional value. The next word is the value, unless it begins with a dash.
         is_flag=False,
         flag_value="temp",
         shell_complete=complete_session,

@@ -118,6 +118,7 @@ def matches(matcher: str, name: str) -> bool:
     if matcher in ("", "*"):
         return True
     if _PLAIN.fullmatch(matcher):
+        # As in Claude Code: a plain matcher is compared with whole names, so `Edit` does not match `MultiEdit`.
         return name in re.split(r"[|,]\s*", matcher)
     try:
         return re.fullmatch(matcher, name) is not None
@@ -127,6 +128,7 @@ def matches(matcher: str, name: str) -> bool:
 
 def read_hooks(text: str, file: str) -> tuple[HookTable, list[Problem]]:
     """Return the hooks of a JSON file, and their problems. Other keys of the file belong to other programs."""
+    # Editors on Windows begin UTF-8 files with a byte order mark, which JSON does not allow.
     root, problems = jsonc.parse(text.removeprefix("\ufeff"), file)
     if root is None:
         return {}, problems

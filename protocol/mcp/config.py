@@ -57,11 +57,13 @@ class ToolList(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def admits(self, tool: str) -> bool:
         """Return whether a tool of this name may be seen and called."""
+        # fnmatchcase: `fnmatch` ignores case on some systems, and MCP tool names are case-sensitive.
         if any(fnmatchcase(tool, pattern) for pattern in self.deny):
             return False
         return self.allow is None or any(fnmatchcase(tool, pattern) for pattern in self.allow)
 
 
+# rename="camel": mcp.json is shared with other programs, which write `clientId` and `callbackPort`.
 class OAuth(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
     """Sign-in to a server over HTTP: settings that its metadata lack. Keys as in other MCP programs."""
 
@@ -88,6 +90,8 @@ class OAuth(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     client_metadata_url: Annotated[
         str, Meta(description="https:// address of your published client id metadata document.")
     ] = ""
+    # MCP requires PKCE, and a server without `code_challenge_methods_supported` in its metadata is refused; some
+    # servers support PKCE without listing it.
     assume_pkce: Annotated[
         bool, Meta(description="Use PKCE although the metadata of the authorization server does not list it.")
     ] = False
@@ -95,6 +99,7 @@ class OAuth(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def __repr__(self) -> str:
         """Omit the secrets."""
+        # The default repr of a struct would put them into tracebacks and logs.
         return f"OAuth(client_id={self.client_id!r}, account={self.account!r})"
 
     @property
@@ -113,6 +118,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """
 
     name: str
+    # `sse` is HTTP+SSE of revision 2024-11-05; Streamable HTTP (`http`) replaced it in 2025-03-26.
     type: Annotated[Transport, Meta(description="Transport; by default inferred from `command` or `url`.")]
     command: Annotated[str, Meta(description="Program to start.")] = ""
     args: Annotated[tuple[str, ...], Meta(description="Its arguments.")] = ()
@@ -222,6 +228,7 @@ class McpConfig(msgspec.Struct, frozen=True, kw_only=True):
             return server
         if server is not None:
             raise UsageError(f"MCP server '{name}' is disabled ({server.where}); remove its \"disabled\" to use it")
+        # An error of the whole file (bad JSON) leaves no servers; it is the reason for every name.
         why = self.broken.get(name) or next(iter(errors_in(self.problems)), None)
         if why is not None and (name in self.broken or not self.servers):
             raise UsageError(f"MCP server '{name}' can't be used: {why}")

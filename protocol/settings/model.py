@@ -167,14 +167,19 @@ class OAuthSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     client_id: str = ""
     client_secret: str = ""
+    # RFC 6749, section 2.3.1: client_secret_basic instead of client_secret_post
     basic: bool = False
     authorization_url: str = ""
     token_url: str = ""
+    # RFC 8628, device authorization grant
     device_url: str = ""
+    # RFC 7009, token revocation
     revocation_url: str = ""
+    # RFC 9207: `iss` in the answer; prevents a mix-up of authorization servers.
     issuer: str = ""
     redirect_uri: str = ""
     scopes: tuple[str, ...] = ()
+    # RFC 8707, resource indicators
     resource: str = ""
     body: Literal["form", "json"] = "form"
     params: dict[str, str] = {}
