@@ -137,8 +137,10 @@ def read_hooks(text: str, file: str) -> tuple[HookTable, list[Problem]]:
     found: HookTable = {}
     if not isinstance(root, Mapping):
         top.misfit('{"hooks": {"PreToolUse": [...]}}')
-    elif "hooks" in top.entries and not _all_off(top):
-        found = _table(top["hooks"], file)
+    elif "hooks" in top.entries:
+        off = top.get("disableAllHooks")
+        if off is None or plain(off.node) is not True:
+            found = _table(top["hooks"], file)
     return found, in_file_order([*problems, *reading.problems])
 
 
@@ -159,11 +161,6 @@ def table_of(groups: GroupsByEvent, file: str) -> HookTable:
         )
         for event, listed in groups.items()
     }
-
-
-def _all_off(top: Cursor) -> bool:
-    given = top.get("disableAllHooks")
-    return given is not None and plain(given.node) is True
 
 
 def _table(hooks: Cursor, file: str) -> HookTable:

@@ -21,7 +21,7 @@ from ...actors.work.knowledge.recipe import Recipe
 from ...actors.work.knowledge.service import Mode
 from ...protocol.errors import KnowledgeError, KnowledgeMissing, UsageError
 from ...protocol.kernel.questions import Question
-from ...protocol.knowledge import Chunk, Hit, Retrieved, Unreadable
+from ...protocol.knowledge import Chunk, Hit, Retrieved
 from ...supervisors import Actor
 from ..frame import act, person_at_terminal
 from ..render.lines import duration
@@ -83,16 +83,12 @@ def build_bases(target: str, config_dir: str | None, *, quiet: bool, as_json: bo
 
 def _print_report(recipe: Recipe, report: BuildReport, *, quiet: bool) -> None:
     if not quiet:
-        _print_unreadable(report.unreadable)
+        for each in report.unreadable[:_UNREADABLE]:
+            sys.stderr.write(f"not read: {safe(each.source)}: {one_line(each.reason, 300)}\n")
+        if len(report.unreadable) > _UNREADABLE:
+            sys.stderr.write(f"not read: {len(report.unreadable) - _UNREADABLE} more\n")
     sys.stdout.write(f"{safe(recipe.target)}: {_report_text(report)}\n")
     sys.stdout.flush()
-
-
-def _print_unreadable(unreadable: Sequence[Unreadable]) -> None:
-    for each in unreadable[:_UNREADABLE]:
-        sys.stderr.write(f"not read: {safe(each.source)}: {one_line(each.reason, 300)}\n")
-    if len(unreadable) > _UNREADABLE:
-        sys.stderr.write(f"not read: {len(unreadable) - _UNREADABLE} more\n")
 
 
 def _report_text(report: BuildReport) -> str:

@@ -433,12 +433,12 @@ class ChatConversation:
         if self._info is None or closed.chat != self._info.chat:
             return
         if closed.lagged:
-            self._begin(self._catch_up(closed.chat))
+            self._begin(self._watch_again(closed.chat))
         else:
             self._closed = True
             self._end_if_closed()
 
-    async def _catch_up(self, id: str) -> None:
+    async def _watch_again(self, id: str) -> None:
         with suppress(CallboardError):  # the end of the chat is reported elsewhere
             await self._joining.watch(id)
 

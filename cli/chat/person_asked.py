@@ -123,8 +123,8 @@ class PersonAsked:
                 self._begin(id)
             else:
                 given = self._given.pop(id)
-                taken = "possibly not accepted" if given.sent else "not taken"
-                self._print(f"{taken}, since the question is closed: {_answer_to(given)}", "warning")
+                taken = "possibly not accepted" if given.sent else "not accepted"
+                self._print(f"{taken}, because the question is closed: {_answer_to(given)}", "warning")
 
     async def ask(self, wanted: chat.AskPerson) -> chat.PersonAnswered:
         """Ask a question of a command and return the answer."""

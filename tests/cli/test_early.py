@@ -199,7 +199,7 @@ async def test_keys_that_come_with_the_question_do_not_count_and_it_says_so(
     await until(lambda: dialog.early is not None and dialog.early.dropped == len(typed))
     assert "then" not in screen.text.rpartition("Do it")[2]
     clock.now = 10.0
-    await screen.shows(r"what was typed before this was shown")
+    await screen.shows(r"keys pressed before this line appeared")
     for key in pressed:
         screen.press(key)
     await until(lambda: values)

@@ -77,7 +77,7 @@ def test_a_server_without_tls_that_is_asked_for_it_is_told_from_one_that_is_gone
     monkeypatch.setattr(connection, "WITHIN", 0.2)
     code, _out, err = callboard("ps", "--url", house.url.replace("http:", "https:"))
     assert code in (3, 6)  # it says nothing, or nothing that TLS knows
-    assert "http://" in err or "no server of callboard" in err
+    assert "http://" in err or "is not a Callboard server" in err
 
 
 def test_a_token_that_is_not_right_is_refused(callboard: Callboard, house: House) -> None:

@@ -80,17 +80,17 @@ def _limits(path: Path, now: float, config_dir: str | None) -> list[DayReading]:
 
 def _table(found: UsageReport) -> str:
     groups = found.by
-    rows = found.usage if "day" in groups else sorted(found.usage, key=_dearest_first)
+    rows = (
+        found.usage
+        if "day" in groups
+        else sorted(found.usage, key=lambda row: (-row.cost, -row.input_tokens - row.output_tokens))
+    )  # by day the rows are a history; otherwise the most expensive comes first
     head = [group.upper() for group in groups]
     names = [[safe(getattr(row, group)) or "-" for group in groups] for row in rows]
     foot = ["total", *[""] * (len(groups) - 1)]
     whole, short = ([_HEAD, *(_figures(row, say) for row in (*rows, found.total))] for say in ("{:,}".format, amount))
     narrower = ([[row[column] for column in kept] for row in short] for kept in _KEPT)
     return table_of_figures([head, *names, foot], whole, *narrower)
-
-
-def _dearest_first(row: UsageRow) -> tuple[float, int]:
-    return -row.cost, -row.input_tokens - row.output_tokens
 
 
 def _figures(row: UsageRow, count: Callable[[int], str]) -> tuple[str, ...]:
