@@ -9,5 +9,13 @@ command line, `shells/` is completion, and `render/` writes to the terminal.
 Commands share the other modules: `options` and `flag_values` (flags), `frame` (the root of a command), `failure`,
 `logging` and `settings_warnings` (stderr), `stdin`, `editor`, `browser`, `clipboard`, `vault_passphrase`.
 
-Start with `commands/run` and `actions/run`: `callboard run` from its flags to the exit code.
+The layer may import every other layer; no other layer imports it. Five names to know:
+
+    main.COMMANDS         command name to module
+    options               click options that several commands have; `flag_values` converts their values
+    actions.run           `callboard run`, from parsed flags to the exit code
+    frame.play            the root of a command: signals, progress, questions, exit code
+    failure.report        the line on stderr, and the exit code, of every error
+
+Start with `commands/run` and `actions/run`.
 """

@@ -106,7 +106,7 @@ def _by_terminal(text: str, stream: TextIO) -> bool:
 
 def _no_way(text: str) -> str:
     if len(text.encode("utf-8", "replace")) > OSC_52_LIMIT:
-        hint = "it is too long for the terminal's own way; install wl-clipboard, xclip or xsel"
+        hint = "it is too long for the terminal's own clipboard access (OSC 52); install wl-clipboard, xclip or xsel"
     else:
-        hint = "install wl-clipboard, xclip or xsel, or use a terminal that knows OSC 52"
-    return f"the text can't be copied: there is no program with a clipboard here\n    {hint}"
+        hint = "install wl-clipboard, xclip or xsel, or use a terminal with OSC 52"
+    return f"the text can't be copied: no clipboard program is installed\n    {hint}"

@@ -26,7 +26,7 @@ def report(error: BaseException, arguments: Sequence[str]) -> int:
     """Report `error` in the form that the command line requests; return the exit code."""
     error = single(error)
     if isinstance(error, FileNotFoundError) and not _has_directory():
-        error = UsageError("the working directory does not exist any more; change to another one, and run it again")
+        error = UsageError("the working directory no longer exists; change to another one, and run the command again")
     if isinstance(error, click.ClickException):
         _show_usage(error)
         code, exit_code, node = "usage", error.exit_code, None
@@ -134,8 +134,7 @@ def _show_unexpected(error: BaseException, message: str) -> None:
 
         sys.stderr.write(hidden("".join(traceback.format_exception(error))))
     sys.stderr.write(
-        f"callboard: this should not have happened: {safe(message)}\n"
-        "    run it again with CALLBOARD_LOG=debug for the traceback\n"
+        f"callboard: unexpected error: {safe(message)}\n    run it again with CALLBOARD_LOG=debug for the traceback\n"
     )
 
 

@@ -85,7 +85,7 @@ def answers(in_order: Iterable[str], file: str | None) -> Answers | None:
     if file is None:
         return listed or None
     if listed:
-        raise UsageError("--answer and --answers can't be combined: put all answers into the file")
+        raise UsageError("--answer and --answers exclude each other: put all answers into the file")
     return _answers_file(Path(file))
 
 
@@ -162,7 +162,7 @@ def _json(key: str, text: str) -> Any:
 
 
 def _no_constant(name: str) -> Never:
-    raise ValueError(f"{name} is no JSON value")
+    raise ValueError(f"{name} is not a JSON value")
 
 
 def _looks_like_text(text: str) -> bool:

@@ -30,7 +30,7 @@ USUAL = frozenset((
 ))  # fmt: skip
 """The twenty commands of the short form."""
 
-_LEAD = "Runs LLM agents, written in YAML, in one supervised process."
+_LEAD = "Run LLM agents, written in YAML, in one supervised process."
 _FOOT = "callboard --help --all: every command, and the options"
 
 
@@ -53,6 +53,5 @@ def write_help(group: click.Group, ctx: click.Context, formatter: click.HelpForm
     formatter.write("  -V, --version  Show the version and exit.\n")
     formatter.write("  -h, --help     Show the usual commands, with --all every one.\n")
     formatter.write(
-        "\nA TEXT in quotes that is no command is one prompt: callboard [FLAGS] TEXT\n"
-        "(callboard loki --help has the flags).\n"
+        "\nA TEXT in quotes is one prompt: callboard [FLAGS] TEXT\n(callboard loki --help has the flags).\n"
     )

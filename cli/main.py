@@ -71,11 +71,13 @@ class _Commands(click.Group):
             ctx.meta[_EVERYTHING] = True
             args = ["--help"]
         home, args = before_command(args, COMMANDS)
+        # The flag may precede the command (`callboard -C DIR run`), where click would not know it.
         if home is not None:
             _set_for_context(ctx, "CALLBOARD_CONFIG_DIR", home)
             ctx.meta[CONFIG_DIR_NAMED] = True
         if is_prompt(args, COMMANDS) and (args or not ctx.resilient_parsing):
             ctx.meta[_ONE_PROMPT] = True
+            # click: `--` ends the options, so that words of the prompt are not parsed as flags.
             args = ["--", *(args or ["--"])]
         return super().parse_args(ctx, args)
 
@@ -165,6 +167,7 @@ def main() -> NoReturn:
     the first failing read or write, so the command's handling of that failure does not count. A success or a signal
     does count: a server that has drained, or that outlived its terminal and was later stopped by SIGTERM.
     """
+    # Before the command runs: after a hangup `isatty` is false, and tells that the terminal was closed.
     terminals = [fd for fd in range(3) if os.isatty(fd)]
     hangup_ends = signal.getsignal(signal.SIGHUP) != signal.SIG_IGN  # not under nohup
     code = run(sys.argv[1:])
@@ -237,6 +240,7 @@ def _unwritable(error: OSError) -> int:
 
 def _drop_output(*streams: TextIO) -> None:
     """Redirect `streams` (both, if none is named) to /dev/null: Python flushes again at exit, and would complain."""
+    # dup2, not close: the next opened file would get the number of the stream, and receive its output.
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in streams or (sys.stdout, sys.stderr):
         os.dup2(nowhere, stream.fileno())

@@ -16,14 +16,14 @@ from ..actors.work.library import AGENTS, MACROS, ROLES
 from ..protocol.repeats import ON_UNKNOWN
 from .settings_warnings import begin_with
 
-strict = click.option("--strict", is_flag=True, help="Unknown keys in files are errors, not warnings.")
+strict = click.option("--strict", is_flag=True, help="Treat unknown keys in files as errors, not as warnings.")
 config_dir = click.option(
     "-C",
     "--config-dir",
     metavar="DIR",
     callback=begin_with,
     is_eager=True,  # later values are completed and checked according to the settings
-    help="Where agents and config.yaml live [default: $CALLBOARD_CONFIG_DIR or ~/.config/callboard].",
+    help="Directory of agents and config.yaml [default: $CALLBOARD_CONFIG_DIR or ~/.config/callboard].",
 )
 text_or_json = click.option(
     "-o",
@@ -33,7 +33,7 @@ text_or_json = click.option(
     default="text",
     show_default=True,
     callback=lambda _ctx, _parameter, value: value == "json",
-    help="Form of what is printed on stdout.",
+    help="Form of the output on stdout.",
 )
 
 
@@ -50,6 +50,7 @@ def above_zero(unit: str, kind: type[int | float]) -> Callable[[click.Context, c
             number = kind(value)
         except ValueError:
             number = 0
+        # NaN fails both comparisons.
         if not 0 < number < math.inf:
             whole = "whole number" if kind is int else "number"
             raise click.BadParameter(f"'{value}' is not a {whole} of {unit} above 0.")
@@ -97,15 +98,16 @@ model = click.option(
     "--model",
     metavar="MODEL",
     shell_complete=complete_model,
-    help="Model id (client:model) for everything that names none; of several with commas the first that answers.",
+    help="Use this model (client:model) instead of the models of config.yaml and of the file; a node's own "
+    "model still applies. Of several, separated by commas, the first that answers.",
 )
 variables = click.option(
-    "--var", "variables", metavar="NAME=VALUE", multiple=True, help="Sets a variable of the agent; repeatable."
+    "--var", "variables", metavar="NAME=VALUE", multiple=True, help="Set a variable of the agent; repeatable."
 )
 compat = click.option(
     "--compat",
     type=click.Choice(["standard", "loki", "devall"]),
-    help="Whose rules to follow where dialects disagree; wins over what the file says.",
+    help="Follow these rules where dialects disagree; overrides the file.",
 )
 prepared_answers = several(
     click.option(
@@ -113,37 +115,37 @@ prepared_answers = several(
         "answers",
         metavar="TEXT",
         multiple=True,
-        help="Answers a question, in the order asked; repeatable.",
+        help="Answer a question, in the order asked; repeatable.",
     ),
     click.option(
         "--answers",
         "answers_file",
         metavar="FILE",
-        help="YAML: a list of answers used in order, or a mapping of node id to answer or list of answers.",
+        help="YAML file: a list of answers used in order, or a mapping of node id to answer or list of answers.",
     ),
 )
 on_unknown = click.option(
     "--on-unknown",
     type=click.Choice(ON_UNKNOWN),
-    help="What to do about a call or a script that was under way when the process of a durable run was killed, and may "
-    "have done its work: ask a person, tell the model, do it again, or fail. [default: what files say; else models are "
-    "told, and scripts asked about]",
+    help="Treatment of a call or script that was under way when the process of a durable run was killed, "
+    "and may have done its work: ask the user, tell the model, run it again, or fail. [default: the "
+    "setting of files, else tell for calls of models and ask for scripts]",
 )
 sandbox = click.option(
     "--sandbox",
     type=click.Choice(["read-only", "workspace", "open", "off"]),
-    help="What the processes of tools, scripts and MCP servers may do: read-only, workspace (write below the working "
-    "directory, reach hosts that you allow), open (closes only the kernel's interfaces), off. [default: sandbox of "
-    "config.yaml, else workspace]",
+    help="Restrict the processes of tools, scripts and MCP servers: read-only, workspace (write below the "
+    "working directory, reach allowed hosts), open (close only the kernel's interfaces), off. "
+    "[default: sandbox of config.yaml, else workspace]",
 )
 no_input = click.option("--no-input", is_flag=True, help="Never ask at the terminal.")
 yes_and_allow = several(
     click.option(
         "--yes",
         is_flag=True,
-        help="No tool asks for permission, and no knowledge base whether to build it; what is denied stays denied.",
+        help="Allow all tools, and builds of knowledge bases, without asking; denied calls stay denied.",
     ),
-    click.option("--allow", metavar="TOOL", multiple=True, help="This tool need not ask for permission; repeatable."),
+    click.option("--allow", metavar="TOOL", multiple=True, help="Allow this tool without asking; repeatable."),
 )
 permissions = several(
     yes_and_allow,
@@ -152,31 +154,37 @@ permissions = several(
         "roots",
         metavar="DIR",
         multiple=True,
-        help="Lets the fs_* tools work in DIR as well as in the working directory; repeatable.",
+        help="Let the fs_* tools work in DIR as well as in the working directory; repeatable.",
     ),
 )
-dry_run = click.option("--dry-run", is_flag=True, help="Sends nothing to a model; its reply is what would be sent.")
-no_stream = click.option("-S", "--no-stream", is_flag=True, help="At a terminal: shows the answer once it is whole.")
+dry_run = click.option(
+    "--dry-run", is_flag=True, help="Send nothing to a model; the reply is the request that would be sent."
+)
+no_stream = click.option("-S", "--no-stream", is_flag=True, help="At a terminal: show the answer when it is complete.")
 keep_requests = click.option(
     "--keep-requests/--no-keep-requests",
     default=None,
-    help="Keeps what models see and say, for callboard show, or not [default: keep_requests of config.yaml, or where"
-    " stderr is a terminal].",
+    help="Store the requests and replies of models for callboard show, or do not [default: keep_requests "
+    "of config.yaml, else if stderr is a terminal].",
 )
 durable = click.option(
     "--durable/--ephemeral",
     default=None,
-    help="Keeps what the run does as it goes, so that callboard resume goes on with it after a kill, or not [default:"
-    " durable.by_default of config.yaml].",
+    help="Record the run in a journal, so that callboard resume can continue it after a kill, or do not "
+    "[default: durable.by_default of config.yaml].",
 )
 cassettes = several(
-    click.option("--record", metavar="FILE", help="Records what the run gets from outside into FILE, a cassette."),
+    click.option(
+        "--record", metavar="FILE", help="Record all input from outside (models, tools, answers) into FILE, a cassette."
+    ),
     click.option(
         "--replay",
         metavar="FILE",
-        help="Plays the run by the cassette FILE, without a network or processes; without PROMPT, by its prompt.",
+        help="Run from the cassette FILE, without a network or processes; without PROMPT, with the recorded prompt.",
     ),
-    click.option("--loose", is_flag=True, help="With --replay: requests are found by their place, whatever they say."),
+    click.option(
+        "--loose", is_flag=True, help="With --replay: match requests by their position only, not by their content."
+    ),
 )
 result_form = click.option(
     "-o",
@@ -187,32 +195,44 @@ result_form = click.option(
     help="Form of the result on stdout.",
 )
 limits = several(
-    click.option("--timeout", metavar="S", callback=above_zero("seconds", float), help="Seconds the run may take."),
+    click.option("--timeout", metavar="S", callback=above_zero("seconds", float), help="Maximum seconds of the run."),
     click.option(
-        "--max-turns", metavar="N", callback=above_zero("model calls", int), help="Model calls the run may make."
+        "--max-turns", metavar="N", callback=above_zero("model calls", int), help="Maximum model calls of the run."
     ),
     click.option(
-        "--max-tokens", metavar="N", callback=above_zero("tokens", int), help="Tokens the run may use, in and out."
+        "--max-tokens",
+        metavar="N",
+        callback=above_zero("tokens", int),
+        help="Maximum tokens of the run, input and output together.",
     ),
-    click.option("--max-cost", metavar="USD", callback=above_zero("USD", float), help="Money the run may spend."),
+    click.option("--max-cost", metavar="USD", callback=above_zero("USD", float), help="Maximum cost of the run."),
     click.option(
         "--allow-unpriced",
         is_flag=True,
-        help="With --max-cost, asks models whose price is not known as well; they count for nothing.",
+        help="With --max-cost: also use models without a known price, and count them as 0.",
     ),
-    click.option("--no-wait", is_flag=True, help="Fails (exit code 6) where a provider wants requests to wait."),
+    click.option(
+        "--no-wait", is_flag=True, help="Fail (exit code 6) instead of waiting when a provider demands a pause."
+    ),
 )
 loudness = several(
-    click.option("-q", "--quiet", is_flag=True, help="No progress and no warnings on stderr, only errors."),
-    click.option("-v", "--verbose", is_flag=True, help="More on stderr: model calls, tools, nested graphs, times."),
+    click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr, no progress and no warnings."),
+    click.option(
+        "-v", "--verbose", is_flag=True, help="Print more on stderr: model calls, tools, nested graphs, times."
+    ),
 )
 
 server = several(
     click.option(
-        "--url", metavar="URL", envvar="CALLBOARD_URL", help="The server [default: the newest on this machine]."
+        "--url",
+        metavar="URL",
+        envvar="CALLBOARD_URL",
+        help="Address of the server [default: the newest on this machine].",
     ),
     click.option(
-        "--token", metavar="TOKEN", help="What to show it [default: $CALLBOARD_TOKEN, or what it has left here]."
+        "--token",
+        metavar="TOKEN",
+        help="Token for the server [default: $CALLBOARD_TOKEN, else the one that it stored on this machine].",
     ),
 )
 
@@ -221,7 +241,7 @@ cluster = click.option(
     "--cluster",
     metavar="DSN",
     envvar="CALLBOARD_CLUSTER",
-    help="PostgreSQL database of the cluster, as libpq has it [default: $CALLBOARD_CLUSTER].",
+    help="PostgreSQL database of the cluster, as a libpq connection string [default: $CALLBOARD_CLUSTER].",
 )
 
 
@@ -302,7 +322,7 @@ knowledge = several(
         metavar="NAME",
         multiple=True,
         shell_complete=complete_base_name,
-        help="Looks PROMPT up in this knowledge base, too (callboard kb lists them); repeatable.",
+        help="Look PROMPT up in this knowledge base, and add the passages to it (callboard kb lists them); repeatable.",
     ),
     click.option(
         "-f",
@@ -311,9 +331,11 @@ knowledge = several(
         metavar="FILE",
         multiple=True,
         type=click.Path(),
-        help="Attaches a file, image, directory, glob, URL, '`command`' or %% (the last reply) to PROMPT; repeatable.",
+        help="Attach a file, image, directory, glob, URL, '`command`' or %% (the last reply) to PROMPT; repeatable.",
     ),
-    click.option("--rebuild-kb", "rebuild_knowledge", is_flag=True, help="Builds the knowledge of the run anew first."),
+    click.option(
+        "--rebuild-kb", "rebuild_knowledge", is_flag=True, help="First rebuild all knowledge bases of the run."
+    ),
 )
 
 
@@ -322,7 +344,7 @@ attach = click.option(
     metavar="FILE",
     multiple=True,
     type=click.Path(),
-    help="A file as it is, such as an image or a PDF, beside the prompt of an LLM agent or a workflow; repeatable.",
+    help="Attach a file unchanged, such as an image or a PDF, to the prompt of an LLM agent or a workflow; repeatable.",
 )
 
 
@@ -343,17 +365,19 @@ session = several(
         "-s",
         "--session",
         metavar="SESSION",
+        # click: an option with an optional value. The next word is the value, unless it begins with a dash.
         is_flag=False,
         flag_value="temp",
         shell_complete=complete_session,
-        help="Goes on with a conversation that is kept, or begins one: a UUID is the id of a session, all else is a"
-        " name that you give it; temp, or -s with nothing behind it, is one that is not kept.",
+        help="Continue a stored conversation, or begin one: a UUID is the id of a session, any other text is a "
+        "name; temp, or -s without a value, is a session that is not stored.",
     ),
     click.option(
         "--save-session/--no-save-session",
         "save_session",
         default=None,
-        help="Whether what is said in this run is kept [default: save_session of the session, then of config.yaml].",
+        help="Store the turns of this run in the session, or do not [default: save_session of the session, "
+        "then of config.yaml].",
     ),
 )
 
@@ -380,13 +404,13 @@ role = several(
         "--role",
         metavar="ROLE",
         shell_complete=complete_role,
-        help="Answers in this role (callboard roles lists them), with its arguments as ROLE#ONE#TWO.",
+        help="Answer in this role (callboard roles lists them), with its arguments as ROLE#ONE#TWO.",
     ),
     click.option(
         "--prompt",
         "role_prompt",
         metavar="TEXT",
-        help="Answers in the role that TEXT makes: a system prompt; with __INPUT__, a text around PROMPT.",
+        help="Answer in a role made of TEXT: a system prompt; with __INPUT__, a text around PROMPT.",
     ),
 )
 

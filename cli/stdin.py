@@ -65,7 +65,7 @@ def piped_text(*, quiet: bool = False, fd: int = 0) -> str:
         with _interruptible():
             data = _read_to_end(fd, quiet=quiet)
     except KeyboardInterrupt:
-        sys.stderr.write("callboard: Ctrl-C while standard input was waited for; nothing was started\n")
+        sys.stderr.write("callboard: Ctrl-C while waiting for standard input; nothing was started\n")
         raise
     if what := binary(data):
         raise UsageError(f"standard input can't be read: it is {what}, not text")
@@ -121,7 +121,7 @@ def _read_to_end(fd: int, *, quiet: bool) -> bytes:
             size += len(piece)
             if size > LIMIT:
                 raise UsageError(
-                    f"standard input holds more than {LIMIT // 1024 // 1024} MiB, which is too much for a prompt;"
+                    f"standard input has more than {LIMIT // 1024 // 1024} MiB, which is too much for a prompt;"
                     " put it into a file and let a script node read it"
                 )
             pieces.append(piece)

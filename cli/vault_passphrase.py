@@ -61,7 +61,7 @@ def hidden_line(text: str) -> str:
     try:
         return getpass(text, stream=None)
     except EOFError as error:
-        raise UsageError("nothing was typed") from error
+        raise UsageError("the passphrase is empty") from error
 
 
 async def _in_thread(text: str) -> str:
@@ -71,7 +71,7 @@ async def _in_thread(text: str) -> str:
     try:
         terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
     except OSError as error:
-        raise ConfigError("the passphrase of the vault has to be typed, and there is no terminal") from error
+        raise ConfigError("the passphrase of the vault is needed, and there is no terminal to ask for it") from error
     try:
         before = termios.tcgetattr(terminal)
         try:

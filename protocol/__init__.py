@@ -3,4 +3,12 @@
 This layer has msgspec structs, and pure code that reads and checks them. It does no I/O, does not import trio, and
 does not know its senders and receivers. Start with `events` (reports of a run) and `graph` (contents of a
 `graph.yaml`). `errors` lists every error by name.
+
+The layer imports msgspec and PyYAML, and nothing of the other layers. Five names to know:
+
+    RunRequest      all options of a run (`requests`)
+    Outcome         the result of a run (`outcome`)
+    Event           one report of a run; `events` has the kinds of data
+    Problem         a finding about a file, with its position and a remedy (`problems`)
+    CallboardError  base class of all errors (`kernel.errors`)
 """

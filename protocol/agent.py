@@ -61,31 +61,38 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     model: Models = None
     temperature: float | None = None
     top_p: float | None = None
-    reasoning_effort: Annotated[ReasoningEffort | None, Meta(description="How much the model thinks first.")] = None
-    thinking_budget: Annotated[ThinkingBudget | None, Meta(description="The same in tokens.")] = None
+    reasoning_effort: Annotated[ReasoningEffort | None, Meta(description="Reasoning effort of the model.")] = None
+    thinking_budget: Annotated[ThinkingBudget | None, Meta(description="Reasoning budget in tokens.")] = None
     global_tools: Annotated[Texts, Meta(description="Tools of the configuration directory, `fs_cat.sh`.")] = ()
     permissions: Annotated[
         Permissions,
-        Meta(description="Tool to allow, ask or deny; stricter than what the user allows. Denied below it as well."),
+        Meta(
+            description="Tool to allow, ask or deny. It can only restrict the user's permissions, "
+            "also for child agents."
+        ),
     ] = {}
     limits: Annotated[OwnLimits | None, OWN_LIMITS] = None
-    max_turns: Annotated[AtLeastOne, Meta(description="Model replies after which the agent is ended.")] = 200
-    tool_timeout: Annotated[Seconds | None, Meta(description="Seconds of one tool call.")] = None
+    max_turns: Annotated[AtLeastOne, Meta(description="Maximum number of model replies.")] = 200
+    tool_timeout: Annotated[Seconds | None, Meta(description="Time limit of a tool call in seconds.")] = None
     on_unknown: Annotated[OnUnknown | None, ON_UNKNOWN] = None
     sandbox: Annotated[Own | None, OWN] = None
     place: Annotated[Place | None, PLACE] = None
     mcp_servers: Annotated[Texts, Meta(description="MCP servers of mcp.json.")] = ()
     mcp_tools: McpTools = {}
-    documents: Annotated[Texts, Meta(description="Files, directories, globs or URLs to look things up in.")] = ()
+    documents: Annotated[
+        Texts, Meta(description="Documents of the knowledge base: files, directories, globs or URLs.")
+    ] = ()
     knowledge: Annotated[
         Literal["prompt", "tool", "both"],
-        Meta(description="How `documents` are looked things up in: for every prompt, by `knowledge__search`, or both."),
+        Meta(description="Use of `documents`: a search for every prompt, the tool `knowledge__search`, or both."),
     ] = "prompt"
-    variables: Annotated[tuple[Variable, ...], Meta(description="Values the user sets from outside.")] = ()
+    variables: Annotated[tuple[Variable, ...], Meta(description="Variables that the user can set.")] = ()
     conversation_starters: Texts = ()
-    agent_session: Annotated[str | None, Meta(description="Name of the session to keep the conversation in.")] = None
-    auto_continue: Annotated[bool, Meta(description="Go on by itself while the todo list has open items.")] = False
-    max_auto_continues: Annotated[Count, Meta(description="How often, at most.")] = 10
+    agent_session: Annotated[str | None, Meta(description="Name of the session that stores the conversation.")] = None
+    auto_continue: Annotated[bool, Meta(description="Continue automatically while the todo list has open items.")] = (
+        False
+    )
+    max_auto_continues: Annotated[Count, Meta(description="Maximum number of automatic continuations.")] = 10
     inject_todo_instructions: bool = True
     continuation_prompt: str | None = None
     can_ask_user: Annotated[bool, Meta(description="Offer the tools that ask the user, `user__ask` and the like.")] = (
@@ -95,21 +102,25 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     spawnable_agents: Annotated[Texts | None, Meta(description="The only agents it may spawn.")] = None
     max_concurrent_agents: AtLeastOne = 4
     max_agent_depth: Annotated[
-        Count | None, Meta(description="How deep agents may stand; 3, or what the agents above it say.")
+        Count | None, Meta(description="Maximum depth of child agents; 3, or the setting of a parent agent.")
     ] = None
     max_concurrent_jobs: Annotated[AtLeastOne | None, NO_JOBS] = None
     inject_spawn_instructions: bool = True
     inject_teammate_instructions: Annotated[bool, Meta(description="Explain the messaging tools.")] = True
     inject_user_instructions: Annotated[bool, Meta(description="Explain the tools that ask the user.")] = True
     summarization_model: Models = None
-    summarization_threshold: Annotated[Count, Meta(description="Bytes of a child's answer.")] = 4000
-    escalation_timeout: Annotated[Seconds, Meta(description="Seconds a question may wait for its answer.")] = 300
-    compression_threshold: Annotated[int | None, Meta(description="Tokens; 0 or less: never.")] = None
+    summarization_threshold: Annotated[Count, Meta(description="Maximum bytes of a child's answer.")] = 4000
+    escalation_timeout: Annotated[Seconds, Meta(description="Seconds to wait for the answer to a question.")] = 300
+    compression_threshold: Annotated[
+        int | None, Meta(description="Compress above this number of tokens; 0 or less: never.")
+    ] = None
     compression_keep_last: Count | None = None
     max_tool_result_chars: Count | None = None
     memory: Annotated[bool | None, no_effect("nothing is remembered from one conversation to the next")] = None
-    workspace_instructions: Annotated[bool, Meta(description="Tell it the AGENTS.md of the directory.")] = True
-    skills_enabled: Annotated[bool | None, Meta(description="Whether it may read skills, where there are any.")] = None
+    workspace_instructions: Annotated[
+        bool, Meta(description="Add the AGENTS.md of the directory to the system prompt.")
+    ] = True
+    skills_enabled: Annotated[bool | None, Meta(description="Allow it to read skills.")] = None
     enabled_skills: Annotated[Texts | None, Meta(description="The only skills it may read.")] = None
     inject_skill_instructions: Annotated[bool | None, INJECT_SKILLS] = None
     skill_instructions: Annotated[str | None, SKILL_INSTRUCTIONS] = None

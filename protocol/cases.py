@@ -40,61 +40,55 @@ _Text = Annotated[str, Meta(min_length=1)]
 
 
 class AtMost(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run may use."""
+    """Upper bounds on the usage of a run that passes."""
 
     cost: Annotated[_Limit | None, Meta(description="USD.")] = None
     turns: Annotated[_Count | None, Meta(description="Replies of models.")] = None
     tokens: Annotated[_Count | None, Meta(description="Input and output together.")] = None
     tool_calls: _Count | None = None
-    seconds: Annotated[_Limit | None, Meta(description="Of the whole run.")] = None
+    seconds: Annotated[_Limit | None, Meta(description="Maximum seconds of the whole run.")] = None
 
 
 class ExpectedCall(msgspec.Struct, frozen=True, kw_only=True):
     """A tool that is called."""
 
     tool: Annotated[_Text, Meta(description="Its name.")]
-    arguments: Annotated[
-        dict[str, Any], Meta(description="Values of some of its arguments, or what they are like.")
-    ] = {}
-    times: Annotated[_Count | None, Meta(description="How often; at least once where it is left out.")] = None
+    arguments: Annotated[dict[str, Any], Meta(description="Values or patterns of some of its arguments.")] = {}
+    times: Annotated[_Count | None, Meta(description="Number of calls; at least one by default.")] = None
 
 
 class Judge(msgspec.Struct, frozen=True, kw_only=True):
     """A model that judges the output."""
 
-    rubric: Annotated[_Text, Meta(description="What the output has to be like, in words.")]
+    rubric: Annotated[_Text, Meta(description="Required properties of the output, as text.")]
     model: Annotated[str | None, Meta(description="`client:model`; the default one where it is left out.")] = None
 
 
 class Expect(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run has to come to."""
+    """Expected result of a case."""
 
     status: Annotated[
         Literal["done", "failed", "cancelled"] | None,
-        Meta(description="How it ends; `done`, or `failed` where an `error` is expected."),
+        Meta(description="Expected status; by default `done`, or `failed` if an `error` is expected."),
     ] = None
-    error: Annotated[Any, Meta(description="The code of its error, or what its text is like.")] = None
-    output: Annotated[Any, Meta(description="Its output, or what it is like.")] = None
-    json: Annotated[dict[str, Any], Meta(description="Values in its output, which is JSON, by their paths.")] = {}
-    state: Annotated[dict[str, Any], Meta(description="Values in the state that it leaves, by their paths.")] = {}
-    schema: Annotated[dict[str, Any] | None, Meta(description="JSON Schema that its output, which is JSON, fits.")] = (
-        None
-    )
+    error: Annotated[Any, Meta(description="Code of its error, or a pattern of its text.")] = None
+    output: Annotated[Any, Meta(description="Its output, or a pattern of it.")] = None
+    json: Annotated[dict[str, Any], Meta(description="Values in its JSON output, by path.")] = {}
+    state: Annotated[dict[str, Any], Meta(description="Values in its final state, by path.")] = {}
+    schema: Annotated[dict[str, Any] | None, Meta(description="JSON Schema of its JSON output.")] = None
     nodes: Annotated[
-        tuple[str, ...], Meta(description="Nodes that are visited in this order; others may be between.")
+        tuple[str, ...], Meta(description="Nodes visited in this order; other nodes may be in between.")
     ] = ()
-    visits: Annotated[dict[str, _Count], Meta(description="How often nodes are visited; 0 for never.")] = {}
+    visits: Annotated[dict[str, _Count], Meta(description="Number of visits by node; 0 for never.")] = {}
     calls: Annotated[tuple[ExpectedCall, ...], Meta(description="Tools that are called, in any order.")] = ()
     no_calls: Annotated[tuple[str, ...], Meta(description="Tools that are not called.")] = ()
-    asks: Annotated[
-        tuple[Any, ...], Meta(description="Texts of questions to people, in order, or what they are like.")
-    ] = ()
+    asks: Annotated[tuple[Any, ...], Meta(description="Texts or patterns of questions to users, in order.")] = ()
     at_most: AtMost = AtMost()
     judge: Annotated[tuple[Judge, ...], Meta(description="Models that judge its output, each by a rubric.")] = ()
 
 
 class CaseLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a case's run may use before it is ended."""
+    """Limits that end the run of a case."""
 
     timeout: Annotated[_Limit | None, Meta(description="Seconds.")] = None
     max_turns: _Count | None = None
@@ -103,34 +97,34 @@ class CaseLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Defaults(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds for all cases of a file that don't say it themselves."""
+    """Defaults for the cases of a file."""
 
-    target: Annotated[str | None, Meta(description="What is run; the agent beside the file where it is left out.")] = (
-        None
-    )
-    model: Annotated[str | None, Meta(description="`client:model` for everything that names none.")] = None
+    target: Annotated[
+        str | None, Meta(description="Target of the runs; by default the agent in the directory of the file.")
+    ] = None
+    model: Annotated[str | None, Meta(description="`client:model` for the runs, as `-m` of `callboard run`.")] = None
     variables: dict[str, str] = {}
-    allow: Annotated[tuple[str, ...], Meta(description="Tools that need not ask for permission.")] = ()
+    allow: Annotated[tuple[str, ...], Meta(description="Tools that are allowed without asking.")] = ()
     yes: Annotated[bool | None, Meta(description="No tool asks for permission.")] = None
-    loose: Annotated[bool | None, Meta(description="Requests are found by their place in the cassette.")] = None
+    loose: Annotated[bool | None, Meta(description="Match requests by their position in the cassette only.")] = None
     limits: CaseLimits | None = None
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """A run, and what it has to come to."""
+    """Test case: a run and its expected result."""
 
-    name: Annotated[_Text, Meta(description="What the case is called; no two of a file alike.")]
+    name: Annotated[_Text, Meta(description="Name of the case, unique within the file.")]
     prompt: str = ""
     target: str | None = None
     model: str | None = None
     variables: dict[str, str] = {}
     state: Annotated[dict[str, Any], Meta(description="Replaces keys of a graph's `initial_state`.")] = {}
-    answers: Annotated[Any, Meta(description="To questions: a list in their order, or by the nodes that ask.")] = None
+    answers: Annotated[Any, Meta(description="Answers to questions: a list in their order, or by node.")] = None
     allow: tuple[str, ...] = ()
     yes: bool | None = None
     cassette: Annotated[
         str | bool | None,
-        Meta(description="A file beside this one; `false` for none, so that models are asked each time."),
+        Meta(description="File in the same directory; `false` for none, so that models are called each time."),
     ] = None
     loose: bool | None = None
     limits: CaseLimits | None = None

@@ -16,7 +16,7 @@ restored.
 
 
 class ChangedFile(msgspec.Struct, kw_only=True):
-    """One file or directory that runs have changed.
+    """File or directory that runs have changed.
 
     Attributes:
         path: absolute.
@@ -37,7 +37,7 @@ class ChangedFile(msgspec.Struct, kw_only=True):
 
 
 class FileBack(msgspec.Struct, kw_only=True):
-    """A file or directory that is as it was before the runs, and what was done for that."""
+    """File or directory in its state before the runs, with the action that restored it."""
 
     path: str
     done: Back
@@ -51,7 +51,7 @@ class FileLeft(msgspec.Struct, kw_only=True):
 
 
 class Restored(msgspec.Struct, kw_only=True):
-    """What became of taking changes back."""
+    """Result of an undo of changes."""
 
     restored: list[FileBack] = []
     left: list[FileLeft] = []

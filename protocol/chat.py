@@ -79,7 +79,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The model wants a tool to run.
+    """Tool call by a model.
 
     Attributes:
         id: pairs the call with its result; unique within the conversation.
@@ -186,7 +186,7 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
 
 
 class TokenUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Tokens of one reply as the provider counted them.
+    """Token counts of one reply, as reported by the provider.
 
     Attributes:
         input_tokens, output_tokens: all that the model has read and written.

@@ -89,15 +89,15 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HookEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"condition": "if"}):
-    """One command, as config.yaml has it."""
+    """Command of a hook in config.yaml."""
 
     type: Literal["command"]
     command: str
-    timeout: Annotated[float, Meta(gt=0, description="Seconds; 60 if it says nothing.")] = TIMEOUT
-    condition: Annotated[str, Meta(description="Only for calls that fit, such as Bash(git *).")] = ""
-    on_error: Annotated[
-        Literal["allow", "deny"], Meta(description="What becomes of a call if the hook can't be asked.")
-    ] = "allow"
+    timeout: Annotated[float, Meta(gt=0, description="Time limit in seconds; 60 by default.")] = TIMEOUT
+    condition: Annotated[str, Meta(description="Run only for matching calls, such as Bash(git *).")] = ""
+    on_error: Annotated[Literal["allow", "deny"], Meta(description="Decision about a call if the hook fails.")] = (
+        "allow"
+    )
 
 
 class HookGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -118,6 +118,7 @@ def matches(matcher: str, name: str) -> bool:
     if matcher in ("", "*"):
         return True
     if _PLAIN.fullmatch(matcher):
+        # As in Claude Code: a plain matcher is compared with whole names, so `Edit` does not match `MultiEdit`.
         return name in re.split(r"[|,]\s*", matcher)
     try:
         return re.fullmatch(matcher, name) is not None
@@ -127,6 +128,7 @@ def matches(matcher: str, name: str) -> bool:
 
 def read_hooks(text: str, file: str) -> tuple[HookTable, list[Problem]]:
     """Return the hooks of a JSON file, and their problems. Other keys of the file belong to other programs."""
+    # Editors on Windows begin UTF-8 files with a byte order mark, which JSON does not allow.
     root, problems = jsonc.parse(text.removeprefix("\ufeff"), file)
     if root is None:
         return {}, problems
@@ -135,8 +137,10 @@ def read_hooks(text: str, file: str) -> tuple[HookTable, list[Problem]]:
     found: HookTable = {}
     if not isinstance(root, Mapping):
         top.misfit('{"hooks": {"PreToolUse": [...]}}')
-    elif "hooks" in top.entries and not _all_off(top):
-        found = _table(top["hooks"], file)
+    elif "hooks" in top.entries:
+        off = top.get("disableAllHooks")
+        if off is None or plain(off.node) is not True:
+            found = _table(top["hooks"], file)
     return found, in_file_order([*problems, *reading.problems])
 
 
@@ -157,11 +161,6 @@ def table_of(groups: GroupsByEvent, file: str) -> HookTable:
         )
         for event, listed in groups.items()
     }
-
-
-def _all_off(top: Cursor) -> bool:
-    given = top.get("disableAllHooks")
-    return given is not None and plain(given.node) is True
 
 
 def _table(hooks: Cursor, file: str) -> HookTable:

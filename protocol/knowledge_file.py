@@ -28,7 +28,7 @@ class KnowledgeFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """A knowledge base with a name of its own."""
 
     documents: Annotated[tuple[str, ...], Meta(description="Files, directories, globs, URLs or <loader>:<path>.")]
-    description: Annotated[str, Meta(description="What it is about, for people.")] = ""
+    description: Annotated[str, Meta(description="Description for users.")] = ""
     relative_to: Annotated[
         str, Meta(description="The directory that relative paths start from; by default the file's own.")
     ] = ""
@@ -36,13 +36,15 @@ class KnowledgeFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         None
     )
     chunk_size: Annotated[AtLeastOne | None, Meta(description="Characters of a chunk.")] = None
-    chunk_overlap: Annotated[Count | None, Meta(description="Characters that neighbours may share.")] = None
+    chunk_overlap: Annotated[Count | None, Meta(description="Maximum characters that neighbouring chunks share.")] = (
+        None
+    )
     language: Annotated[
-        Language | None, Meta(description="Whose words are reduced to their stems, or none; takes a rebuild, too.")
+        Language | None, Meta(description="Language for stemming of words, or none; a change needs a rebuild.")
     ] = None
-    reranker_model: Annotated[str | None, Meta(description="Looks again at what was found.")] = None
-    batch_size: Annotated[AtLeastOne | None, Meta(description="Texts in one request for vectors.")] = None
-    top_k: Annotated[AtLeastOne | None, Meta(description="Chunks that a query finds.")] = None
+    reranker_model: Annotated[str | None, Meta(description="Model that reranks the results.")] = None
+    batch_size: Annotated[AtLeastOne | None, Meta(description="Texts per embedding request.")] = None
+    top_k: Annotated[AtLeastOne | None, Meta(description="Number of chunks that a query returns.")] = None
 
 
 def read_knowledge_file(text: str, file: str) -> tuple[KnowledgeFile | None, list[Problem]]:

@@ -42,21 +42,19 @@ class MacroVariable(msgspec.Struct, frozen=True, kw_only=True):
     default: Annotated[
         str | None,
         Meta(
-            description="What it is without an argument; left out, it has to be given.",
+            description="Value without an argument; without this key the argument is required.",
             extra={"number_too": True},
             extra_json_schema={"x-number-too": True},
         ),
     ] = None
-    rest: Annotated[bool, Meta(description="Takes all arguments that are left; of the last variable only.")] = False
+    rest: Annotated[bool, Meta(description="Accept all remaining arguments; only for the last variable.")] = False
 
 
 class MacroFile(msgspec.Struct, frozen=True, kw_only=True):
     """The file of a macro."""
 
-    description: Annotated[str, Meta(description="What it is for, in a line; lists of macros show it.")] = ""
-    isolated: Annotated[
-        bool, Meta(description="Whether it has a conversation of its own; else it plays in that of its caller.")
-    ] = True
+    description: Annotated[str, Meta(description="Description in a line, shown in lists of macros.")] = ""
+    isolated: Annotated[bool, Meta(description="Run in a conversation of its own, not in that of the caller.")] = True
     variables: tuple[MacroVariable, ...] = ()
     steps: Annotated[tuple[str, ...], Meta(description="Lines of the chat: prompts and dot-commands.")]
 
@@ -99,7 +97,7 @@ class Macro(MacroFile, frozen=True, kw_only=True):
             values[variable.name] = value
         return values
 
-    def left_over(self, arguments: Sequence[str]) -> Sequence[str]:
+    def unused_arguments(self, arguments: Sequence[str]) -> Sequence[str]:
         """Return the arguments that no variable accepts. Loki ignores them silently."""
         takes_all = bool(self.variables) and self._takes_rest(self.variables[-1])
         return () if takes_all else arguments[len(self.variables) :]

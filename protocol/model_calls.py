@@ -26,7 +26,7 @@ class FailedTry(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class ShownRequest(msgspec.Struct, kw_only=True):
-    """What was asked, the same for every provider.
+    """Request to a model, independent of the provider.
 
     Attributes:
         messages: the conversation, oldest first.
@@ -41,7 +41,7 @@ class ShownRequest(msgspec.Struct, kw_only=True):
 
 
 class ShownReply(msgspec.Struct, kw_only=True):
-    """What the model said. `reasoning` is what its provider shows of its thinking, `stop` why it stopped."""
+    """Reply of a model. `reasoning` is the reasoning that the provider returns, `stop` the reason of the end."""
 
     text: str = ""
     reasoning: str = ""
@@ -51,7 +51,7 @@ class ShownReply(msgspec.Struct, kw_only=True):
 
 
 class ModelCall(msgspec.Struct, kw_only=True):
-    """A request to a model, with all of its tries.
+    """Summary of a model request with all of its attempts.
 
     Attributes:
         number: its place among those of the run, from 1.
@@ -87,7 +87,7 @@ class ModelCall(msgspec.Struct, kw_only=True):
 
 
 class ModelCallDetail(ModelCall, kw_only=True):
-    """A call with its request and its reply; `failures` are those of its tries that were made again."""
+    """Model request with its reply; `failures` are the errors of its retried attempts."""
 
     request: ShownRequest
     reply: ShownReply | None = None

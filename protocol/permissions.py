@@ -30,11 +30,11 @@ Patterns: TypeAlias = Annotated[
 
 
 class PermissionRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Patterns of the subjects of a tool's calls: `*` stands for any text, `?` for one character."""
+    """Patterns for the subjects of a tool's calls: `*` matches any text, `?` one character."""
 
-    allow: Annotated[Patterns, Meta(description="Calls that may go ahead.")] = None
-    ask: Annotated[Patterns, Meta(description="Calls that a person must allow.")] = None
-    deny: Annotated[Patterns, Meta(description="Calls that are refused.")] = None
+    allow: Annotated[Patterns, Meta(description="Allowed calls.")] = None
+    ask: Annotated[Patterns, Meta(description="Calls that need an approval.")] = None
+    deny: Annotated[Patterns, Meta(description="Denied calls.")] = None
 
 
 def denies(rule: Verdict | PermissionRule) -> bool:

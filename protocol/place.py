@@ -23,7 +23,7 @@ ANYWHERE = "anywhere"
 
 
 class Needs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which worker of a cluster may play it."""
+    """Labels that a worker must have to execute a child run."""
 
     needs: Annotated[tuple[str, ...], Meta(description="Labels that the worker must have (`--has`).")]
 

@@ -72,7 +72,7 @@ def did_you_mean(found: str, known: Iterable[str]) -> str | None:
 
 
 def suggestion(name: str) -> str:
-    """Return the question whether another name was meant."""
+    """Return "did you mean '...'?" for a similar name."""
     return f"did you mean '{name}'?"
 
 

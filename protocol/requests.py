@@ -192,12 +192,14 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, tag="run", omit_defa
             raise UsageError(f"on_unknown must be one of {', '.join(ON_UNKNOWN)}, not '{self.on_unknown}'")
         if self.sandbox is not None and self.sandbox not in PROFILES:
             raise UsageError(f"sandbox must be one of {', '.join(PROFILES)}, not '{self.sandbox}'")
+        # Lone surrogates (from bytes in argv that are not UTF-8) cannot be encoded for a provider or a journal row.
         _check_unicode("the prompt", self.prompt)
         if self.role is not None and self.role_prompt is not None:
             raise UsageError(f"a run has either a role ('{self.role}') or a prompt for one, not both")
         for name, value in self.variables.items():
             _check_unicode(f"the value of variable '{name}'", value)
         if self.state:
+            # The struct is frozen; force_setattr is msgspec's way to assign in __post_init__.
             force_setattr(self, "state", _plain_state(self.state))
         if self.answers is not None:
             force_setattr(self, "answers", _plain_answers(self.answers))
@@ -221,6 +223,7 @@ def _plain_state(state: Mapping[str, Any]) -> dict[str, Any]:
     except (TypeError, ValueError) as error:
         raise UsageError(f"`state` must hold JSON values only: {error}") from error
     except RecursionError:
+        # msgspec raises it for a list that contains itself, which no depth check before could find.
         raise UsageError("`state` is nested too deep, or holds itself") from None
     assert isinstance(plain, dict)
     if is_too_deep(plain):

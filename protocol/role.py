@@ -60,25 +60,27 @@ Names: TypeAlias = str | tuple[str, ...]
 
 
 class RoleFile(msgspec.Struct, frozen=True, kw_only=True):
-    """The front matter of a role. What is left out is as without the role."""
+    """Front matter of a role. Missing keys have the values that apply without a role."""
 
     name: Annotated[str | None, Meta(description="A note: the file's name is the role's.")] = None
-    description: Annotated[str, Meta(description="What it is for, in a line; lists of roles show it.")] = ""
+    description: Annotated[str, Meta(description="Description in a line, shown in lists of roles.")] = ""
     model: Models = None
     temperature: float | None = None
     top_p: float | None = None
-    reasoning_effort: Annotated[ReasoningEffort | None, Meta(description="How much the model thinks first.")] = None
-    thinking_budget: Annotated[ThinkingBudget | None, Meta(description="The same in tokens.")] = None
+    reasoning_effort: Annotated[ReasoningEffort | None, Meta(description="Reasoning effort of the model.")] = None
+    thinking_budget: Annotated[ThinkingBudget | None, Meta(description="Reasoning budget in tokens.")] = None
     enabled_tools: Annotated[Names | None, Meta(description="Tools and aliases it may call, or `all`.")] = None
     use_tools: Annotated[Names | None, Meta(description="What aichat calls `enabled_tools`.")] = None
     enabled_mcp_servers: Annotated[Names | None, Meta(description="MCP servers and aliases, or `all`.")] = None
     prompt: Annotated[str | None, Meta(description="A prompt beside the text, which is the system prompt then.")] = None
-    auto_continue: Annotated[bool | None, Meta(description="Go on while the todo list has open items.")] = None
-    max_auto_continues: Annotated[Count | None, Meta(description="How often, at most.")] = None
+    auto_continue: Annotated[
+        bool | None, Meta(description="Continue automatically while the todo list has open items.")
+    ] = None
+    max_auto_continues: Annotated[Count | None, Meta(description="Maximum number of automatic continuations.")] = None
     inject_todo_instructions: bool | None = None
     continuation_prompt: str | None = None
     memory: Annotated[bool | None, no_effect("nothing is remembered from one conversation to the next")] = None
-    skills_enabled: Annotated[bool | None, Meta(description="Whether it may read skills, where there are any.")] = None
+    skills_enabled: Annotated[bool | None, Meta(description="Allow it to read skills.")] = None
     enabled_skills: Annotated[Names | None, Meta(description="The only skills it may read.")] = None
     inject_skill_instructions: Annotated[bool | None, INJECT_SKILLS] = None
     skill_instructions: Annotated[str | None, SKILL_INSTRUCTIONS] = None

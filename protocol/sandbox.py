@@ -38,7 +38,7 @@ listed hosts.
 
 
 class SandboxRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is said in one place; None and empty say nothing."""
+    """Sandbox settings of one source; None and empty values set nothing."""
 
     profile: Annotated[
         Profile | None,
@@ -68,7 +68,7 @@ class SandboxRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class OwnSandbox(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a file of an agent, or a node of a graph, says of its own processes: it can only take away."""
+    """Sandbox settings of an agent's file or of a node, for its own processes; they can only restrict."""
 
     profile: Annotated[
         Literal["read-only", "workspace", "open"] | None,

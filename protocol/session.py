@@ -35,7 +35,7 @@ MOST_BYTES = 64 * 1024 * 1024
 
 
 class Meta(msgspec.Struct, omit_defaults=True):
-    """Whose session it is.
+    """Owner and bookkeeping of a session.
 
     Attributes:
         owner: subject that made it or claimed it; None for a file of older programs.

@@ -118,12 +118,14 @@ def _calls(content: Message, index: int) -> Iterator[Turn]:
     told = content.get("tool_results")
     results = [each for each in told if isinstance(each, dict)] if isinstance(told, list) else []
     calls = [_call(each.get("call"), f"call_{index}_{place}") for place, each in enumerate(results)]
+    # `sequence`: Loki writes calls of several model replies into one message; each gets a turn of its own again.
     groups = [[place] for place in range(len(calls))] if content.get("sequence") else [list(range(len(calls)))]
     text = str(content.get("text") or "")
     thought = _thought(content.get("thought"))
     for group in groups:
         if group:
             yield AssistantTurn(text, tuple(calls[place] for place in group), thought)
+        # Text and reasoning belong to the first reply only.
         text, thought = "", None
         for place in group:
             call, result = calls[place], results[place]
@@ -154,6 +156,7 @@ def _content(told: Json) -> Content:
     if isinstance(told, str):
         return told
     if isinstance(told, list):
+        # All or nothing: with an unknown part the list is given as JSON text, so that nothing of it is lost.
         parts = tuple(part for part in map(_read_part, told) if part is not None)
         if len(parts) == len(told):
             return parts

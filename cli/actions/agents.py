@@ -40,8 +40,8 @@ def list_agents(config_dir: str | None, *, as_json: bool) -> str:
     ours = [_listed(AGENTS / name, "built in", config_dir) for name in built_in_agents() if name not in taken]
     if as_json:
         return json_object(agents=[*own, *ours])
-    lines = [f"yours ({safe(str(home))})", *(_rows(own) or ["  none yet (callboard agents new NAME makes one)"])]
-    rows = _rows(ours) or ["  none (each name is taken by one of yours)"]
+    lines = [f"yours ({safe(str(home))})", *(_rows(own) or ["  none yet (to make one: callboard agents new NAME)"])]
+    rows = _rows(ours) or ["  none (each is hidden by one of yours)"]
     return "\n".join([*lines, "built in", *rows]) + "\n"
 
 
@@ -160,7 +160,7 @@ def _why_not(error: CallboardError, name: str) -> str:
 def _rows(agents: list[dict[str, Any]]) -> list[str]:
     rows = []
     for agent in agents:
-        text = f"can't be run: {agent['error']}" if agent["error"] else agent["description"]
+        text = f"invalid: {agent['error']}" if agent["error"] else agent["description"]
         model = f" [{agent['model']}]" if agent["model"] else ""
         rows.append([safe(agent["name"]), agent["kind"], text + safe(model)])
     return columns(rows)
@@ -252,7 +252,7 @@ def _home(name: str, config_dir: str | None) -> Path:
         )
     home = configured(config_dir, os.environ)[0] / "agents" / name
     if home.exists():
-        raise UsageError(f"{home} is there already and was left alone; choose another name")
+        raise UsageError(f"{home} exists, and was not changed; choose another name")
     return home
 
 
@@ -267,5 +267,5 @@ def _written(contents: dict[Path, bytes], name: str, prompt: str) -> str:
     write_files(contents)
     wrote = "".join(f"wrote {path}\n" for path in contents)
     if name in built_in_agents():
-        wrote += f"from now on '{name}' means this one: it hides the built-in agent of that name\n"
+        wrote += f"'{name}' now hides the built-in agent of the same name\n"
     return f"{wrote}\ncallboard run {name} {shlex.quote(prompt)}\n"

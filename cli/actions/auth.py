@@ -62,7 +62,11 @@ def sign_in_to_client(
 
     async def by_hand(me: Actor, _root: Root) -> str:
         by_device = device or not signing_in.server.authorization_url
-        token = await (signing_in.elsewhere(asked=device) if by_device else signing_in.here(me, no_browser=no_browser))
+        token = await (
+            signing_in.on_another_device(asked=device)
+            if by_device
+            else signing_in.in_browser(me, no_browser=no_browser)
+        )
         await token_file_of(client.name, os.environ).put(token, signing_in.server)
         return f"signed in to {signing_in.who}{_for(token.scopes)}\n"
 
@@ -84,7 +88,7 @@ class _SigningIn:
         self.person = person
         self._endpoint = TokenEndpoint(self.server, AuthHttp(os.environ, client.extra.proxy))
 
-    async def here(self, me: Actor, *, no_browser: bool) -> OAuthToken:
+    async def in_browser(self, me: Actor, *, no_browser: bool) -> OAuthToken:
         """Sign in through a browser on this machine."""
         server = self.server
         comes_back = is_on_loopback(server.redirect_uri)
@@ -93,31 +97,35 @@ class _SigningIn:
             opened = not no_browser and has_browser()
             if not self.person and (redirect is None or not (opened or no_browser)):
                 raise NobodyToAsk(
-                    f"a person has to sign in to {self.who}, and there is neither a browser nor a terminal here: run "
-                    "this command where there is one"
+                    f"signing in to {self.who} needs a browser or a terminal, and there is neither: run this "
+                    "command where there is one"
                 )
-            where = "The browser should show a page; if it does not, open" if opened else "Open"
+            where = "The browser should open a page; if it does not, open" if opened else "Open"
             _print_line(f"{where} this address to sign in to {self.who}:\n\n{request.url}\n\n")
             if opened:
                 open_browser(me, request.url)
             if redirect is not None and not self.person:
+                # No terminal: only the redirect can bring the code.
                 code = await redirect.answer(request)
             else:
-                text = "Paste the code that the page shows, or the address that it ends at:"
+                text = "Paste the code that the page shows, or the address at which it ended:"
                 if redirect is not None:
-                    text = f"Waiting for the browser at {redirect.uri}; if it runs elsewhere, paste where it ended:"
+                    text = (
+                        f"Waiting for the browser at {redirect.uri}; if it is on another "
+                        "machine, paste the address at which it ended:"
+                    )
                 code = await code_from(me.ask_person, request, redirect, text)
             return await self._endpoint.exchange(request, code)
 
-    async def elsewhere(self, *, asked: bool) -> OAuthToken:
+    async def on_another_device(self, *, asked: bool) -> OAuthToken:
         """Sign in on another device. `asked`: the flags request it."""
         if not self.person and not asked:
-            raise NobodyToAsk(f"a person has to sign in to {self.who}, and there is no terminal here; see --device")
+            raise NobodyToAsk(f"signing in to {self.who} needs a terminal, and there is none; see --device")
         grant = await self._endpoint.device()
         page = grant.complete_uri or grant.verification_uri
         _print_line(
             f"Open this address on any device to sign in to {self.who}:\n\n{page}\n\nThe code is {grant.user_code}; "
-            f"it is good for {age(grant.lifetime)}.\n"
+            f"it expires in {age(grant.lifetime)}.\n"
         )
         return await self._endpoint.device_token(grant)
 
@@ -144,7 +152,7 @@ def in_words(row: dict[str, Any]) -> str:
     if not row["signed_in"]:
         return f"not signed in; {sign_in}"
     if row.get("wanted"):
-        return f"signed in; more is wanted ({' '.join(row['wanted'])}); {sign_in}"
+        return f"signed in, without all requested scopes ({' '.join(row['wanted'])}); {sign_in}"
     if row["refreshes"] or row["seconds_left"] is None:
         return "signed in"
     return f"signed in for {age(row['seconds_left'])}" if row["seconds_left"] > 0 else f"expired; {sign_in}"
@@ -266,8 +274,8 @@ def sign_in_to_server(
             opens = not no_browser and has_browser()
             if not person_here and not (opens or no_browser):
                 raise NobodyToAsk(
-                    f"a person has to sign in to MCP server '{server.name}', and there is neither a browser nor a"
-                    " terminal here: run this command where there is one"
+                    f"signing in to MCP server '{server.name}' needs a browser or a terminal, and there is neither: run"
+                    " this command where there is one"
                 )
             where = "A browser opens this page; if it does not, open it yourself" if opens else "Open this page"
             sys.stderr.write(f"{where}, to sign in to MCP server '{safe(server.name)}':\n\n{safe(request.url)}\n\n")
@@ -276,7 +284,10 @@ def sign_in_to_server(
                 open_browser(me, request.url)
             if not person_here:
                 return await redirect.answer(request)
-            text = f"Waiting for the browser at {redirect.uri}; if it runs elsewhere, paste where it ended:"
+            text = (
+                f"Waiting for the browser at {redirect.uri}; if it is on another machine, paste "
+                "the address at which it ended:"
+            )
             return await code_from(me.ask_person, request, redirect, text)
 
         token = await sign_in(server, _store(server), os.environ, person, scopes=_spelled(scopes))
@@ -341,9 +352,7 @@ def _entries(root: Root) -> list[Server]:
 
 def _store(server: Server) -> LoginStore:
     if server.type == "stdio":
-        raise UsageError(
-            f"MCP server '{server.name}' is a program that is started here; its credentials stand in `env`"
-        )
+        raise UsageError(f"MCP server '{server.name}' is started as a program; its credentials belong in its `env`")
     return LoginStore(folder(os.environ), server)
 
 

@@ -75,7 +75,7 @@ def run_tasks(
     try:
         given_up = act(batch, config_dir=config_dir, progress=progress, traced=True)
     except click.exceptions.Exit:
-        sys.stderr.write("callboard: what is done is kept; the same command goes on from there\n")
+        sys.stderr.write("callboard: completed tasks are stored; the same command continues from there\n")
         if as_json:
             _print_progress(as_json, journal, progress, None)
         raise
@@ -87,13 +87,13 @@ def run_tasks(
 
 def _print_progress(as_json: bool, journal: BatchJournal, progress: BatchProgress, given_up: GivenUp | None) -> None:
     if given_up is not None:
-        sys.stderr.write(_why(given_up, journal.failed, progress.left))
+        sys.stderr.write(_why(given_up, journal.failed, progress.remaining))
     if as_json:
         wire = json_object(
             tasks=progress.total,
             done=progress.done,
             failed=journal.failed,
-            left=progress.left,
+            left=progress.remaining,
             earlier=progress.earlier,
             results=str(journal.path),
             failures=str(journal.failures) if journal.failed else None,
@@ -101,12 +101,12 @@ def _print_progress(as_json: bool, journal: BatchJournal, progress: BatchProgres
         )
         sys.stdout.write(wire)
         return
-    before = f", {progress.earlier} of them before" if progress.earlier else ""
+    before = f", {progress.earlier} of them earlier" if progress.earlier else ""
     sys.stdout.write(f"{counted(progress.done, 'task')} done{before}: {safe(str(journal.path))}\n")
     if journal.failed:
         sys.stdout.write(f"{counted(journal.failed, 'task')} failed: {safe(str(journal.failures))}\n")
-    if progress.left:
-        sys.stdout.write(f"{counted(progress.left, 'task')} not begun\n")
+    if progress.remaining:
+        sys.stdout.write(f"{counted(progress.remaining, 'task')} not begun\n")
 
 
 def _why(given_up: GivenUp, failed: int, left: int) -> str:
@@ -115,5 +115,5 @@ def _why(given_up: GivenUp, failed: int, left: int) -> str:
     if given_up.shared:
         lines.append(f"stopped, since every task would fail like this{rest}")
     else:
-        lines.append(f"stopped after {counted(failed, 'failure')}{rest}; the same command goes on from there")
+        lines.append(f"stopped after {counted(failed, 'failure')}{rest}; the same command continues from there")
     return "".join(f"callboard: {line}\n" for line in lines)

@@ -101,9 +101,9 @@ def as_text(found: Found) -> str:
         f"config directory (from {config['named_by']})",
         f"  {config['directory']}{'' if config['exists'] else _not_there(config['named_by'])}",
         f"  config.yaml: {config['settings']}",
-        *(f"  `{key}`: accepted for Loki's sake, no effect yet" for key in config["without_effect"]),
+        *(f"  `{key}`: accepted for compatibility with Loki, no effect yet" for key in config["without_effect"]),
         f"  agents: {', '.join(config['agents']) or 'none'}",
-        *(f"  not taken over from Loki: {line}" for line in config["not_taken_over"]),
+        *(f"  not used of Loki's files: {line}" for line in config["not_taken_over"]),
         "",
         "keys",
         *(f"  {name:<20} {_KEY_TOLD.get(there, there)}" for name, there in found["keys"].items()),
@@ -111,7 +111,7 @@ def as_text(found: Found) -> str:
         f"  vault: {_vault_line(found['vault'])}",
         f"  sandbox: {_sandbox_line(found['sandbox'])}",
         "",
-        "how processes are ended, with all that they have started",
+        "how processes are ended, with their child processes",
         *(f"  {line}" for line in _teardown_lines(found["teardown"], found["sandbox"])),
         "",
         "environment",
@@ -145,7 +145,7 @@ def _mcp_lines(found: Found) -> list[str]:
     if not found["support"]:
         lines.append("  turned off (`mcp_server_support: false` in config.yaml)")
     if found["servers"]:
-        lines.append(f"  servers: {', '.join(found['servers'])} (callboard mcp test tries them)")
+        lines.append(f"  servers: {', '.join(found['servers'])} (to try them: callboard mcp test)")
     if found["enabled"]:
         lines.append(f"  of callboard ask: {', '.join(found['enabled'])} (enabled_mcp_servers)")
     lines += [f"  alias {name}: {meant} (mapping_mcp_servers)" for name, meant in found["aliases"].items()]
@@ -155,14 +155,14 @@ def _mcp_lines(found: Found) -> list[str]:
 
 
 def _not_there(named_by: str) -> str:
-    return "  (not there, which is fine)" if named_by == "default" else "  (not there)"
+    return "  (does not exist; optional)" if named_by == "default" else "  (not there)"
 
 
 def _how_to_pull(model: str) -> str:
     from ...actors.work.models import weights
 
     name = next(known.name for known in weights.KNOWN.values() if known.id == model)
-    return f"not here (callboard models pull {name})"
+    return f"not installed (callboard models pull {name})"
 
 
 def _not_installed(extra: str) -> str:
@@ -172,7 +172,7 @@ def _not_installed(extra: str) -> str:
 def _instead_of_tsx(found: Found) -> str:
     if not found["interpreters"]["node"]["path"]:
         return "not found (npm install --global tsx)"
-    return f"not found (node 22.18 and later does without; this is {found['node'] or 'of unknown version'})"
+    return f"not found (not needed with node 22.18 or later; this is {found['node'] or 'of unknown version'})"
 
 
 def _reader(packages: dict[str, str | None]) -> str:
@@ -272,9 +272,11 @@ def _sandbox(settings: Settings) -> Found:
 def _sandbox_line(found: Found) -> str:
     why = f" ({'; '.join(found['why_not'])})" if found["why_not"] else ""
     if found["profile"] == "off":
-        return f"off; 'workspace' would be held by {found['backend']}{why}"
+        return f"off; 'workspace' would be enforced by {found['backend']}{why}"
     if found["backend"] == "none":
-        return f"'{found['profile']}', and nothing here can hold processes to it: you are asked about each{why}"
+        return (
+            f"'{found['profile']}', and nothing on this machine can enforce it: you are asked about each process{why}"
+        )
     hosts = "" if found["backend"] == "bubblewrap" else "; no lists of hosts"
     return f"'{found['profile']}' by {found['backend']}{hosts}{why}"
 
@@ -283,7 +285,7 @@ def _teardown_lines(found: Found, sandbox: Found) -> list[str]:
     """Return a line for each mechanism; docs/kernel.md has a table of them."""
     orphans = {True: "a reaper for each process adopts them", False: "not found: this kernel has no child subreapers"}
     listed = {True: "read from the kernel's lists of children", False: "found by reading all of /proc"}
-    signals = {True: "sent by pidfd", False: "sent by pid, after a look at its start time"}
+    signals = {True: "sent by pidfd", False: "sent by pid, after a check of its start time"}
     namespaced = sandbox["backend"] == "bubblewrap" and sandbox["profile"] != "off"
     namespace = {
         True: "sandboxed processes end with their pid namespace",
@@ -303,13 +305,13 @@ def _vault_line(found: Found) -> str:
     if found["error"]:
         return str(found["error"])
     if found["exists"]:
-        count = "opened when it is needed" if found["secrets"] is None else counted(found["secrets"], "secret")
+        count = "opened on demand" if found["secrets"] is None else counted(found["secrets"], "secret")
         return f"{found['file']}, {count}"
     if found["lokis"]:
-        return f"{found['lokis']} is Loki's own, which can't be read: callboard vault import --help"
+        return f"{found['lokis']} is Loki's vault, which can't be read: callboard vault import --help"
     if found["pyrage"] is None:
         return f"none; an encrypted one needs pyrage, {_not_installed('vault')}"
-    return "none (callboard vault add NAME makes one)"
+    return "none (to make one: callboard vault add NAME)"
 
 
 def _node_version(path: str | None) -> str | None:
@@ -334,7 +336,7 @@ def _mcp(home: Path, settings: Settings) -> Found:
     there = Path(config.file).exists()
     return {
         "file": config.file,
-        "health": _health(config.problems) if there else "not there (callboard mcp init writes one)",
+        "health": _health(config.problems) if there else "none (to write one: callboard mcp init)",
         "support": settings.mcp_server_support,
         "servers": list(config.names),
         "enabled": split(settings.enabled_mcp_servers),
@@ -381,7 +383,7 @@ def _default_model(settings: Settings, home: Path) -> str:
     reasons = [each.failed.message for each in found if each.failed is not None]
     if len(reasons) < len(found):  # one of several models can answer
         return str(choice)
-    return f"model: none can answer. {choice.model} ({choice.why}): {reasons[0]}\n  callboard setup chooses another"
+    return f"model: none can answer. {choice.model} ({choice.why}): {reasons[0]}\n  to choose another: callboard setup"
 
 
 PLACES = ("config_dir", "config_file", "env_file", *(f"{kind}_dir" for kind in ("roles", "macros", "sessions", "rags")))
@@ -422,7 +424,7 @@ def environment_lines(found: Found) -> list[str]:
     if found["error"]:
         lines.append(f"  {found['error']}")
     elif found["file"]:
-        names = ", ".join(found["from_file"]) or "nothing that is not set already"
+        names = ", ".join(found["from_file"]) or "only variables that are already set"
         lines.append(f"  {found['file']}: {names}")
     for name, entry in found["variables"].items():
         value = "set" if entry["value"] is None else entry["value"]
@@ -441,7 +443,7 @@ def _variables(environ: Mapping[str, str]) -> dict[str, Found]:
         key = known.get(name)
         if key is not None:
             first = next(each for each in names_of(key) if environ.get(each))
-            note = f"{first} goes before it" if first != name else keys[key] and f"no effect yet: {keys[key]}"
+            note = f"{first} overrides it" if first != name else keys[key] and f"no effect yet: {keys[key]}"
             found[name] = {"value": _without_secrets(environ[name]), "note": note}
         elif name in ours or name.partition("_")[2].startswith("PATCH_"):
             shown = name not in _SECRETS and name in ours
@@ -457,7 +459,7 @@ def _without_secrets(value: str) -> str:
     return Redactor().text(without_logins(value))
 
 
-_HOLDS = {True: "yes", False: "NO", None: "not kept here (docs/sandbox.md)"}
+_HOLDS = {True: "yes", False: "NO", None: "not enforced on this machine (docs/sandbox.md)"}
 _INSTALL_BUBBLEWRAP = (
     "Install bubblewrap (Debian, Ubuntu: apt install bubblewrap; Fedora: dnf install bubblewrap; Arch: pacman -S "
     "bubblewrap), or use Linux 5.13 or newer with Landlock. In a container, bubblewrap needs user namespaces"

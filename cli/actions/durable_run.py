@@ -85,14 +85,14 @@ def enter_working_directory(run: str, about: About | None) -> None:
         os.chdir(about.cwd)
     except OSError as error:
         raise Conflict(
-            f"{run} can't go on: the directory {about.cwd} that it works in can't be entered ({error.strerror})"
+            f"{run} can't continue: its working directory {about.cwd} can't be entered ({error.strerror})"
         ) from error
 
 
 async def _drive(driver: Driver, progress: ProgressDisplay, result: ResultFormat, root: Root) -> Outcome:
     if isinstance(progress, AnswerDisplay):
         progress.begin(style_of(root.settings.other, Path(root.config_dir), sys.stdout, os.environ))
-    result.when_gone(from_any_thread(root.begin_stop))
+    result.on_write_error(from_any_thread(root.begin_stop))
 
     def on_event(event: Event) -> None:
         progress.on_event(event)

@@ -50,7 +50,7 @@ def fork_run(word: str, at: str, flags: ForkFlags) -> int:
     enter_working_directory(run, about)
     fork = find_fork(journal_dir(os.environ), run, at, Path(configured(config_dir_of(about, flags), os.environ)[0]))
     if fork.again and not flags.yes and not _agreed(fork, no_input=flags.no_input):
-        sys.stderr.write("nothing was begun\n")
+        sys.stderr.write("no run was started\n")
         return 1
     changes = ForkChanges(
         model=flags.model,
@@ -61,7 +61,7 @@ def fork_run(word: str, at: str, flags: ForkFlags) -> int:
     )
 
     async def drive(root: Root, on_event: Callable[[Event], None], note: Callable[[str], None]) -> Outcome:
-        note(f"a fork of {run}, which begins with {counted(fork.at, 'row')} of it")
+        note(f"a fork of {run}, with its first {counted(fork.at, 'step')}")
         return await fork.play(root, changes, RunCallbacks(on_event=on_event))
 
     return execute_durable_run(run, about, flags, drive)
@@ -78,7 +78,7 @@ def find_durable_run(word: str) -> tuple[str, About | None]:
     id = matching_id(word, there)
     if id is None:
         stored_rows(journal_dir(os.environ), word)  # raises `Damaged` if the run may be in an unreadable journal
-        raise NotFound(f"no durable run '{word}' is kept (callboard run --durable keeps one)")
+        raise NotFound(f"there is no durable run '{word}' (to make a run durable: callboard run --durable)")
     return id, there[id]
 
 
@@ -92,7 +92,9 @@ def _agreed(fork: Fork, *, no_input: bool) -> bool:
 
     rows = [f"  {safe(each)}" for each in fork.again[:_SHOWN]]
     rows += [f"  and {len(fork.again) - _SHOWN} more"] if len(fork.again) > _SHOWN else []
-    text = "\n".join([f"Go on? This {fork.run} did behind row {fork.at}, and it is done again:", *rows])
+    text = "\n".join(
+        [f"Continue? {fork.run} made these changes after step {fork.at}, and the fork repeats them:", *rows]
+    )
     try:
         return Dialog(Question(id="", actor="", kind="confirm", text=text, default="no")).run() == "yes"
     except EOFError:

@@ -136,7 +136,7 @@ def _played(body: Body, config_dir: str | None, *, no_input: bool) -> int:
             try:
                 return (await me.ask_person(question)).text == "yes"
             except NobodyToAsk as error:
-                raise NobodyToAsk(f"nothing was changed: '{text}' needs a person, or --yes") from error
+                raise NobodyToAsk(f"nothing was changed: '{text}' needs an answer at a terminal, or --yes") from error
 
         return await body(me, InstallPrompts(tell=_print_line, ask=ask))
 

@@ -21,7 +21,7 @@ from ...actors.work.knowledge.recipe import Recipe
 from ...actors.work.knowledge.service import Mode
 from ...protocol.errors import KnowledgeError, KnowledgeMissing, UsageError
 from ...protocol.kernel.questions import Question
-from ...protocol.knowledge import Chunk, Hit, Retrieved, Unreadable
+from ...protocol.knowledge import Chunk, Hit, Retrieved
 from ...supervisors import Actor
 from ..frame import act, person_at_terminal
 from ..render.lines import duration
@@ -63,11 +63,13 @@ def build_bases(target: str, config_dir: str | None, *, quiet: bool, as_json: bo
     try:
         act(build, config_dir=config_dir, progress=progress)
     except click.exceptions.Exit:
+        # Ctrl-C: finished chunks are on disk, and the same command continues after them.
         verb = "rebuild" if rebuild else "build"
         sys.stderr.write(
-            f"callboard: what is done is kept; callboard kb {verb} {shlex.quote(target)} goes on from there\n"
+            f"callboard: the completed part is stored; callboard kb {verb} {shlex.quote(target)} continues from there\n"
         )
         raise
+    # Raised only now: a closed pipe must not end a build, which costs money.
     if unwritten:
         raise unwritten[0]
     if as_json:
@@ -81,16 +83,12 @@ def build_bases(target: str, config_dir: str | None, *, quiet: bool, as_json: bo
 
 def _print_report(recipe: Recipe, report: BuildReport, *, quiet: bool) -> None:
     if not quiet:
-        _print_unreadable(report.unreadable)
+        for each in report.unreadable[:_UNREADABLE]:
+            sys.stderr.write(f"not read: {safe(each.source)}: {one_line(each.reason, 300)}\n")
+        if len(report.unreadable) > _UNREADABLE:
+            sys.stderr.write(f"not read: {len(report.unreadable) - _UNREADABLE} more\n")
     sys.stdout.write(f"{safe(recipe.target)}: {_report_text(report)}\n")
     sys.stdout.flush()
-
-
-def _print_unreadable(unreadable: Sequence[Unreadable]) -> None:
-    for each in unreadable[:_UNREADABLE]:
-        sys.stderr.write(f"not read: {safe(each.source)}: {one_line(each.reason, 300)}\n")
-    if len(unreadable) > _UNREADABLE:
-        sys.stderr.write(f"not read: {len(unreadable) - _UNREADABLE} more\n")
 
 
 def _report_text(report: BuildReport) -> str:
@@ -99,7 +97,7 @@ def _report_text(report: BuildReport) -> str:
     `3 added, 1 changed, 40 unchanged; 900 chunks, 12 embedded, in 1.20s; 1 source could not be read`.
     """
     if not report.chunks:
-        return "empty: nothing was found that could be read"
+        return "empty: no readable source was found"
     counts = {how: getattr(report, how) for how in ("added", "changed", "removed", "unchanged")}
     sources = ", ".join(f"{count:,} {how}" for how, count in counts.items() if count)
     chunks = counted(report.chunks, "chunk")
@@ -108,7 +106,7 @@ def _report_text(report: BuildReport) -> str:
         return f"as it was, {chunks}{lost}"
     if not (report.added or report.changed or report.removed or report.embedded):
         return f"up to date, {chunks} of {counted(report.unchanged, 'source')}{lost}"
-    embedded = f"{report.embedded:,} embedded" if report.embedded else "none embedded anew"
+    embedded = f"{report.embedded:,} embedded" if report.embedded else "none embedded again"
     return f"{sources}; {chunks}, {embedded}, in {duration(report.seconds)}{lost}"
 
 
@@ -121,7 +119,7 @@ def drop_bases(target: str, config_dir: str | None, *, yes: bool) -> int:
     """
     there = [seen for seen in map(base_info, recipes(target, config_dir)) if seen.recipe.directory.is_dir()]
     if not there:
-        sys.stdout.write(f"nothing is built of {safe(target)}\n")
+        sys.stdout.write(f"{safe(target)} is not built\n")
         return 0
     if not yes and not _agreed(there):
         sys.stdout.write("nothing was removed\n")
@@ -139,11 +137,12 @@ def drop_bases(target: str, config_dir: str | None, *, yes: bool) -> int:
 
 def _agreed(there: Sequence[BaseInfo]) -> bool:
     if not person_at_terminal(no_input=False):
-        raise UsageError("no person can be asked whether to remove it; --yes agrees beforehand")
+        raise UsageError("removing it needs a confirmation, and no user is present: repeat the command with --yes")
     from ..render.dialog import Dialog
 
     rows = [f"  {seen.recipe.directory} ({state_of(seen)}, {bytes_in_words(seen.size)})" for seen in there]
-    text = "\n".join(["Remove what is built here? Sources and recipes stay.", *rows])
+    text = "\n".join(["Delete these files? Sources and recipes stay.", *rows])
+    # Enter alone keeps the files.
     question = Question(id="", actor="", kind="confirm", text=text, default="no")
     try:
         return Dialog(question).run() == "yes"
@@ -205,11 +204,11 @@ def _status_text(seen: BaseInfo, changes: SourceChanges | str | None) -> str:
         ]
     facts.append(["made of", _made_of(recipe)])
     if seen.builder:
-        facts.append(["building", f"{seen.builder} is at it"])
+        facts.append(["building", f"{seen.builder} is building it"])
     elif seen.building:
-        facts.append(["unfinished", f"a build was interrupted; {build} goes on from there"])
+        facts.append(["unfinished", f"a build was interrupted; {build} continues it"])
     if isinstance(changes, SourceChanges):
-        current = "up to date, but for what could not be read" if seen.unreadable else "up to date"
+        current = "up to date, except for unreadable sources" if seen.unreadable else "up to date"
         facts.append(["state", f"{_differences(changes)}; {build}" if changes else current])
     elif error := seen.error or changes:
         facts.append(["error", error])
@@ -263,7 +262,7 @@ def search_bases(
         KnowledgeMissing: a base is not built.
     """
     if not query.strip():
-        raise UsageError("QUERY is empty: say what to look for")
+        raise UsageError("QUERY is empty: give a text to search for")
     found = [_reranked(recipe, rerank) for recipe in _built(target, config_dir)]
 
     async def look_up(me: Actor, root: Root) -> list[Retrieved]:

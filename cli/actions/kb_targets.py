@@ -50,7 +50,7 @@ def recipes(target: str, config_dir: str | None) -> list[Recipe]:
         agent_home = base / "agents" / target
         where = agent_home if agent_home.is_dir() else f"$(callboard agents path {target})"
         raise UsageError(
-            f"'{target}' is a knowledge base ({file}) and an agent as well; say which: {registry.home(target, base)}"
+            f"'{target}' is a knowledge base ({file}) and an agent too; use one of these: {registry.home(target, base)}"
             f" or {where}"
         )
     recipe = registry.named(target, base)
@@ -66,15 +66,15 @@ def of_agent(agent: GraphAgent | LoopAgent, base: Path) -> dict[str, Recipe]:
 def _agent(target: str, config_dir: str | None, base: Path) -> GraphAgent | LoopAgent:
     if _is_only_documents(target) and not is_agent(target, base):
         raise UsageError(
-            f"'{target}' is no knowledge base and no agent; to make a base of what is there:"
+            f"'{target}' is neither a knowledge base nor an agent; to make a base of it:"
             f" callboard kb new NAME {shlex.quote(target)}"
         )
     if os.sep in target or is_agent(target, base) or Path(target).exists():
         return load_agent(target, config_dir=config_dir)
     near = did_you_mean(target, [*registry.names(base), *own_agents(base), *built_in_agents()])
     raise UsageError(
-        f"'{target}' is no knowledge base, no agent and no directory of one;"
-        f" {near or 'callboard kb lists the bases, callboard kb new makes one'}"
+        f"'{target}' is neither a knowledge base nor an agent nor the directory of one;"
+        f" {near or 'to list the bases: callboard kb; to make one: callboard kb new'}"
     )
 
 
@@ -93,7 +93,7 @@ def _all_recipes(agent: GraphAgent | LoopAgent, base: Path) -> dict[str, Recipe]
     found = of_agent(agent, base)
     if not found:
         lacks = "rag node" if isinstance(agent, GraphAgent) else "`documents`"
-        raise UsageError(f"agent '{agent.name}' has no {lacks}, so there is no knowledge base of it")
+        raise UsageError(f"agent '{agent.name}' has no {lacks}, so it has no knowledge base")
     return found
 
 
@@ -164,7 +164,7 @@ def list_bases(config_dir: str | None, *, as_json: bool) -> str:
         rows = [*(seen.to_wire() for seen in (*own, *ofs)), *({"target": row[0], "error": row[3]} for row in broken)]
         return json_object(bases=rows)
     lines = [f"yours ({safe(str(registry.folder(base)))})"]
-    lines += columns([*map(_base_row, own), *broken]) or ["  none yet (callboard kb new NAME SOURCE... makes one)"]
+    lines += columns([*map(_base_row, own), *broken]) or ["  none yet (to make one: callboard kb new NAME SOURCE...)"]
     if ofs:
         lines += ["of agents", *columns([_base_row(seen) for seen in ofs])]
     return "\n".join(lines) + "\n"

@@ -13,7 +13,7 @@ from pathlib import Path
 from ...actors.io.directories import cache_dir
 from ...actors.work.agent.aichat import INDEX
 
-_UNUSED = "tools are run from their own files; it can be deleted"
+_UNUSED = "Callboard runs tools from their own files; you can delete it"
 
 
 def list_unsupported(home: Path, environ: Mapping[str, str]) -> list[str]:
@@ -23,7 +23,7 @@ def list_unsupported(home: Path, environ: Mapping[str, str]) -> list[str]:
 
 def _vault(home: Path, _environ: Mapping[str, str]) -> Iterator[str]:
     if (home / "vault.yml").is_file():
-        yield "vault.yml: encrypted in a way of Loki's own; callboard vault import --help says what to do"
+        yield "vault.yml: encrypted by Loki, and can't be read; see callboard vault import --help"
 
 
 def _models(home: Path, _environ: Mapping[str, str]) -> Iterator[str]:
@@ -35,17 +35,17 @@ def _models(home: Path, _environ: Mapping[str, str]) -> Iterator[str]:
 def _built(home: Path, _environ: Mapping[str, str]) -> Iterator[str]:
     for name in ("bin", "scripts"):
         if (home / "functions" / name).is_dir():
-            yield f"functions/{name}: what Loki runs tools by; {_UNUSED}"
+            yield f"functions/{name}: Loki's programs for tools; {_UNUSED}"
     built = sorted(path.parent.name for path in home.glob("agents/*/bin") if path.is_dir())
     if built:
-        yield f"agents/*/bin ({', '.join(built)}): what Loki runs tools by; {_UNUSED}"
+        yield f"agents/*/bin ({', '.join(built)}): Loki's programs for tools; {_UNUSED}"
 
 
 def _sign_ins(_home: Path, environ: Mapping[str, str]) -> Iterator[str]:
     oauth = cache_dir(environ).parent / "loki" / "oauth"
     for file in sorted(oauth.glob("*_oauth_tokens.json")):
         client = file.name.removesuffix("_oauth_tokens.json")
-        yield f"{file}: tokens of a sign-in by Loki; callboard auth login {client}"
+        yield f"{file}: tokens of a sign-in by Loki; sign in again: callboard auth login {client}"
 
 
 def _servers(home: Path, _environ: Mapping[str, str]) -> Iterator[str]:
@@ -54,7 +54,10 @@ def _servers(home: Path, _environ: Mapping[str, str]) -> Iterator[str]:
         only = sorted(_names(lokis) - _names(ours))
         if only:
             names = ", ".join(only)
-            yield f"functions/mcp.json: mcp.json beside functions/ counts in its place; only the former has {names}"
+            yield (
+                "functions/mcp.json: not read, because mcp.json of the config directory exists; "
+                f"only functions/mcp.json has {names}"
+            )
 
 
 def _names(file: Path) -> set[str]:
@@ -71,7 +74,7 @@ def _agents_of_aichat(home: Path, _environ: Mapping[str, str]) -> Iterator[str]:
     if named:
         yield (
             f"functions/agents ({', '.join(named)}): agents of aichat;"
-            f" callboard install {home / 'functions'} --filter agents lays them into agents/"
+            f" callboard install {home / 'functions'} --filter agents copies them into agents/"
         )
 
 

@@ -77,10 +77,8 @@ def run_macro(name: str, arguments: Sequence[str], flags: dict[str, Any]) -> int
 def _print_warnings(macro: Macro, given: Sequence[str]) -> None:
     for problem in macro.problems:
         sys.stderr.write(f"{safe(str(problem))}\n")
-    if left := macro.left_over(given):
-        sys.stderr.write(
-            f"{counted(len(left), 'argument')} that no variable takes: passed over. Usage: {safe(macro.usage)}\n"
-        )
+    if left := macro.unused_arguments(given):
+        sys.stderr.write(f"{counted(len(left), 'argument')} without a variable: ignored. Usage: {safe(macro.usage)}\n")
 
 
 async def _played(
@@ -184,7 +182,7 @@ class _Terminal:
 
     async def edit(self, asked: frames.EditText) -> str | None:
         """Refuse: a macro has no editor."""
-        raise UsageError(f"{asked.name} would have to be edited, which no macro can do")
+        raise UsageError(f"{asked.name} needs an editor, which a macro can't open")
 
     async def copy(self, asked: frames.CopyText) -> None:
         """Copy a text to the clipboard of the machine that runs the command."""

@@ -23,7 +23,7 @@ from ..editor import edit_file, edit_new
 from ..render.text import columns, json_object, one_line, safe
 
 _NEW = """\
-# Lines of the chat, played one after another; docs/macros.md has the rest.
+# Lines of the chat, run one after another; docs/macros.md describes all keys.
 description: Asks for one sentence.
 variables:
   - name: topic
@@ -42,9 +42,9 @@ def list_macros(config_dir: str | None, *, as_json: bool) -> str:
     if as_json:
         return json_object(macros=listed)
     own, ours = (_rows([each for each in listed if each["origin"] == origin]) for origin in ("yours", "built in"))
-    none = "  none yet (callboard macros edit NAME makes one)"
+    none = "  none yet (to make one: callboard macros edit NAME)"
     lines = [f"yours ({safe(str(FILES.directory(base)))})", *(own or [none]), "built in"]
-    return "\n".join([*lines, *(ours or ["  none (each name is taken by one of yours)"])]) + "\n"
+    return "\n".join([*lines, *(ours or ["  none (each is hidden by one of yours)"])]) + "\n"
 
 
 def show_macro(name: str, config_dir: str | None, *, as_json: bool) -> str:
@@ -144,7 +144,7 @@ def _macro_row(place: FilePlace, macro: Macro | None, error: str | None = None) 
 def _rows(macros: list[dict[str, Any]]) -> list[str]:
     return columns(
         [
-            [safe(each["usage"]), f"can't be played: {each['error']}" if each["error"] else each["description"]]
+            [safe(each["usage"]), f"invalid: {each['error']}" if each["error"] else each["description"]]
             for each in macros
         ]
     )

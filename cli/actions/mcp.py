@@ -74,9 +74,9 @@ def list_servers(config_dir: str | None, *, as_json: bool) -> tuple[str, bool]:
     if as_json:
         return json_object(file=config.file, servers=rows, problems=msgspec.to_builtins(config.problems)), broken
     if not rows and broken:
-        return f"{safe(config.file)} can't be read; stderr says what to mend\n", broken
+        return f"{safe(config.file)} can't be read; stderr lists its problems\n", broken
     if not rows:
-        return f"no MCP servers in {safe(config.file)}; callboard mcp init writes some to begin with\n", broken
+        return f"no MCP servers in {safe(config.file)}; to write some: callboard mcp init\n", broken
     cells = [[row["name"], _state(row), row.get("share", ""), row.get("reached", "")] for row in rows]
     return "\n".join([config.file, *(safe(line) for line in columns(cells))]) + "\n", broken
 
@@ -144,7 +144,7 @@ def _state(row: dict[str, Any]) -> str:
         return "disabled"
     if not row["found"]:
         return "not found"
-    return "not asked yet" if row["tools"] is None else counted(row["tools"], "tool")
+    return "never connected" if row["tools"] is None else counted(row["tools"], "tool")
 
 
 def _words(words: tuple[str, ...]) -> Iterator[str]:
@@ -241,9 +241,10 @@ def test_servers(names: tuple[str, ...], config_dir: str | None, *, as_json: boo
         OSError: stdout can't be written.
     """
     progress = _progress()
+    # Servers that are being probed end in order first; then the write error is raised.
     unwritten: list[OSError] = []
 
-    def tell(met: ServerProbe) -> None:
+    def print_probe(met: ServerProbe) -> None:
         try:
             with progress.aside():
                 sys.stdout.write(met.as_text())
@@ -265,7 +266,7 @@ def test_servers(names: tuple[str, ...], config_dir: str | None, *, as_json: boo
         async def probe(server: Server) -> None:
             met[server.name] = await _probe(me, scope, server)
             if not as_json and not unwritten:
-                tell(met[server.name])
+                print_probe(met[server.name])
 
         with servers.scope(run=me.stream.run, agent=me.path) as scope:
             async with trio.open_nursery() as nursery:
@@ -286,14 +287,14 @@ def test_servers(names: tuple[str, ...], config_dir: str | None, *, as_json: boo
 def _nothing_to_probe(config: McpConfig) -> CallboardError:
     problems = errors_in(config.problems)
     if problems:
-        what = "has no entry that can be used" if config.broken else "can't be read"
+        what = "has no valid entry" if config.broken else "can't be read"
         told = "\n".join(map(str, problems))
         return InvalidFile(f"{config.file} {what}:\n{told}", config.problems)
     if config.servers:
         all_of = "the only MCP server" if len(config.servers) == 1 else f"all {len(config.servers)} MCP servers"
         verb = "is" if len(config.servers) == 1 else "are"
         return UsageError(f'{all_of} of {config.file} {verb} disabled; remove "disabled" of one to use it')
-    return UsageError(f"there is no MCP server in {config.file}; callboard mcp init writes some")
+    return UsageError(f"there is no MCP server in {config.file}; to write some: callboard mcp init")
 
 
 def _progress() -> ProgressDisplay:
@@ -353,7 +354,9 @@ def list_tools(name: str, config_dir: str | None, *, cached: bool, as_json: bool
         permissions = Permissions(root.registry.permissions(root.settings.permissions))
         catalog = cached_catalog(root.mcp, server)
         if catalog is None:
-            raise UsageError(f"nothing is remembered of MCP server '{name}'; without --cached it is started and asked")
+            raise UsageError(
+                f"MCP server '{name}' was never connected, so its tools are not known; without --cached it is started"
+            )
     else:
         server, catalog, permissions = act(partial(_ask, name), config_dir=config_dir, progress=_progress())
     rows = [_tool_row(server, tool, permissions) for tool in catalog.tools]
@@ -413,8 +416,8 @@ async def _never(_me: Actor, _arguments: Arguments) -> Json:
 # --- a first mcp.json --------------------------------------------------------------------------------------
 
 _LACKS = (
-    "uvx was not found on the PATH, and the server 'time' is started by it: install uv (https://docs.astral.sh/uv/),\n"
-    "or write a server of your own there\n"
+    "uvx, which starts the server 'time', was not found on the PATH: install uv (https://docs.astral.sh/uv/),\n"
+    "or configure another server there\n"
 )
 
 
@@ -428,8 +431,8 @@ def make_mcp_json(config_dir: str | None, *, force: bool) -> str:
     file, loki = base / "mcp.json", user_folder("functions", base) / "mcp.json"
     for there in (file, loki):
         if there.exists() and not force:
-            hint = "--force writes a new one over it" if there == file else f"--force writes {file}, which is used then"
-            raise UsageError(f"{there} is there already and was left alone; {hint}")
+            hint = "--force overwrites it" if there == file else f"--force writes {file}, which is used then"
+            raise UsageError(f"{there} exists, and was not changed; {hint}")
     write_files({file: (Path(__file__).parents[1] / "templates" / "mcp.json").read_bytes()})
     hidden = f"{loki} is no longer used\n" if loki.exists() else ""
     then = "\ncallboard mcp test time\n" if shutil.which("uvx") else _LACKS

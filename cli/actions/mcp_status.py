@@ -19,7 +19,7 @@ from ...protocol.decoding import convert
 from ...protocol.mcp.status import ServerStatus
 from ..render.text import columns, counted, json_object, one_line, safe
 
-_NO_PROCESS = "no callboard that uses MCP servers runs now\n"
+_NO_PROCESS = "no running Callboard process uses MCP servers\n"
 _MEGABYTE = 1_000_000
 
 
@@ -61,7 +61,7 @@ def _print_reloads(answers: list[dict[str, Any]]) -> None:
             sys.stderr.write(f"callboard: process {pid} ended, and its servers with it\n")
         else:
             names = ", ".join(answer["reloaded"])
-            sys.stdout.write(f"process {pid}: {'started anew: ' + safe(names) if names else 'nothing to start anew'}\n")
+            sys.stdout.write(f"process {pid}: {'started anew: ' + safe(names) if names else 'nothing to restart'}\n")
 
 
 def _ask_processes(request: dict[str, Any]) -> list[dict[str, Any]]:
@@ -115,7 +115,7 @@ def _counters_text(count: Counters) -> str:
         f"{count.spawned} started": count.spawned,
         waited: count.acquire_miss,
         f"shared {shared}": count.acquire_active_hit,
-        f"taken up again {counted(count.acquire_idle_hit, 'time')}": count.acquire_idle_hit,
+        f"reused {counted(count.acquire_idle_hit, 'time')}": count.acquire_idle_hit,
         f"{count.idle_evicted} ended unused": count.idle_evicted,
         f"{count.lru_evicted} ended to make room": count.lru_evicted,
         f"{count.lost} lost": count.lost,
@@ -124,7 +124,7 @@ def _counters_text(count: Counters) -> str:
         f"{counted(count.health_failed, 'ping')} not answered": count.health_failed,
         counted(count.reloads, "reload"): count.reloads,
     }
-    return "servers: " + (", ".join(text for text, number in told.items() if number) or "none was used")
+    return "servers: " + (", ".join(text for text, number in told.items() if number) or "no server was used")
 
 
 def _command(pid: int) -> str:

@@ -41,7 +41,7 @@ def check_prompt(request: RunRequest, config_dir: str | None) -> None:
     node = _prompt_user(target)
     if node is not None:
         raise UsageError(
-            f"the node '{node}' of {target.name} uses the prompt, and none is given:"
+            f"the node '{node}' of {target.name} needs a prompt, and none is given:"
             f' callboard run {request.target} "..." (" " is an empty one)'
         )
 
@@ -87,7 +87,7 @@ def asked_for(request: RunRequest, config_dir: str | None, session: str | None =
         if not (prompt or request.files or request.attach) and (
             isinstance(target, LoopAgent) or _prompt_user(target) is not None
         ):
-            prompt = _asked(target.name, f"What is {target.name} to do?")
+            prompt = _asked(target.name, f"What should {target.name} do?")
         return msgspec.structs.replace(request, variables=values, prompt=prompt)
     if request.prompt.strip() or request.attach:
         return request
@@ -137,7 +137,7 @@ def _ask(agent: str, variable: Variable) -> str:
     from ..render.dialog import Dialog
 
     about = f"{variable.name}: {variable.description.strip()}" if variable.description.strip() else variable.name
-    text = f"{about}\n(a variable of this agent; --var {variable.name}=... sets it beforehand)"
+    text = f"{about}\n(a variable of this agent; --var {variable.name}=... sets it without a question)"
     value = Dialog(Question(id="", actor="", node=agent, text=text)).run()
     assert isinstance(value, str)
     return value

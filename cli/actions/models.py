@@ -40,7 +40,7 @@ def pull_weights(name: str, *, quiet: bool) -> Path:
         CallboardError: as `weights.pull`.
         click.exceptions.Exit: a signal interrupted it; the code is 128 plus its number.
     """
-    return trio.run(_pull, name, (lambda *_: None) if quiet else _teller(name))
+    return trio.run(_pull, name, (lambda *_: None) if quiet else _progress_printer(name))
 
 
 def list_models(settings: Settings, *, as_json: bool) -> str:
@@ -80,7 +80,7 @@ def _client(client: Mapping[str, Any]) -> str:
 
 
 def _row(row: Mapping[str, Any]) -> str:
-    where = row["path"] or f"not here (callboard models pull {row['name']})"
+    where = row["path"] or f"not installed (callboard models pull {row['name']})"
     return f"{row['model']:<16} {row['size'] // _MEGABYTE:>5} MB  {row['title']}\n    {where}\n"
 
 
@@ -91,19 +91,20 @@ async def _pull(name: str, tell: Callable[[str, int, int], None]) -> Path:
     if isinstance(end.error, CallboardError):
         raise end.error
     if end.reason != "normal" and end.error is None and root.signal is not None:
-        sys.stderr.write("\ncallboard: stopped before the weights were here\n")
+        sys.stderr.write("\ncallboard: stopped before the weights were complete\n")
         raise click.exceptions.Exit(128 + root.signal)
     return await ref.result()
 
 
-def _teller(name: str) -> Callable[[str, int, int], None]:
+def _progress_printer(name: str) -> Callable[[str, int, int], None]:
     live = redrawable(sys.stderr)
     last = ("", -1)
 
-    def tell(what: str, done: int, total: int) -> None:
+    def print_progress(what: str, done: int, total: int) -> None:
         nonlocal last
         percent = done * 100 // total if total else 0
         step = (what, percent if live else percent // 50)
+        # Without a live line, every 50 % is a line of its own; more would fill a log.
         if step == last or what == "checked":
             return
         last = step
@@ -113,7 +114,7 @@ def _teller(name: str) -> Callable[[str, int, int], None]:
             sys.stderr.write("\n")
         sys.stderr.flush()
 
-    return tell
+    return print_progress
 
 
 def usable_models(settings: Settings) -> list[dict[str, Any]]:

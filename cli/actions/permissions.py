@@ -31,7 +31,7 @@ def explain_call(
         given = None
     if not isinstance(given, dict):
         if not tool.subject:
-            raise UsageError(f"'{name}' has no argument of its own that patterns mean: give all of them as JSON")
+            raise UsageError(f"'{name}' has no argument that patterns are compared with: give all arguments as JSON")
         given = {tool.subject: call}
     found = box.explained(tool, given, agent, allowed)
     if as_json:
@@ -55,7 +55,7 @@ def list_stored(*, as_json: bool) -> str:
         return json_object(directory=kept.directory, allowed=msgspec.to_builtins(kept.all()))
     rows = [[safe(each.tool), _what(each)] for each in kept.all()]
     where = safe(kept.directory)
-    return "\n".join([f"allowed for good in {where}", *columns(rows)] if rows else [f"nothing in {where}"]) + "\n"
+    return "\n".join([f"approvals stored for {where}", *columns(rows)] if rows else [f"nothing in {where}"]) + "\n"
 
 
 def _what(answered: StoredAnswer) -> str:

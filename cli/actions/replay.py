@@ -40,7 +40,7 @@ def _print_differences(run: str, replayed: Replayed, config_dir: Path) -> None:
     if outcome.error is not None and not replayed.ended_early:
         complain(with_node(outcome.error.message, outcome.error.node))
     if replayed.ended_early:
-        sys.stderr.write(f"{run} was not over: its rows have an end here\n")
+        sys.stderr.write(f"{run} was not over: its journal ends here\n")
     if not replayed.differences:
         return
     where = {step.row: step.where for step in steps_of(journal_dir(os.environ), run, config_dir)}

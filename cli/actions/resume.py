@@ -45,7 +45,7 @@ _WIDE = 120
 _HEAD_NARROW = ("RUN", "TARGET", "BEGAN", "BY", "PROMPT")
 _HEAD = ("RUN", "TARGET", "BEGAN", "ROWS", "LIVES", "BY", "PROMPT")
 
-_LOST = "Restore the file from a backup, or move it away: its runs can't be continued"
+_LOST = "Restore the file from a backup, or move it away; without it, its runs can't be continued"
 """Advice for a journal that can't be read."""
 
 _SIGNALLED = 128
@@ -120,9 +120,11 @@ def _chosen(words: Sequence[str], flags: ResumeFlags) -> list[InterruptedRun]:
 def _id_of(word: str, there: dict[str, InterruptedRun], unread: Sequence[str]) -> str:
     id = matching_id(word, there)
     if id is None and unread:
-        raise Damaged(f"'{word}' is in no journal that can be read. {'; '.join(unread)}. {_LOST}")
+        raise Damaged(f"'{word}' is not in a readable journal. {'; '.join(unread)}. {_LOST}")
     if id is None:
-        raise NotFound(f"no durable run '{word}' was interrupted; callboard runs --interrupted lists those that were")
+        raise NotFound(
+            f"no durable run '{word}' was interrupted; to list interrupted runs: callboard runs --interrupted"
+        )
     return id
 
 
@@ -148,7 +150,7 @@ async def _drive(
 ) -> Outcome:
     if isinstance(progress, AnswerDisplay):
         progress.begin(style_of(root.settings.other, Path(root.config_dir), sys.stdout, os.environ))
-    result.when_gone(from_any_thread(root.begin_stop))
+    result.on_write_error(from_any_thread(root.begin_stop))
 
     def on_event(event: Event) -> None:
         progress.on_event(event)
@@ -200,6 +202,6 @@ def _row(run: InterruptedRun) -> tuple[str, ...]:
     if run.about is None:
         return (run.run or "?", safe(run.damage), "", "", "", "", "")
     about, since = run.about, f"{age(max(0.0, time.time() - run.began))} ago"
-    stands = "can't go on" if run.why_not else "stuck" if run.stuck else about.by or "program"
+    stands = "can't continue" if run.why_not else "stuck" if run.stuck else about.by or "program"
     words = one_line(run.why_not or about.prompt)
     return (run.run, safe(about.target), since, str(run.rows), str(run.life), stands, words)

@@ -34,9 +34,9 @@ def list_roles(config_dir: str | None, *, as_json: bool) -> str:
         return json_object(roles=listed)
     own = [each for each in listed if each["origin"] == "yours"]
     ours = [each for each in listed if each["origin"] == "built in"]
-    none = "  none yet (callboard roles edit NAME makes one)"
+    none = "  none yet (to make one: callboard roles edit NAME)"
     lines = [f"yours ({safe(str(FILES.directory(base)))})", *(_rows(own) or [none]), "built in"]
-    return "\n".join([*lines, *(_rows(ours) or ["  none (each name is taken by one of yours)"])]) + "\n"
+    return "\n".join([*lines, *(_rows(ours) or ["  none (each is hidden by one of yours)"])]) + "\n"
 
 
 def show_role(name: str, config_dir: str | None, *, as_json: bool) -> str:
@@ -78,7 +78,7 @@ def save_role(name: str, data: bytes, config_dir: str | None, *, force: bool) ->
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        raise InvalidFile(f"standard input is no role: it is not UTF-8 text ({error.reason})") from None
+        raise InvalidFile(f"standard input is not a role: it is not UTF-8 text ({error.reason})") from None
     try:
         role, new = save(name, text, base, replace=force)
     except Conflict as error:
@@ -122,8 +122,8 @@ def path_of(name: str | None, config_dir: str | None) -> str:
 
 _NEW = """\
 ---
-# All keys may be left out; docs/roles.md has the others.
-# description: What it is for, in a line.
+# All keys are optional; docs/roles.md has the others.
+# description: Purpose of the role, in a line.
 # model: openai:gpt-4o-mini
 # temperature: 0.2
 # enabled_tools: fs_cat,fs_ls
@@ -174,7 +174,7 @@ def _why_not(error: CallboardError, name: str) -> str:
 def _rows(roles: list[dict[str, Any]]) -> list[str]:
     rows = []
     for role in roles:
-        text = f"can't be used: {role['error']}" if role["error"] else role["description"] or role["kind"]
+        text = f"invalid: {role['error']}" if role["error"] else role["description"] or role["kind"]
         model = f" [{role['model']}]" if role["model"] else ""
         name = "#".join([role["name"], *(f"ARG{number}" for number in range(1, role["arguments"] + 1))])
         rows.append([safe(name), text + safe(model)])
@@ -210,7 +210,7 @@ def _hides(name: str, new: bool) -> str:
     from ...actors.work.library import ROLES
 
     if new and (ROLES / f"{name}.md").is_file():
-        return f"from now on '{name}' means this one: it hides the built-in role of that name\n"
+        return f"'{name}' now hides the built-in role of the same name\n"
     return ""
 
 

@@ -98,7 +98,7 @@ class AdHoc(msgspec.Struct, frozen=True, kw_only=True):
         for name, hint in root.registry.unknown(tools if self.tools else ()):
             server = KnownServers(root.config_dir, root.settings).behind(name)
             if server is not None:
-                hint = f"all that MCP server '{server}' has: --tool {WHOLE}{server}"
+                hint = f"for all tools of MCP server '{server}': --tool {WHOLE}{server}"
             raise UsageError(f"there is no tool '{name}'; {hint}")
         return Agent(
             name="ask",
@@ -212,7 +212,7 @@ def _completed(request: RunRequest, flags: RunFlags, person: bool) -> RunRequest
         request = with_standard_input(request, quiet=flags.quiet)
     if flags.adhoc is not None:
         if not request.prompt.strip() and not request.files and not request.attach:
-            raise UsageError('there is nothing to ask: give a PROMPT (callboard ask "..."), or pipe text in')
+            raise UsageError('the prompt is missing: give a PROMPT (callboard ask "..."), or pipe text in')
     elif person:
         from .missing_inputs import asked_for
 
@@ -266,7 +266,7 @@ async def _drive(
 
     if isinstance(progress, AnswerDisplay):
         progress.begin(style_of(root.settings.other, Path(root.config_dir), sys.stdout, os.environ))
-    result.when_gone(from_any_thread(root.begin_stop))
+    result.on_write_error(from_any_thread(root.begin_stop))
     beside: tuple[ListeningServer, HttpServer] | None = None
     if flags.ui:
         from .serve import print_page, serve_in_background
@@ -311,7 +311,7 @@ def _print_failure(outcome: Outcome) -> None:
         return
     complain(with_node(outcome.error.message, outcome.error.node))
     if outcome.error.code == NobodyToAsk.code:
-        sys.stderr.write("    answer it at a terminal (without --no-input), or beforehand with --answer or --answers\n")
+        sys.stderr.write("    answer it at a terminal (without --no-input), or prepare it with --answer or --answers\n")
 
 
 WAIT = 30.0
@@ -387,7 +387,7 @@ async def _save_message(root: Root, request: RunRequest, outcome: Outcome, note:
     try:
         await trio.to_thread.run_sync(add_message, root.config_dir, title, request.prompt, outcome.output)
     except OSError as error:
-        note(f"the answer could not be kept in the file of messages: {error}")
+        note(f"the answer could not be appended to the file of messages: {error}")
 
 
 async def _begins_with(root: Root, request: RunRequest, choice: SessionChoice) -> Prelude:
@@ -424,7 +424,7 @@ async def _temporary(
             role, prompt = request.role, request.role_prompt
             stored = await keep_temporary(root, said, agent=agent, model=request.model, role=role, role_prompt=prompt)
         except CallboardError as error:
-            choice.note(f"the session could not be kept: {error}")
+            choice.note(f"the session could not be stored: {error}")
         else:
             choice.note(f"session: {stored.label}")
     return outcome

@@ -76,7 +76,7 @@ def _check_flags(flags: Mapping[str, Any]) -> None:
     given = [f"--{name.replace('_', '-')}" for name in _HERE if flags.get(name)]
     given += [yes if flags[name] else no for name, (yes, no) in _EITHER.items() if flags.get(name) is not None]
     if given:
-        raise UsageError(f"{given[0]} is about this machine, and --on has another one play the run")
+        raise UsageError(f"{given[0]} is for files of this machine, and --on executes the run on another one")
 
 
 def _check(request: RunRequest, travels: set[str]) -> None:
@@ -87,4 +87,4 @@ def _check(request: RunRequest, travels: set[str]) -> None:
         usual = field.default if field.default is not msgspec.NODEFAULT else field.default_factory()
         if getattr(request, field.name) != usual:
             flag = field.name.replace("_", "-")
-            raise UsageError(f"--{flag} can't be told to a server: leave it out, or say it in the agent's file")
+            raise UsageError(f"--{flag} can't be sent to a server: leave it out, or set it in the agent's file")

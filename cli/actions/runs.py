@@ -46,7 +46,7 @@ def export_run(word: str, file: str, *, as_json: bool) -> str:
     """
     run = matching_id(word, [info.run for info in stored_runs()]) or word
     if (rows := write_file(run, Path(file), os.environ)) is None:
-        raise NotFound(f"nothing is kept of {run} to go on with: there is no such run, or it is not durable")
+        raise NotFound(f"{run} has no journal: there is no such run, or it is not durable")
     if as_json:
         return json_object(exported=run, rows=rows, file=file)
     return f"{safe(run)}: {rows} rows written to {safe(file)}\n"
@@ -63,5 +63,5 @@ def import_run(file: str, *, as_json: bool) -> str:
     take_in(moved, os.environ)
     if as_json:
         return json_object(imported=moved.run, rows=len(moved.rows), over=moved.ended is not None)
-    goes_on = "" if moved.ended is not None else f"; callboard resume {safe(moved.run)} goes on with it"
-    return f"{safe(moved.run)}: {len(moved.rows)} rows taken in{goes_on}\n"
+    goes_on = "" if moved.ended is not None else f"; to continue it: callboard resume {safe(moved.run)}"
+    return f"{safe(moved.run)}: {len(moved.rows)} rows imported{goes_on}\n"

@@ -110,7 +110,7 @@ async def serve_in_background(
     for error in errors:
         raise error
     if not found:
-        raise ShuttingDown("callboard is stopping, and no server was begun")
+        raise ShuttingDown("callboard is stopping, and the server was not started")
     with root.kernel.draining(server.drain, server.drains_within(root.settings.api)):
         yield found[0], server
         await server.last_words()

@@ -61,9 +61,9 @@ def list_sessions(agent: str | None, *, as_json: bool, config_dir: str | None) -
     if as_json:
         return json.dumps([msgspec.to_builtins(meta) for meta in found], indent=2, ensure_ascii=False) + "\n"
     if not found and agent is not None:
-        return f'agent {safe(agent)} has no sessions: callboard run {safe(agent)} -s NAME "..." begins one\n'
+        return f'agent {safe(agent)} has no sessions: callboard run {safe(agent)} -s NAME "..." starts one\n'
     if not found:
-        return 'no sessions yet: callboard ask -s NAME "..." begins one\n'
+        return 'no sessions yet: callboard ask -s NAME "..." starts one\n'
     rows = [
         (safe(meta.alias or meta.id), safe(meta.agent or "-"), _when(meta), one_line(meta.title or ""))
         for meta in found
@@ -116,7 +116,7 @@ def rename_session(session: str, name: str, agent: str | None, config_dir: str |
     stored = _found(store, session, agent)
     with _held(store, stored):
         store.rename(stored.id, name, stored.agent)
-    sys.stderr.write(f"callboard: session {safe(stored.label)} is called {safe(name)} now\n")
+    sys.stderr.write(f"callboard: session {safe(stored.label)} is now called {safe(name)}\n")
 
 
 def delete_sessions(sessions: tuple[str, ...], agent: str | None, config_dir: str | None) -> None:
@@ -153,5 +153,5 @@ def compress_session(session: str, agent: str | None, config_dir: str | None) ->
         person=False,
         traced=False,
     )
-    what = "is compressed" if done else "has too little in it to be compressed"
+    what = "is compressed" if done else "is too short to be compressed"
     sys.stderr.write(f"callboard: session {safe(session)} {what}\n")

@@ -19,17 +19,17 @@ from ...protocol.problems import Problem, did_you_mean, errors_in
 from ...protocol.skill import FILE, NAMES, read_skill
 from ..render.text import columns, counted, json_object, one_line, safe
 
-_TITLES = {"workspace": "of this directory", "user": "yours", "built in": "built in (an agent gets them by name)"}
+_TITLES = {"workspace": "of this directory", "user": "yours", "built in": "built in (agents name them in their files)"}
 _NEW = """\
 ---
 name: {name}
-description: What it is for, and when to use it. Agents choose by this line.
+description: Purpose of the skill, and when to use it. Agents select skills by this line.
 ---
 
 # {title}
 
-Write down how it is done: the steps, what to look out for, an example.
-Files beside this one (`scripts/`, `references/`) are read when the text names them.
+Describe the steps, common mistakes, and an example.
+Other files of the directory (`scripts/`, `references/`) are read when the text names them.
 """
 
 
@@ -44,7 +44,7 @@ def list_skills(config_dir: str | None, *, as_json: bool) -> str:
     for origin, title in _TITLES.items():
         rows = [[safe(each.skill.name), one_line(each.skill.description)] for each in found if each.origin == origin]
         if rows or origin == "user":
-            lines += [title, *(columns(rows) or ["  none yet (callboard skills new NAME --user begins one)"])]
+            lines += [title, *(columns(rows) or ["  none yet (to make one: callboard skills new NAME --user)"])]
     lines += _untrusted(trusted)
     problems = [*skills.broken, *(problem for each in found for problem in each.problems)]
     lines += ["", "problems", *(f"  {safe(str(each))}" for each in problems)] if problems else []
@@ -101,13 +101,13 @@ def new_skill(name: str, config_dir: str | None, *, of_user: bool) -> str:
     skill, problems = read_skill(text, str(directory / FILE), str(directory))
     if skill is None or "/" in name:
         said = problems[0].message if problems else "`name` has characters other than letters, digits and hyphens"
-        raise UsageError(f"'{name}' is no name for a skill: {said}")
+        raise UsageError(f"'{name}' can't be the name of a skill: {said}")
     if directory.exists():
-        raise Conflict(f"{directory} is there already")
+        raise Conflict(f"{directory} exists already")
     directory.mkdir(parents=True)
     (directory / FILE).write_text(text)
-    then = "" if of_user else "\nIt counts when you trust this directory: callboard trust"
-    return f"{directory / FILE}: write down what it is for, then callboard skills validate {directory}{then}\n"
+    then = "" if of_user else "\nAgents read it when you trust this directory: callboard trust"
+    return f"{directory / FILE}: describe the skill there, then run callboard skills validate {directory}{then}\n"
 
 
 def skill_names(config_dir: str | None) -> list[str]:
@@ -122,7 +122,7 @@ def _checked(directory: Path, *, strict: bool) -> list[Problem]:
     if not directory.exists():
         return problem("there is no such directory")
     if not directory.is_dir():
-        return problem("it is no directory")
+        return problem("it is not a directory")
     file = next((directory / name for name in NAMES if (directory / name).is_file()), None)
     if file is None:
         return problem(f"it has no {FILE}")
@@ -137,7 +137,7 @@ def _checked(directory: Path, *, strict: bool) -> list[Problem]:
 def _untrusted(trusted: Trusted | None) -> list[str]:
     if trusted is None or trusted.is_trusted or "skill" not in (there := offers(trusted, Path.cwd())):
         return []
-    return ["", f"This directory has more ({there}), which counts when you trust it: callboard trust --show"]
+    return ["", f"This directory has more ({there}), which agents read when you trust it: callboard trust --show"]
 
 
 def _skill_as_json(found: FoundSkill) -> dict[str, object]:

@@ -91,7 +91,7 @@ def check_arguments(arguments: dict[str, Any], schema: dict[str, Any], where: st
     """Raise `UsageError` if the arguments are invalid; `where` is a command that prints their schema."""
     wrong = schema_errors(arguments, schema)
     if wrong:
-        raise UsageError(f"the arguments don't fit: {'; '.join(wrong)}\n    {where} shows what it takes")
+        raise UsageError(f"the arguments don't fit: {'; '.join(wrong)}\n    to see them: {where}")
 
 
 async def execute_call(
@@ -218,4 +218,4 @@ def _call_context(root: Root, yes: bool, allow: tuple[str, ...]) -> RunContext:
 
 
 async def _no_agents(_me: Actor, _call: AgentCall) -> str:
-    raise AssertionError("a call by hand has no agents")
+    raise AssertionError("a call from the command line has no agents")

@@ -29,11 +29,11 @@ from .missing_inputs import definition
 
 BUILT_IN = "built in"
 _EFFECTS = {
-    "none": "nothing outside of the run",
+    "none": "no effect outside of the run",
     "read": "reads files or the network",
     "write": "changes files",
     "execute": "runs programs",
-    "send": "sends to others, or changes what is theirs",
+    "send": "sends data, or changes files or other systems",
 }
 
 
@@ -72,7 +72,7 @@ class ToolInfo:
     @property
     def effect(self) -> str:
         """Effect of a call on files and the network, in words."""
-        return "whatever its file does" if self.tool.origin == "file" else _EFFECTS[self.tool.effect]
+        return "depends on the program in its file" if self.tool.origin == "file" else _EFFECTS[self.tool.effect]
 
 
 class Toolbox:
@@ -199,7 +199,7 @@ def _hint(name: str, of_all: str, own: list[str] | None) -> str:
     return did_you_mean(name, own) or (f"the agent has: {', '.join(own)}; {of_all}" if own else of_all)
 
 
-PERMISSION_TEXTS = {"allow": "runs without asking", "ask": "asks a person first", "deny": "is denied"}
+PERMISSION_TEXTS = {"allow": "runs without asking", "ask": "asks the user first", "deny": "is denied"}
 
 
 def list_tools(agent_name: str | None, config_dir: str | None, *, as_json: bool) -> tuple[str, bool]:
@@ -243,7 +243,7 @@ def _listed(agent: str | None, own: list[ToolInfo], tools: list[ToolInfo], folde
     if agent is not None:
         lines += [f"of {safe(agent)}" + (f" ({safe(own[0].source)})" if own else ""), *(_rows(own) or ["  none"])]
     lines += [f"yours ({safe(folder)})", *(_rows(yours) or ["  none yet (one .sh, .py or .ts file per tool)"])]
-    lines += ["built in", *(_rows(ours) or ["  none (`visible_tools` leaves them out, or yours have their names)"])]
+    lines += ["built in", *(_rows(ours) or ["  none (`visible_tools` excludes them, or yours hide them)"])]
     return "\n".join(lines) + "\n"
 
 

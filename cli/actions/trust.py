@@ -34,7 +34,7 @@ def show_trust(directory: Path, *, as_json: bool) -> str:
         return _json(root, record, found)
     lines = [f"{safe(str(root))}: {_record_text(record)}"]
     if not found:
-        lines.append("There is nothing here for agents: no AGENTS.md, skills, hooks or .mcp.json.")
+        lines.append("This directory has no files for agents: no AGENTS.md, skills, hooks or .mcp.json.")
     for kind, title in _TITLES.items():
         files = [each for each in found if each.kind == kind]
         if files:
@@ -76,7 +76,7 @@ def revoke_trust(directory: Path, *, as_json: bool) -> str:
     keep(record, os.environ)
     if as_json:
         return _json(root, record, compare_with_trusted(root, os.environ))
-    return f"{safe(str(root))} is not trusted, and runs don't mention it (callboard trust --forget: they do again)\n"
+    return f"{safe(str(root))} is not trusted, and runs do not mention it (to undo this: callboard trust --forget)\n"
 
 
 def forget_trust(directory: Path, *, as_json: bool) -> str:
@@ -85,23 +85,25 @@ def forget_trust(directory: Path, *, as_json: bool) -> str:
     was = forget(root, os.environ)
     if as_json:
         return _json(root, None, compare_with_trusted(root, os.environ))
-    return f"{safe(str(root))}: {'what you have said of it is forgotten' if was else 'you have said nothing of it'}\n"
+    return (
+        f"{safe(str(root))}: {'your decision about it was deleted' if was else 'you have made no decision about it'}\n"
+    )
 
 
 def _root(directory: Path) -> Path:
     root = root_of(directory, os.environ)
     if root is None:
         raise UsageError(
-            f"{directory.absolute()} is your home directory, or lies above it: that is no workspace. What is yours "
-            "counts everywhere (AGENTS.md and skills of the configuration directory, ~/.agents/skills)"
+            f"{directory.absolute()} is your home directory, or is above it: it can't be a workspace. Your own files "
+            "are always used (AGENTS.md and skills of the configuration directory, ~/.agents/skills)"
         )
     return root
 
 
 def _record_text(record: TrustRecord | None) -> str:
     if record is None:
-        return "new to you, so nothing of it counts"
-    return "trusted" if record.trusted else "not trusted, as you have said"
+        return "no decision yet, so its files are not loaded"
+    return "trusted" if record.trusted else "not trusted, by your decision"
 
 
 def _files(files: Sequence[TrustComparison]) -> list[str]:

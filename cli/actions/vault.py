@@ -50,7 +50,8 @@ def put_secret(name: str, *, new: bool, no_input: bool, config_dir: str | None) 
     _print_line(f"{name} is {'kept' if new else 'changed'} in {file.path}")
     if len(value) < SHORTEST:
         _print_line(
-            f"its value is shorter than {SHORTEST} characters: it can't be told from other words in logs and output"
+            f"its value is shorter than {SHORTEST} characters: it can't be distinguished from other "
+            "words in logs and output"
         )
     return 0
 
@@ -83,8 +84,10 @@ def remove_secrets(names: tuple[str, ...], *, yes: bool, no_input: bool, config_
         _check_presence(name, file.read(), file, new=False)
     if not yes:
         if not person_at_terminal(no_input=no_input):
-            raise NobodyToAsk("no person is here to ask whether to delete them: repeat it with --yes")
-        if not click.confirm(f"Delete {', '.join(names)} from {file.path} for good?", err=True):
+            raise NobodyToAsk(
+                "deleting them needs a confirmation, and no user is present: repeat the command with --yes"
+            )
+        if not click.confirm(f"Delete {', '.join(names)} from {file.path} permanently?", err=True):
             _print_line("nothing was deleted")
             return 1
 
@@ -108,7 +111,9 @@ def list_secrets(*, as_json: bool, no_input: bool, config_dir: str | None) -> st
         return json_object(file=str(file.path), names=names)
     if not names:
         lokis = file.path.parent / LOKIS_FILE
-        told = f"; {lokis} is Loki's own, which can't be read: callboard vault import --help" if lokis.exists() else ""
+        told = (
+            f"; {lokis} is Loki's vault, which can't be read: callboard vault import --help" if lokis.exists() else ""
+        )
         _print_line(f"there is no secret in {file.path}: callboard vault add NAME{told}")
     return "".join(f"{safe(name)}\n" for name in names)
 
@@ -124,9 +129,9 @@ def import_secrets(
 ) -> int:
     """Store many secrets; return the exit code. Raises as `put_secret`."""
     if from_env == (from_json is not None):
-        raise UsageError("say where they come from: --from-env NAME..., or --from-json FILE")
+        raise UsageError("name a source: --from-env NAME..., or --from-json FILE")
     if from_json is not None and names:
-        raise UsageError("--from-json takes all that is in its file, and no NAMEs")
+        raise UsageError("--from-json imports the whole file: give no NAME")
     if from_env and not names:
         raise UsageError("--from-env needs the NAMEs of variables")
     values = _of_environment(names) if from_json is None else _of_json(from_json)
@@ -143,12 +148,12 @@ def import_secrets(
     def edit(secrets: dict[str, str]) -> None:
         others = [name for name, value in values.items() if secrets.get(name, value) != value]
         if others and not replace:
-            raise UsageError(f"in {file.path} there are other values of {', '.join(others)}: see --replace")
+            raise UsageError(f"{file.path} has other values of {', '.join(others)}: --replace overwrites them")
         added[:] = [name for name in values if name not in secrets]
         secrets.update(values)
 
     file.change(edit)
-    _print_line(f"{counted(len(added), 'secret')} added, {len(values) - len(added)} there already, in {file.path}")
+    _print_line(f"{counted(len(added), 'secret')} added, {len(values) - len(added)} already present, in {file.path}")
     return 0
 
 
@@ -162,11 +167,9 @@ def rotate_vault(*, leave_out: bool, no_input: bool, config_dir: str | None) -> 
         file.read()  # decrypts with the old passphrase
         opener.next = None if opener.is_in_file else _new_passphrase(no_input=no_input)
     count = file.rotate(leave_out=leave_out)
-    _print_line(f"{file.path} is encrypted anew, with {counted(count, 'secret')}")
+    _print_line(f"{file.path} is encrypted again, with {counted(count, 'secret')}")
     if opener.recipients:
-        _print_line(
-            f"your public key is now {opener.own()[0]}: it belongs into `recipients` in place of the former one"
-        )
+        _print_line(f"your public key is now {opener.own()[0]}: replace the former one in `recipients` with it")
     return 0
 
 
@@ -176,8 +179,8 @@ def rotate_vault(*, leave_out: bool, no_input: bool, config_dir: str | None) -> 
 def _value(name: str, *, no_input: bool) -> str:
     if sys.stdin is None or sys.stdin.isatty():
         if no_input or not has_terminal():
-            raise NobodyToAsk(f"no terminal is here to ask for the value of {name}: pipe it in")
-        value = hidden_line(f"Value of {name} (it is not shown): ")
+            raise NobodyToAsk(f"the value of {name} is missing, and there is no terminal to ask for it: pipe it in")
+        value = hidden_line(f"Value of {name} (not echoed): ")
     else:
         value = piped_text()
     _check_value(name, value)
@@ -191,13 +194,13 @@ def _check_name(name: str) -> None:
 
 def _check_value(name: str, value: str) -> None:
     if why := unusable(value):
-        raise UsageError(f"the value of {name} {why}; nothing was kept")
+        raise UsageError(f"the value of {name} {why}; nothing was stored")
 
 
 def _of_environment(names: tuple[str, ...]) -> dict[str, str]:
     lacking = [name for name in names if not os.environ.get(name)]
     if lacking:
-        raise UsageError(f"not set in the environment: {', '.join(lacking)}; nothing was kept")
+        raise UsageError(f"not set in the environment: {', '.join(lacking)}; nothing was stored")
     return {name: os.environ[name] for name in names}
 
 
@@ -212,15 +215,15 @@ def _of_json(path: str) -> dict[str, str]:
     except (ValueError, RecursionError):  # no exception chain: the error text may quote a value
         if Path(path).name == LOKIS_FILE:
             raise UsageError(
-                f"{path} is Loki's own vault, which callboard can't read. Let Loki open it: "
+                f"{path} is Loki's vault, which Callboard can't read. Let Loki open it: "
                 "loki --get-secret NAME | callboard vault add NAME"
             ) from None
-        raise UsageError(f'{path} is no JSON: it has to be an object of texts, {{"NAME": "value"}}') from None
+        raise UsageError(f'{path} is not JSON: expected an object of texts, {{"NAME": "value"}}') from None
     if not isinstance(found, dict) or not found:
-        raise UsageError(f'{path} has to be an object of texts, {{"NAME": "value"}}')
+        raise UsageError(f'{path}: expected an object of texts, {{"NAME": "value"}}')
     for name, value in found.items():
         if not isinstance(value, str):
-            raise UsageError(f"in {path} the value of '{name}' is no text; nothing was kept")
+            raise UsageError(f"in {path} the value of '{name}' is not a text; nothing was stored")
     return found
 
 
@@ -248,18 +251,20 @@ def _choose_passphrase(file: VaultFile, *, no_input: bool) -> None:
 
 def _new_passphrase(*, no_input: bool) -> str:
     if no_input or not has_terminal():
-        raise NobodyToAsk("no terminal is here to ask for a new passphrase: see `passphrase_file` of `vault`")
+        raise NobodyToAsk(
+            "a new passphrase is needed, and there is no terminal to ask for it: set `passphrase_file` of `vault`"
+        )
     chosen = hidden_line("New passphrase of the vault: ")
     if not chosen:
         raise UsageError("a passphrase can't be empty")
     if hidden_line("Once more: ") != chosen:
-        raise UsageError("that is not the same; nothing was changed")
+        raise UsageError("the two passphrases differ; nothing was changed")
     return chosen
 
 
 def _check_presence(name: str, secrets: dict[str, str], file: VaultFile, *, new: bool) -> None:
     if new and name in secrets:
-        raise UsageError(f"there is a secret {name} already: callboard vault update {name}")
+        raise UsageError(f"the secret {name} exists already; to replace it: callboard vault update {name}")
     if not new and name not in secrets:
         _refuse_missing(name, secrets, file)
 

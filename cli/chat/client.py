@@ -63,7 +63,7 @@ class ChatClient:
         try:
             return decode_json(result, type)
         except msgspec.MsgspecError as error:
-            raise ServerLost(f"the server answers {method} with what can't be read: {error}") from None
+            raise ServerLost(f"the answer of the server to {method} is invalid: {error}") from None
 
     def receive(self, frame: bytes) -> None:
         """Process one incoming frame."""
@@ -103,7 +103,7 @@ class ChatClient:
         try:
             frame = jsonrpc.encode_result(request.id, await self.requested(request.method, request.params))
         except KeyError:
-            text = f"this client answers no '{request.method}'"
+            text = f"this client does not support '{request.method}'"
             frame = jsonrpc.encode_failure(request.id, jsonrpc.METHOD_NOT_FOUND, text)
         except (msgspec.MsgspecError, CallboardError) as error:
             frame = jsonrpc.encode_failure(request.id, jsonrpc.INVALID_PARAMS, str(error))

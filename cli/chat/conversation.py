@@ -24,14 +24,14 @@ from ..render.answer import AnswerStyle
 from ..render.text import one_line
 from .client import ChatClient
 from .following import Following
-from .joining import Joining
 from .person_asked import PersonAsked, QuestionNotice
 from .presence import GOODBYE, Presence
 from .prompts import Prompts
-from .requested import Requested
+from .reconnect import Reconnect
 from .screen.application import ChatScreen
-from .seen import Seen
-from .sending import Sending, UnsentLines
+from .screen_output import ScreenOutput
+from .send_queue import Sending, UnsentLines
+from .server_requests import ServerRequests
 from .story import Display
 
 _COMPLETE_WITHIN = 30.0
@@ -60,7 +60,7 @@ class ChatConversation:
         opening: Mapping[str, Any],
         presence: Presence | None = None,
     ) -> None:
-        self._seen = Seen(screen, display)
+        self._seen = ScreenOutput(screen, display)
         self.failed: CallboardError | None = None
         self.parting = ""
         self._link: Callable[[str], str] | None = None
@@ -82,13 +82,13 @@ class ChatConversation:
             lambda run: run in self._seen.stories,
             coloured=display.coloured,
         )
-        self._requested = Requested(screen, self._seen, self._questions)
-        self._joining = Joining(client, self._presence, self._seen, self._questions, opening)
+        self._requested = ServerRequests(screen, self._seen, self._questions)
+        self._joining = Reconnect(client, self._presence, self._seen, self._questions, opening)
         self._following = Following(client, self._seen, self._begin, self._take)
         self._joining.replay, self._joining.changed = self._following.replay, self._changed
         self._told: dict[str, tuple[type, Callable[[Any], None]]] = {
             "_chat/began": (chat.Began, self._run_began),
-            "_chat/said": (chat.Said, self._print_said),
+            "_chat/said": (chat.Said, self._print_output),
             "_chat/changed": (chat.Changed, self._chat_changed),
             "_chat/closed": (chat.ChatClosed, self._chat_closed),
             "_run/event": (own.RunEvent, self._following.event),
@@ -158,7 +158,7 @@ class ChatConversation:
             for note in opened.notes:
                 self._seen.print(note, "dim")
             for said in opened.said:
-                self._seen.said(said)
+                self._seen.show_output(said)
             if opened.said:
                 self._seen.show([""])
             self._changed(opened.chat)
@@ -187,7 +187,7 @@ class ChatConversation:
         self._following.lose()
         if self._opened.is_set() and not self._left:
             self._ready.clear()
-            self._seen.print(f"{why}; trying again, what you type waits", "warning")
+            self._seen.print(f"{why}; reconnecting, your input is sent afterwards", "warning")
 
     def connected(self) -> None:
         """Handle a restored connection."""
@@ -214,8 +214,8 @@ class ChatConversation:
         except CallboardError as error:
             self._fail(error)
             return
-        for line in self._presence.left_over():
-            self._seen.print(f"not answered, and perhaps never read: {one_line(line, 200)}", "warning")
+        for line in self._presence.take_unanswered():
+            self._seen.print(f"not answered, and possibly not received: {one_line(line, 200)}", "warning")
         self._ready.set()
 
     def farewell(self) -> bytes | None:
@@ -285,7 +285,7 @@ class ChatConversation:
         self._presence.go_over(id)
         self._lines.go_over()
         self._closed = False
-        self._seen.print(f"this is {id} now, {there.model}; `.attach {left}` goes back", "dim")
+        self._seen.print(f"now in {id}, {there.model}; to go back: `.attach {left}`", "dim")
         self._changed(there)
         try:
             await self._joining.watch(id)
@@ -313,7 +313,7 @@ class ChatConversation:
         try:
             done = await self._client.ask("_chat/interrupt", chat.Interrupted, chat=id)
             if not done.interrupted:
-                self._seen.print("there was nothing to interrupt any more", "dim")
+                self._seen.print("there was nothing to interrupt", "dim")
         except CallboardError as error:
             self._seen.print(f"not interrupted: {error}", "error")
 
@@ -405,7 +405,7 @@ class ChatConversation:
         if told.began is not None:
             self._run_began(told.began)
         elif told.said is not None:
-            self._print_said(told.said)
+            self._print_output(told.said)
 
     def _run_began(self, began: chat.Began) -> None:
         if not self._is_current(began.chat) or self._following.waits(chat.Told(began=began)):
@@ -419,11 +419,11 @@ class ChatConversation:
         if self._info is not None:
             self._changed(msgspec.structs.replace(self._info, run=began.run))
 
-    def _print_said(self, said: chat.Said) -> None:
+    def _print_output(self, said: chat.Said) -> None:
         if not self._is_current(said.chat) or self._following.waits(chat.Told(said=said)):
             return
         if self._presence.is_new(said.seq):
-            self._seen.said(said)
+            self._seen.show_output(said)
 
     def _chat_changed(self, changed: chat.Changed) -> None:
         if self._is_current(changed.chat.chat):
@@ -433,12 +433,12 @@ class ChatConversation:
         if self._info is None or closed.chat != self._info.chat:
             return
         if closed.lagged:
-            self._begin(self._catch_up(closed.chat))
+            self._begin(self._watch_again(closed.chat))
         else:
             self._closed = True
             self._end_if_closed()
 
-    async def _catch_up(self, id: str) -> None:
+    async def _watch_again(self, id: str) -> None:
         with suppress(CallboardError):  # the end of the chat is reported elsewhere
             await self._joining.watch(id)
 

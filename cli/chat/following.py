@@ -16,7 +16,7 @@ from ...protocol.control import chat, own
 from ...protocol.errors import CallboardError, ServerLost
 from ...protocol.events.decode import decode
 from .client import ChatClient
-from .seen import Seen
+from .screen_output import ScreenOutput
 from .story import ChatStory
 
 AHEAD = 16
@@ -37,7 +37,7 @@ class Following:
     def __init__(
         self,
         client: ChatClient,
-        seen: Seen,
+        seen: ScreenOutput,
         begin: Callable[[Coroutine[Any, Any, object]], None],
         show: Callable[[chat.Told], None],
     ) -> None:

@@ -123,8 +123,8 @@ class PersonAsked:
                 self._begin(id)
             else:
                 given = self._given.pop(id)
-                taken = "perhaps not taken" if given.sent else "not taken"
-                self._print(f"{taken}, since the question is closed: {_answer_to(given)}", "warning")
+                taken = "possibly not accepted" if given.sent else "not accepted"
+                self._print(f"{taken}, because the question is closed: {_answer_to(given)}", "warning")
 
     async def ask(self, wanted: chat.AskPerson) -> chat.PersonAnswered:
         """Ask a question of a command and return the answer."""
@@ -188,7 +188,7 @@ class PersonAsked:
             self._print(str(error), "error")
         else:
             if not done.answered:
-                self._print(f"not taken, since the question is closed: {_answer_to(given)}", "warning")
+                self._print(f"not accepted, because the question is closed: {_answer_to(given)}", "warning")
         del self._given[id]
 
 

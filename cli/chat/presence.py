@@ -89,12 +89,12 @@ class Presence:
                 return True
         return bool(self._under_way)  # a command of this terminal, which sends a prompt of its own
 
-    def left_over(self) -> list[str]:
+    def take_unanswered(self) -> list[str]:
         """Return the lines without an answer that started no known run, each once."""
         lines, self._unsure = self._unsure, []
         return lines
 
-    def meant(self, chats: Iterable[chat.ChatInfo]) -> str:
+    def chat_to_attach(self, chats: Iterable[chat.ChatInfo]) -> str:
         """Return the id of the chat to attach to.
 
         Raises:

@@ -30,7 +30,7 @@ _DEADLY = (signal.SIGQUIT, signal.SIGABRT, signal.SIGALRM, signal.SIGUSR1, signa
 """Signals with a deadly default action that the root does not handle."""
 
 NO_TERMINAL = (
-    "there is no terminal for a conversation: give a prompt\n"
+    "the chat needs a terminal, and there is none: give a prompt instead\n"
     '    callboard ask "..."       answers one prompt, also from a pipe\n'
     '    callboard run AGENT "..." runs an agent'
 )
@@ -203,11 +203,11 @@ class _Program:
         from ..render.progress import ProgressDisplay
         from .local import open_local_chats, serve
 
-        tell: Callable[[ListeningServer], None] | None = None
+        on_listening: Callable[[ListeningServer], None] | None = None
         if self._ui:
             from ..actions.serve import page_notice
 
-            def tell(served: ListeningServer) -> None:
+            def on_listening(served: ListeningServer) -> None:
                 assert self._conversation is not None
 
                 def link(chat: str) -> str:
@@ -221,7 +221,7 @@ class _Program:
         async def body(root: Root) -> None:
             ours.begin()
             with suppress(ShuttingDown):  # a signal came before the server listened
-                async with open_local_chats(root, tell, durable=self._durable) as chats:
+                async with open_local_chats(root, on_listening, durable=self._durable) as chats:
                     with trio.CancelScope() as scope:
                         token = trio.lowlevel.current_trio_token()
                         self._stopping(partial(_cancel, token, scope))

@@ -142,5 +142,5 @@ async def _again(nursery: trio.Nursery, where: Where) -> ControlConnection:
                 if now - refused > SETTLES:
                     raise
             if now - began + wait > PATIENCE:
-                raise ServerLost(f"the server is gone, given up after {PATIENCE:g} s: {error}") from None
+                raise ServerLost(f"the server did not answer for {PATIENCE:g} s: {error}") from None
         wait = min(2 * wait, LONGEST_WAIT)

@@ -11,7 +11,8 @@ from .. import options
 
 @click.group("auth", short_help="Sign in to providers of models and to MCP servers.")
 def command() -> None:
-    """Signs in where a person has to, by OAuth. Tokens are kept in the state directory, and refreshed by themselves.
+    """Sign in to providers of models and to MCP servers by OAuth. Tokens are stored in the state directory, and
+    refreshed automatically.
 
     \b
     callboard auth login my-gemini       a client of config.yaml with `auth: oauth`
@@ -21,41 +22,47 @@ def command() -> None:
     """
 
 
-@command.command("login", short_help="Sign in.")
+@command.command("login", short_help="Sign in to a client or an MCP server.")
 @click.argument("name", metavar="[NAME]", required=False, shell_complete=options.complete_sign_in)
-@click.option("--no-browser", is_flag=True, help="Open no browser here; the address is printed.")
-@click.option("--device", is_flag=True, help="Sign in on any device, by a code; where the provider has that.")
-@click.option("--scope", "scopes", metavar="SCOPE", multiple=True, help="Ask for this, too; may be repeated.")
+@click.option("--no-browser", is_flag=True, help="Print the address without opening a browser.")
+@click.option("--device", is_flag=True, help="Sign in on any device, by a code, if the provider supports that.")
+@click.option(
+    "--scope",
+    "scopes",
+    metavar="SCOPE",
+    multiple=True,
+    help="Request this scope in addition to those of the file; repeatable.",
+)
 @options.no_input
 @options.config_dir
 def login(**given: Any) -> int:
-    """Signs in to NAME: a client of config.yaml with `auth: oauth`, or mcp:SERVER of mcp.json; without NAME, to the
-    only client.
+    """Sign in to NAME: a client of config.yaml with `auth: oauth`, or mcp:SERVER of mcp.json. Without NAME, sign in to
+    the only such client.
 
-    The browser is sent to a page of the provider, and comes back to a port of this machine. Where it can't, because it
-    runs elsewhere, paste the address at which it has ended, or the code that the page shows.
+    The browser opens a page of the provider, which redirects to a port of this machine. If the browser is on another
+    machine, the redirect fails: paste the address at which it ended, or the code that the page shows.
 
-    Exit code 3 if the provider, or you, said no; 5 if no person is there, or none signed in within five minutes.
+    Exit code 3 if the provider or you refused; 5 if no user is present, or the sign-in took more than five minutes.
     """
     from ..actions.auth import sign_in_to_client, sign_in_to_server
 
     if (given["name"] or "").startswith("mcp:"):
         if given.pop("device"):
-            raise click.UsageError("--device is for clients of models; MCP servers have no such way.")
+            raise click.UsageError("--device is only for clients of models, not for MCP servers.")
         return sign_in_to_server(**given)
     return sign_in_to_client(**given)
 
 
-@command.command("status", short_help="Where you are signed in, and for how long.")
+@command.command("status", short_help="List your sign-ins and their expiry.")
 @click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=options.complete_sign_in)
 @options.output_and_config
 def status(names: tuple[str, ...], as_json: bool, config_dir: str | None) -> int:
-    """Lists where one can sign in, whether you have, for what and for how long. No token is shown.
+    """List the services to sign in to, whether you are signed in, the scopes, and the expiry. No token is printed.
 
-    Whether a token is still good, only the provider knows: callboard models check --live CLIENT:MODEL, or callboard mcp
-    test SERVER.
+    No service is contacted, so a token may have been revoked. To check one: callboard models check --live CLIENT:MODEL,
+    or callboard mcp test SERVER.
 
-    Exit code 3 if a NAME that is given is not signed in.
+    Exit code 3 if a named service has no sign-in.
     """
     import sys
 
@@ -67,15 +74,15 @@ def status(names: tuple[str, ...], as_json: bool, config_dir: str | None) -> int
     found = client_rows(clients, config_dir) if clients or not names else []
     found += server_rows(servers, config_dir) if servers or not names else []
     text = json_object(sign_ins=found) if as_json else as_table(found)
-    sys.stdout.write(text or "no client of config.yaml has `auth: oauth`, and no MCP server can be signed in to\n")
+    sys.stdout.write(text or "no client of config.yaml has `auth: oauth`, and no MCP server has a sign-in\n")
     return 3 if names and not all(row["signed_in"] for row in found) else 0
 
 
-@command.command("logout", short_help="Forget a sign-in, and revoke its token.")
+@command.command("logout", short_help="Delete a sign-in, and revoke its token.")
 @click.argument("name", shell_complete=options.complete_sign_in)
 @options.config_dir
 def logout(name: str, config_dir: str | None) -> str:
-    """Forgets the token of NAME, and tells the provider that it is not needed any more."""
+    """Delete the token of NAME, and revoke it at the provider."""
     from ..actions.auth import sign_out_of_client, sign_out_of_server
 
     if name.startswith("mcp:"):

@@ -13,24 +13,31 @@ from .. import options
 @click.command("chat", short_help="Chat at the terminal, with an agent or a model.")
 @click.argument("agent", required=False, shell_complete=options.complete_agent)
 @click.option(
-    "-m", "--model", metavar="CLIENT:MODEL", shell_complete=options.complete_model, help="The model that answers."
+    "-m", "--model", metavar="CLIENT:MODEL", shell_complete=options.complete_model, help="Answer with this model."
 )
 @click.option(
-    "-s", "--session", metavar="NAME", shell_complete=options.complete_session, help="The session it goes on in."
+    "-s",
+    "--session",
+    metavar="NAME",
+    shell_complete=options.complete_session,
+    help="Continue this session, or begin it.",
 )
-@click.option("-r", "--role", metavar="NAME", shell_complete=options.complete_role, help="The role that it begins in.")
-@click.option("--rag", metavar="NAME", shell_complete=options.complete_base_name, help="The knowledge base.")
-@click.option("-c", "--continue", "continues", is_flag=True, help="Continues the newest chat of this directory.")
-@click.option("--resume", is_flag=True, help="Shows the chats that are stored, and continues the one that you choose.")
-@click.option("--no-tools", is_flag=True, help="A model alone, without the agent that answers by default.")
+@click.option("-r", "--role", metavar="NAME", shell_complete=options.complete_role, help="Begin in this role.")
+@click.option(
+    "--rag", metavar="NAME", shell_complete=options.complete_base_name, help="Look prompts up in this knowledge base."
+)
+@click.option("-c", "--continue", "continues", is_flag=True, help="Continue the newest stored chat of this directory.")
+@click.option("--resume", is_flag=True, help="List the stored chats, and continue the one that you choose.")
+@click.option("--no-tools", is_flag=True, help="Chat with a model alone, without the default agent.")
 @click.option(
     "--attach",
     metavar="[CHAT]",
     is_flag=False,
     flag_value="",
-    help="A chat of a server that is there already: its id, or the beginning of it; of several without one, a list.",
+    help="Attach to an open chat of a server: its id, or the beginning of it. Without CHAT: the only open "
+    "one, or a list.",
 )
-@click.option("--ui", is_flag=True, help="Shows the conversation on a page too, and lets other terminals attach.")
+@click.option("--ui", is_flag=True, help="Also show the chat on a page, and let other terminals attach.")
 @options.no_stream
 @options.durable
 @options.config_dir
@@ -54,18 +61,18 @@ def command(
     url: str | None,
     token: str | None,
 ) -> int:
-    """Leads a conversation: type a prompt, or `.help` for the commands.
+    """Chat at the terminal: type a prompt, or `.help` for the commands.
 
-    Without AGENT the built-in `assistant` answers, which works on the files of this directory, or the agent that
-    `chat_agent` of config.yaml names.
+    Without AGENT, the agent that `chat_agent` of config.yaml names answers; by default the built-in `assistant`, which
+    works on the files of this directory.
 
-    While an agent works, it reads what you send; Esc or Ctrl-C interrupts it. Ctrl-D or `.exit` leaves.
+    An agent reads what you send while it works. Esc or Ctrl-C interrupts it. Ctrl-D or `.exit` ends the chat.
 
-    With --url the conversation is one of the server there: its agents, its files, its shell. With --attach it is one
-    that is there already, of another terminal or of the page; leaving ends only the looking at it.
+    With --url, the chat runs on that server, with its agents, files and shell. With --attach, it joins an open chat of
+    another terminal or of the page; leaving only detaches this terminal.
 
-    Exit code 2 if there is no terminal, or no such chat; with --url or --attach 3 if there is no server or it refuses
-    the token, 6 if it goes away in the middle.
+    Exit code 2 if there is no terminal, or no such chat. With --url or --attach: 3 if there is no server or it refuses
+    the token, 6 if the connection is lost.
     """
     from ..chat.program import open_chat
 
@@ -73,15 +80,17 @@ def command(
     opening = {name: value for name, value in given.items() if value is not None}
     if (continues or resume) and (agent or session or role or no_tools or attach is not None):
         flag = "--continue" if continues else "--resume"
-        raise click.UsageError(f"{flag} begins as the chat was: give it no agent, session, role, --no-tools, --attach.")
-    if continues and resume:
-        raise click.UsageError("--continue takes the newest chat, --resume lets you choose one: give one of the two.")
-    if no_tools and agent is not None:
-        raise click.UsageError("--no-tools is for a chat without an agent: an agent's file says what tools it has.")
-    if attach is not None and (opening or no_tools):
         raise click.UsageError(
-            "--attach shows a chat as it is: give it no agent, model, session, role or knowledge base."
+            f"{flag} restores the agent, session and role of the chat: give none of these, nor --no-tools, --attach."
         )
+    if continues and resume:
+        raise click.UsageError(
+            "--continue continues the newest chat, --resume the one that you choose: give one of the two."
+        )
+    if no_tools and agent is not None:
+        raise click.UsageError("--no-tools is for a chat without an agent: the file of an agent names its tools.")
+    if attach is not None and (opening or no_tools):
+        raise click.UsageError("--attach joins an open chat: give no agent, model, session, role or knowledge base.")
     opening |= {"default_agent": attach is None and not no_tools, "store": attach is None}
     if continues or resume:
         opening["reopen"] = "last" if continues else "choose"
@@ -91,11 +100,9 @@ def command(
 
         where = Where(url=url, token=token)
     if ui and where is not None:
-        raise click.UsageError(
-            "--ui is for a conversation of this process; a server with --url or --attach has a page."
-        )
+        raise click.UsageError("--ui is for a chat of this process; the server of --url or --attach has its own page.")
     if durable is not None and where is not None:
-        raise click.UsageError("--durable and --ephemeral are for a conversation of this process, not of a server.")
+        raise click.UsageError("--durable and --ephemeral are for a chat of this process, not of a server.")
     return open_chat(
         opening, config_dir=config_dir, streams=not no_stream, where=where, attach=attach, ui=ui, durable=durable
     )

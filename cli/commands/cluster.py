@@ -16,13 +16,14 @@ _HEAD = ("WORKER", "RUNS", "ROOM", "LEASE", "HAS", "VERSION")
 
 @click.command("cluster", short_help="Show the workers and the queue of a cluster.")
 @options.cluster
-@click.option("--migrate", is_flag=True, help="First makes the tables, or makes them those of this version.")
+@click.option("--migrate", is_flag=True, help="First create the tables, or migrate them to this version.")
 @options.text_or_json
 def command(cluster: str | None, migrate: bool, as_json: bool) -> str:
-    """Shows how the cluster in a database stands: its workers, what waits, how often runs were taken over.
+    """Show the workers of the cluster in a database, its queue, and the number of runs that were taken over from dead
+    workers.
 
-    Workers and gateways make the tables by themselves. Where their roles may not, --migrate does it with one that may:
-    before the first of them starts, and before each new version.
+    Workers and gateways create the tables themselves. If their database roles may not do so, run --migrate with a role
+    that may: before the first worker starts, and before each new version.
 
     \b
       callboard cluster
@@ -44,7 +45,7 @@ def _overview_text(dsn: str | None, *, migrate: bool, as_json: bool) -> str:
     from ..render.text import json_object
 
     if dsn is None:
-        raise UsageError("which cluster? --cluster postgresql://..., or CALLBOARD_CLUSTER")
+        raise UsageError("the cluster is not named: give --cluster postgresql://..., or set CALLBOARD_CLUSTER")
     found = overview(dsn, makes_tables=migrate)
     return json_object(**msgspec.to_builtins(found)) if as_json else _as_text(found)
 
@@ -53,9 +54,11 @@ def _as_text(found: Overview) -> str:
     from ..render.text import table
 
     waits = f", the oldest for {found.oldest:.0f} s" if found.queued else ""
-    lines = [table([_HEAD, *map(_row, found.workers)])] if found.workers else ["no workers: callboard worker"]
+    lines = (
+        [table([_HEAD, *map(_row, found.workers)])] if found.workers else ["no workers; to start one: callboard worker"]
+    )
     lines += ["", f"queued     {found.queued}{waits}"]
-    lines += [f"taken over {found.takeovers} from workers that were silent; {found.fenced} of them tried to go on"]
+    lines += [f"taken over {found.takeovers} from silent workers; {found.fenced} of these workers tried to continue"]
     known = "" if found.tables == found.known else f"; this callboard knows {found.known}"
     lines += [f"tables     version {found.tables}{known}"]
     return "\n".join(lines)

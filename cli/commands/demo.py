@@ -95,13 +95,13 @@ _RESET = "\r\x1b[J\x1b[0m\x1b[?25h\x1b[?2004l\x1b[?7h"
 @options.no_input
 @options.config_dir
 def command(model: str | None, fast: bool, step: bool, no_input: bool, config_dir: str | None) -> int:
-    """Shows Callboard at work, in half a minute: three agents repair a failing test, and ask before they change a
-    file. Their process is killed with kill -9, and `callboard resume` continues at the same question.
+    """Show Callboard at work, in half a minute: three agents repair a failing test, and ask before they change a file.
+    Their process is killed with kill -9, and `callboard resume` continues at the same question.
 
-    Needs no key: the replies of the agents are prepared, and everything else is real. With --model a live model
+    No key is needed: the replies of the agents are prepared, and everything else is real. With --model, a live model
     replies. Without a terminal, or with --no-input, the demo answers the question itself.
 
-    The next `callboard demo` continues a demo that was interrupted.
+    If a demo was interrupted, the next `callboard demo` continues it.
     """
     from ..frame import person_at_terminal
 

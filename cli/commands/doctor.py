@@ -7,13 +7,13 @@ import click
 from ..options import output_and_config
 
 
-@click.command("doctor", short_help="Show what is installed, which keys and interpreters are found.")
-@click.option("--models", "with_models", is_flag=True, help="Also whether the models of config.yaml can be used.")
+@click.command("doctor", short_help="Show versions, interpreters, and which keys are set.")
+@click.option("--models", "with_models", is_flag=True, help="Also check whether the models of config.yaml can be used.")
 @click.option("--sandbox", "probes", is_flag=True, help="Try the sandbox with probes; exit code 1 if one fails.")
 @output_and_config
 def doctor(with_models: bool, probes: bool, as_json: bool, config_dir: str | None) -> str | int:
-    """Shows versions, API keys (whether they are set, never what they are), interpreters for scripts and tools, the
-    local model, and the config directory and where it was named.
+    """Show versions, API keys (whether they are set, never their values), interpreters for scripts and tools, the local
+    model, and the config directory with the setting that named it.
     """
     if probes:
         from ..actions.doctor import probe_sandbox

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ...protocol.problems import Problem
 
 
-@click.command("validate", short_help="Find every problem of an agent's files.")
+@click.command("validate", short_help="Find every problem in the files of an agent.")
 @click.argument("target", shell_complete=complete_target)
 @variables
 @compat
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 def validate(
     target: str, variables: tuple[str, ...], compat: str | None, strict: bool, as_json: bool, config_dir: str | None
 ) -> int:
-    """Reads TARGET as `run` would and lists all problems, each with file, line, column and how to mend it.
+    """Read TARGET as `run` does and list all problems, each with file, line, column and remedy.
 
-    Exit code 2 if there is any error, else 0; warnings alone are no error.
+    Exit code 2 if there is an error, else 0; warnings alone are not an error.
     """
     from ... import validate
     from ...protocol.problems import errors_in
@@ -78,12 +78,12 @@ def _print_text(target: str, problems: list[Problem], errors: int) -> None:
     type=click.Choice(["mermaid", "dot", "svg", "ascii"]),
     default="mermaid",
     show_default=True,
-    help="mermaid shows in Markdown, dot is for Graphviz, svg is a picture, ascii fits a terminal.",
+    help="Form of the drawing: mermaid for Markdown, dot for Graphviz, svg for a picture, ascii for a terminal.",
 )
 @variables
 @config_dir
 def graph(target: str, output: str, variables: tuple[str, ...], config_dir: str | None) -> int:
-    """Prints the picture of TARGET: its nodes and every way between them."""
+    """Print TARGET as a drawing: its nodes and the edges between them."""
     from ... import LoopAgent, load
     from ...actors.engine.graph.draw import FORMS
     from ...protocol.errors import UsageError
@@ -100,15 +100,15 @@ def graph(target: str, output: str, variables: tuple[str, ...], config_dir: str 
 @click.argument("workflow", shell_complete=complete_target)
 @click.argument("directory", type=click.Path())
 @variables
-@click.option("--compat", type=click.Choice(["standard", "devall"]), help="By which rules the workflow is read.")
+@click.option("--compat", type=click.Choice(["standard", "devall"]), help="Read the workflow by these rules.")
 @config_dir
 def convert(
     workflow: str, directory: str, variables: tuple[str, ...], compat: str | None, config_dir: str | None
 ) -> int:
-    """Writes what WORKFLOW does as a graph agent, DIRECTORY/graph.yaml with its scripts.
+    """Convert WORKFLOW to a graph agent: DIRECTORY/graph.yaml with its scripts.
 
-    That can be done for workflows of agents, people, literals and passthroughs in which messages don't go round. Of
-    others, everything that stands in the way is printed with its line, and nothing is written.
+    Only a workflow without cycles can be converted, if its nodes are agents, humans, literals and passthroughs. For any
+    other workflow, print each obstacle with its line, and write nothing.
     """
     from ... import WorkflowAgent, load
     from ...actors.engine.workflow.convert.convert import convert, notes
@@ -120,14 +120,17 @@ def convert(
 
     flow = load(workflow, variables=flag_values.variables(variables), compat=compat, config_dir=config_dir)
     if not isinstance(flow, WorkflowAgent):
-        raise UsageError(f"{workflow} is no DevAll workflow; those have a mapping `graph`")
+        raise UsageError(f"{workflow} is not a DevAll workflow: it has no mapping `graph`")
     home = Path(directory)
     if home.exists() and (not home.is_dir() or any(home.iterdir())):
-        raise UsageError(f"{directory} is there already, and not empty; nothing in it is overwritten")
+        raise UsageError(f"{directory} exists, and is not empty; nothing was written: name another directory")
     own = functions_in(functions_directory(flow.directory, "edge", os.environ))
     files, reasons = convert(flow.workflow, home.absolute().name, own)
     if reasons:
-        lines = [f"{flow.file} can't be a graph, for {counted(len(reasons), 'reason')}:", *map(str, reasons)]
+        lines = [
+            f"{flow.file} can't be converted to a graph, for {counted(len(reasons), 'reason')}:",
+            *map(str, reasons),
+        ]
         raise InvalidFile("\n".join(lines), reasons)
     for name, text in files.items():
         write_files({home / name: text.encode()})
@@ -155,9 +158,9 @@ _ABOUT = {
 @click.command("schema", short_help="Print the JSON Schema of a file or of events.")
 @click.argument("about", type=click.Choice(list(_ABOUT)))
 def schema(about: str) -> int:
-    """Prints the JSON Schema (2020-12) of graph.yaml, of an agent's config.yaml, of a DevAll workflow, of the
-    settings, of a role's front matter, of a macro, of test cases, of mcp.json, of a knowledge base's file, of events,
-    or of the control channel's frames.
+    """Print the JSON Schema (2020-12) of graph.yaml, of an agent's config.yaml, of a DevAll workflow, of the settings,
+    of a role's front matter, of a macro, of test cases, of mcp.json, of a knowledge base's file, of events, or of the
+    control channel's frames.
 
     \b
     For completion and checks in an editor, save it and name it in the first line of the YAML file:

@@ -13,21 +13,26 @@ from .. import options
     "--at",
     metavar="PLACE",
     required=True,
-    help="Where: the number of a row, a node and its visit (plan#2), or the id of a question; callboard runs show RUN"
-    " --rows lists them.",
+    help="Step at which the fork begins: a number, a node and its visit (plan#2), or the id of a question; "
+    "callboard runs show RUN --rows lists them.",
 )
 @options.model
-@click.option("--prompt", metavar="TEXT", help="Other words: in place of the prompt, or said from there on.")
-@click.option("--set", "state", metavar="KEY=JSON", multiple=True, help="Sets a key of the graph's state; repeatable.")
+@click.option(
+    "--prompt",
+    metavar="TEXT",
+    help="Replace the prompt if nothing was done before PLACE; else set a graph's initial_prompt, or send "
+    "TEXT as the next message.",
+)
+@click.option("--set", "state", metavar="KEY=JSON", multiple=True, help="Set a key of the graph's state; repeatable.")
 @click.option(
     "--answer",
     "answers",
     metavar="QUESTION=TEXT",
     multiple=True,
-    help="Answers a question that was open there: by its id, or by the node that asked; repeatable.",
+    help="Answer a question that was open at PLACE, by its id or by the node that asked; repeatable.",
 )
-@click.option("--with-changes", is_flag=True, help="With the run's file as it is today, not as it was when it began.")
-@click.option("--yes", is_flag=True, help="Don't ask whether what the run did behind that place may be done again.")
+@click.option("--with-changes", is_flag=True, help="Use the present file of the run, not the file at its start.")
+@click.option("--yes", is_flag=True, help="Repeat changes that the run made after PLACE without asking.")
 @options.no_input
 @options.result_form
 @options.loudness
@@ -47,10 +52,10 @@ def command(
     verbose: bool,
     config_dir: str | None,
 ) -> int:
-    """Begins a new run with what the durable RUN (its id, or the beginning of it) had done until PLACE, goes on from
-    there, and prints the result as `callboard run` does. RUN stays as it is; it may be over, interrupted, or under way.
+    """Start a new run with the steps of the durable RUN (its id, or the beginning of it) up to PLACE, continue from
+    there, and print the result as `callboard run` does. RUN does not change; it may be over, interrupted, or under way.
 
-    What RUN did to the world behind PLACE is done again: that is asked about first.
+    If RUN changed files or called tools after PLACE, the new run repeats that; Callboard asks first.
 
     \b
     callboard fork 7f3a --at plan#2 --set 'topic="cats"'

@@ -28,8 +28,8 @@ class _Sources(click.Group):
 
 
 _wishes = options.several(
-    click.option("--force", is_flag=True, help="Replaces what is in the way, and what you have changed."),
-    click.option("--yes", is_flag=True, help="Asks nothing; the preview is printed all the same."),
+    click.option("--force", is_flag=True, help="Replace existing files, and files that you have changed."),
+    click.option("--yes", is_flag=True, help="Print the preview without asking."),
     options.no_input,
     options.config_dir,
 )
@@ -37,9 +37,10 @@ _wishes = options.several(
 
 @click.group("install", cls=_Sources, short_help="Install agents, roles, tools, ... from a git repository.")
 def command() -> None:
-    """Installs what people share: agents, roles, macros, tools, workflows and MCP servers in a git repository.
+    """Install bundles: agents, roles, macros, tools, workflows and MCP servers from a git repository or a directory.
 
-    It shows first what will be able to run, and asks. Nothing of it is run while it is installed.
+    The command lists the programs that the bundle can run, and asks. It runs nothing of the bundle during the
+    installation.
 
     \b
       callboard install https://example.org/team/agents.git#v2 --filter roles
@@ -50,23 +51,22 @@ def command() -> None:
 
 @command.command("from", hidden=True)
 @click.argument("source", metavar="GIT_URL[#REF]|DIR", required=False)
-@click.option(
-    "--builtin", is_flag=True, help="Lays files of what comes with Callboard into your directory, to be edited."
-)
+@click.option("--builtin", is_flag=True, help="Copy built-in files to the config directory, so that you can edit them.")
 @click.option(
     "--filter",
     "filters",
     metavar="WHAT",
     multiple=True,
     shell_complete=options.complete_kind,
-    help="agents, roles, macros, tools, workflows, mcp, a name, or both (agents/coder); repeatable, or with commas.",
+    help="Install only these: agents, roles, macros, tools, workflows, mcp, a name, or both "
+    "(agents/coder); repeatable, or with commas.",
 )
-@click.option("--path", metavar="DIR", default="", help="The directory in the repository that holds the bundle.")
+@click.option("--path", metavar="DIR", default="", help="Directory of the bundle in the repository.")
 @_wishes
 def source(source: str | None, builtin: bool, filters: tuple[str, ...], path: str, **given: Any) -> int:
-    """Installs a bundle from a git repository or a directory."""
+    """Install a bundle from a git repository or a directory."""
     if builtin == (source is not None):
-        raise click.UsageError("Name a git URL or a directory, or say --builtin.")
+        raise click.UsageError("Give a git URL, a directory, or --builtin.")
     from ..actions.install import install_bundle
 
     chosen = tuple(part.strip() for each in filters for part in each.split(",") if part.strip())
@@ -76,7 +76,7 @@ def source(source: str | None, builtin: bool, filters: tuple[str, ...], path: st
 @command.command("list", short_help="List the installed bundles.")
 @options.output_and_config
 def list_all(as_json: bool, config_dir: str | None) -> str:
-    """Lists the bundles that are installed, where they come from, and which of their files you have changed."""
+    """List the installed bundles, their sources, and the files of them that you have changed."""
     from ..actions.install import list_bundles
 
     return list_bundles(config_dir, as_json=as_json)
@@ -88,24 +88,24 @@ def _complete(ctx: click.Context, _parameter: click.Parameter, incomplete: str) 
     return [name for name in bundle_names(ctx.params.get("config_dir")) if name.startswith(incomplete)]
 
 
-@command.command("update", short_help="Fetch bundles again, and install what has changed.")
+@command.command("update", short_help="Fetch bundles again, and install the changes.")
 @click.argument("name", required=False, shell_complete=_complete)
 @_wishes
 def update(name: str | None, **given: Any) -> int:
-    """Fetches a bundle again, or all of them, shows what changes and what it can do now, and asks.
+    """Fetch a bundle again, or all bundles. Show the changes and the programs that they can run, and ask.
 
-    Files that you have changed since are kept, and named.
+    Files that you have changed since are kept, and listed.
     """
     from ..actions.install import update_bundles
 
     return update_bundles(name, **given)
 
 
-@command.command("remove", short_help="Remove what a bundle has installed.")
+@command.command("remove", short_help="Delete the files of a bundle.")
 @click.argument("name", shell_complete=_complete)
 @_wishes
 def remove(name: str, **given: Any) -> int:
-    """Removes the files and MCP servers of a bundle. What you have changed since is kept, and named."""
+    """Delete the files and MCP servers of a bundle. Files that you have changed since are kept, and listed."""
     from ..actions.install import remove_bundle
 
     return remove_bundle(name, **given)

@@ -11,7 +11,7 @@ from .. import options
 
 @click.command(
     "macro",
-    short_help="Run a macro: lines of the chat, one after another.",
+    short_help="Run a macro: a sequence of chat lines.",
     context_settings={"allow_interspersed_args": False},
 )
 @options.model
@@ -24,10 +24,10 @@ from .. import options
 @click.argument("name", shell_complete=options.complete_macro)
 @click.argument("arguments", nargs=-1)
 def macro(name: str, arguments: tuple[str, ...], **given: Any) -> int:
-    """Plays the macro NAME: each of its steps, in order, as if you had typed it into the chat.
+    """Run the macro NAME: each of its steps, in order, as if you had typed it into the chat.
 
-    ARGUMENTS are the values of its variables; text piped in is one more. Flags stand before NAME. The answers are on
-    stdout, the steps and what goes on on stderr. A step that fails ends the macro with its exit code.
+    ARGUMENTS are the values of its variables; text from a pipe is one more. Flags precede NAME. Answers go to stdout,
+    steps and progress to stderr. If a step fails, the macro ends with its exit code.
 
     \b
     callboard macro generate-commit-message
@@ -41,59 +41,59 @@ def macro(name: str, arguments: tuple[str, ...], **given: Any) -> int:
 
 @click.group("macros", cls=options.ListByDefault, short_help="List, show and edit macros.")
 def macros() -> None:
-    """Macros are lines of the chat that are played one after another: callboard macro NAME. Without a command: list.
+    """List, show and edit macros: sequences of chat lines, run by `callboard macro NAME`. Without a command: list.
 
-    Yours are YAML files in the config directory; one hides the built-in macro of its name.
+    Your macros are YAML files in the config directory. A macro of yours hides the built-in one of the same name.
     """
 
 
-@macros.command("list", short_help="List the macros that can be named.")
+@macros.command("list", short_help="List your macros and the built-in ones.")
 @options.output_and_config
 def list_all(as_json: bool, config_dir: str | None) -> str:
-    """Lists your macros and the built-in ones, each with its variables and what it is for."""
+    """List your macros and the built-in ones, each with its variables and its description."""
     from ..actions.macros import list_macros
 
     return list_macros(config_dir, as_json=as_json)
 
 
-@macros.command("show", short_help="Show all about a macro.")
+@macros.command("show", short_help="Show a macro: file, variables, steps.")
 @click.argument("name", shell_complete=options.complete_macro)
 @options.output_and_config
 def show(name: str, as_json: bool, config_dir: str | None) -> str:
-    """Shows a macro's file, its variables, its steps and what is odd about it."""
+    """Show the file, the variables, the steps and the problems of a macro."""
     from ..actions.macros import show_macro
 
     return show_macro(name, config_dir, as_json=as_json)
 
 
-@macros.command("edit", short_help="Edit a macro of yours, or begin one.")
+@macros.command("edit", short_help="Edit one of your macros, or create it.")
 @click.argument("name", shell_complete=options.complete_macro)
 @options.config_dir
 def edit(name: str, config_dir: str | None) -> str:
-    """Opens a macro in your editor ($VISUAL, $EDITOR, else vi), and says what is wrong with it afterwards.
+    """Open a macro in your editor ($VISUAL, $EDITOR, else vi), then print its problems.
 
-    A macro that is not there is begun with an example. A built-in one is copied to the config directory first.
+    A missing macro is created with an example. A built-in one is copied to the config directory first.
     """
     from ..actions.macros import edit_macro
 
     return edit_macro(name, config_dir)
 
 
-@macros.command("delete", short_help="Delete a macro of yours.")
+@macros.command("delete", short_help="Delete one of your macros.")
 @click.argument("name", shell_complete=options.complete_macro)
 @options.config_dir
 def delete(name: str, config_dir: str | None) -> str:
-    """Deletes the file of a macro of yours. Built-in ones stay."""
+    """Delete the file of one of your macros. Built-in macros cannot be deleted."""
     from ..actions.macros import delete_macro
 
     return delete_macro(name, config_dir)
 
 
-@macros.command("path", short_help="Print where macros live.")
+@macros.command("path", short_help="Print the directory of macros.")
 @click.argument("name", required=False, shell_complete=options.complete_macro)
 @options.config_dir
 def path(name: str | None, config_dir: str | None) -> str:
-    """Prints the file of a macro; without NAME, the directory in which your macros live."""
+    """Print the path of a macro's file; without NAME, the directory of your macros."""
     from ..actions.macros import path_of
 
     return path_of(name, config_dir) + "\n"

@@ -7,28 +7,31 @@ import click
 from .. import options
 
 
-@click.group("permissions", short_help="Show who decides about a call, and why.")
+@click.group("permissions", short_help="Explain which rule allows or denies a tool call.")
 def command() -> None:
-    """What tools may do without asking: `permissions` of config.yaml, of an agent's file, and what each tool does."""
+    """Explain which rule allows or denies a tool call. The rules are `permissions` of config.yaml and of an agent's
+    file, the effect of each tool, and your stored approvals.
+    """
 
 
-@command.command("explain", short_help="Say what becomes of a call, and why.")
+@command.command("explain", short_help="Explain the decision about a call.")
 @click.argument("call")
-@click.option("--tool", default="execute_command", show_default=True, help="The tool that is called.")
+@click.option("--tool", default="execute_command", show_default=True, help="Name of the called tool.")
 @click.option(
     "--agent",
     metavar="NAME",
     shell_complete=options.complete_target,
-    help="The agent that calls, whose file may be stricter.",
+    help="Include the rules of this agent's file.",
 )
-@click.option("--allow", "allowed", metavar="TOOL", multiple=True, help="As of a run that is given this; repeatable.")
+@click.option("--allow", "allowed", metavar="TOOL", multiple=True, help="Include this flag of a run; repeatable.")
 @options.output_and_config
 def explain(
     call: str, tool: str, agent: str | None, allowed: tuple[str, ...], as_json: bool, config_dir: str | None
 ) -> str:
-    """Says what becomes of a call, who decides, and by which pattern. Nothing is run.
+    """Print the decision about a call, its source, and the pattern that matches. Nothing is run.
 
-    CALL is what the tool's patterns are matched with: a command, a path, an address; or all of its arguments as JSON.
+    CALL is the text that patterns of the tool are compared with: a command, a path, an address; or all arguments as
+    JSON.
 
     \b
       callboard permissions explain 'git push && rm -rf build'
@@ -39,19 +42,19 @@ def explain(
     return explain_call(call, tool, agent, allowed, config_dir, as_json=as_json)
 
 
-@command.command("list", short_help="List what you have allowed for good here.")
+@command.command("list", short_help="List the approvals stored for this directory.")
 @options.text_or_json
 def list_all(as_json: bool) -> str:
-    """Lists what you have allowed for good in this directory, by answering `always`."""
+    """List the approvals stored for this directory, by the answer `always` to a question."""
     from ..actions.permissions import list_stored
 
     return list_stored(as_json=as_json)
 
 
-@command.command("forget", short_help="Take back what you have allowed for good here.")
+@command.command("forget", short_help="Remove approvals stored for this directory.")
 @click.argument("tool", required=False)
 def forget(tool: str | None) -> str:
-    """Takes back what you have allowed for good in this directory: of one tool, or all of it."""
+    """Remove the approvals stored for this directory: those of one tool, or all."""
     from ..actions.permissions import forget_stored
 
     return forget_stored(tool)

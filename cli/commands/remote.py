@@ -11,14 +11,21 @@ from .. import options
 
 
 @click.command("ps", short_help="List the runs that are under way.")
-@click.option("-a", "--all", "past", is_flag=True, help="Past runs, too; the newest first.")
-@click.option("--limit", metavar="N", type=click.IntRange(1), default=50, show_default=True, help="With -a: how many.")
+@click.option("-a", "--all", "past", is_flag=True, help="Include past runs, the newest first.")
+@click.option(
+    "--limit",
+    metavar="N",
+    type=click.IntRange(1),
+    default=50,
+    show_default=True,
+    help="With -a: maximum number of runs.",
+)
 @options.text_or_json
 @options.server
 def ps(past: bool, limit: int, as_json: bool, url: str | None, token: str | None) -> str:
-    """Lists the runs under way of the newest `callboard serve` of this user, or of the server at --url: since when, how
-    many questions are open, what each has used, and what it does right now. Runs of `callboard run` and `ask` at other
-    terminals are listed, too, with their process; they are watched and stopped there.
+    """List the runs under way on the newest `callboard serve` of this user, or on the server at --url: duration, open
+    questions, usage, and current activity. Runs of `callboard run` and `ask` at other terminals are listed too, with
+    their process; watch and stop them there.
 
     Exit code 3 if there is neither a server nor such a run, 6 if the server does not answer.
     """
@@ -28,19 +35,19 @@ def ps(past: bool, limit: int, as_json: bool, url: str | None, token: str | None
     return list_runs(Where(url=url, token=token), past=past, limit=limit, as_json=as_json)
 
 
-@click.command("top", short_help="Watch the actors of a server, and steer them.")
+@click.command("top", short_help="Watch the actors of a server, and control them.")
 @click.argument("run", required=False, shell_complete=options.complete_run)
 @options.text_or_json
 @options.server
 def top(run: str | None, as_json: bool, url: str | None, token: str | None) -> int | str:
-    """Shows all actors of a server, or those of RUN: where each is in the tree, its state and kind, the mail that waits
-    for it, what it does and for how long, what it has used, its restarts, its events and the last of them.
+    """Show all actors of a server, or those of RUN: place in the tree, state, kind, waiting messages, current activity
+    and its duration, usage, restarts, number of events, and the last event.
 
     \b
-    Keys: arrows or j k move, enter looks closer, c cancels (asks first), p pauses and resumes,
-    a answers a question, / filters, s and S sort by another column, q quits.
+    Keys: arrows or j k move, enter shows details, c cancels (asks first), p pauses and resumes,
+    a answers a question, / filters, s sorts by the next column, S reverses the order, q quits.
 
-    Where stdout is no terminal, and with -o json, it prints what is there now and ends.
+    If stdout is not a terminal, and with -o json, print the present state once.
     """
     from ..control.servers import Where
     from ..control.top import app
@@ -59,13 +66,13 @@ def top(run: str | None, as_json: bool, url: str | None, token: str | None) -> i
 @options.loudness
 @options.server
 def attach(**given: Any) -> int:
-    """Shows RUN (its id, or the beginning of it) from its beginning to its end, as `callboard run` would have: progress
-    on stderr, questions at the terminal, the result on stdout, and the exit code of the run.
+    """Show RUN (its id, or the beginning of it) from its beginning to its end, as `callboard run` does: progress on
+    stderr, questions at the terminal, the result on stdout, and the exit code of the run.
 
-    The run goes on without this command: Ctrl-C only ends the looking at it, with exit code 130. Any number of
-    terminals may be attached; the first answer to a question counts, and the others show it.
+    The run does not depend on this command: Ctrl-C only detaches, with exit code 130. Any number of terminals can be
+    attached. The first answer to a question counts, and the other terminals show it.
 
-    Exit code 3 if no server runs, 6 if it goes away in the middle.
+    Exit code 3 if no server runs, 6 if the connection is lost.
     """
     options.check_loudness(given)
     from .. import logging
@@ -81,11 +88,11 @@ def attach(**given: Any) -> int:
 @options.text_or_json
 @options.server
 def answer(question: str | None, texts: tuple[str, ...], as_json: bool, url: str | None, token: str | None) -> str:
-    """Answers QUESTION (its id, or that of a run that asks just one) with TEXT; without TEXT it is asked at the
-    terminal, without QUESTION all open ones are listed. `-` as TEXT reads the answer from standard input. A question
-    with boxes to tick takes several TEXTs.
+    """Answer QUESTION (its id, or a run with exactly one open question) with TEXT. Without TEXT, ask the question at
+    the terminal. Without QUESTION, list all open questions. `-` as TEXT reads the answer from standard input. A
+    question with checkboxes accepts several TEXTs.
 
-    Exit code 2 if no such question is open, if another client was faster, or if TEXT is no answer to it.
+    Exit code 2 if no such question is open, if another client was faster, or if TEXT is not a valid answer.
     """
     from ..control.commands import answering
     from ..control.servers import Where
@@ -101,10 +108,10 @@ def answer(question: str | None, texts: tuple[str, ...], as_json: bool, url: str
 @options.text_or_json
 @options.server
 def stop(targets: tuple[str, ...], as_json: bool, url: str | None, token: str | None) -> str:
-    """Cancels each RUN (its id, or the beginning of it) and waits for its end; or the actor of this path (`callboard
-    top` shows them) with all below it, and the run decides what becomes of that.
+    """Cancel each RUN (its id, or the beginning of it) and wait for its end. A path (`callboard top` shows them)
+    cancels that actor with all actors below it; the run decides how to continue.
 
-    What had ended before is listed, and is no failure. Exit code 2 if there is no such run or actor.
+    A run or actor that had already ended is listed, and is not an error. Exit code 2 if there is no such run or actor.
     """
     from ..control.commands.answering import stop_targets
     from ..control.servers import Where
@@ -112,27 +119,25 @@ def stop(targets: tuple[str, ...], as_json: bool, url: str | None, token: str | 
     return stop_targets(Where(url=url, token=token), targets, as_json=as_json)
 
 
-@click.command("logs", short_help="Print what has happened in a run.")
+@click.command("logs", short_help="Print the log of a run.")
 @click.argument("run", shell_complete=options.complete_run)
-@click.option("-f", "--follow", is_flag=True, help="Goes on with what happens, until the run ends.")
-@click.option(
-    "--after", metavar="SEQ", type=click.IntRange(0), default=0, help="Begins after the event of this number."
-)
+@click.option("-f", "--follow", is_flag=True, help="Continue until the run ends.")
+@click.option("--after", metavar="SEQ", type=click.IntRange(0), default=0, help="Begin after the event of this number.")
 @click.option(
     "-o",
     "--output",
     type=click.Choice(["text", "stream-json"]),
     default="text",
     show_default=True,
-    help="Form of what is printed on stdout: the story, or one event a line.",
+    help="Form of the output on stdout: the log as text, or one event per line.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="More of the story: model calls, tools, nested graphs, times.")
+@click.option("-v", "--verbose", is_flag=True, help="Print more: model calls, tools, nested graphs, times.")
 @options.server
 def logs(**given: Any) -> int:
-    """Tells the story of RUN (its id, or the beginning of it) on stdout: from the state directory, for which no server
-    is needed, or from the server at --url.
+    """Print the log of RUN (its id, or the beginning of it) on stdout. It is read from the state directory, without a
+    server, or from the server at --url.
 
-    Exit code 2 if there is no such run; with -f 3 if there is no log of it here, and no server runs.
+    Exit code 2 if there is no such run; with -f, 3 if this machine has no log of it and no server runs.
     """
     from ..control.commands.following import show_log
 

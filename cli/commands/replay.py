@@ -7,9 +7,9 @@ import click
 from .. import options
 
 
-@click.command("replay", short_help="Run a durable run again, without models and tools.")
+@click.command("replay", short_help="Repeat a durable run from its journal, without models and tools.")
 @click.argument("run", shell_complete=options.complete_durable)
-@click.option("--with-changes", is_flag=True, help="With the run's file as it is today, to see what it would come to.")
+@click.option("--with-changes", is_flag=True, help="Use the present file of the run, to test a change.")
 @click.option(
     "-o",
     "--output",
@@ -20,11 +20,13 @@ from .. import options
 )
 @options.config_dir
 def command(run: str, with_changes: bool, output: str, config_dir: str | None) -> int:
-    """Plays the durable RUN (its id, or the beginning of it) once more: what its models, tools, scripts and people said
-    is taken from what is kept of it. Nothing is sent, no process is started, and nothing is written.
+    """Repeat the durable RUN (its id, or the beginning of it) from its journal. Replies of models, results of tools and
+    scripts, and answers of users are read from the journal: nothing is sent, no process is started, and nothing is
+    written.
 
-    Output and events are those of the run. Where today's files, or today's callboard, come to something else than the
-    run did, that is listed on stderr by its row (callboard runs show RUN --rows), and the exit code is 1.
+    Print the output or the events of the run. If the present files or this version of Callboard lead to different
+    results, list the steps that differ on stderr (callboard runs show RUN --rows has their numbers); the exit code is 1
+    then.
     """
     from ..actions.replay import replay_run
 

@@ -10,8 +10,10 @@ from .. import options
 
 @click.command("resume", short_help="Continue a run whose process was killed.")
 @click.argument("runs", metavar="[RUN]...", nargs=-1, shell_complete=options.complete_interrupted)
-@click.option("--all", "all_runs", is_flag=True, help="All that may go on, the oldest first.")
-@click.option("--with-changes", is_flag=True, help="With the files of agents as they are today, not as they were.")
+@click.option("--all", "all_runs", is_flag=True, help="Resume all interrupted runs, the oldest first.")
+@click.option(
+    "--with-changes", is_flag=True, help="Use the present files of agents, not the files at the start of the run."
+)
 @click.option("--strict", is_flag=True, help="Refuse a run whose scripts or tool files have changed.")
 @options.on_unknown
 @options.prepared_answers
@@ -33,12 +35,12 @@ def command(
     verbose: bool,
     config_dir: str | None,
 ) -> int:
-    """Goes on with each RUN (its id, or the beginning of it) where its process was killed, and prints its result as
-    `callboard run` does. Without RUN, with the only one there is; callboard runs --interrupted lists them.
+    """Resume each durable RUN (its id, or the beginning of it) whose process was killed, and print its result as
+    `callboard run` does. Without RUN, resume the only interrupted run. `callboard runs list --interrupted` lists them.
 
-    Finished steps are not repeated. A script that was under way is asked about; a model is told that its call was;
-    --on-unknown has it otherwise. --answer and --answers are for the questions from now on, in place of those that the
-    run began with.
+    Completed steps are not repeated. For a script that was under way at the kill, Callboard asks you; for a call, it
+    informs the model; --on-unknown changes both. --answer and --answers apply to later questions, and replace the
+    answers that the run began with.
     """
     options.check_loudness({"quiet": quiet, "verbose": verbose})
     if strict and with_changes:

@@ -19,7 +19,7 @@ def _one(_ctx: click.Context, _param: click.Parameter, words: tuple[str, ...]) -
         import shlex
 
         quoted = shlex.quote(" ".join(words[:20]) + (" ..." if len(words) > 20 else ""))
-        raise click.UsageError(f"the prompt is one argument, and here are {len(words)}; quote it: {quoted}")
+        raise click.UsageError(f"expected one argument as the prompt, found {len(words)}; quote it: {quoted}")
     return _joined(_ctx, _param, words)
 
 
@@ -27,10 +27,14 @@ _on_server = options.several(
     click.option(
         "--on",
         metavar="SERVER",
-        help="Has a server play the run: its URL, or `cluster` for the newest on this machine or $CALLBOARD_URL.",
+        help="Execute the run on a server: its URL, or `cluster` for $CALLBOARD_URL, else the newest server of "
+        "this machine.",
     ),
     click.option(
-        "--needs", metavar="LABEL", multiple=True, help="With --on: what a worker of the cluster must have; repeatable."
+        "--needs",
+        metavar="LABEL",
+        multiple=True,
+        help="With --on: label that the worker of the cluster must have; repeatable.",
     ),
 )
 
@@ -40,16 +44,16 @@ _on_server = options.several(
 @click.argument("prompt", nargs=-1, metavar="[PROMPT]", callback=_one)
 @options.model
 @options.variables
-@click.option("--set", "state", metavar="KEY=JSON", multiple=True, help="Overrides a key of initial_state; repeatable.")
+@click.option("--set", "state", metavar="KEY=JSON", multiple=True, help="Override a key of initial_state; repeatable.")
 @options.prepared_answers
-@click.option("--ui", is_flag=True, help="Shows the run on a page too; its address goes to stderr.")
+@click.option("--ui", is_flag=True, help="Also show the run on a page; its address goes to stderr.")
 @options.session
 @options.knowledge
 @options.permissions
 @options.no_input
 @options.attach
 @click.option(
-    "--save", metavar="DIR", help="Keeps the run as files in DIR/<run id>/: events, outputs, usage, workspace."
+    "--save", metavar="DIR", help="Save the run as files in DIR/<run id>/: events, outputs, usage, workspace."
 )
 @options.dry_run
 @options.no_stream
@@ -66,16 +70,16 @@ _on_server = options.several(
 @options.loudness
 @options.config_dir
 def run(*, on: str | None, needs: tuple[str, ...], **given: Any) -> int:
-    """Runs TARGET and prints its result on stdout; progress goes to stderr.
+    """Run TARGET and print its result on stdout; progress goes to stderr.
 
-    TARGET is the name of an agent in the config directory or of a built-in one, an agent's directory, or a YAML
-    file: of an agent, of a graph, or a DevAll workflow. PROMPT is the text it starts from; `-` reads it from standard
-    input, and text piped in is appended to it.
+    TARGET is the name of an agent in the config directory or of a built-in one, the directory of an agent, or a YAML
+    file: an agent, a graph, or a DevAll workflow. PROMPT is the text that it starts from. `-` reads it from standard
+    input; text from a pipe is appended to it.
 
     \b
     Exit codes: 0 done, 1 the run failed, 2 wrong usage or invalid file, 3 configuration or credentials,
-    4 a limit was reached, 5 a person was needed and none was there, 6 upstream failed (a retry may work),
-    129/130/143 ended by SIGHUP/Ctrl-C/SIGTERM, 141 the reader of stdout went away.
+    4 a limit was reached, 5 no user was present to answer a question, 6 an upstream service failed (a retry may work),
+    129/130/143 ended by SIGHUP/Ctrl-C/SIGTERM, 141 the reader of stdout closed it.
     """
     options.check_loudness(given)
     from ..flag_values import request
@@ -85,13 +89,13 @@ def run(*, on: str | None, needs: tuple[str, ...], **given: Any) -> int:
 
         return run_on_cluster(request(given), on, needs, given)
     if needs:
-        raise click.UsageError("--needs goes with --on: it says which worker of a cluster plays the run")
+        raise click.UsageError("--needs needs --on: it selects the worker of a cluster that executes the run")
     from ..actions.run import RunFlags, execute_run
 
     return execute_run(request(given), RunFlags(**given))
 
 
-@click.command("ask", short_help="Ask a model, with tools if you like; needs no agent.")
+@click.command("ask", short_help="Ask a model, optionally with tools; needs no agent.")
 @click.argument("prompt", nargs=-1, callback=_joined)
 @options.model
 @click.option(
@@ -99,8 +103,9 @@ def run(*, on: str | None, needs: tuple[str, ...], **given: Any) -> int:
     "tools",
     metavar="NAME",
     multiple=True,
-    help="A tool it may call (callboard tools lists them), an alias of several, or all; mcp:NAME for those of an MCP"
-    " server; repeatable [default: enabled_tools and enabled_mcp_servers of config.yaml].",
+    help="Let the model call this tool (callboard tools lists them), an alias of several, or all; mcp:NAME "
+    "for the tools of an MCP server; repeatable [default: enabled_tools and enabled_mcp_servers of "
+    "config.yaml].",
 )
 @click.option("--system", metavar="TEXT", default="", help="The system prompt.")
 @options.role
@@ -121,12 +126,12 @@ def run(*, on: str | None, needs: tuple[str, ...], **given: Any) -> int:
 @options.loudness
 @options.config_dir
 def ask(tools: tuple[str, ...], system: str, role: str | None, role_prompt: str | None, **given: Any) -> int:
-    """Asks PROMPT of a model that may call tools, and prints its answer on stdout; progress goes to stderr.
+    """Send PROMPT to a model and print its answer on stdout; progress goes to stderr.
 
-    PROMPT may have several words. `-` reads standard input, and text piped in is appended to PROMPT; with -f it may be
-    left out. Tools that
-    write or execute ask at the terminal first, unless --yes, --allow or the permissions of config.yaml say otherwise.
-    Exit codes as for `callboard run`.
+    PROMPT can have several words. `-` reads standard input, and text from a pipe is appended to PROMPT. With -f, PROMPT
+    is optional. The model can call the tools that --tool or config.yaml names. Tools that write or execute ask at the
+    terminal first, unless --yes, --allow or the permissions of config.yaml allow them. Exit codes as for `callboard
+    run`.
 
     \b
     callboard ask "What time is it?" --tool get_current_time
@@ -153,38 +158,38 @@ def ask(tools: tuple[str, ...], system: str, role: str | None, role_prompt: str 
     default="5",
     show_default=True,
     callback=options.above_zero("tasks", int),
-    help="Tasks at once.",
+    help="Maximum number of concurrent tasks.",
 )
 @click.option(
     "--results",
     metavar="FILE",
-    help="Where results are kept, a line of JSON each [default: TASKS with .results.jsonl for its suffix].",
+    help="File for the results, one line of JSON each [default: TASKS with the suffix .results.jsonl].",
 )
 @click.option(
     "--max-failures",
     metavar="N",
     callback=options.above_zero("tasks", int),
-    help="Begins no more tasks once N have failed.",
+    help="Start no more tasks after N failures.",
 )
 @options.model
 @options.variables
 @options.prepared_answers
 @options.permissions
 @options.sandbox
-@click.option("--save", metavar="DIR", help="Keeps every run as files in DIR/<run id>/, as `callboard run` does.")
+@click.option("--save", metavar="DIR", help="Save every run as files in DIR/<run id>/, as `callboard run` does.")
 @options.durable
 @options.text_or_json
 @options.compat
 @options.limits
 @options.strict
-@click.option("-q", "--quiet", is_flag=True, help="No progress on stderr, only errors.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr, no progress.")
 @options.config_dir
 def batch(**given: Any) -> int:
-    """Runs TARGET, an agent or a workflow, once for each row of TASKS: a .csv, .jsonl or .xlsx file.
+    """Run TARGET (an agent or a workflow) once for each row of TASKS: a .csv, .jsonl or .xlsx file.
 
-    Its columns are id, task, attachments (a JSON list of files) and vars (a JSON object, as --var). A batch that was
-    interrupted goes on when it is called again: what is done stays, what has failed is tried once more. Limits and
-    answers are those of each run. It asks no questions.
+    The columns of TASKS are id, task, attachments (a JSON list of files) and vars (a JSON object, as --var). To
+    continue a batch that was interrupted, repeat the command: tasks that are done are skipped, and failed ones run
+    again. Limits and answers apply to each run. No question is asked at the terminal.
 
     \b
     Exit codes: 0 all tasks are done, 1 some have failed, else those of `callboard run`: 3 means that a key or a

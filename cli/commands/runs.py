@@ -11,25 +11,31 @@ _STATUS = ("queued", "running", "waiting", "done", "failed", "cancelled", "inter
 
 @click.group("runs", cls=options.ListByDefault, short_help="List and delete the records of runs.")
 def command() -> None:
-    """The records of runs at a terminal, and of those that a server has played, lie in the state directory; these
-    commands need no server. So with what the file tools of all runs have changed.
+    """List, show and delete the records of runs, and the changes that their file tools made. The state directory
+    contains the runs at a terminal and the runs of servers; these commands need no server.
 
     Without a command: list.
     """
 
 
 @command.command("list", short_help="List runs, the newest first.")
-@click.option("--status", type=click.Choice(_STATUS), help="Only those that stand so.")
-@click.option("--interrupted", is_flag=True, help="Durable runs whose process was killed: callboard resume goes on.")
-@click.option("--limit", metavar="N", type=click.IntRange(1), default=50, show_default=True, help="How many.")
+@click.option("--status", type=click.Choice(_STATUS), help="List only runs with this status.")
+@click.option(
+    "--interrupted", is_flag=True, help="List durable runs whose process was killed; callboard resume continues them."
+)
+@click.option(
+    "--limit", metavar="N", type=click.IntRange(1), default=50, show_default=True, help="Maximum number of runs."
+)
 @options.text_or_json
 def list_all(status: str | None, interrupted: bool, limit: int, as_json: bool) -> str:
-    """Lists past runs and those under way: how they ended, when, what they have used. One whose server was killed
-    before it had an end is `lost`.
+    """List past runs and runs under way: status, time, and usage. A run whose server was killed before its end is
+    `lost`.
     """
     if interrupted:
         if status is not None:
-            raise click.UsageError("--status is not for --interrupted: those have no other.")
+            raise click.UsageError(
+                "--status and --interrupted exclude each other: all these runs have the status interrupted."
+            )
         from ..actions.resume import list_interrupted
 
         return list_interrupted(limit=limit, as_json=as_json)
@@ -38,12 +44,12 @@ def list_all(status: str | None, interrupted: bool, limit: int, as_json: bool) -
     return list_stored_runs(status=status, limit=limit, as_json=as_json)
 
 
-@command.command("show", short_help="Show one run: its figures, its end, its output.")
+@command.command("show", short_help="Show one run: status, usage, output.")
 @click.argument("run", shell_complete=options.complete_run)
-@click.option("--rows", is_flag=True, help="The steps of a durable run, by the numbers that callboard fork takes.")
+@click.option("--rows", is_flag=True, help="List the steps of a durable run, with the numbers for callboard fork --at.")
 @options.text_or_json
 def show(run: str, rows: bool, as_json: bool) -> str:
-    """Shows RUN (its id, the beginning of it, or `last`). What has happened in it: callboard logs RUN."""
+    """Show RUN (its id, the beginning of it, or `last`). For its log: callboard logs RUN."""
     if rows:
         from ..actions.runs import show_rows
 
@@ -53,26 +59,26 @@ def show(run: str, rows: bool, as_json: bool) -> str:
     return show_run(run, as_json=as_json)
 
 
-@command.command("diff", short_help="Show what a run has changed in files.")
+@command.command("diff", short_help="Print the changes of a run to files as a diff.")
 @click.argument("run", required=False, shell_complete=options.complete_run)
 @options.text_or_json
 def diff(run: str | None, as_json: bool) -> str:
-    """Shows as a diff what the file tools (fs_write, fs_edit, fs_patch, fs_mkdir, fs_rm) have changed in RUN; without
-    one, in the last run that has changed files, of a server or not. What commands did to files is not known.
+    """Print the changes by the file tools (fs_write, fs_edit, fs_patch, fs_mkdir, fs_rm) of RUN as a diff; without RUN,
+    of the last run that changed files. Changes by commands are not recorded.
     """
     from ..control.commands.changed import show_changes
 
     return show_changes(run, as_json=as_json)
 
 
-@command.command("restore", short_help="Put the files back that a run has changed.")
+@command.command("restore", short_help="Restore the files that a run has changed.")
 @click.argument("run", shell_complete=options.complete_run)
-@click.option("--yes", is_flag=True, help="Don't ask.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @options.no_input
 @options.text_or_json
 def restore(run: str, yes: bool, no_input: bool, as_json: bool) -> int:
-    """Puts the files back that the file tools of RUN have changed, after a question. What another program or a later
-    run has changed since is left as it is, and named; the exit code is 1 then.
+    """Restore the files that the file tools of RUN have changed, after a question. Files that another program or a
+    later run has changed since are left alone, and listed; the exit code is 1 then.
     """
     from ..control.commands.changed import restore_changes
 
@@ -83,51 +89,56 @@ def restore(run: str, yes: bool, no_input: bool, as_json: bool) -> int:
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True, shell_complete=options.complete_run)
 @options.text_or_json
 def delete(runs: tuple[str, ...], as_json: bool) -> str:
-    """Deletes the records of each RUN; of one that is under way nothing is deleted."""
+    """Delete the records of each RUN. If one of them is under way, delete nothing."""
     from ..control.commands.stored_runs import delete_runs
 
     return delete_runs(runs, as_json=as_json)
 
 
-@command.command("rm", hidden=True, short_help="The same as delete.")
+@command.command("rm", hidden=True, short_help="Alias of delete.")
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True, shell_complete=options.complete_run)
 @options.text_or_json
 def rm(runs: tuple[str, ...], as_json: bool) -> str:
-    """As delete."""
+    """Delete the records of each RUN, as `delete` does."""
     from ..control.commands.stored_runs import delete_runs
 
     return delete_runs(runs, as_json=as_json)
 
 
-@command.command("export", short_help="Write what is kept of a durable run into a file.")
+@command.command("export", short_help="Write the journal of a durable run to a file.")
 @click.argument("run", shell_complete=options.complete_run)
 @click.argument("file", type=click.Path(dir_okay=False))
 @options.text_or_json
 def export(run: str, file: str, as_json: bool) -> str:
-    """Writes what is kept of RUN into FILE, which callboard runs import takes on another machine; the run stays here.
-    Prompts, replies and results stand there in clear.
+    """Write the journal of the durable RUN to FILE, for `callboard runs import` on another machine; the run also stays
+    here. The file contains prompts, replies and results unencrypted.
     """
     from ..actions.runs import export_run
 
     return export_run(run, file, as_json=as_json)
 
 
-@command.command("import", short_help="Take in a durable run that was exported.")
+@command.command("import", short_help="Import an exported durable run.")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 @options.text_or_json
 def take_in(file: str, as_json: bool) -> str:
-    """Takes in the run in FILE under its id; if it was not over, callboard resume goes on with it."""
+    """Import the durable run in FILE under its id. If it was not over, callboard resume continues it."""
     from ..actions.runs import import_run
 
     return import_run(file, as_json=as_json)
 
 
 @command.command("prune", short_help="Delete the records of old runs.")
-@click.option("--keep", metavar="N", type=click.IntRange(0), help="All but the N newest that are over.")
-@click.option("--older", metavar="DAYS", callback=options.above_zero("days", float), help="Those over for so long.")
+@click.option("--keep", metavar="N", type=click.IntRange(0), help="Delete all but the N newest completed runs.")
+@click.option(
+    "--older",
+    metavar="DAYS",
+    callback=options.above_zero("days", float),
+    help="Delete runs that ended more than DAYS days ago.",
+)
 @options.text_or_json
 def prune(keep: int | None, older: float | None, as_json: bool) -> str:
-    """Deletes the records of runs that are over, by number or by age."""
+    """Delete the records of completed runs, by number or by age."""
     if keep is None and older is None:
         raise click.UsageError("Which runs? Give --keep N or --older DAYS.")
     from ..control.commands.stored_runs import prune_runs

@@ -10,27 +10,27 @@ import click
 from .. import options
 
 
-@click.command("serve", short_help="Serve agents to people and programs: websocket, HTTP, a page.")
+@click.command("serve", short_help="Serve agents to users and programs: websocket, HTTP, a page.")
 @click.option("--host", metavar="HOST", help="Address to listen on [default: api.listen_addr, else 127.0.0.1].")
 @click.option("--port", type=click.IntRange(0, 65_535), metavar="PORT", help="Port, 0 for a free one [default: 3400].")
-@click.option("--ui", is_flag=True, help="Prints the page's address with its token, also where stderr is no terminal.")
-@click.option("-q", "--quiet", is_flag=True, help="Prints nothing but errors.")
+@click.option("--ui", is_flag=True, help="Print the page's address with its token, even if stderr is not a terminal.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only errors, and the log.")
 @options.durable
 @options.cluster
 @options.config_dir
 def serve(*, cluster: str | None, **given: Any) -> int:
-    """Serves the control channel and HTTP on one port, until Ctrl-C or SIGTERM; SIGHUP reads config.yaml again.
+    """Serve the control channel, HTTP and the page on one port, until Ctrl-C or SIGTERM; SIGHUP reloads config.yaml.
 
-    It ends with the terminal that it was started in, except under nohup and setsid.
+    The server ends when the terminal in which it was started closes, except under nohup and setsid.
 
-    It listens on this machine alone, where `ps`, `attach` and the page find their token by themselves. Any other
-    address needs keys for those who come (api.auth in config.yaml, `callboard keys`).
+    By default it listens on this machine only, where `ps`, `attach` and the page find its token. For any other address,
+    callers need keys (api.auth in config.yaml, `callboard keys`).
 
-    The first signal lets the runs that are under way end, for api.shutdown_grace_seconds; a second one cancels them.
-    Exit code 0 if all had ended, else 130, 143 or 129.
+    At the first signal, runs under way have api.shutdown_grace_seconds to end; a second signal cancels them. Exit code
+    0 if all had ended, else 130, 143 or 129.
 
-    With --cluster it is a gateway: runs that are started here wait in the cluster's queue for its workers (callboard
-    worker), and those of all gateways are listed, followed, answered and stopped here.
+    With --cluster it is a gateway: runs that are started here wait in the queue of the cluster for its workers
+    (callboard worker), and the runs of all gateways can be listed, followed, answered and stopped here.
     """
     from ..actions.serve import serve_until_signal
 
@@ -43,22 +43,33 @@ def serve(*, cluster: str | None, **given: Any) -> int:
 
 @click.command("worker", short_help="Execute runs of a cluster.")
 @options.cluster
-@click.option("--name", metavar="NAME", default="", help="What this machine is called [default: its host name].")
-@click.option("--has", metavar="LABEL,...", default="", help="What it has that runs may need: gpu,browser.")
-@click.option("--room", metavar="N", type=click.IntRange(1), default=50, show_default=True, help="Runs at a time.")
+@click.option("--name", metavar="NAME", default="", help="Name of this worker [default: the host name].")
+@click.option("--has", metavar="LABEL,...", default="", help="Labels of this machine that runs may need: gpu,browser.")
+@click.option(
+    "--room",
+    metavar="N",
+    type=click.IntRange(1),
+    default=50,
+    show_default=True,
+    help="Maximum number of concurrent runs.",
+)
 @click.option(
     "--lease",
     metavar="SECONDS",
     type=click.FloatRange(0.5),
     default=10.0,
     show_default=True,
-    help="After so much silence others go on with its runs. The same for all workers.",
+    help="Silence after which other workers take over its runs; the same for all workers of a cluster.",
 )
 @click.option("--host", metavar="HOST", default="127.0.0.1", show_default=True, help="Address of its control channel.")
 @click.option(
-    "--port", type=click.IntRange(0, 65_535), metavar="PORT", default=0, help="Its port [default: a free one]."
+    "--port",
+    type=click.IntRange(0, 65_535),
+    metavar="PORT",
+    default=0,
+    help="Port of its control channel [default: a free one].",
 )
-@click.option("-q", "--quiet", is_flag=True, help="Prints nothing but errors.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only errors, and the log.")
 @options.config_dir
 def worker(
     *,
@@ -72,20 +83,21 @@ def worker(
     quiet: bool,
     config_dir: str | None,
 ) -> int:
-    """Takes runs from the queue of a cluster and plays them, until Ctrl-C or SIGTERM. Any number of workers share a
-    queue, on any number of machines: a run goes on with another when its own is dead.
+    """Execute runs from the queue of a cluster, until Ctrl-C or SIGTERM. Any number of workers, on any number of
+    machines, share a queue. If a worker dies, another one continues its runs.
 
-    Keys of models, MCP servers and settings are those of this machine. The agents come with the runs.
+    Keys of models, MCP servers and settings are those of this machine. The files of agents come with the runs.
 
-    The first signal lets runs end for api.shutdown_grace_seconds, and hands back what is left; a second one leaves it
-    to the others to find out. Exit code 0 if all had ended, else 130, 143 or 129.
+    At the first signal, runs have api.shutdown_grace_seconds to end, and the rest returns to the queue. A second signal
+    ends the worker at once: other workers take over its runs after the lease. Exit code 0 if all had ended, else 130,
+    143 or 129.
     """
     from ...actors.front.cluster.membership import ClusterOptions, checked
     from ...protocol.errors import UsageError
     from ..actions.serve import serve_until_signal
 
     if cluster is None:
-        raise UsageError("which cluster? --cluster postgresql://..., or CALLBOARD_CLUSTER")
+        raise UsageError("the cluster is not named: give --cluster postgresql://..., or set CALLBOARD_CLUSTER")
     labels = tuple(each for part in has.split(",") if (each := part.strip()))
     place = checked(ClusterOptions(dsn=cluster, name=name, plays=True, has=labels, room=room, lease=lease))
     return serve_until_signal(
@@ -97,10 +109,11 @@ def worker(
 @click.argument("agent", required=False, shell_complete=options.complete_agent)
 @options.config_dir
 def acp(agent: str | None, config_dir: str | None) -> int:
-    """Speaks the Agent Client Protocol over stdin and stdout, for an editor that starts this command. Ends with it.
+    """Serve the Agent Client Protocol over stdin and stdout, for an editor that starts this command. It ends when the
+    editor closes the connection.
 
-    AGENT is who answers in new sessions, unless the editor names another; without one it is the model of config.yaml,
-    with no tools. What is said is kept as sessions (callboard sessions).
+    AGENT answers in new sessions, unless the editor names another one. Without AGENT, the model of config.yaml answers,
+    without tools. Conversations are stored as sessions (callboard sessions).
     """
     from ...actors.front.acp.agent import serve_acp
     from ...actors.runs.finding import find
@@ -116,7 +129,9 @@ def acp(agent: str | None, config_dir: str | None) -> int:
         return exit_code_of(root)
 
     if sys.stdin.isatty():
-        sys.stderr.write("callboard: serving over stdin and stdout, where an editor should be (Ctrl-C ends it)\n")
+        sys.stderr.write(
+            "callboard: waiting for an editor on stdin and stdout, which is a terminal (Ctrl-C ends this command)\n"
+        )
     return play(speak, ProgressDisplay(), config_dir=config_dir, person=False, serving=True)
 
 
@@ -126,17 +141,17 @@ _NO_SCOPES = ("read:runs", "write:runs", "run:agents", "read:agents", "answer:qu
 
 @click.group("keys", short_help="Make keys for callers of `callboard serve`.")
 def keys() -> None:
-    """Makes keys for callers of `callboard serve`.
+    """Make keys for callers of `callboard serve`.
 
-    config.yaml has a key's hash only; the key itself is shown once and kept nowhere.
+    config.yaml contains only the hash of a key. The key itself is printed once and not stored.
     """
 
 
-@keys.command("new", short_help="Make a key: shows it once, and what config.yaml needs.")
+@keys.command("new", short_help="Make a key, and print the lines for config.yaml.")
 @click.argument("subject")
-@click.option("--scope", "-s", "scopes", multiple=True, help="What it may be used for; may be repeated. '*' for all.")
+@click.option("--scope", "-s", "scopes", multiple=True, help="Permission of the key; repeatable; '*' for all.")
 def new(subject: str, scopes: tuple[str, ...]) -> int:
-    """Makes a key for SUBJECT. The key goes to stdout, the lines for config.yaml to stderr.
+    """Make a key for SUBJECT. Print the key on stdout, and the lines for config.yaml on stderr.
 
     \b
     callboard keys new alice -s run:agents -s read:runs > alice.key
@@ -157,21 +172,21 @@ def new(subject: str, scopes: tuple[str, ...]) -> int:
     key, id = new_key()
     entry = _entry(subject, id, _hash(key), scopes or _NO_SCOPES)
     sys.stderr.write(f"# config.yaml, under api: auth: keys: (then: kill -HUP the server)\n{entry}\n")
-    sys.stderr.write("# the key itself is shown this once:\n")
+    sys.stderr.write("# the key itself, printed only this once:\n")
     sys.stderr.flush()
     sys.stdout.write(key + "\n")
     return 0
 
 
-@keys.command("hash", short_help="The hash of a key that was made elsewhere.")
+@keys.command("hash", short_help="Print the hash of an existing key.")
 def hash() -> int:
-    """Reads a key from stdin (one line, not shown on a terminal) and prints the hash for config.yaml."""
+    """Read a key from stdin (one line, not echoed at a terminal) and print its hash for config.yaml."""
     from ...protocol.errors import UsageError
 
     terminal = sys.stdin.isatty()
     key = click.prompt("key", hide_input=True, err=True) if terminal else sys.stdin.readline().rstrip("\n")
     if len(key) < 16:
-        raise UsageError("a key has at least 16 characters: it is tried by machines, not by people")
+        raise UsageError("a key needs at least 16 characters: programs can guess shorter ones")
     sys.stdout.write(_hash(key) + "\n")
     return 0
 

@@ -11,12 +11,14 @@ from .. import options
 @options.no_input
 @options.config_dir
 def command(no_input: bool, config_dir: str | None) -> int:
-    """Looks for API keys in the environment and for model servers on this machine (Ollama, LM Studio, llama.cpp, vLLM),
-    asks which model is to answer, asks that model for one word, and writes config.yaml in the config directory. A
-    key may be typed, too; it is kept in the vault or in the directory's .env, and never shown.
+    """Choose a model, try it, and write config.yaml in the config directory.
 
-    A config.yaml that is there keeps its text: the difference is shown before it is written. Ctrl-C leaves all as it
-    was. With --no-input the file is printed that would be written; exit code 3 if no model was found.
+    Look for API keys in the environment and for model servers on this machine (Ollama, LM Studio, llama.cpp, vLLM). Ask
+    which model to use, send it a prompt of one word, and write the file. You can also type a key: it is stored in the
+    vault or in the .env file of the config directory, and never displayed.
+
+    An existing config.yaml keeps its text, and the difference is shown before it is written. Ctrl-C changes nothing.
+    With --no-input, print the file instead of writing it; exit code 3 if no model was found.
     """
     from ..frame import person_at_terminal
     from ..wizard.setup import print_setup, run_setup

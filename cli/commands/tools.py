@@ -13,13 +13,14 @@ _of_agent = click.option(
     "--agent",
     metavar="NAME",
     shell_complete=options.complete_target,
-    help="An agent, whose own tools are meant as well.",
+    help="Include the own tools of this agent.",
 )
 
 
 @click.group("tools", cls=options.ListByDefault, short_help="List, show and try tools.")
 def command() -> None:
-    """Tools that agents may call: yours, in functions/tools of the config directory, and the built-in ones.
+    """List, show and try the tools that agents may call: your own, in functions/tools of the config directory, and the
+    built-in ones.
 
     Without a command: list.
     """
@@ -29,7 +30,7 @@ def command() -> None:
 @_of_agent
 @options.output_and_config
 def list_all(agent: str | None, as_json: bool, config_dir: str | None) -> int:
-    """Lists all tools, with what they do; with --agent, its own ones first."""
+    """List all tools with their descriptions. With --agent, the agent's own tools come first."""
     from ..actions.tools import list_tools
 
     text, broken = list_tools(agent, config_dir, as_json=as_json)
@@ -37,31 +38,31 @@ def list_all(agent: str | None, as_json: bool, config_dir: str | None) -> int:
     return 2 if broken else 0
 
 
-@command.command("show", short_help="Show a tool as models see it.")
+@command.command("show", short_help="Show a tool as models receive it.")
 @click.argument("name")
 @_of_agent
 @options.output_and_config
 def show(name: str, agent: str | None, as_json: bool, config_dir: str | None) -> str:
-    """Shows what a tool is for, what it does to the world, where it comes from, and the schema of its arguments."""
+    """Show the description of a tool, its effect, its source, and the schema of its arguments."""
     from ..actions.tools import show_tool
 
     return show_tool(name, agent, config_dir, as_json=as_json)
 
 
-@command.command("call", short_help="Run a tool by hand.")
+@command.command("call", short_help="Run a tool.")
 @click.argument("name")
-@click.option("--json", "arguments", metavar="ARGS", default="{}", help="The arguments, a JSON object; - reads stdin.")
+@click.option("--json", "arguments", metavar="ARGS", default="{}", help="Arguments as a JSON object; - reads stdin.")
 @_of_agent
 @options.variables
 @options.permissions
 @options.no_input
-@click.option("-v", "--verbose", is_flag=True, help="Tell on stderr what the tool prints while it works.")
+@click.option("-v", "--verbose", is_flag=True, help="Print the output of the tool on stderr while it works.")
 @options.config_dir
 def call(**given: Any) -> int:
-    """Runs the tool NAME as a model would, and prints on stdout what the model would read.
+    """Run the tool NAME as an agent does, and print the result that a model would read on stdout.
 
-    The same permissions hold: what writes or executes asks at the terminal, unless --yes or --allow says otherwise.
-    Exit code 1 if the tool failed, 2 if there is no such tool or the arguments don't fit.
+    The same permissions apply: a tool that writes or executes asks at the terminal, unless --yes or --allow allows it.
+    Exit code 1 if the tool failed, 2 if there is no such tool or the arguments do not fit.
 
     \b
     callboard tools call fs_ls --json '{"path": "."}'

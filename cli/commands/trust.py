@@ -12,16 +12,17 @@ from .. import options
 @click.command("trust", short_help="Load a directory's AGENTS.md, skills, hooks and .mcp.json.")
 @click.argument("directory", metavar="[DIR]", default=".", type=click.Path(exists=True, file_okay=False))
 @click.option(
-    "--show", is_flag=True, help="Shows what is there, what it can run, and what has changed; changes nothing."
+    "--show", is_flag=True, help="List the files, the commands that they run, and the changes since; change nothing."
 )
-@click.option("--revoke", is_flag=True, help="Nothing of it counts any more, and no run mentions it.")
-@click.option("--forget", is_flag=True, help="As if the directory were new to you.")
+@click.option("--revoke", is_flag=True, help="Load none of these files, and let no run mention them.")
+@click.option("--forget", is_flag=True, help="Delete your decision about the directory.")
 @options.text_or_json
 def command(directory: str, show: bool, revoke: bool, forget: bool, as_json: bool) -> str:
-    """Trusts what lies in a directory for agents, as it is now: AGENTS.md, skills, hooks, `.mcp.json`.
+    """Trust the AGENTS.md, skills, hooks and `.mcp.json` of a directory in their present state. Until then, Callboard
+    does not load them.
 
-    It counts for the whole repository that DIR lies in. A file that changes later counts no more until you say this
-    again; `--show` has the difference.
+    The decision applies to the whole repository that contains DIR. A file that changes later is not loaded until you
+    repeat the command; `--show` prints the difference.
 
     \b
       callboard trust --show

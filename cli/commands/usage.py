@@ -15,7 +15,7 @@ GROUPS = ("day", "model", "agent", "key")
 """Keys by which sums are grouped; also the names of their columns."""
 
 
-@click.command("usage", short_help="Show what models have cost, by day, model, agent or key.")
+@click.command("usage", short_help="Show the cost of models, by day, model, agent or key.")
 @click.option(
     "--by",
     "groups",
@@ -23,13 +23,18 @@ GROUPS = ("day", "model", "agent", "key")
     multiple=True,
     default=("day", "model"),
     show_default="day, model",
-    help="A row for each; may be given several times.",
+    help="Group the sums by this; repeatable.",
 )
 @click.option(
-    "--days", metavar="N", type=click.IntRange(1, 36_500), default=30, show_default=True, help="Of the last N days."
+    "--days",
+    metavar="N",
+    type=click.IntRange(1, 36_500),
+    default=30,
+    show_default=True,
+    help="Include the last N days.",
 )
-@click.option("--url", metavar="URL", help="Asks this server: of a gateway, what all of its cluster has spent.")
-@click.option("--token", metavar="TOKEN", envvar="CALLBOARD_TOKEN", help="With --url: what to show it.")
+@click.option("--url", metavar="URL", help="Ask this server; a gateway includes the usage of its whole cluster.")
+@click.option("--token", metavar="TOKEN", envvar="CALLBOARD_TOKEN", help="With --url: token for the server.")
 @options.output_and_config
 def command(
     groups: tuple[UsageGroup, ...],
@@ -39,9 +44,9 @@ def command(
     as_json: bool,
     config_dir: str | None,
 ) -> str:
-    """Shows requests, tokens and USD of this user's runs, servers and sessions. Days are those of UTC; a key is whose a
-    run is, `local` for those of this machine's own commands. What Python programs have run by themselves is not in it.
-    Where the settings of a server limit what may be spent in a day, it says how much of that was.
+    """Show requests, tokens and USD of this user's runs, servers and sessions. Days are UTC days. The key is that of
+    the caller who started a run, and `local` for commands of this machine. Runs of Python programs are not included. If
+    the settings limit the spending of a day, show how much of the limit is used.
     """
     from ..control.commands.usage import show_usage, usage_at
     from ..control.servers import Where

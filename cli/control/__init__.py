@@ -3,4 +3,8 @@
 `servers` finds the server, and `connection` is one websocket to it. `client` reconnects, finds a run by the start of
 its id, and runs a command. `subscriptions` are streams of changes. The commands are in `commands`, `top` in a package
 of its own; `figures` formats times and amounts.
+
+The package imports `protocol.control`, `..render`, and little of `actors` (token files, logs on disk): a client needs
+no engine. Names to know: `Where` and `ControlServer` in `servers`, `ControlConnection`, `ControlClient`, `with_client`.
+Start with `client`.
 """

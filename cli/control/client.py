@@ -82,7 +82,9 @@ class ControlClient:
         try:
             return decode_json(result, type)
         except msgspec.MsgspecError as error:
-            raise ServerLost(f"the server at {self.server.url} says what this callboard can't read: {error}") from None
+            raise ServerLost(
+                f"the server at {self.server.url} sent a message that this callboard can't read: {error}"
+            ) from None
 
     async def connected(self) -> ControlConnection:
         """Return the current connection, or a new one if it was lost."""
@@ -103,13 +105,13 @@ class ControlClient:
         told, wait = False, FIRST_WAIT
         last = trio.current_time() + PATIENCE
         while True:
-            if self.server.gone:
+            if self.server.has_ended:
                 raise ServerLost(f"the server at {self.server.url} has ended (process {self.server.pid})")
             try:
                 connection = await open_connection(self._nursery, self.server)
             except (NoServer, ServerLost, Saturated) as error:
                 if trio.current_time() + wait > last:
-                    raise ServerLost(f"the server is gone, given up after {PATIENCE:g} s: {error}") from None
+                    raise ServerLost(f"the server did not answer for {PATIENCE:g} s: {error}") from None
             else:
                 if told:
                     self.tell(f"connected to {self.server.url} again")
@@ -245,7 +247,7 @@ async def find_run(client: ControlClient, word: str) -> RunInfo:
 
 def _unknown(word: str, known: Iterable[RunInfo]) -> str:
     named = [info.run for info in known if word in (info.target, info.name, info.title)]
-    hint = f"runs of that name: {', '.join(named[:5])}" if named else "callboard ps -a lists those there are"
+    hint = f"runs of that name: {', '.join(named[:5])}" if named else "to list all runs: callboard ps -a"
     return f"there is no run '{word[:60]}' ({hint})"
 
 

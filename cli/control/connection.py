@@ -191,7 +191,7 @@ class ControlConnection:
         if isinstance(message, jsonrpc.Notification):
             self._sort(message)
         elif isinstance(message, jsonrpc.Request):
-            text = f"this client answers no '{message.method}'"
+            text = f"this client does not support '{message.method}'"
             await self.send(jsonrpc.encode_failure(message.id, jsonrpc.METHOD_NOT_FOUND, text))
         elif message.id is not None and (asked := self._asked.get(message.id)) is not None:
             if asked.subscribes and isinstance(message, jsonrpc.Result):
@@ -243,7 +243,7 @@ class ControlConnection:
 
 
 def lost_at(server: ControlServer) -> ServerLost:
-    if server.gone:
+    if server.has_ended:
         return ServerLost(f"the server at {server.url} has ended (process {server.pid})")
     return ServerLost(f"the connection to the server at {server.url} is lost")
 
@@ -275,7 +275,7 @@ async def open_connection(nursery: trio.Nursery, server: ControlServer) -> Contr
     with trio.move_on_after(WITHIN):
         connection = await nursery.start(_hold, server)
     if connection is None:
-        plain = "; if it speaks no TLS, its address begins with http://" if server.tls else ""
+        plain = "; if it does not use TLS, write its address with http://" if server.tls else ""
         raise ServerLost(f"the server at {server.url} does not answer within {WITHIN:g} s{plain}")
     try:
         info = decode_json(await connection.request("_server/info", {}), _Info)
@@ -309,7 +309,7 @@ async def _hold(server: ControlServer, task_status: trio.TaskStatus[ControlConne
         raise _rejected(server, refusal.status_code, refusal.body) from None
     except* (_Strange, HandshakeError, ConnectionClosed, ProtocolError):
         if connection is None:  # after the handshake the connection just ends, and pending requests fail
-            raise NoServer(f"what listens at {server.url} is no server of callboard") from None
+            raise NoServer(f"the program at {server.url} is not a Callboard server") from None
     except* OSError as group:
         if connection is None:
             raise NoServer(f"no server answers at {server.url}: {_reason(group)}") from None
@@ -383,13 +383,13 @@ class _Watched(trio.abc.Stream):
 def _rejected(server: ControlServer, status: int, body: bytes | None) -> CallboardError:
     said = _refusal_text(body)
     if status == 401:
-        hint = "give its token with --token or CALLBOARD_TOKEN" if not server.token else "the token is not right"
-        return Unauthorized(f"the server at {server.url} wants a token: {hint}")
+        hint = "give its token with --token or CALLBOARD_TOKEN" if not server.token else "the token is wrong"
+        return Unauthorized(f"the server at {server.url} requires a token: {hint}")
     if status == 403:
         return Denied(f"the server at {server.url} refuses this client{said}")
     if status in (429, 503):
-        return Saturated(f"the server at {server.url} takes no more clients now{said}")
-    return NoServer(f"what listens at {server.url} offers no control channel (HTTP status {status}){said}")
+        return Saturated(f"the server at {server.url} accepts no more clients now{said}")
+    return NoServer(f"the program at {server.url} has no control channel (HTTP status {status}){said}")
 
 
 def _refusal_text(body: bytes | None) -> str:

@@ -43,7 +43,7 @@ class ControlServer:
     others: int = 0
 
     @property
-    def gone(self) -> bool:
+    def has_ended(self) -> bool:
         """True if its process is known to have ended."""
         from ...actors.front.server.token_file import is_alive
 
@@ -63,7 +63,9 @@ def find_server(where: Where, environ: Mapping[str, str]) -> ControlServer:
     local = read_servers(environ)
     if where.url is None:
         if not local:
-            raise NoServer("no server runs here: start one with `callboard serve`, or name one with --url")
+            raise NoServer(
+                "no server is running on this machine: start one with `callboard serve`, or name one with --url"
+            )
         newest = local[0]
         return _at(newest.url, token or newest.token, pid=newest.pid, others=sum(not each.worker for each in local[1:]))
     wanted = _at(where.url, token)

@@ -27,7 +27,7 @@ from ..actions.run import execute_run
 from ..render.result import ResultFormat
 from ..render.text import colours, paint, safe
 from .code import code_of
-from .given import Given
+from .loki_args import Given
 from .shell_history import add_to_history
 
 _MENU = "execute | revise | describe | copy | quit"
@@ -35,7 +35,7 @@ _KEYS = {"e": "execute", "y": "execute", "\n": "execute", "r": "revise", "d": "d
 """Menu entry of each key; `y` is for users who read the menu as a question."""
 
 
-class _Kept(ResultFormat):
+class _OutcomeOnly(ResultFormat):
     """Result format that stores the outcome of a run and writes nothing."""
 
     outcome: Outcome | None = None
@@ -80,13 +80,13 @@ def command_of(answer: str) -> str:
 
 def _asked(text: str, given: Given, *, quiet: bool) -> tuple[int, str]:
     """Return the exit code of the run, and the command if the code is 0."""
-    kept = _Kept(sys.stdout)
+    kept = _OutcomeOnly(sys.stdout)
     code = execute_run(given.request(text), given.run_flags(role="shell", quiet=quiet), kept)
     if code:
         return code, ""
     command = command_of(kept.outcome.output if kept.outcome is not None else "")
     if not command:
-        raise CallboardError("the model has given no command; say it in other words, or with -m ask another model")
+        raise CallboardError("the model replied without a command; rephrase TEXT, or use another model with -m")
     return 0, command
 
 
@@ -132,7 +132,7 @@ def _choice(command: str, terminal: int) -> str:
     sys.stderr.write(f"{paint(shown, 'question') if coloured else shown}\n")
     menu = _MENU if shown == command else _MENU.replace("execute | ", "").replace("copy | ", "")
     if shown != command:
-        sys.stderr.write("it holds characters that a terminal would obey, so it can't be executed or copied\n")
+        sys.stderr.write("it contains control characters of terminals, so it can't be executed or copied\n")
     sys.stderr.write(f"{paint(menu, 'dim') if coloured else menu}: ")
     sys.stderr.flush()
     try:
@@ -177,7 +177,7 @@ def _copy(command: str) -> int:
 
 def _harmless(command: str) -> str:
     if safe(command) != command:
-        raise UsageError(f"the model's command holds characters that a terminal would obey: {safe(command)}")
+        raise UsageError(f"the command of the model contains control characters of terminals: {safe(command)}")
     return command
 
 

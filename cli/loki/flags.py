@@ -41,98 +41,98 @@ _conversation = options.several(
         "-m",
         "--model",
         metavar="MODEL",
-        help="The model that answers; of several with commas the first that does.",
+        help="Answer with this model; of several, separated by commas, the first that answers.",
         shell_complete=options.complete_model,
     ),
-    _value("--prompt", metavar="TEXT", help="Answers in the role that TEXT makes."),
-    _value("-r", "--role", metavar="ROLE", help="Answers in this role.", shell_complete=options.complete_role),
+    _value("--prompt", metavar="TEXT", help="Answer in a role made of TEXT."),
+    _value("-r", "--role", metavar="ROLE", help="Answer in this role.", shell_complete=options.complete_role),
     _value(
         "-s",
         "--session",
         metavar="[SESSION]",
-        help="Goes on with this conversation, or begins it; without a name in one that is not kept.",
+        help="Continue this conversation, or begin it; without a name, one that is not stored.",
         is_flag=False,
         flag_value="temp",
         shell_complete=_complete_session,
     ),
-    _switch("--empty-session", help="Forgets what was said in the session before."),
-    _switch("--save-session", help="Keeps the session without asking."),
-    _value("-a", "--agent", metavar="AGENT", help="This agent answers.", shell_complete=options.complete_target),
+    _switch("--empty-session", help="First delete the turns of the session."),
+    _switch("--save-session", help="Store the session without asking."),
+    _value("-a", "--agent", metavar="AGENT", help="Answer with this agent.", shell_complete=options.complete_target),
     _value(
         "--agent-variable",
         "variables",
         metavar="NAME VALUE",
-        help="Sets a variable of the agent; repeatable.",
+        help="Set a variable of the agent; repeatable.",
         nargs=2,
         multiple=True,
     ),
     _value(
-        "--rag", metavar="NAME", help="Looks TEXT up in this knowledge base.", shell_complete=options.complete_base_name
+        "--rag", metavar="NAME", help="Look TEXT up in this knowledge base.", shell_complete=options.complete_base_name
     ),
-    _switch("--rebuild-rag", help="Builds the knowledge base anew first; without TEXT only that."),
+    _switch("--rebuild-rag", help="First rebuild the knowledge base; without TEXT, do only that."),
     _value(
-        "--macro", metavar="MACRO", help="Plays a macro; TEXT is its arguments.", shell_complete=options.complete_macro
+        "--macro", metavar="MACRO", help="Run a macro; TEXT is its arguments.", shell_complete=options.complete_macro
     ),
     _value(
         "-f",
         "--file",
         "files",
         metavar="FILE",
-        help="Attaches a file, image, directory, glob, URL, '`command`' or %% (the last reply); repeatable.",
+        help="Attach a file, image, directory, glob, URL, '`command`' or %% (the last reply); repeatable.",
         multiple=True,
         type=click.Path(),
     ),
 )
 _manner = options.several(
-    _switch("-e", "--execute", help="TEXT becomes a command of your shell, which you may run, change or copy."),
-    _switch("-c", "--code", help="Prints the code of the answer alone."),
-    _switch("-S", "--no-stream", help="At a terminal: shows the answer once it is whole."),
-    _switch("--dry-run", help="Sends nothing; shows what would be sent."),
+    _switch("-e", "--execute", help="Turn TEXT into a command of your shell, which you can run, change or copy."),
+    _switch("-c", "--code", help="Print only the code of the answer."),
+    _switch("-S", "--no-stream", help="At a terminal: show the answer when it is complete."),
+    _switch("--dry-run", help="Send nothing; show the request."),
 )
 _looks = options.several(
-    _switch("--info", help="Shows paths and settings, or all about the role, session, agent or base that is named."),
-    _switch("--list-models", help="Lists the models that can be named."),
-    _switch("--list-roles", help="Lists the roles."),
-    _switch("--list-sessions", help="Lists the sessions, with -a those of the agent."),
-    _switch("--list-agents", help="Lists the agents."),
-    _switch("--list-rags", help="Lists the knowledge bases with names of their own."),
-    _switch("--list-macros", help="Lists the macros."),
-    _switch("--tail-logs", help="Tells what happens in the newest run, until it ends."),
-    _switch("--disable-log-colors", help="Without colours."),
+    _switch(
+        "--info", help="Show paths and settings; with -r, -s, -a or --rag those of the role, session, agent or base."
+    ),
+    _switch("--list-models", help="List the models."),
+    _switch("--list-roles", help="List the roles."),
+    _switch("--list-sessions", help="List the sessions, with -a those of the agent."),
+    _switch("--list-agents", help="List the agents."),
+    _switch("--list-rags", help="List the named knowledge bases."),
+    _switch("--list-macros", help="List the macros."),
+    _switch("--tail-logs", help="Print the log of the newest run, until it ends."),
+    _switch("--disable-log-colors", help="Print the log without colours."),
 )
 _upkeep = options.several(
-    _switch("--sync-models", help="Fetches the newest prices and limits of models."),
-    _switch("--build-tools", help="Nothing: tools need not be built."),
-    _value("--authenticate", metavar="[CLIENT]", help="Signs in to a client that has `auth: oauth`.", is_flag=False,
+    _switch("--sync-models", help="Fetch the newest prices and limits of models."),
+    _switch("--build-tools", help="Accepted without effect: tools need no build."),
+    _value("--authenticate", metavar="[CLIENT]", help="Sign in to a client with `auth: oauth`.", is_flag=False,
            flag_value=_UNSAID, shell_complete=options.complete_sign_in),
-    _value("--install", metavar="KIND", help="Lays what comes with callboard into your directory: agents, roles, ...",
+    _value("--install", metavar="KIND", help="Copy built-in files to your directory: agents, roles, ...",
            shell_complete=options.complete_kind),
-    _value("--install-from", metavar="URL", help="Installs a bundle from a git repository, URL[#ref]."),
-    _value("--filter", "filters", metavar="KIND", help="With --install-from, only this; repeatable.", multiple=True,
-           shell_complete=options.complete_kind),
-    _switch("--install-force", help="With --install-from, replaces files that are there."),
-    _value("--update", metavar="[VERSION]", help="Tells how to update callboard; changes nothing.", is_flag=False,
-           flag_value=_UNSAID),
-    _switch("--force", help="Accepted for Loki's sake: nothing here asks before an update."),
-    _value("--completions", metavar="SHELL", help="Prints the completion script of a shell."),
+    _value("--install-from", metavar="URL", help="Install a bundle from a git repository, URL[#ref]."),
+    _value("--filter", "filters", metavar="KIND", help="With --install-from: install only this kind; repeatable.",
+           multiple=True, shell_complete=options.complete_kind),
+    _switch("--install-force", help="With --install-from: replace existing files."),
+    _value("--update", metavar="[VERSION]", help="Print the command that updates callboard; change nothing.",
+           is_flag=False, flag_value=_UNSAID),
+    _switch("--force", help="Accepted without effect: no update asks."),
+    _value("--completions", metavar="SHELL", help="Print the completion script of a shell."),
 )  # fmt: skip
 _secrets = options.several(
-    _value("--add-secret", metavar="NAME", help="Keeps a new secret in the vault."),
+    _value("--add-secret", metavar="NAME", help="Store a new secret in the vault."),
+    _value("--get-secret", metavar="NAME", help="Print a secret of the vault.", shell_complete=options.complete_secret),
     _value(
-        "--get-secret", metavar="NAME", help="Prints a secret of the vault.", shell_complete=options.complete_secret
+        "--update-secret", metavar="NAME", help="Change a secret of the vault.", shell_complete=options.complete_secret
     ),
     _value(
-        "--update-secret", metavar="NAME", help="Changes a secret of the vault.", shell_complete=options.complete_secret
+        "--delete-secret", metavar="NAME", help="Delete a secret of the vault.", shell_complete=options.complete_secret
     ),
-    _value(
-        "--delete-secret", metavar="NAME", help="Deletes a secret of the vault.", shell_complete=options.complete_secret
-    ),
-    _switch("--list-secrets", help="Lists the names of the secrets in the vault."),
+    _switch("--list-secrets", help="List the names of the secrets in the vault."),
 )
 _chat = options.several(
-    _switch("--continue", "continues", help="Continues the newest chat of this directory; -c alone does so, too."),
-    _switch("--resume", help="Shows the chats that are stored, and continues the one that you choose."),
-    _switch("--no-tools", help="The chat that begins without a TEXT has no agent: a model alone."),
+    _switch("--continue", "continues", help="Continue the newest stored chat of this directory; so does -c alone."),
+    _switch("--resume", help="List the stored chats, and continue the one that you choose."),
+    _switch("--no-tools", help="Without TEXT: chat with a model alone, without the default agent."),
 )
 _all = options.several(_conversation, _manner, _looks, _upkeep, _secrets, click.argument("text", nargs=-1))
 _SETTINGS = {"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]}
@@ -143,7 +143,7 @@ def _config_dir(default: Callable[[], str | None] | None = None) -> options.Deco
         "-C",
         "--config-dir",
         metavar="DIR",
-        help="Where roles, sessions, agents and config.yaml live.",
+        help="Directory of roles, sessions, agents and config.yaml.",
         callback=begin_with,
         default=default,
     )
@@ -192,12 +192,12 @@ class _OnePrompt(click.Command):
 @_config_dir()
 @click.pass_context
 def one_prompt(ctx: click.Context, /, **given: Any) -> int | str:
-    """Answers TEXT, Loki's way: flags first, then all else is the prompt; text piped in is appended to it. Without
-    TEXT at a terminal, the chat begins.
+    """Answer TEXT, as Loki does: flags first, then the prompt. Text from a pipe is appended to it. Without TEXT at a
+    terminal, start the chat.
 
-    A text that begins as a command is called needs quotes, or `--` before it.
+    Quote a text that begins with the name of a command, or put `--` before it.
     """
-    from .given import Given
+    from .loki_args import Given
     from .play import play
 
     _warn_of_late_flags(ctx, given["text"])
@@ -229,13 +229,13 @@ class _Loki(click.Command):
 @_all
 @_config_dir(_home)
 def loki(**given: Any) -> int | str:
-    """Takes Loki's own command line: alias loki='callboard loki'.
+    """Accept Loki's command line: alias loki='callboard loki'.
 
-    All is as with `callboard [FLAGS] TEXT`, and a single word is a prompt, too. The configuration is that of
-    $LOKI_CONFIG_DIR if that is set; else Callboard's own, and where it has no config.yaml, Loki's (~/.config/loki).
-    The chat is Loki's (`compat: loki`): a model without an agent.
+    It works as `callboard [FLAGS] TEXT` does, but a single word is also a prompt. The config directory is
+    $LOKI_CONFIG_DIR if that is set, else Callboard's own; if that has no config.yaml, Loki's (~/.config/loki). The chat
+    is Loki's (`compat: loki`): a model without an agent.
     """
-    from .given import Given
+    from .loki_args import Given
     from .play import play
 
     _obey_loki(click.get_current_context())

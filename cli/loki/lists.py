@@ -21,33 +21,13 @@ def _models(base: Path, _agent: str | None) -> Iterable[str]:
     return sorted(model_names(settings, os.environ))
 
 
-def _roles(base: Path, _agent: str | None) -> Iterable[str]:
-    return [place.name for place in ROLES.places(base)]
-
-
-def _sessions(base: Path, agent: str | None) -> Iterable[str]:
-    return [meta.alias or meta.id for meta in SessionStore(base).list(agent)]
-
-
-def _agents(base: Path, _agent: str | None) -> Iterable[str]:
-    return sorted({*own_agents(base), *built_in_agents()})
-
-
-def _rags(base: Path, _agent: str | None) -> Iterable[str]:
-    return sorted(base_names(base))
-
-
-def _macros(base: Path, _agent: str | None) -> Iterable[str]:
-    return [place.name for place in MACROS.places(base)]
-
-
 _LISTS: dict[str, Callable[[Path, str | None], Iterable[str]]] = {
     "models": _models,
-    "roles": _roles,
-    "sessions": _sessions,
-    "agents": _agents,
-    "rags": _rags,
-    "macros": _macros,
+    "roles": lambda base, _agent: [place.name for place in ROLES.places(base)],
+    "sessions": lambda base, agent: [meta.alias or meta.id for meta in SessionStore(base).list(agent)],
+    "agents": lambda base, _agent: sorted({*own_agents(base), *built_in_agents()}),
+    "rags": lambda base, _agent: sorted(base_names(base)),
+    "macros": lambda base, _agent: [place.name for place in MACROS.places(base)],
 }
 
 

@@ -13,8 +13,8 @@ import click
 
 from ...protocol.errors import UsageError
 from ..stdin import prompt_text
-from .at_once import AT_ONCE, by_command
-from .given import Ended, Given
+from .immediate_flags import AT_ONCE, by_command
+from .loki_args import Ended, Given
 
 
 def play(given: Given, *, nothing_said: bool) -> Ended:
@@ -30,7 +30,7 @@ def play(given: Given, *, nothing_said: bool) -> Ended:
     _check(given)
     if given.dry_run and (given.empty_session or given.rebuild_rag):
         what = "the session" if given.empty_session else "the knowledge base"
-        sys.stderr.write(f"callboard: with --dry-run {what} is left as it is\n")
+        sys.stderr.write(f"callboard: with --dry-run, {what} does not change\n")
     for name, act in AT_ONCE.items():
         if getattr(given, name) not in (None, False):
             return act(given)
@@ -39,7 +39,7 @@ def play(given: Given, *, nothing_said: bool) -> Ended:
     text = prompt_text(" ".join(given.text))
     if (given.continues or given.resume) and text.strip():
         flag = "--continue" if given.continues else "--resume"
-        raise click.UsageError(f"{flag} begins a chat, which takes its prompts at the terminal: give it no TEXT.")
+        raise click.UsageError(f"{flag} starts a chat at the terminal: give no TEXT.")
     if not text.strip() and not given.files:
         if given.rebuild_rag:
             assert given.rag is not None
@@ -67,9 +67,11 @@ def _check(given: Given) -> None:
     named = [flag for flag, is_given in answering.items() if is_given]
     reopens = [flag for flag, is_given in (("--continue", given.continues), ("--resume", given.resume)) if is_given]
     if reopens and (len(reopens) > 1 or named or given.session is not None or given.no_tools):
-        raise click.UsageError(f"{' and '.join(reopens)}: a chat begins again as it was; give no other flag with it.")
+        raise click.UsageError(
+            f"{' and '.join(reopens)}: the chat is restored with its own settings; give no other flag."
+        )
     if len(named) > 1:
-        raise click.UsageError(f"{' and '.join(named)} contradict each other: each says who answers, and how.")
+        raise click.UsageError(f"{' and '.join(named)} exclude each other: each sets the agent or the role.")
     if given.empty_session and given.session is None:
         raise click.UsageError("--empty-session needs the session: -s NAME.")
     if given.variables and given.agent is None:
@@ -116,7 +118,9 @@ def _macro(given: Given, name: str) -> Ended:
         "--code": given.code,
     }
     if said := [flag for flag, value in idle.items() if value]:
-        sys.stderr.write(f"callboard: {', '.join(said)}: no effect on a macro, which begins with nothing open\n")
+        sys.stderr.write(
+            f"callboard: {', '.join(said)}: no effect on a macro, which starts without a session, role and agent\n"
+        )
     flags = [*(["--model", given.model] if given.model else []), *(["--dry-run"] if given.dry_run else [])]
     return by_command("macro", *given.in_directory, *flags, "--", name, *given.text)
 

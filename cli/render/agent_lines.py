@@ -38,8 +38,8 @@ WORTH_TELLING = timedelta(seconds=1)
 
 _INTERRUPTED = "interrupted"
 _STOPS = {
-    "todo_limit": "todos are still open, and it was told to go on as often as max_auto_continues says",
-    "todo_stuck": "todos are still open, and it said the same twice",
+    "todo_limit": "todos are still open, and max_auto_continues is reached",
+    "todo_stuck": "todos are still open, and it gave the same answer twice",
 }
 """Explanations of stop reasons other than normal completion."""
 
@@ -50,8 +50,8 @@ class AgentTeller(Teller):
     _last: tuple[ev.AgentFinished, Event] | None = None
     """End of the root agent, held back until its children have ended, so that its line is the last."""
 
-    def _tell(self, event: Event) -> Iterator[StyledLine]:
-        yield from super()._tell(event)
+    def _lines_of(self, event: Event) -> Iterator[StyledLine]:
+        yield from super()._lines_of(event)
         if self._last is not None and not self._has_children():
             (data, ended), self._last = self._last, None
             yield from self._agent_ended(data, ended)
@@ -59,7 +59,7 @@ class AgentTeller(Teller):
     def _has_children(self) -> bool:
         return any(agent.data.child for agent in self.view.under_way("agent"))
 
-    def _told(self, event: Event, *, item: int | None = None) -> bool:
+    def _is_displayed(self, event: Event, *, item: int | None = None) -> bool:
         """Return True if the event is within the requested detail: nested graphs and map items need `-v`."""
         if self._verbose:
             return True
@@ -83,7 +83,7 @@ class AgentTeller(Teller):
     # --- agents -----------------------------------------------------------------------------------------
 
     def _agent_started(self, data: ev.AgentStarted, event: Event) -> Iterator[StyledLine]:
-        if not self._told(event):
+        if not self._is_displayed(event):
             return
         if data.child:
             yield self._timed(event, f"{data.child} start")
@@ -102,7 +102,7 @@ class AgentTeller(Teller):
             yield from self._agent_ended(data, event)
 
     def _agent_ended(self, data: ev.AgentFinished, event: Event) -> Iterator[StyledLine]:
-        if not self._told(event) or (data.depth and not data.child and not self._verbose):
+        if not self._is_displayed(event) or (data.depth and not data.child and not self._verbose):
             return
         who = data.child or (f"agent {data.agent}" if data.depth else "agent")
         did = f"{counted(data.turns, 'turn')}, {counted(data.tool_calls, 'tool call')}"
@@ -120,24 +120,25 @@ class AgentTeller(Teller):
         yield self._timed(event, text, style) if data.depth else self._line(text, style)
 
     def _agent_continued(self, data: ev.AgentContinued, event: Event) -> Iterator[StyledLine]:
-        if self._told(event):
+        if self._is_displayed(event):
             open_ = counted(data.open, "open todo")
             times = f"time {data.count} of at most {data.most}"
             yield self._timed(event, f"{paths.child(event.actor) or data.agent} goes on: {open_} ({times})")
 
     def _history_compacting(self, data: ev.HistoryCompacting, event: Event) -> Iterator[StyledLine]:
-        if self._told(event):
+        if self._is_displayed(event):
             who = paths.child(event.actor) or data.agent
             what = (
-                f"sums up its first {counted(data.turns, 'message')}, since the next request has {data.tokens} tokens"
+                f"summarises its first {counted(data.turns, 'message')}, since the next request "
+                f"has {data.tokens} tokens"
             )
             yield self._timed(event, f"{who} {what}")
 
     def _history_compacted(self, data: ev.HistoryCompacted, event: Event) -> Iterator[StyledLine]:
-        if self._told(event):
+        if self._is_displayed(event):
             who = paths.child(event.actor) or data.agent
             sizes = f"{data.tokens} tokens, now {data.tokens_now}"
-            what = f"has summed up its first {counted(data.turns, 'message')}"
+            what = f"has summarised its first {counted(data.turns, 'message')}"
             if data.results:
                 what = f"keeps beginning and end of {counted(data.results, 'result')} of tools"
             yield self._timed(event, f"{who} {what} ({sizes})")
@@ -170,7 +171,7 @@ class AgentTeller(Teller):
     def _tool_call_finished(self, data: ev.ToolFinished, event: Event) -> Iterator[StyledLine]:
         about = self._change.about
         call = self._call(about.data, event) if about is not None and event.id else ""
-        if not self._told(event) or not (call or self._verbose):
+        if not self._is_displayed(event) or not (call or self._verbose):
             return
         status = f" (exit {data.status})" if data.status else ""
         took = duration(data.seconds)
@@ -221,7 +222,7 @@ class AgentTeller(Teller):
             self._passed_over[data.model] = event.ts + PASSED_OVER
             if known is not None and event.ts < known:
                 return
-        failed = "did not answer" if data.asked else "is passed over"
+        failed = "did not answer" if data.asked else "is skipped"
         text = f"{data.model} {failed}, {data.next} is asked -- {self._short(data.error)}"
         yield self._timed(event, text, style="warning")
 
@@ -247,12 +248,12 @@ class AgentTeller(Teller):
             yield self._line(f"  llm call: model={data.model} tools={tools or '<none>'}")
 
     def _llm_embedding(self, data: ev.LlmEmbedding, event: Event) -> Iterator[StyledLine]:
-        yield from self._looked("embedding", data, event)
+        yield from self._model_request("embedding", data, event)
 
     def _llm_rerank(self, data: ev.LlmRerank, event: Event) -> Iterator[StyledLine]:
-        yield from self._looked("rerank", data, event)
+        yield from self._model_request("rerank", data, event)
 
-    def _looked(self, what: str, data: ev.LlmEmbedding | ev.LlmRerank, event: Event) -> Iterator[StyledLine]:
+    def _model_request(self, what: str, data: ev.LlmEmbedding | ev.LlmRerank, event: Event) -> Iterator[StyledLine]:
         if self._verbose:
             ended = f"FAILED -- {self._short(data.error)}" if data.error is not None else f"in={data.input_tokens}"
             text = f"  {what}: model={data.model} texts={data.texts} {duration(data.seconds)} {ended}"
@@ -276,7 +277,7 @@ class AgentTeller(Teller):
     def _thought(self, event: Event) -> Iterator[StyledLine]:
         since = self._thinking.pop((event.actor, event.id), None)
         who = paths.child(event.actor)
-        if since is not None and self._told(event) and (self._verbose or not who):
+        if since is not None and self._is_displayed(event) and (self._verbose or not who):
             took = event.ts - since
             if took < WORTH_TELLING:
                 return

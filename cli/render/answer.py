@@ -114,7 +114,7 @@ class AnswerDisplay(ProgressDisplay):
             redraws = redrawable(self._stream)
             self._live = LiveText(self._stream, look.renderer, os.environ, redraws=redraws)
 
-    def shown(self, output: str) -> bool:
+    def was_drawn(self, output: str) -> bool:
         """Return True if the output was already drawn: it is all of the agent's text, or its last part.
 
         False if a part could not be written. The caller then writes the output again, and a persistent error is raised
@@ -224,7 +224,7 @@ class AnswerResult(TextResult):
 
     def finish(self, outcome: Outcome) -> None:
         """Write the output as Markdown, unless it was drawn already or is JSON."""
-        if not outcome.output or self._answer.shown(outcome.output):
+        if not outcome.output or self._answer.was_drawn(outcome.output):
             return
         look = self._answer.look
         if look.theme is None or _is_json(outcome.output):

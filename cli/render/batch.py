@@ -55,7 +55,7 @@ class BatchProgress(ProgressDisplay):
         return self.earlier + self._ended - self._failed
 
     @property
-    def left(self) -> int:
+    def remaining(self) -> int:
         """Number of tasks that have neither completed nor failed."""
         return self.total - self.earlier - self._ended
 
@@ -85,7 +85,7 @@ class BatchLines(BatchProgress):
 
     def ended(self, ended: Ended) -> None:
         super().ended(ended)
-        if line := self._told(ended):
+        if line := self._end_line(ended):
             self._show(line, "dim" if ended.outcome.error is None else "error")
 
     def note(self, text: str) -> None:
@@ -97,7 +97,7 @@ class BatchLines(BatchProgress):
     def _painted(self, text: str, style: str) -> str:
         return paint(text, style) if self._colours else text
 
-    def _told(self, ended: Ended) -> str:
+    def _end_line(self, ended: Ended) -> str:
         what = f"{self.earlier + self._ended:,} of {self.total:,}: task '{one_line(ended.task.id, 40)}'"
         error = ended.outcome.error
         if error is None:
@@ -116,8 +116,8 @@ class BatchBar(BatchLines):
         super().ended(ended)
         self._draw()
 
-    def _told(self, ended: Ended) -> str:
-        return super()._told(ended) if ended.outcome.error is not None else ""
+    def _end_line(self, ended: Ended) -> str:
+        return super()._end_line(ended) if ended.outcome.error is not None else ""
 
     def _show(self, line: str, style: str) -> None:
         self._writer.put(_CLEAR)
@@ -140,10 +140,10 @@ class BatchBar(BatchLines):
         """Return the bar with its counters, or only the counters if the terminal is too narrow for both."""
         full = _WIDTH * (self.earlier + self._ended) // self.total
         bar = f"[{'=' * full + '>' * (full < _WIDTH):<{_WIDTH}}]"
-        told, room = self._told_beside(), _width(self._stream) - len(f"{self._mark} ") - 1
+        told, room = self._counters(), _width(self._stream) - len(f"{self._mark} ") - 1
         return f"{bar} {told}" if len(f"{bar} {told}") <= room else told[:room]
 
-    def _told_beside(self) -> str:
+    def _counters(self) -> str:
         over = self.earlier + self._ended
         parts = [f"{over:,} of {self.total:,} tasks"]
         if self._failed:

@@ -143,7 +143,7 @@ def _detail(activity: Activity) -> str:
         case ev.LlmRequest(model=model):
             return model
         case ev.LlmRetry(wait=wait, error=error):
-            return f"tries again in {wait:.1f}s -- {error}"
+            return f"retries in {wait:.1f}s -- {error}"
         case ev.LlmWaiting() as waiting:
             return waiting_in_short(waiting)
         case ev.LlmFallback() as fallback:

@@ -163,7 +163,7 @@ class Dialog:
             lines.append(paint(problem, "warning") if coloured else problem)
         notes = notes_of(question)
         if question.timeout is not None:
-            notes.append(f"goes on without an answer after {question.timeout:g} s")
+            notes.append(f"continues without an answer after {question.timeout:g} s")
         if notes:
             lines += rows(f"({one_line('; '.join(notes), 200)})", width)
         if len(lines) > height - _MENU:

@@ -55,13 +55,13 @@ class Early:
             drop_pending(self._source.fileno())
             clear_typeahead(self._source)
 
-    def shown(self) -> None:
+    def question_displayed(self) -> None:
         """Start the reading time. Call it when the question is on the screen; repeated calls have no effect."""
         if self._until == float("inf"):
             self._until = self._clock() + READING
 
     @property
-    def left(self) -> float:
+    def remaining(self) -> float:
         """Seconds until a key counts; 0 if it does."""
         return max(self._until - self._clock(), 0.0)
 

@@ -36,7 +36,7 @@ class FilterMenu:
         self._about = about or [""] * len(entries)
         self._free = free
         self._back = back
-        self.rows = Window(FormattedTextControl(self.shown, focusable=True, show_cursor=False), wrap_lines=False)
+        self.rows = Window(FormattedTextControl(self.visible_rows, focusable=True, show_cursor=False), wrap_lines=False)
         self.typed = ""
         self.cursor = 0
 
@@ -75,7 +75,7 @@ class FilterMenu:
         """
         return HSplit([self.rows], key_bindings=self._keys(picked))
 
-    def shown(self) -> StyleAndTextTuples:
+    def visible_rows(self) -> StyleAndTextTuples:
         """Return the visible rows."""
         fitting = self.fitting
         first = max(0, min(self.cursor - ROWS // 2, len(fitting) - ROWS))

@@ -45,7 +45,7 @@ class Teller:
         self._passed_over: dict[str, datetime] = {}  # by model: the end of its silence after a fallback line
         self._waits_told: dict[str, datetime] = {}  # by model: the end of its silence after a waiting line
 
-    def _tell(self, event: Event) -> Iterator[StyledLine]:
+    def _lines_of(self, event: Event) -> Iterator[StyledLine]:
         tell: Callable[[Any, Event], Iterator[StyledLine]] | None
         tell = getattr(self, f"_{event.data.kind.replace('.', '_')}", None)
         return iter(()) if tell is None else tell(event.data, event)

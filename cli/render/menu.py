@@ -129,9 +129,9 @@ class Menu:
     def _wait_for_reading(self, app: Application[Picked]) -> None:
         """Redraw once keys count, so that the help text appears. Runs after each rendering."""
         assert self._early is not None
-        self._early.shown()
-        if self._early.left and app.loop is not None:
-            app.loop.call_later(self._early.left, app.invalidate)
+        self._early.question_displayed()
+        if self._early.remaining and app.loop is not None:
+            app.loop.call_later(self._early.remaining, app.invalidate)
 
     @property
     def target(self) -> Buffer | Window:
@@ -140,7 +140,7 @@ class Menu:
 
     @property
     def _too_early(self) -> bool:
-        return self._early is not None and self._early.left > 0
+        return self._early is not None and self._early.remaining > 0
 
     # --- rows -------------------------------------------------------------------------------------------
 
@@ -166,7 +166,7 @@ class Menu:
         if self._too_early:
             return ""
         if self._early is not None and self._early.dropped and not self._text.text:
-            return f"{self._what_to_press}\n    (what was typed before this was shown does not count)"
+            return f"{self._what_to_press}\n    (keys pressed before this line appeared are ignored)"
         return self._what_to_press
 
     @property
@@ -174,7 +174,7 @@ class Menu:
         if self._writing:
             return "enter sends it, an arrow up goes back to the list"
         if self._lost:
-            typed = f"'{one_line(self._typed, 30)}' is none of these: " if self._typed else ""
+            typed = f"'{one_line(self._typed, 30)}' matches none of these: " if self._typed else ""
             return typed + "choose with the arrows or a number, then enter"
         if self._many:
             return "space ticks, enter accepts"

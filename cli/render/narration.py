@@ -68,7 +68,7 @@ class Narrator(AgentTeller):
         self._change = self.view.see(event)
         if self._by_hand and _is_outcome(event.data):
             return []
-        return [StyledLine(safe(line.text), line.style) for line in self._tell(event)]
+        return [StyledLine(safe(line.text), line.style) for line in self._lines_of(event)]
 
     def note(self, text: str) -> StyledLine:
         """Return a line that is not an event."""
@@ -87,7 +87,7 @@ class Narrator(AgentTeller):
         child = paths.child(event.actor) if data.depth else ""
         if child and not is_nested(self._above):
             yield self._timed(event, f"{child} ({data.graph}, a graph) start")
-        if self._told(event):
+        if self._is_displayed(event):
             yield self._line(f"graph: {data.graph} (start: {data.start})", style="title")
 
     def _graph_finished(self, data: ev.GraphFinished, event: Event) -> Iterator[StyledLine]:
@@ -96,7 +96,7 @@ class Narrator(AgentTeller):
             yield self._timed(event, f"{child} {_how(data)} {duration(data.seconds)}")
             if not self._verbose:
                 return
-        if not self._told(event):
+        if not self._is_displayed(event):
             return
         if self._verbose and data.timing:
             width = max(len(node) for node in data.timing)
@@ -110,7 +110,7 @@ class Narrator(AgentTeller):
     # --- steps and nodes --------------------------------------------------------------------------------
 
     def _step_started(self, data: ev.StepStarted, event: Event) -> Iterator[StyledLine]:
-        if self._told(event) and len(data.nodes) > 1:
+        if self._is_displayed(event) and len(data.nodes) > 1:
             self._wide.add((event.actor, data.step))
             yield self._timed(event, f"super-step start: {', '.join(data.nodes)}")
 
@@ -121,7 +121,7 @@ class Narrator(AgentTeller):
             yield self._timed(event, f"super-step end{onward}")
 
     def _node_entered(self, data: ev.NodeEntered, event: Event) -> Iterator[StyledLine]:
-        if self._told(event, item=data.item):
+        if self._is_displayed(event, item=data.item):
             visit = f", visit {data.visit}" if data.visit > 1 else ""
             yield self._timed(event, f"{_name(data.node, data.item)} ({data.type}{visit}) start")
 
@@ -132,28 +132,28 @@ class Narrator(AgentTeller):
             type_ = self._change.about.data.type if self._change.about else "node"
             text = f"{name} ({type_}) FAILED in {duration(data.seconds)}{onward} -- {self._short(data.error)}"
             yield self._timed(event, text, style="error")
-        elif self._told(event, item=data.item):
+        elif self._is_displayed(event, item=data.item):
             yield self._timed(event, f"{name} done in {duration(data.seconds)}{onward}")
 
     def _node_skipped(self, data: ev.NodeSkipped, event: Event) -> Iterator[StyledLine]:
-        if self._told(event):
+        if self._is_displayed(event):
             yield self._timed(event, f"{data.node} skipped: {self._short(data.reason)}")
 
     # --- knowledge --------------------------------------------------------------------------------------
 
     def _knowledge_building(self, data: ev.KnowledgeBuilding, event: Event) -> Iterator[StyledLine]:
         since = self._builds.setdefault(data.what, event.ts)
-        if self._told(event) and not self._live and event.ts - since >= PATIENCE:
+        if self._is_displayed(event) and not self._live and event.ts - since >= PATIENCE:
             self._builds[data.what] = event.ts
             yield self._timed(event, f"{data.what}: {building_in_short(data)}")
 
     def _knowledge_built(self, data: ev.KnowledgeBuilt, event: Event) -> Iterator[StyledLine]:
         self._builds.pop(data.what, None)
-        if self._told(event):
+        if self._is_displayed(event):
             yield self._timed(event, f"{data.what} {built_in_short(data)}, in {duration(data.seconds)}")
 
     def _knowledge_retrieved(self, data: ev.KnowledgeRetrieved, event: Event) -> Iterator[StyledLine]:
-        if self._told(event):
+        if self._is_displayed(event):
             yield self._timed(event, f"{data.what}: {found_in_short(data)} in {duration(data.seconds)}")
 
     # --- questions and warnings -------------------------------------------------------------------------
@@ -191,12 +191,10 @@ class Narrator(AgentTeller):
 
     def _run_placed(self, data: ev.RunPlaced, event: Event) -> Iterator[StyledLine]:
         if self._verbose or not data.agent.endswith("]"):  # items of a map, which end with `]`, need -v
-            yield self._timed(event, f"{data.agent} is played elsewhere: {data.part}")
+            yield self._timed(event, f"{data.agent} runs on another worker: {data.part}")
 
     def _actor_stuck(self, data: ev.ActorStuck, event: Event) -> Iterator[StyledLine]:
-        yield StyledLine(
-            f"warning: {event.actor} did not end within {data.seconds:.1f}s and was left behind", "warning"
-        )
+        yield StyledLine(f"warning: {event.actor} did not end within {data.seconds:.1f}s and was abandoned", "warning")
 
     def _actor_restarted(self, data: ev.ActorRestarted, event: Event) -> Iterator[StyledLine]:
         if not self._verbose:

@@ -40,7 +40,7 @@ LABELS = {
 _KEYS = "1-{} or arrows, then Enter; typed text says why not"
 _KEYS_AND_COMMANDS = "; .info, .diff ... work"
 _STORED = "Enter stores this for the directory; edit it: * stands for any text"
-_STORED_CALL = "Enter stores this very call for the directory; or type a pattern with *"
+_STORED_CALL = "Enter stores exactly this call for the directory; or type a pattern with *"
 _ALLOWS = "'{}' would be a reason for a no: press 1 to allow it, or say more"
 
 

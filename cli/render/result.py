@@ -1,6 +1,6 @@
 """Results on stdout. `-o json` and `-o stream-json` write nothing but JSON.
 
-When the reader closes the pipe (`callboard run ... | head -1`), `when_gone` is called: it stops the run quietly.
+When the reader closes the pipe (`callboard run ... | head -1`), `on_write_error` is called: it stops the run quietly.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ResultFormat:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
-    def when_gone(self, callback: Callable[[], None]) -> None:
+    def on_write_error(self, callback: Callable[[], None]) -> None:
         """Register a callback for the first write error during the run. It may be called in any thread."""
 
     def on_event(self, event: Event) -> None:
@@ -74,7 +74,7 @@ class StreamResult(ResultFormat):
         self._last = 0
         self._ended = False
 
-    def when_gone(self, callback: Callable[[], None]) -> None:
+    def on_write_error(self, callback: Callable[[], None]) -> None:
         self._writer.on_error = callback
 
     def on_event(self, event: Event) -> None:

@@ -42,8 +42,8 @@ _shell = click.argument("shell", metavar="SHELL", type=click.Choice(tuple(_ENDIN
 @click.command("completion", short_help="Print the completion script of a shell.")
 @_shell
 def completion(shell: str) -> str:
-    """Prints what has SHELL complete the words of `callboard`: commands, flags, and the names of your agents, roles,
-    sessions, macros, models, knowledge bases and runs. SHELL is bash, zsh, fish, elvish, nushell or powershell.
+    """Print the completion script of SHELL: bash, zsh, fish, elvish, nushell or powershell. It completes commands,
+    flags, and the names of your agents, roles, sessions, macros, models, knowledge bases and runs.
 
     \b
     eval "$(callboard completion bash)"              ~/.bashrc
@@ -56,17 +56,17 @@ def completion(shell: str) -> str:
     return _script("complete", shell)
 
 
-@click.command("shell-init", short_help="Print what a shell needs at its start: completion, and Alt-e.")
+@click.command("shell-init", short_help="Print the start script of a shell: completion, and Alt-e.")
 @_shell
-@click.option("--loki", is_flag=True, help="Also the alias: loki stands for `callboard loki`, with completion.")
+@click.option("--loki", is_flag=True, help="Also define the alias loki for `callboard loki`, with completion.")
 def shell_init(shell: str, loki: bool) -> str:
-    """Prints the completion of SHELL and the script for Alt-e, which puts what `callboard -e` makes of the line that
-    you have typed in its place. Nothing is executed; Ctrl-C keeps the line. SHELL is bash, zsh, fish, elvish, nushell
-    or powershell.
+    """Print the start script of SHELL: its completion, and the key Alt-e, which replaces the typed line with the
+    command that `callboard -e` makes of it. Nothing is executed; Ctrl-C keeps the line. SHELL is bash, zsh, fish,
+    elvish, nushell or powershell.
 
     \b
     eval "$(callboard shell-init bash)"              ~/.bashrc
-    eval "$(callboard shell-init zsh)"               ~/.zshrc, behind what sets the key map
+    eval "$(callboard shell-init zsh)"               ~/.zshrc, after the lines that set the key map
     callboard shell-init fish | source               ~/.config/fish/config.fish
     """
     return _script("complete", shell) + _script("alt-e", shell) + (_ALIASES[shell] if loki else "")

@@ -6,7 +6,7 @@ from ...actors.io.vault.keys import Passphrase
 from ...protocol.errors import CallboardError
 from ...supervisors.installation import install_command
 from ..vault_passphrase import vault_of
-from .asking import Asker
+from .prompts import Asker
 
 
 def hidden_in(text: str, key: str) -> str:
@@ -19,12 +19,15 @@ def vault_works(config_dir: str, name: str, asker: Asker) -> bool:
     from importlib.util import find_spec
 
     if find_spec("pyrage") is None:
-        asker.say(f"  (the encrypted vault needs one package more: {install_command('vault')})")
+        asker.say(f"  (the encrypted vault needs an extra: {install_command('vault')})")
         return False
     try:
         file = vault_of(config_dir).file
         if file is None or (isinstance(file.opener, Passphrase) and file.opener.is_wanted):
-            asker.say(f"  (your vault is opened in a way of its own: callboard vault add {name} puts it there later)")
+            asker.say(
+                "  (your vault needs a passphrase or a command; to store the key there later: "
+                f"callboard vault add {name})"
+            )
             return False
         file.read()
     except CallboardError as error:

@@ -23,7 +23,7 @@ def run_setup(config_dir: str | None = None, *, starts: bool = False) -> bool:
     """
     from ...actors.io.directories import config_dir as configured
     from ..settings_warnings import already_printed
-    from .asking import asker
+    from .prompts import asker
     from .steps import Setup
 
     already_printed()
@@ -33,7 +33,7 @@ def run_setup(config_dir: str | None = None, *, starts: bool = False) -> bool:
     except EOFError:
         done = False
     if not done:
-        person.say("nothing was written; `callboard setup` asks again")
+        person.say("nothing was written; to start again: `callboard setup`")
     elif not starts:
         person.say('Try it: callboard ask "Say hello"')
     return done
@@ -54,6 +54,6 @@ def print_setup(config_dir: str | None) -> int:
     text, found = what_to_write(home, dict(os.environ))
     if not found:
         raise ConfigError(text)
-    sys.stderr.write(f"callboard: nothing is asked, and nothing is written; {config_file(home)} would be:\n")
+    sys.stderr.write(f"callboard: with --no-input nothing is written; {config_file(home)} would be:\n")
     sys.stdout.write(text)
     return 0

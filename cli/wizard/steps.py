@@ -24,7 +24,7 @@ from ...protocol.errors import CallboardError
 from ...supervisors.installation import install_command
 from ..render.text import counted
 from . import keys
-from .asking import Asker, BackError
+from .prompts import Asker, BackError
 from .trial import tried
 
 _ANOTHER, _PASTE, _ADDRESS, _FETCH, _AGAIN = (

@@ -39,7 +39,7 @@ from .own import Done, Nothing, Params
 
 
 class ChatInfo(msgspec.Struct, kw_only=True):
-    """A chat as it is.
+    """State of a chat.
 
     Attributes:
         chat: its id.
@@ -80,7 +80,7 @@ class ChatInfo(msgspec.Struct, kw_only=True):
 
 
 class Completion(msgspec.Struct, kw_only=True):
-    """What may stand in the place of the text from `start` to the cursor: `text`, which lists show with `about`."""
+    """Completion: `text` replaces the line from `start` to the cursor; lists show it with `about`."""
 
     text: str
     start: int
@@ -91,7 +91,7 @@ class Completion(msgspec.Struct, kw_only=True):
 
 
 class OpenChat(Params, frozen=True):
-    """`_chat/open`.
+    """Parameters of `_chat/open`.
 
     Attributes:
         agent, role, role_prompt, session, rag, model, variables: what it begins in. A session of "" is a temporary one.
@@ -135,8 +135,9 @@ class OfChat(Params, frozen=True):
 
 
 class WatchChat(Params, frozen=True):
-    """`_chat/watch`. What was told behind the number `after` comes with the answer, as far as it is kept; without
-    `after` nothing does."""
+    """Parameters of `_chat/watch`. The answer includes the stored notifications after number `after`; without
+    `after`, none.
+    """
 
     chat: Name
     after: Annotated[int, Meta(ge=0)] | None = None
@@ -184,7 +185,7 @@ class ChatList(msgspec.Struct, kw_only=True):
 
 
 class LineDone(msgspec.Struct, kw_only=True):
-    """Result of `_chat/line`.
+    """Result of `_chat/line`, after the line has ended.
 
     Attributes:
         run, status: the last run that the line has begun, and how it ended (`done`, `failed`, `cancelled`). `cancelled`
@@ -203,7 +204,7 @@ class LineDone(msgspec.Struct, kw_only=True):
 
 
 class Interrupted(msgspec.Struct, kw_only=True):
-    """Result of `_chat/interrupt`: whether there was something to interrupt. What was said by then is kept.
+    """Result of `_chat/interrupt`: True if a line was interrupted. The partial reply is stored.
 
     That is all lines that came before and have not ended, those that wait for their turn included. Lines that come
     behind it are played when these have ended.
@@ -219,10 +220,10 @@ class Completions(msgspec.Struct, kw_only=True):
 
 
 class WatchingChat(msgspec.Struct, kw_only=True):
-    """Result of `_chat/watch`: from now on this connection hears what happens in the chat, too.
+    """Result of `_chat/watch`: from now on the connection receives the notifications of the chat.
 
     Attributes:
-        told: what was told before, oldest first.
+        told: earlier notifications, oldest first.
     """
 
     chat: ChatInfo
@@ -233,9 +234,9 @@ class WatchingChat(msgspec.Struct, kw_only=True):
 
 
 class Began(msgspec.Struct, kw_only=True):
-    """`_chat/began`: a run answers `prompt`; `title` is what answers (an agent, a role, a model).
+    """Notification `_chat/began`: a run answers `prompt`; `title` names its agent, role or model.
 
-    `seq` counts what the chat tells; 0 is for its sender alone.
+    `seq` numbers the notifications of the chat; 0 marks one for the sender of the line only.
     """
 
     chat: str
@@ -246,7 +247,7 @@ class Began(msgspec.Struct, kw_only=True):
 
 
 class Said(msgspec.Struct, kw_only=True):
-    """`_chat/said`: what a command says. `kind` says how to show it.
+    """Notification `_chat/said`: output of a chat command. `kind` is the form of display.
 
     `text` as it is; `markdown` rendered; `diff` coloured as a unified diff; `note`, `warning`, `error` for people, on
     stderr where there is one; `echo` a line that a macro plays; `shell` what a program has written. `seq` is as in
@@ -264,23 +265,23 @@ class Said(msgspec.Struct, kw_only=True):
 
 
 class Told(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What was told: one of the two."""
+    """Stored notification: exactly one of the two fields is set."""
 
     began: Began | None = None
     said: Said | None = None
 
 
 class Changed(msgspec.Struct, kw_only=True):
-    """`_chat/changed`: the chat is now like this."""
+    """Notification `_chat/changed`: the new state of the chat."""
 
     chat: ChatInfo
 
 
 class ChatClosed(msgspec.Struct, kw_only=True):
-    """`_chat/closed`: the chat tells this watcher nothing any more.
+    """Notification `_chat/closed`: the watcher receives nothing more of the chat.
 
     Attributes:
-        lagged: whether that is since they fell too far behind; else the chat has ended.
+        lagged: True if the watcher read too slowly; otherwise the chat has ended.
     """
 
     chat: str
@@ -329,9 +330,9 @@ class PersonAnswered(msgspec.Struct, kw_only=True):
 
 
 class EditText(msgspec.Struct, kw_only=True):
-    """`_chat/edit`: open the person's editor with `text`; `name` is for its suffix and its title.
+    """Request `_chat/edit` to the client: open the user's editor with `text`; `name` gives its suffix and title.
 
-    `problem` says why what was written before can't be taken.
+    `problem` is the reason why the previous text was refused.
     """
 
     chat: str

@@ -13,14 +13,14 @@ from .things import Row, RunInfo, Step
 
 
 class ResumeRun(Params, frozen=True):
-    """`_run/resume`: goes on with a run that is `interrupted`; with `with_changes` with its file as it is today."""
+    """Parameters of `_run/resume`: resume an `interrupted` run; `with_changes` uses the present version of its file."""
 
     run: Name
     with_changes: bool = False
 
 
 class ReadRows(Params, frozen=True):
-    """`_run/rows`: what is kept of a durable run to go on with, after the row of number `after`."""
+    """Parameters of `_run/rows`: read the journal rows of a durable run after number `after`."""
 
     run: Name
     after: Number = 0
@@ -28,7 +28,7 @@ class ReadRows(Params, frozen=True):
 
 
 class ReadSteps(Params, frozen=True):
-    """`_run/steps`: what a durable run has done, as numbered steps, after the step of number `after`."""
+    """Parameters of `_run/steps`: read the numbered steps of a durable run after number `after`."""
 
     run: Name
     after: Number = 0
@@ -36,13 +36,13 @@ class ReadSteps(Params, frozen=True):
 
 
 class ForkRun(Params, frozen=True):
-    """`_run/fork`: begins another run with the steps of a durable run up to a place; needs the scope `run:agents`, too.
+    """Parameters of `_run/fork`: start a run from a step of a durable one; also needs the scope `run:agents`.
 
     Attributes:
         at: the number of a step, a node and its visit (`plan#2`: before it begins), or the id of a question.
         prompt, model, state, answers, with_changes: what is different, as for `callboard fork`.
-        title: what lists call it; that of the run, if it is silent.
-        dry_run: only say what would be done again; nothing begins.
+        title: title in lists; by default that of the forked run.
+        dry_run: only list the changes that would be repeated; start nothing.
     """
 
     run: Name
@@ -75,8 +75,8 @@ class Forked(msgspec.Struct, kw_only=True):
 
     Attributes:
         run: the new run; None for a `dry_run`.
-        at: how many steps it begins with.
-        again: what the run has done to the world behind there, in words: the fork does it again.
+        at: number of steps that it begins with.
+        again: descriptions of the changes after that step; the fork repeats them.
     """
 
     run: RunInfo | None

@@ -43,14 +43,14 @@ class Nothing(Params, frozen=True):
 
 
 class Done(msgspec.Struct, kw_only=True):
-    """It is done."""
+    """Empty result of a method that succeeded."""
 
 
 # --- runs --------------------------------------------------------------------------------------------------
 
 
 class StartRun(Params, frozen=True):
-    """`_run/start`. The limits, `allow_unpriced`, `variables`, `state`, `answers`, `compat`: as for `callboard run`.
+    """Parameters of `_run/start`. Options without a description are those of `callboard run`.
 
     Attributes:
         target: the name of an agent, or a path, for which the scope `run:files` is needed.
@@ -102,7 +102,7 @@ class OfRun(Params, frozen=True):
 
 
 class Subscribe(Params, frozen=True):
-    """`_run/subscribe`: every event after number `after`, those that come included."""
+    """Parameters of `_run/subscribe`: receive every event after number `after`, and all later ones."""
 
     run: Name
     after: Number = 0
@@ -115,7 +115,7 @@ class Unsubscribe(Params, frozen=True):
 
 
 class ReadEvents(Params, frozen=True):
-    """`_run/events`: a page of what has happened."""
+    """Parameters of `_run/events`: read a page of events."""
 
     run: Name
     after: Number = 0
@@ -139,7 +139,7 @@ class Output(msgspec.Struct, kw_only=True):
 
 
 class ReadPart(Params, frozen=True):
-    """`_result/part`: a part of a result that was shortened.
+    """Parameters of `_result/part`: read a part of a shortened result.
 
     Attributes:
         method, params: the request whose result is wanted; it is made again.
@@ -154,12 +154,12 @@ class ReadPart(Params, frozen=True):
 
 
 class Part(msgspec.Struct, kw_only=True):
-    """Result of `_result/part`: all parts together are the result as JSON.
+    """Result of `_result/part`; the concatenated parts are the result as JSON.
 
     Attributes:
         next: the `from` of the next part, None at the end.
         length: characters of the whole.
-        etag: stands for this very result.
+        etag: identifies this version of the result.
     """
 
     part: str
@@ -169,7 +169,7 @@ class Part(msgspec.Struct, kw_only=True):
 
 
 class ReadCalls(Params, frozen=True):
-    """`_run/calls`: requests to models that come after number `after`; with `actor`, of that one and all below it."""
+    """Parameters of `_run/calls`: list model requests after number `after`; with `actor`, of it and its descendants."""
 
     run: Name
     after: Number = 0
@@ -185,7 +185,7 @@ class ReadCall(Params, frozen=True):
 
 
 class ReadChanges(Params, frozen=True):
-    """`_run/changes`: what the run has changed in files; with `actor`, what that one has, and all below it."""
+    """Parameters of `_run/changes`: list changed files of the run; with `actor`, of it and its descendants."""
 
     run: Name
     actor: Path | None = None
@@ -218,7 +218,7 @@ class Subscribed(msgspec.Struct, kw_only=True):
 
 
 class Unsubscribed(msgspec.Struct, kw_only=True):
-    """Whether there was such a subscription."""
+    """Result of an unsubscription: True if the subscription existed."""
 
     unsubscribed: bool
 
@@ -277,7 +277,7 @@ class RunLagged(msgspec.Struct, kw_only=True):
 
 
 class RunLost(msgspec.Struct, kw_only=True):
-    """`_run/lost`: the events from `first` to `last` could not be written down and can't be had any more."""
+    """Notification `_run/lost`: the events from `first` to `last` could not be stored, and are lost."""
 
     subscription: str
     run: str
@@ -286,7 +286,7 @@ class RunLost(msgspec.Struct, kw_only=True):
 
 
 class RunEnded(msgspec.Struct, kw_only=True):
-    """`_run/ended`: its last event was told, the subscription is over."""
+    """Notification `_run/ended`: the last event was sent, and the subscription is over."""
 
     subscription: str
     run: str
@@ -323,7 +323,7 @@ class SendText(Params, frozen=True):
 
 
 class Actors(msgspec.Struct, kw_only=True):
-    """Result of `_actor/tree`, parents before their children; `memory` is what the server's process takes, in bytes."""
+    """Result of `_actor/tree`, parents before their children; `memory` is that of the server's process, in bytes."""
 
     actors: list[ActorInfo]
     memory: int = 0
@@ -393,7 +393,7 @@ class Answered(msgspec.Struct, kw_only=True):
 
 
 class Watching(msgspec.Struct, kw_only=True):
-    """Result of `_question/subscribe`: the open ones follow as `_question/asked`, then what comes."""
+    """Result of `_question/subscribe`; open questions follow as `_question/asked`, then new ones."""
 
     subscription: str
 
@@ -406,7 +406,7 @@ class Asked(msgspec.Struct, kw_only=True):
 
 
 class Closed(msgspec.Struct, kw_only=True):
-    """`_question/closed`: `by` says who has answered it, or why it was withdrawn."""
+    """Notification `_question/closed`: `by` names the caller who answered, or the reason of the withdrawal."""
 
     subscription: str
     question: str
@@ -444,7 +444,7 @@ Days: TypeAlias = Annotated[int, Meta(ge=1, le=36_500)]
 
 
 class ReadUsage(Params, frozen=True):
-    """`_usage/read`: what models have cost in the last `days`, today included."""
+    """Parameters of `_usage/read`: read the cost of models in the last `days`, today included."""
 
     by: Annotated[tuple[UsageGroup, ...], Meta(min_length=1, max_length=4)] = ("day", "model")
     days: Days = 30

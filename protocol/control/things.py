@@ -21,32 +21,32 @@ ActorKind = Literal["run", "graph", "node", "agent", "tool", "mcp", "process", "
 
 
 class RunInfo(msgspec.Struct, kw_only=True):
-    """A run, as lists show it.
+    """Summary of a run.
 
     Attributes:
         run: its id.
-        target: what was started, as it was named; `name` is what its file calls itself.
+        target: the name that the caller gave; `name` is that of the file.
         dialect: `graph`, `agent` or `workflow`.
-        title: what its starter calls it.
-        status: how it stands.
+        title: title that the caller gave.
+        status: its status.
         owner: the subject it belongs to.
-        started, ended: when.
+        started, ended: times (RFC 3339).
         seq: number of its newest event.
-        model: what answers where no node names its own.
-        prompt: the user's words.
+        model: model of nodes without a model of their own.
+        prompt: text of the user.
         session: id of the session it belongs to.
-        open_questions: how many wait for an answer.
+        open_questions: number of unanswered questions.
         input_tokens, output_tokens, cost: so far; USD.
-        priced: whether that is all of the cost: no model was used whose price is not known.
-        error: what it failed with.
-        output: of one that is done.
-        exit_code: what `callboard run` would have ended with.
-        life: how many processes have played it.
-        resumable: nobody plays it, and `_run/resume` goes on with it.
-        stuck: processes that went on with it have died again and again, so that none does by itself any more.
-        parent: the run that it is a part of.
-        worker: the name of the worker of a cluster that plays it, or has played it last.
-        cut: which of `prompt`, `output`, and the message of `error` are shortened, with their length in characters.
+        priced: True if the prices of all used models are known.
+        error: reason of its failure.
+        output: output of a completed run.
+        exit_code: the exit code of `callboard run` for this result.
+        life: number of processes that have executed it.
+        resumable: True if no process executes it, and `_run/resume` can resume it.
+        stuck: True if processes that resumed it died repeatedly, so that no server resumes it automatically.
+        parent: the run of which it is a remote child.
+        worker: name of the cluster worker that executes it, or executed it last.
+        cut: full length in characters of each of `prompt`, `output`, and the message of `error` that is shortened.
             `_run/output` has the whole output.
     """
 
@@ -85,7 +85,7 @@ class RunInfo(msgspec.Struct, kw_only=True):
 
 
 class Row(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A row of a durable run, as `_run/rows` shows it.
+    """Journal row of a durable run, as returned by `_run/rows`.
 
     Attributes:
         seq: its number, from 1.
@@ -107,7 +107,7 @@ class Row(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Step(msgspec.Struct, kw_only=True):
-    """What a durable run has done: one of its rows, as people know it.
+    """Step of a durable run: the readable form of a journal row.
 
     Attributes:
         row: its number, from 1.
@@ -129,7 +129,7 @@ class Step(msgspec.Struct, kw_only=True):
 
 
 class ActorInfo(msgspec.Struct, kw_only=True):
-    """An actor at work.
+    """State of a running actor.
 
     Attributes:
         path, parent, name: its place in the tree; the parent of the topmost is "".
@@ -204,7 +204,7 @@ class QuestionClosed(msgspec.Struct, tag="closed", tag_field="type"):
 
 
 class TargetVariable(msgspec.Struct, kw_only=True):
-    """A value that may be given to what is started; without a default it must be."""
+    """Variable of an agent; required if it has no default."""
 
     name: str
     description: str = ""
@@ -213,7 +213,7 @@ class TargetVariable(msgspec.Struct, kw_only=True):
 
 
 class TargetInfo(msgspec.Struct, kw_only=True):
-    """Something that can be started by its name.
+    """Agent, graph or workflow that can be started by name.
 
     Attributes:
         name: what to give to `_run/start`.
@@ -254,7 +254,7 @@ class GraphEdge(msgspec.Struct, kw_only=True):
 
 
 class GraphPicture(msgspec.Struct, kw_only=True):
-    """What runs, as a drawing; an LLM agent is one node."""
+    """Graph of a run, for drawing; an LLM agent is one node."""
 
     name: str
     nodes: list[GraphNode]
@@ -267,7 +267,7 @@ UsageGroup = Literal["day", "model", "agent", "key"]
 
 
 class UsageRow(msgspec.Struct, kw_only=True):
-    """Sums of requests to models.
+    """Totals of requests to models.
 
     Attributes:
         day, model, agent, key: those that it is grouped by.
@@ -293,7 +293,7 @@ class UsageRow(msgspec.Struct, kw_only=True):
 
 
 class DailyUse(msgspec.Struct, kw_only=True):
-    """How far a daily limit is used.
+    """Use of a daily limit.
 
     Attributes:
         subject: whose; "" for all together.
@@ -316,7 +316,7 @@ class DailyUse(msgspec.Struct, kw_only=True):
 
 
 class UsageReport(msgspec.Struct, kw_only=True):
-    """What models have cost.
+    """Cost of models in a period.
 
     Attributes:
         since, until: the first and the last day, which is today.

@@ -27,10 +27,10 @@ TERMINAL = frozenset({"run.finished", "run.failed", "run.cancelled"})
 
 
 class RunStarted(EventData, frozen=True, kw_only=True):
-    """Always the first event. `target` is what the user named, `name` what the file calls itself.
+    """First event of a run. `target` is the name that the user gave, `name` that of the file.
 
-    `model` is what answers wherever no node names its own (None if that is nowhere); where it was not chosen, `why`
-    says how it came to be. `sandbox` is the profile that its processes are held to.
+    `model` is the model of nodes without a model of their own (None if all have one); `why` is the reason of a choice
+    that the user did not make. `sandbox` is the profile of its processes.
     """
 
     kind = "run.started"
@@ -44,14 +44,14 @@ class RunStarted(EventData, frozen=True, kw_only=True):
 
 
 class RunResumed(EventData, frozen=True, kw_only=True):
-    """Follows `run.started` where the run goes on that an earlier process was killed in, or is a fork of another.
+    """Second event of a resumed or forked run, after `run.started`.
 
     Attributes:
-        life: how many processes have played it, this one included.
-        rows: what is on disk of it.
-        after: the number of the last event before that the run's log has, 0 if it has none; those that were told after
-            it are lost. Numbers go on at a billion for each life.
-        forked_from: the run that it has its first rows from, of a fork; forked_at: how many of them.
+        life: number of processes that have executed the run, including this one.
+        rows: number of journal rows on disk.
+        after: number of the last earlier event in the run's log, 0 without one. Events after it are lost. The numbers
+            of each life start at a further billion.
+        forked_from: for a fork, the run that its first rows come from; forked_at: number of these rows.
     """
 
     kind = "run.resumed"
@@ -63,16 +63,16 @@ class RunResumed(EventData, frozen=True, kw_only=True):
 
 
 class RunDormant(EventData, frozen=True, kw_only=True):
-    """A durable run waits for people alone, and is played no more until an answer comes (`run.resumed`).
+    """Durable run unloaded while it waits only for answers of users; it continues with `run.resumed`.
 
-    Told to what listens in the process; the run's own events know nothing of it.
+    Only subscribers in the same process receive it; it is not among the events of the run.
     """
 
     kind = "run.dormant"
 
 
 class RunPlaced(EventData, frozen=True, kw_only=True):
-    """A part of the run is played elsewhere in the cluster, as a run of its own.
+    """Child run placed on another worker of the cluster, as a run of its own.
 
     Attributes:
         part: the id of that run.
@@ -86,7 +86,7 @@ class RunPlaced(EventData, frozen=True, kw_only=True):
 
 
 class CallUnknown(EventData, frozen=True, kw_only=True):
-    """A call or a script was under way when an earlier process of the run was killed: its outcome is unknown.
+    """Unknown outcome of a call or script that was under way when an earlier process of the run was killed.
 
     Attributes:
         what: the tool, or the script.
@@ -162,7 +162,7 @@ class McpServerFailed(EventData, frozen=True, kw_only=True):
 
 
 class KnowledgeBuilding(EventData, frozen=True, kw_only=True):
-    """How far the building of a knowledge base is; told a few times a second at most.
+    """Progress of a knowledge base build; emitted at most a few times a second.
 
     `phase` is `pull` (the model's weights come: bytes), `read` (sources), `embed` or `index` (chunks); `total` is None
     where it is not known.
@@ -192,7 +192,7 @@ class KnowledgeBuilt(EventData, frozen=True, kw_only=True):
 
 
 class KnowledgeRetrieved(EventData, frozen=True, kw_only=True):
-    """Something was looked up. `query` is the length of the query in characters, not its text."""
+    """Search in a knowledge base. `query` is the length of the query in characters, not its text."""
 
     kind = "knowledge.retrieved"
     what: str
@@ -306,7 +306,7 @@ class ToolDelta(EventData, frozen=True, kw_only=True):
 
 
 class ToolProgress(EventData, frozen=True, kw_only=True):
-    """How far a tool call has come; `total` is in the same unit as `progress`, if it is known."""
+    """Progress of a tool call; `total` has the unit of `progress`, and is None if unknown."""
 
     kind = "tool.call.progress"
     tool: str
@@ -316,7 +316,7 @@ class ToolProgress(EventData, frozen=True, kw_only=True):
 
 
 class FileChanged(EventData, frozen=True, kw_only=True):
-    """A tool of ours has changed a file: `how` is `created`, `changed` or `removed`; of a directory that was removed,
+    """File changed by a built-in tool: `how` is `created`, `changed` or `removed`; of a directory that was removed,
     the directory alone. `added` and `removed` count lines; null where there are none, or the file is long. `diff` is
     what has changed, 8,000 characters at most; "" where that may not be shown, or is no text.
     """
@@ -399,7 +399,7 @@ class AgentTold(EventData, frozen=True, kw_only=True):
 
 
 class AgentContinued(EventData, frozen=True, kw_only=True):
-    """An agent stopped with open todos and is asked to go on, for the `count`th of at most `most` times."""
+    """Agent with open todos stopped and was told to continue, for the `count`th of at most `most` times."""
 
     kind = "agent.continued"
     agent: str

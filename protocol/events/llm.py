@@ -77,7 +77,7 @@ class LlmRetry(EventData, frozen=True, kw_only=True):
 
 
 class LlmWaiting(EventData, frozen=True, kw_only=True):
-    """A request waits for its turn, `wait` seconds at least; 0: until another one is over.
+    """Request delayed by a limit for at least `wait` seconds; 0 until another request ends.
 
     Attributes:
         reason: `refused`: the provider said that there are too many; `rate`, `concurrency`: more would be;
@@ -93,7 +93,7 @@ class LlmWaiting(EventData, frozen=True, kw_only=True):
 
 
 class CacheMissed(EventData, frozen=True, kw_only=True):
-    """`tools` or `system` of a conversation have changed: what a provider has cached of it is read anew."""
+    """`tools` or `system` of a conversation have changed, so that the provider's prompt cache does not apply."""
 
     kind = "llm.cache_missed"
     agent: str
@@ -101,7 +101,7 @@ class CacheMissed(EventData, frozen=True, kw_only=True):
 
 
 class LlmFallback(EventData, frozen=True, kw_only=True):
-    """Of several models that may answer, `model` does not, and `next` is asked.
+    """Fallback: `model` failed, and the request goes to `next`.
 
     Attributes:
         error: why.

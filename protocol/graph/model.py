@@ -110,7 +110,7 @@ ON_UNKNOWN = Meta(
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the graph is run."""
+    """Limits and defaults for the execution of a graph."""
 
     max_loop_iterations: Annotated[
         Count, Meta(description="How often one node may be entered; 0 means without limit.")
@@ -169,7 +169,7 @@ class ScriptNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     timeout: Seconds = 30
     fallback: Annotated[str | None, Meta(description="Where to go when the script fails.")] = None
     routes: Annotated[
-        tuple[str, ...], Meta(description="Where the script's `_next` may go, so that nothing looks unreachable.")
+        tuple[str, ...], Meta(description="Possible targets of the script's `_next`; used by checks only.")
     ] = ()
     on_unknown: Annotated[
         OfScript | None,
@@ -191,17 +191,19 @@ class LlmNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_f
     model: Models = None
     temperature: float | None = None
     top_p: float | None = None
-    reasoning_effort: Annotated[ReasoningEffort | None, Meta(description="How much models think first.")] = None
-    thinking_budget: Annotated[ThinkingBudget | None, Meta(description="The same in tokens.")] = None
+    reasoning_effort: Annotated[ReasoningEffort | None, Meta(description="Reasoning effort of models.")] = None
+    thinking_budget: Annotated[ThinkingBudget | None, Meta(description="Reasoning budget in tokens.")] = None
     skills: Annotated[tuple[str, ...], Meta(description="Skills that its model may read, by name.")] = ()
     skills_enabled: Annotated[bool | None, Meta(description="Offer `enabled_skills`, or all that there are.")] = None
     enabled_skills: Annotated[tuple[str, ...] | None, Meta(description="With `skills_enabled`: only these.")] = None
-    workspace_instructions: Annotated[bool, Meta(description="Tell its model the AGENTS.md of the directory.")] = False
-    max_attempts: Annotated[AtLeastOne, Meta(description="Tries on transient errors.")] = 1
-    max_iterations: Annotated[AtLeastOne, Meta(description="Turns of the tool loop.")] = 10
+    workspace_instructions: Annotated[
+        bool, Meta(description="Add the AGENTS.md of the directory to the system prompt.")
+    ] = False
+    max_attempts: Annotated[AtLeastOne, Meta(description="Attempts after transient errors.")] = 1
+    max_iterations: Annotated[AtLeastOne, Meta(description="Maximum turns of the tool loop.")] = 10
     limits: Annotated[OwnLimits | None, OWN_LIMITS] = None
     timeout: Seconds | None = None
-    fallback: Annotated[str | None, Meta(description="Where to go when all tries fail.")] = None
+    fallback: Annotated[str | None, Meta(description="Next node after all attempts failed.")] = None
     output_schema: Annotated[
         dict[str, Json] | None, Meta(description="JSON Schema of the answer; its keys are merged into the state.")
     ] = None
@@ -222,37 +224,37 @@ class AgentNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag
     on_unknown: Annotated[OnUnknown | None, ON_UNKNOWN] = None
     max_attempts: AtLeastOne = 1
     limits: Annotated[OwnLimits | None, OWN_LIMITS] = None
-    fallback: Annotated[str | None, Meta(description="Where to go when all tries fail.")] = None
+    fallback: Annotated[str | None, Meta(description="Next node after all attempts failed.")] = None
 
 
 class ApprovalNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="approval"):
     """Asks a person to choose; the choice decides where to go."""
 
-    question: Annotated[str, Meta(description="What to show (template).")]
+    question: Annotated[str, Meta(description="Text of the question (template).")]
     options: Annotated[tuple[str, ...], Meta(description="The listed choices.")]
     routes: Annotated[dict[str, str], Meta(description="Option to node.")]
-    on_other: Annotated[Id, Meta(description="Where any other answer goes.")]
+    on_other: Annotated[Id, Meta(description="Next node for any other answer.")]
     timeout: Annotated[Seconds | None, Meta(description="Seconds to wait for an answer.")] = None
-    on_timeout: Annotated[str | None, Meta(description="Where to go when no answer comes in time.")] = None
-    people_only: Annotated[bool, Meta(description="Only people may answer, no model of an agent above.")] = False
+    on_timeout: Annotated[str | None, Meta(description="Next node after the timeout.")] = None
+    people_only: Annotated[bool, Meta(description="Only users may answer, not a parent agent.")] = False
 
 
 class InputNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="input"):
     """Asks a person for a text."""
 
-    question: Annotated[str, Meta(description="What to show (template).")]
-    default: Annotated[str | None, Meta(description="What an empty answer means (template).")] = None
+    question: Annotated[str, Meta(description="Text of the question (template).")]
+    default: Annotated[str | None, Meta(description="Value of an empty answer (template).")] = None
     validation: Annotated[str | None, Meta(description="`len(input) OP N` with OP one of > >= < <= ==.")] = None
     timeout: Annotated[Seconds | None, Meta(description="Seconds to wait for an answer.")] = None
-    on_timeout: Annotated[str | None, Meta(description="Where to go when no answer comes in time.")] = None
-    people_only: Annotated[bool, Meta(description="Only people may answer, no model of an agent above.")] = False
+    on_timeout: Annotated[str | None, Meta(description="Next node after the timeout.")] = None
+    people_only: Annotated[bool, Meta(description="Only users may answer, not a parent agent.")] = False
 
 
 class RagNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="rag"):
     """Looks up a query in documents."""
 
     documents: Annotated[tuple[str, ...], Meta(description="Files, directories, globs or URLs.")]
-    query: Annotated[str, Meta(description="What to look up (template).")] = "{{initial_prompt}}"
+    query: Annotated[str, Meta(description="Search query (template).")] = "{{initial_prompt}}"
     top_k: AtLeastOne | None = None
     timeout: Seconds = 120
     embedding_model: str | None = None
@@ -260,7 +262,7 @@ class RagNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_f
     chunk_overlap: Count | None = None
     reranker_model: str | None = None
     batch_size: AtLeastOne | None = None
-    language: Annotated[Language | None, Meta(description="Whose words are reduced to their stems, or none.")] = None
+    language: Annotated[Language | None, Meta(description="Language for stemming of words, or none.")] = None
     extractor_model: Annotated[str | None, NO_ENTITIES] = None
     extractor_prompt: Annotated[str | None, NO_ENTITIES] = None
     graph_hops: Annotated[Count | None, NO_ENTITIES] = None
@@ -276,10 +278,10 @@ class MapNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_f
     )
     branch: Annotated[Id, Meta(description="First node of the branch.")]
     collect_into: Annotated[Id, Meta(description="State key of the list of results.")]
-    output_key: Annotated[Id, Meta(description="State key in which the branch leaves its result.")] = "output"
-    max_concurrency: Annotated[int | str | None, Meta(description="Items at once: a number, or a template of one.")] = (
-        None
-    )
+    output_key: Annotated[Id, Meta(description="State key with the result of the branch.")] = "output"
+    max_concurrency: Annotated[
+        int | str | None, Meta(description="Maximum number of concurrent items: a number, or a template of one.")
+    ] = None
     limits: Annotated[OwnLimits | None, OWN_LIMITS] = None
     place: Annotated[Place | None, PLACE] = None
 
@@ -289,7 +291,7 @@ class EndNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_f
 
     output: Annotated[str, Meta(description="The result (template; missing keys are empty).")] = ""
     error: Annotated[
-        str, Meta(description="Why the run has failed (template; missing keys are empty); empty if it has not.")
+        str, Meta(description="Reason of a failure (template; missing keys are empty); empty for success.")
     ] = ""
 
 
@@ -334,12 +336,15 @@ class GraphFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     model: Annotated[Models, Meta(description="Default model of llm nodes; of a list the first that answers.")] = None
     temperature: float | None = None
     top_p: float | None = None
-    reasoning_effort: Annotated[ReasoningEffort | None, Meta(description="How much models think first.")] = None
-    thinking_budget: Annotated[ThinkingBudget | None, Meta(description="The same in tokens.")] = None
+    reasoning_effort: Annotated[ReasoningEffort | None, Meta(description="Reasoning effort of models.")] = None
+    thinking_budget: Annotated[ThinkingBudget | None, Meta(description="Reasoning budget in tokens.")] = None
     global_tools: Annotated[tuple[str, ...], Meta(description="The tools that llm nodes may list.")] = ()
     permissions: Annotated[
         Permissions,
-        Meta(description="Tool to allow, ask or deny; stricter than what the user allows. Denied below it as well."),
+        Meta(
+            description="Tool to allow, ask or deny. It can only restrict the user's permissions, "
+            "also for child agents."
+        ),
     ] = {}
     limits: Annotated[OwnLimits | None, OWN_LIMITS] = None
     sandbox: Annotated[Own | None, OWN] = None
@@ -348,7 +353,7 @@ class GraphFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     mcp_tools: McpTools = {}
     conversation_starters: tuple[str, ...] = ()
     variables: tuple[Variable, ...] = ()
-    skills_enabled: Annotated[bool | None, Meta(description="For llm nodes that don't say it themselves.")] = None
+    skills_enabled: Annotated[bool | None, Meta(description="Default for llm nodes.")] = None
     enabled_skills: Annotated[tuple[str, ...] | None, Meta(description="Likewise.")] = None
     inject_skill_instructions: Annotated[bool | None, INJECT_SKILLS] = None
     skill_instructions: Annotated[str | None, SKILL_INSTRUCTIONS] = None
@@ -359,7 +364,7 @@ class GraphFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     settings: Settings = Settings()
     initial_state: Annotated[dict[str, Json], Meta(description="State before the first node.")] = {}
     reducers: Annotated[
-        dict[str, Reducer], Meta(description="How writes to a key are combined with what is there.")
+        dict[str, Reducer], Meta(description="Reducer: combines a write to a key with its present value.")
     ] = {}
     start: Annotated[Id, Meta(description="The first node.", extra={"for_list": _SEVERAL_STARTS})]
     nodes: Annotated[dict[str, AnyNode], Meta(min_length=1)]
@@ -383,7 +388,7 @@ def graph_schema() -> dict[str, Any]:
     schema["properties"]["nodes"]["additionalProperties"] = {
         "type": "object",
         "required": ["type"],
-        "properties": {"type": {"enum": list(NODE_TYPES), "description": "What kind of step this is."}},
+        "properties": {"type": {"enum": list(NODE_TYPES), "description": "Type of the node."}},
         "allOf": by_type({kind: {"$ref": f"#/$defs/{cls.__name__}"} for kind, cls in NODE_TYPES.items()}),
     }
     return schema

@@ -91,7 +91,7 @@ class ActorPaused(EventData, frozen=True, kw_only=True):
 
 
 class ActorResumed(EventData, frozen=True, kw_only=True):
-    """An actor that was paused goes on."""
+    """End of a pause of an actor."""
 
     kind = "actor.resumed"
 
@@ -128,7 +128,7 @@ class ActorFailed(EventData, frozen=True, kw_only=True):
 
 
 class DeadLetter(EventData, frozen=True, kw_only=True):
-    """A message that reached nobody: `to` had ended before it came to it, or nobody waits for the reply any more."""
+    """Undelivered message: its receiver `to` had ended, or no task waits for the reply."""
 
     kind = "mail.dead"
     to: str
@@ -181,7 +181,7 @@ class ResourceClosed(EventData, frozen=True, kw_only=True):
 
 
 class Warned(EventData, frozen=True, kw_only=True):
-    """Something the user should know although the run goes on. `code` is stable, `node` where it happened."""
+    """Warning for the user; the run continues. `code` is stable, `node` is the node that caused it."""
 
     kind = "run.warning"
     code: str

@@ -19,7 +19,7 @@ NETWORK_ACTOR = "network"
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One question.
+    """Question to a user.
 
     Attributes:
         id: unique within the process; what an answer names.

@@ -50,51 +50,56 @@ ESSENTIAL = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LC_*",
 
 
 class ToolList(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which tools of a server there are for us. Patterns as in a shell; `deny` wins."""
+    """Tools of a server that agents may use. Patterns as in a shell; `deny` takes precedence."""
 
     allow: Annotated[tuple[str, ...] | None, Meta(description="The only tools that may be used; patterns.")] = None
     deny: Annotated[tuple[str, ...], Meta(description="Tools that may not be used; patterns.")] = ()
 
     def admits(self, tool: str) -> bool:
         """Return whether a tool of this name may be seen and called."""
+        # fnmatchcase: `fnmatch` ignores case on some systems, and MCP tool names are case-sensitive.
         if any(fnmatchcase(tool, pattern) for pattern in self.deny):
             return False
         return self.allow is None or any(fnmatchcase(tool, pattern) for pattern in self.allow)
 
 
+# rename="camel": mcp.json is shared with other programs, which write `clientId` and `callbackPort`.
 class OAuth(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """How a server over HTTP is signed in to, as far as it does not say so itself. Keys as most programs have them."""
+    """Sign-in to a server over HTTP: settings that its metadata lack. Keys as in other MCP programs."""
 
-    client_id: Annotated[str, Meta(description="Of a client that you have registered by hand.")] = ""
-    client_secret: Annotated[str, Meta(description="Of that client, if it has one; ${NAME} keeps it out of here.")] = ""
+    client_id: Annotated[str, Meta(description="Id of a manually registered client.")] = ""
+    client_secret: Annotated[str, Meta(description="Secret of that client; ${NAME} keeps it out of the file.")] = ""
     private_key: Annotated[
         str,
-        Meta(description="Of that client, where it signs a JWT instead: PEM, without a passphrase."),
+        Meta(description="Private key of that client if it signs a JWT instead: PEM, without a passphrase."),
     ] = ""
     grant_type: Annotated[
         Literal["authorization_code", "client_credentials"],
-        Meta(description="client_credentials: the client signs in by itself, without a person."),
+        Meta(description="client_credentials: the client signs in without a user."),
     ] = "authorization_code"
     scopes: Annotated[
-        tuple[str, ...] | None, Meta(description="What to ask for; left out, what the server says it wants.")
+        tuple[str, ...] | None, Meta(description="Scopes to request; by default those that the server advertises.")
     ] = None
     callback_port: Annotated[
-        Port | None, Meta(description="Where the browser comes back to: http://localhost:PORT/callback.")
+        Port | None, Meta(description="Port of the redirect URI http://localhost:PORT/callback.")
     ] = None
-    redirect_uri: Annotated[str, Meta(description="The same in full, where another one is registered.")] = ""
+    redirect_uri: Annotated[str, Meta(description="Complete redirect URI, if another one is registered.")] = ""
     auth_server_metadata_url: Annotated[
-        str, Meta(description="Where the authorization server's metadata lies, if the server doesn't say it.")
+        str, Meta(description="Address of the authorization server's metadata, if the server does not advertise it.")
     ] = ""
     client_metadata_url: Annotated[
-        str, Meta(description="Where you have published a client id metadata document, as an https:// address.")
+        str, Meta(description="https:// address of your published client id metadata document.")
     ] = ""
+    # MCP requires PKCE, and a server without `code_challenge_methods_supported` in its metadata is refused; some
+    # servers support PKCE without listing it.
     assume_pkce: Annotated[
-        bool, Meta(description="The authorization server does PKCE, though its metadata does not say so.")
+        bool, Meta(description="Use PKCE although the metadata of the authorization server does not list it.")
     ] = False
-    account: Annotated[str, Meta(description="A word that keeps two sign-ins to one server apart.")] = ""
+    account: Annotated[str, Meta(description="Name that distinguishes several sign-ins to one server.")] = ""
 
     def __repr__(self) -> str:
         """Omit the secrets."""
+        # The default repr of a struct would put them into tracebacks and logs.
         return f"OAuth(client_id={self.client_id!r}, account={self.account!r})"
 
     @property
@@ -113,46 +118,55 @@ class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """
 
     name: str
-    type: Annotated[Transport, Meta(description="How it is reached; left out, `command` and `url` tell.")]
-    command: Annotated[str, Meta(description="The program that is started.")] = ""
+    # `sse` is HTTP+SSE of revision 2024-11-05; Streamable HTTP (`http`) replaced it in 2025-03-26.
+    type: Annotated[Transport, Meta(description="Transport; by default inferred from `command` or `url`.")]
+    command: Annotated[str, Meta(description="Program to start.")] = ""
     args: Annotated[tuple[str, ...], Meta(description="Its arguments.")] = ()
-    env: Annotated[dict[str, str], Meta(description="Variables for it, beside or instead of ours.")] = {}
-    cwd: Annotated[str | None, Meta(description="The directory it works in; left out, ours.")] = None
-    url: Annotated[str, Meta(description="Where it is reached over HTTP.")] = ""
+    env: Annotated[dict[str, str], Meta(description="Environment variables, added to the inherited ones.")] = {}
+    cwd: Annotated[str | None, Meta(description="Working directory; by default that of Callboard.")] = None
+    url: Annotated[str, Meta(description="Address of an HTTP server.")] = ""
     headers: Annotated[dict[str, str], Meta(description="Sent with every request.")] = {}
     oauth: Annotated[
-        OAuth | bool, Meta(description="How it is signed in to; false: never. A header Authorization wins.")
+        OAuth | bool, Meta(description="OAuth sign-in; false for none. A header Authorization takes precedence.")
     ] = True
     description: Annotated[str, Meta(description="For people.")] = ""
     inherit_env: Annotated[
-        bool, Meta(description="It gets all of our environment; false: only PATH, HOME, the locale and the like.")
+        bool, Meta(description="Inherit the whole environment; false: only PATH, HOME, the locale and similar.")
     ] = True
     share: Annotated[
-        Share, Meta(description="Who may use the same process: everyone, one run, one agent, one conversation.")
+        Share, Meta(description="Sharing of its process: by all, per run, per agent, per conversation.")
     ] = "pool"
-    tools: Annotated[ToolList, Meta(description="Which of its tools may be used.")] = ToolList()
+    tools: Annotated[ToolList, Meta(description="Tools that may be used.")] = ToolList()
     trust: Annotated[
-        Trust, Meta(description="Its tools go ahead unasked: full: all; hints: unless marked destructive; none: none.")
+        Trust,
+        Meta(
+            description="Tools that run without asking: full: all; hints: those not marked as destructive; none: none."
+        ),
     ] = "hints"
     labels: Annotated[
         tuple[Literal["private", "public", "trusted", "inside"], ...],
         Meta(
-            description="What it returns is private, public, or need not be distrusted; what it is given stays inside."
+            description="Taint labels of its results (private, public, trusted), and inside: data "
+            "sent to it stays inside."
         ),
     ] = ()
-    disabled: Annotated[bool, Meta(description="No agent may use it.")] = False
-    warm: Annotated[bool, Meta(description="Start it with the program and keep it.")] = False
+    disabled: Annotated[bool, Meta(description="Disable the server.")] = False
+    warm: Annotated[bool, Meta(description="Start it with Callboard and keep it running.")] = False
     idle_timeout_seconds: Annotated[
-        NotNegative | None, Meta(description="How long it is kept unused; left out, as `mcp_pool` says.")
+        NotNegative | None, Meta(description="Seconds to keep it unused; by default the setting of `mcp_pool`.")
     ] = None
     timeout_seconds: Annotated[Seconds, Meta(description="Of one call.")] = 120.0
-    start_timeout_seconds: Annotated[Seconds, Meta(description="Until it has started and shaken hands.")] = 30.0
-    elicitation: Annotated[bool, Meta(description="It may ask people.")] = True
-    sampling: Annotated[Sampling, Meta(description="It may use our model: never, when a person agrees, freely.")] = (
-        "off"
-    )
-    roots: Annotated[tuple[str, ...] | None, Meta(description="Directories or file:// URIs it should work in.")] = None
-    max_message_bytes: Annotated[AtLeastOne, Meta(description="The longest message it may send.")] = MAX_MESSAGE
+    start_timeout_seconds: Annotated[
+        Seconds, Meta(description="Time limit of its start and initialisation in seconds.")
+    ] = 30.0
+    elicitation: Annotated[bool, Meta(description="Allow it to ask the user (elicitation).")] = True
+    sampling: Annotated[
+        Sampling, Meta(description="Allow it to use the model (sampling): never, after a question to the user, always.")
+    ] = "off"
+    roots: Annotated[
+        tuple[str, ...] | None, Meta(description="Directories or file:// URIs offered to it as roots.")
+    ] = None
+    max_message_bytes: Annotated[AtLeastOne, Meta(description="Maximum bytes of one of its messages.")] = MAX_MESSAGE
     where: str = ""
 
     @property
@@ -214,6 +228,7 @@ class McpConfig(msgspec.Struct, frozen=True, kw_only=True):
             return server
         if server is not None:
             raise UsageError(f"MCP server '{name}' is disabled ({server.where}); remove its \"disabled\" to use it")
+        # An error of the whole file (bad JSON) leaves no servers; it is the reason for every name.
         why = self.broken.get(name) or next(iter(errors_in(self.problems)), None)
         if why is not None and (name in self.broken or not self.servers):
             raise UsageError(f"MCP server '{name}' can't be used: {why}")
@@ -225,7 +240,7 @@ class McpConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HealthCheck(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How idle servers are looked after."""
+    """Health checks of idle servers."""
 
     interval_seconds: Seconds = 60.0
     timeout_seconds: Seconds = 5.0
@@ -236,14 +251,20 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """`mcp_pool` of `config.yaml`."""
 
     idle_timeout_seconds: Annotated[
-        NotNegative | None, Meta(description="Seconds an unused server is kept: 300 when serving, else 0.")
+        NotNegative | None, Meta(description="Seconds to keep an unused server: 300 in a server, else 0.")
     ] = None
-    max_idle_servers: Annotated[Count, Meta(description="Unused servers kept, the oldest go first.")] = 50
-    max_servers: Annotated[AtLeastOne | None, Meta(description="Servers at once; further ones wait.")] = None
-    health_check: Annotated[HealthCheck | bool, Meta(description="How unused servers are pinged; false: never.")] = (
+    max_idle_servers: Annotated[
+        Count, Meta(description="Maximum number of unused servers; the oldest are stopped first.")
+    ] = 50
+    max_servers: Annotated[
+        AtLeastOne | None, Meta(description="Maximum number of running servers; further ones wait.")
+    ] = None
+    health_check: Annotated[HealthCheck | bool, Meta(description="Pings of unused servers; false for none.")] = (
         HealthCheck()
     )
-    max_restarts: Annotated[AtLeastOne, Meta(description="Failures in the window after which a server rests.")] = 5
+    max_restarts: Annotated[
+        AtLeastOne, Meta(description="Failures within the window after which the server is not restarted.")
+    ] = 5
     restart_window_seconds: Annotated[Seconds, Meta(description="The window.")] = 60.0
     cleanup_interval_seconds: Annotated[Seconds, no_effect("servers are stopped exactly when they are due")] = 30.0
 

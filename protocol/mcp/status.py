@@ -6,7 +6,7 @@ import msgspec
 
 
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One server of `mcp.json`; one that is not shared by all has a line for each of its processes.
+    """Status of a server of `mcp.json`; a server with several processes has a line for each.
 
     Attributes:
         name, type, share: as in its entry.

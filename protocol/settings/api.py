@@ -38,7 +38,7 @@ ALGORITHMS = (
 
 
 class DailyLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What may be spent on models in a day, which begins at 00:00 UTC."""
+    """Daily limits on the use of models; a day begins at 00:00 UTC."""
 
     max_cost: Annotated[Usd | None, Meta(description="USD; only models whose price is known are asked.")] = None
     max_tokens: Annotated[AtLeastOne | None, Meta(description="Tokens of input and output.")] = None
@@ -50,35 +50,37 @@ class DailyLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
-    """One static key; the file knows its hash only."""
+    """Static API key, stored as its hash."""
 
-    subject: Annotated[Text, Meta(description="Whose key it is: the owner of what is started with it.")]
+    subject: Annotated[Text, Meta(description="Owner of the key, and of the runs started with it.")]
     key_hash: Annotated[Text, Meta(description="The key's argon2id hash; `callboard keys new` prints both.")]
-    scopes: Annotated[tuple[Text, ...], Meta(description="What it may be used for.")]
-    id: Annotated[str, Meta(description="What audit lines call the key; part of keys that callboard made.")] = ""
+    scopes: Annotated[tuple[Text, ...], Meta(description="Permissions of the key.")]
+    id: Annotated[str, Meta(description="Id of the key in audit lines; part of keys that Callboard made.")] = ""
     daily: Annotated[
         DailyLimits | None,
-        Meta(description="What its subject may spend in a day; the same in all keys of the subject."),
+        Meta(description="Daily limits of its subject; the same in all keys of the subject."),
     ] = None
 
 
 class Jwt(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens of another issuer, and where its public keys are found."""
 
-    issuer: Annotated[Text, Meta(description="What `iss` has to be.")]
-    audience: Annotated[Text, Meta(description="What `aud` has to hold.")]
-    jwks_url: Annotated[Text, Meta(description="Where the public keys are: https, or http on this machine.")]
-    jwks_refresh_interval: Annotated[int, Meta(ge=10, le=86_400, description="Seconds between looking for new.")] = 600
+    issuer: Annotated[Text, Meta(description="Required value of `iss`.")]
+    audience: Annotated[Text, Meta(description="Required value in `aud`.")]
+    jwks_url: Annotated[Text, Meta(description="Address of the public keys: https, or http on this machine.")]
+    jwks_refresh_interval: Annotated[
+        int, Meta(ge=10, le=86_400, description="Seconds between fetches of the keys.")
+    ] = 600
     subject_claim: Annotated[Text, Meta(description="The claim that names the subject.")] = "sub"
     scopes_claim: Annotated[Text, Meta(description="The claim with the scopes: a text with spaces, or a list.")] = (
         "scope"
     )
-    leeway_seconds: Annotated[int, Meta(ge=0, le=300, description="How far clocks may differ.")] = 60
+    leeway_seconds: Annotated[int, Meta(ge=0, le=300, description="Tolerated clock difference in seconds.")] = 60
     algorithms: Annotated[tuple[Text, ...], Meta(description="Signatures that count.")] = ("RS256", "ES256")
 
 
 class Auth(msgspec.Struct, frozen=True, kw_only=True):
-    """Which callers are let in, beside those with the token that a server writes into a file of its user.
+    """Authentication of callers, in addition to the local token that a server writes into a file of its user.
 
     Without a `mode` both `keys` and `jwt` count, as far as they are there.
     """
@@ -99,14 +101,14 @@ class Auth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cors(msgspec.Struct, frozen=True, kw_only=True):
-    """Which web pages of other origins may call us."""
+    """Origins of web pages that may call the server (CORS)."""
 
     allowed_origins: Annotated[tuple[Text, ...], Meta(description="`https://host[:port]`, or `*` for all.")] = ()
     allow_credentials: bool = False
 
 
 class ApiLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much is taken from one subject, and from all."""
+    """Limits on connections, requests and spending, per subject and in total."""
 
     max_body_bytes: Annotated[int, Meta(ge=1024, le=100 * MIB, description="Of a request.")] = MIB
     max_frame_bytes: Annotated[int, Meta(ge=1024, le=100 * MIB, description="Of a websocket frame.")] = MIB
@@ -122,20 +124,18 @@ class ApiLimits(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
     rate_limit_burst: Annotated[int, Meta(ge=0, le=1_000_000, description="Requests beyond the limit, at once.")] = 10
     per_subject_daily: Annotated[
-        DailyLimits | None, Meta(description="What each subject may spend in a day whose keys have no `daily`.")
+        DailyLimits | None, Meta(description="Daily limits of each subject whose keys have no `daily`.")
     ] = None
-    daily: Annotated[DailyLimits | None, Meta(description="What all subjects together may spend in a day.")] = None
+    daily: Annotated[DailyLimits | None, Meta(description="Daily limits of all subjects together.")] = None
 
 
 class AuditSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where it is written down who did what."""
+    """Destination and rotation of the audit log."""
 
     sink: AuditSink = "stderr"
     file: Annotated[str, Meta(description="For `sink: file`: the path.")] = ""
-    max_bytes: Annotated[int, Meta(ge=4096, le=1024 * MIB, description="A file that grows beyond is set aside.")] = (
-        10 * MIB
-    )
-    keep: Annotated[int, Meta(ge=0, le=1000, description="How many that were set aside are kept.")] = 5
+    max_bytes: Annotated[int, Meta(ge=4096, le=1024 * MIB, description="Size at which the file is rotated.")] = 10 * MIB
+    keep: Annotated[int, Meta(ge=0, le=1000, description="Number of rotated files to keep.")] = 5
     facility: Annotated[str, Meta(description="For `sink: syslog`.")] = "auth"
 
 
@@ -147,25 +147,27 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     enabled: bool | None = None
-    listen_addr: Annotated[Text, Meta(description="`host:port`; flags of the command win.")] = "127.0.0.1:3400"
+    listen_addr: Annotated[Text, Meta(description="`host:port`; flags of the command take precedence.")] = (
+        "127.0.0.1:3400"
+    )
     auth: Auth = Auth()
     cors: Cors = Cors()
-    allowed_hosts: Annotated[tuple[Text, ...], Meta(description="Names we are reached by beside loopback's.")] = ()
+    allowed_hosts: Annotated[tuple[Text, ...], Meta(description="Accepted host names besides loopback's.")] = ()
     model_directories: Annotated[
-        tuple[Text, ...], Meta(description="Where `local:/path` of callers may lie, beside the pulled models.")
+        tuple[Text, ...], Meta(description="Directories for `local:/path` of callers, besides the pulled models.")
     ] = ()
     trusted_proxies: Annotated[
-        tuple[Text, ...], Meta(description="Addresses or networks whose X-Forwarded-For is believed.")
+        tuple[Text, ...], Meta(description="Addresses or networks of proxies whose X-Forwarded-For is trusted.")
     ] = ()
     limits: ApiLimits = ApiLimits()
     request_timeout_seconds: Annotated[float, Meta(gt=0, le=3600)] = 300.0
     shutdown_grace_seconds: Annotated[float, Meta(ge=0, le=3600)] = 30.0
-    force_https: Annotated[bool, Meta(description="Has browsers use https only (HSTS).")] = False
+    force_https: Annotated[bool, Meta(description="Send HSTS, so that browsers use https only.")] = False
     metrics_public: Annotated[bool, Meta(description="/metrics needs no key.")] = False
     audit: AuditSettings = AuditSettings()
     log_format: LogFormat = "json"
     log_level: LogLevel = "info"
-    keep_runs: Annotated[int, Meta(ge=0, description="How many runs' logs are kept, the newest; 0: all.")] = 1000
+    keep_runs: Annotated[int, Meta(ge=0, description="Number of runs whose logs are kept, the newest; 0: all.")] = 1000
 
     @property
     def address(self) -> tuple[str, int]:

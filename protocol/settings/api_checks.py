@@ -45,6 +45,7 @@ def api_problems(api: ApiSettings, block: Node, file: str, found: list[Problem])
 
     def report(path: Path, message: str, expected: str, hint: str | None = None, severity: Severity = "error") -> None:
         name = dotted(path := ("api", *path))
+        # A value whose type is already reported has its default here; a second problem about it would be wrong.
         if not any(key and f"{name}.".startswith(f"{key}.") for key in broken):
             place = _place(block, path[1:])
             reading.report(severity, "bad_value", f"`{name}` {message}", path, place, expected=expected, hint=hint)
@@ -65,6 +66,7 @@ def api_problems(api: ApiSettings, block: Node, file: str, found: list[Problem])
 
 
 def _firm(problem: Problem) -> Problem:
+    # A misspelt key of `api` could leave a server open or without limits, so it is an error, not a warning.
     if problem.code != "unknown_key" or not (problem.key or "").startswith("api."):
         return problem
     return msgspec.structs.replace(
@@ -94,7 +96,9 @@ ADDRESS = "HOST:PORT, such as 127.0.0.1:3400 or [::1]:3400"
 def is_address(text: str) -> bool:
     """Return whether the text is a host and a port."""
     host, colon, port = text.rpartition(":")
+    # An IPv6 address needs brackets: in `::1:3400` the port could not be told from the address.
     bare = ":" not in host or (host.startswith("[") and host.endswith("]"))
+    # isascii: `isdigit` is also true for digits of other scripts.
     return bool(colon and host and bare) and port.isascii() and port.isdigit() and int(port) <= 65_535
 
 
@@ -125,6 +129,7 @@ def _keys(api: ApiSettings, report: Report) -> None:
             report((*path, "id"), f"is '{key.id}'", "at most 64 letters, digits and hyphens")
         elif key.id in seen:
             report((*path, "id"), f"is '{key.id}', as that of another key", "an id of its own")
+        # The id is optional: keys without one are no duplicates of each other.
         seen.update({key.id} - {""})
         for place, scope in enumerate(key.scopes):
             if scope != "*" and scope not in SCOPES:

@@ -26,7 +26,7 @@ class DurableSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """The whole block."""
 
     by_default: Annotated[
-        bool, Meta(description="Whether runs are kept that no flag says it of; `--durable` and `--ephemeral` win.")
+        bool, Meta(description="Make runs durable by default; `--durable` and `--ephemeral` take precedence.")
     ] = True
     resume: Annotated[
         Resume,
@@ -36,10 +36,11 @@ class DurableSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         ),
     ] = "auto"
     keep_days: Annotated[
-        float, Meta(ge=0, le=36_500, description="How long what is kept of a run that is over stays; 0: for ever.")
+        float, Meta(ge=0, le=36_500, description="Days to keep the journal of a completed run; 0: for ever.")
     ] = 30.0
     max_bytes: Annotated[
-        int, Meta(ge=0, description="What is kept may take; the oldest runs that are over go first. 0: any size.")
+        int,
+        Meta(ge=0, description="Maximum size of journals; the oldest completed runs are removed first. 0: no limit."),
     ] = GIB
     dormant_after: Annotated[
         Annotated[float, Meta(ge=0, le=86_400)] | None,
@@ -51,6 +52,7 @@ class DurableSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     on_unknown: Annotated[
         OnUnknown | None,
         Meta(
-            description="What becomes of calls that were under way at a kill, where no flag and no agent's file says."
+            description="Treatment of calls that were under way at a kill, without a flag and a "
+            "setting of the agent's file."
         ),
     ] = None

@@ -20,7 +20,7 @@ Flag: TypeAlias = bool | None
 Whole: TypeAlias = int | None
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
+class OtherKeys(msgspec.Struct, frozen=True, kw_only=True):
     """Keys that are accepted and have no effect yet, or are read by name (`Settings.other`)."""
 
     save: Flag = None
@@ -59,7 +59,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     max_agent_depth: Whole = None
 
 
-KEPT = Kept.__struct_fields__
+KEPT = OtherKeys.__struct_fields__
 _FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 

@@ -90,7 +90,7 @@ MODEL_TYPES = ("chat", "embedding", "reranker")
 
 
 class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One model of a client.
+    """Settings of a model.
 
     Attributes:
         name: what the user writes after `client:`; `real_name` is what the provider calls it, if that differs.
@@ -145,14 +145,14 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class Extra(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a client is connected to: a `proxy` URL (`-` for none at all), seconds to wait for a connection."""
+    """Connection of a client: a `proxy` URL (`-` for none), and the seconds to wait for a connection."""
 
     proxy: str = ""
     connect_timeout: float = 10.0
 
 
 class OAuthSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How people sign in for a client, and where. What is left out is that of the client's type, if it has it.
+    """OAuth sign-in of a client. Missing keys have the values of the client's type, if it has any.
 
     Attributes:
         client_id, client_secret: as whom we ask for tokens; `basic`: both go into a header, not into the body.
@@ -167,14 +167,19 @@ class OAuthSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     client_id: str = ""
     client_secret: str = ""
+    # RFC 6749, section 2.3.1: client_secret_basic instead of client_secret_post
     basic: bool = False
     authorization_url: str = ""
     token_url: str = ""
+    # RFC 8628, device authorization grant
     device_url: str = ""
+    # RFC 7009, token revocation
     revocation_url: str = ""
+    # RFC 9207: `iss` in the answer; prevents a mix-up of authorization servers.
     issuer: str = ""
     redirect_uri: str = ""
     scopes: tuple[str, ...] = ()
+    # RFC 8707, resource indicators
     resource: str = ""
     body: Literal["form", "json"] = "form"
     params: dict[str, str] = {}
@@ -182,7 +187,9 @@ class OAuthSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One provider. Without `models` any model name is accepted. Limits are those of each model that has none.
+    """Settings of a provider client. Without `models`, any model name is accepted.
+
+    Its limits apply to models without limits of their own.
 
     Attributes:
         organization_id: of OpenAI, for keys that belong to several.

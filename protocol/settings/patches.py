@@ -38,7 +38,7 @@ Api = Literal["chat_completions", "embeddings", "rerank"]
 
 
 class Patch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Changes of a request.
+    """Patch of a request.
 
     Attributes:
         url: the whole URL, where it goes in place of its own.
@@ -56,7 +56,7 @@ Patterns = dict[str, Patch]
 
 
 class ClientPatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The patches of a client, by what a request is for."""
+    """Patches of a client, by the purpose of the request."""
 
     chat_completions: Patterns = {}
     embeddings: Patterns = {}

@@ -19,7 +19,7 @@ from ..source import Source, parse_mapping
 from ..tree import Entry, Mapping, Node, Path, Scalar, Sequence, is_null
 from .api import ApiSettings
 from .api_checks import ADDRESS, api_problems, is_address
-from .keys import KEPT, Kept, bare, from_text
+from .keys import KEPT, OtherKeys, bare, from_text
 from .model import (
     CLIENT_TYPES,
     KEYS_OF_TYPES,
@@ -94,7 +94,7 @@ def read_settings(text: str, file: str, environ: Dict[str, str]) -> tuple[Settin
     reading = _Reading(file, environ)
     given = {"clients": tuple(reading.clients(Cursor(reading, root))), **_nested(root, file, reading.problems)}
     settings = reading.fill(Settings, _part(root, without=KEPT), what="the settings", given=given, hidden=_OURS)
-    kept = msgspec.structs.asdict(reading.fill(Kept, _part(root, KEPT)))
+    kept = msgspec.structs.asdict(reading.fill(OtherKeys, _part(root, KEPT)))
     reading.problems += vault_problems(settings.vault, _written(root, LOKIS_KEY), Source(file, text))
     overrides, variables = _overrides(environ, reading.problems)
     model_from = variables.get("model", file if settings.model else "")
@@ -112,11 +112,11 @@ def read_settings(text: str, file: str, environ: Dict[str, str]) -> tuple[Settin
 
 def json_schema() -> dict[str, Json]:
     """Return the JSON Schema (2020-12) of `config.yaml`, for editors."""
-    _, components = msgspec.json.schema_components([Settings, Kept, _Aliases], ref_template="#/$defs/{name}")
+    _, components = msgspec.json.schema_components([Settings, OtherKeys, _Aliases], ref_template="#/$defs/{name}")
     client = components["ClientSettings"]
     client["properties"]["type"] = {"enum": [*CLIENT_TYPES]}
     components["ModelSettings"]["properties"]["type"] = {"enum": [*MODEL_TYPES], "default": "chat"}
-    tops = (as_read(components.pop(top.__name__))["properties"] for top in (Settings, Kept, _Aliases))
+    tops = (as_read(components.pop(top.__name__))["properties"] for top in (Settings, OtherKeys, _Aliases))
     keys = {key: schema for top in tops for key, schema in top.items() if key not in _OURS}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -287,7 +287,7 @@ def _part(root: Mapping, keys: Container[str] | None = None, *, without: Contain
 
 def scalars() -> Iterator[tuple[type[msgspec.Struct], Field]]:
     """Yield the keys that environment variables may set, each with its struct."""
-    structs: tuple[type[msgspec.Struct], ...] = (Settings, Kept)
+    structs: tuple[type[msgspec.Struct], ...] = (Settings, OtherKeys)
     return ((cls, field) for cls in structs for field in fields_of(cls) if field.name not in _NO_SCALARS)
 
 

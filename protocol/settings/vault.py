@@ -29,20 +29,20 @@ LOKIS_KEY = "vault_password_file"
 
 
 class VaultSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where secrets come from. Relative paths are below the configuration directory."""
+    """Source of secrets. Relative paths are relative to the configuration directory."""
 
     file: Annotated[str, Meta(description="The encrypted file; `vault.age` if it is not given.")] = ""
     identity: Annotated[str, Meta(description="The file of age identities that open it; made at first use.")] = ""
     recipients: Annotated[
-        tuple[str, ...], Meta(description="Who else can open it: public keys of age, `age1...`.")
+        tuple[str, ...], Meta(description="Other readers of the vault: public keys of age, `age1...`.")
     ] = ()
-    passphrase: Annotated[bool, Meta(description="It is opened by a passphrase, which is asked for.")] = False
+    passphrase: Annotated[bool, Meta(description="Encrypt with a passphrase, which is asked for.")] = False
     passphrase_file: Annotated[str, Meta(description="A file whose first line is the passphrase.")] = ""
-    keyring: Annotated[bool, Meta(description="The identity is kept in the system's keyring.")] = False
+    keyring: Annotated[bool, Meta(description="Store the identity in the system's keyring.")] = False
     command: Annotated[str, Meta(description="A command that prints the secret called `{name}`; no shell runs it.")] = (
         ""
     )
-    timeout: Annotated[float, Meta(gt=0, description="Seconds that the command may take.")] = 30.0
+    timeout: Annotated[float, Meta(gt=0, description="Time limit of the command in seconds.")] = 30.0
 
 
 def vault_problems(vault: VaultSettings, lokis: str | None, source: Source) -> list[Problem]:

@@ -86,7 +86,7 @@ class Tooling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reflection(_Block, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="reflection"):
-    """Has the model look at its output once more; what it says then is the output."""
+    """Reflection: the model reviews its output, and the review is the output of the node."""
 
     reflection_prompt: Id
 
@@ -117,7 +117,7 @@ Stage: TypeAlias = Literal["pre_gen_thinking", "gen", "post_gen_thinking", "fini
 
 
 class MemoryUse(_Block, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An entry of a node's `memories`: which store, and what it is read and written for.
+    """Entry of a node's `memories`: a store, and when it is read and written.
 
     The defaults are those of the guide; with `compat: devall` they are 3, -1.0, true and true.
     """

@@ -98,7 +98,7 @@ CONDITION_FUNCTIONS = frozenset(
 
 
 class RegexExtract(_Tagged, frozen=True, kw_only=True, tag="regex_extract"):
-    """Carries what a pattern finds instead of the whole text."""
+    """Edge processor that carries the match of a pattern instead of the whole text."""
 
     pattern: Pattern
     group: Group = None
@@ -112,7 +112,7 @@ class RegexExtract(_Tagged, frozen=True, kw_only=True, tag="regex_extract"):
 
 
 class Template(_Tagged, frozen=True, kw_only=True, tag="template"):
-    """Carries a text of its own; `{{content}}` stands for the source's output."""
+    """Edge processor that carries a template; `{{content}}` is replaced by the source's output."""
 
     template: Annotated[str, Meta(min_length=1)]
 
@@ -136,11 +136,11 @@ PROCESSOR_FUNCTIONS = frozenset({"uppercase_payload", "code_save_and_run"})
 
 
 class ByMessage(_Tagged, frozen=True, kw_only=True, tag="message"):
-    """One unit per message."""
+    """Split into one unit per message."""
 
 
 class ByMatch(_Tagged, frozen=True, kw_only=True, tag="regex"):
-    """One unit per match of a pattern; what lies between them is lost."""
+    """Split into one unit per match of a pattern; text between matches is dropped."""
 
     pattern: Pattern
     group: Group = None
@@ -151,17 +151,17 @@ class ByMatch(_Tagged, frozen=True, kw_only=True, tag="regex"):
 
 
 class ByPath(_Tagged, frozen=True, kw_only=True, tag="json_path"):
-    """One unit per item of the list at a dotted path into JSON: `data.items`, or "" for the whole."""
+    """Split into one unit per item of the list at a dotted path into JSON: `data.items`, or "" for the whole."""
 
     json_path: str
 
 
 class ByArray(_Tagged, frozen=True, kw_only=True, tag="json_array"):
-    """One unit per item of a JSON array. The guide's `split_type: json_array`."""
+    """Split into one unit per item of a JSON array. The guide's `split_type: json_array`."""
 
 
 class ByLines(_Tagged, frozen=True, kw_only=True, tag="lines"):
-    """One unit per line that is not blank. The guide's `split_type: lines`."""
+    """Split into one unit per line that is not blank. The guide's `split_type: lines`."""
 
 
 class ByDelimiter(_Tagged, frozen=True, kw_only=True, tag="delimiter"):

@@ -61,7 +61,7 @@ class _Loops(GraphChecks):
             if first is not None:
                 self._error(
                     "two_starts",
-                    f"`{first}` and `{name}` are on one cycle ({self._shown(self.cycles[cycle])}), and both start",
+                    f"`{first}` and `{name}` are on one cycle ({self._cycle_text(self.cycles[cycle])}), and both start",
                     (*self.graph.path, "start", i),
                     f"Hint: remove `{name}`; the cycle comes to it by itself.",
                     expected="one start node per cycle",
@@ -80,7 +80,7 @@ class _Loops(GraphChecks):
     def _two_entries(self, members: Collection[str], first: str, edge: Edge, *, starts: bool) -> None:
         self._warn(
             "two_entries",
-            f"this is a second way into the cycle {self._shown(members)}, which begins at `{first}`; if "
+            f"this is a second way into the cycle {self._cycle_text(members)}, which begins at `{first}`; if "
             f"{'it is' if starts else 'both are'} taken the run fails",
             edge.path,
             f"lead it to `{first}`, or write `trigger: false` if it only brings a message.",
@@ -114,8 +114,8 @@ class _Loops(GraphChecks):
             if always_taken and edge.source in going:
                 self._warn(
                     "exit_at_once",
-                    f"this edge ends the cycle {self._shown(members)} the first time `{edge.source}` runs, since it "
-                    "is always taken",
+                    f"this edge ends the cycle {self._cycle_text(members)} the first time `{edge.source}` runs, "
+                    "since it is always taken",
                     edge.path,
                     "give it a `condition`, or write `trigger: false` if it only brings a message.",
                 )
@@ -131,7 +131,8 @@ class _Loops(GraphChecks):
             if entry is None or entry in round_:
                 self._warn(
                     "endless_cycle",
-                    f"nothing ends the cycle {self._shown(round_)}; it goes round {self.graph.max_iterations} times",
+                    f"nothing ends the cycle {self._cycle_text(round_)}; "
+                    f"it goes round {self.graph.max_iterations} times",
                     self.nodes[round_[0]].path,
                     "add an edge that leaves it, with a condition or after a loop_counter.",
                 )
@@ -170,7 +171,7 @@ class _Loops(GraphChecks):
                 continue
             feeding = [edge for edge in edges if edge.trigger and edge.source in self.cycle_of]
             if feeding:
-                shown = self._shown(self.cycles[self.cycle_of[feeding[0].source]])
+                shown = self._cycle_text(self.cycles[self.cycle_of[feeding[0].source]])
                 self._warn(
                     "gate_outside_cycle",
                     f"the gate is not on the cycle {shown}: the edge to it ends the cycle on the first visit",
@@ -201,6 +202,6 @@ class _Loops(GraphChecks):
                 message = f"the id `{key}` holds `node_`, which `compat: devall` can't have beside a cycle"
                 self._error("bad_id", message, (*node.path, "id"), "Hint: rename the node, or remove `compat: devall`.")
 
-    def _shown(self, members: Collection[str]) -> str:
+    def _cycle_text(self, members: Collection[str]) -> str:
         names = list(members)
         return ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")

@@ -81,13 +81,13 @@ class LiteralConfig(_Config, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class PassthroughConfig(_Config, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="passthrough"):
-    """Says what it was given."""
+    """Passthrough node: its output is its input."""
 
     only_last_message: bool = True
 
 
 class PythonConfig(_Config, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="python"):
-    """Runs Python code in a process: what the last message holds, or its own."""
+    """Python node: runs its own code, or the code in the last message, in a process."""
 
     code: Annotated[
         str | None, Meta(description="*Ours.* Code of its own; the last message is not looked at then.")
@@ -108,7 +108,7 @@ class LoopCounterConfig(_Config, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class LoopTimerConfig(_Config, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="loop_timer"):
-    """Says nothing until its time is over; a passthrough says what it was given."""
+    """Loop timer node: no output until its time is over; a `passthrough` timer repeats its input."""
 
     max_duration: Annotated[float, Meta(gt=0, extra={"loose": True}, extra_json_schema={"x-loose": True})] = 60.0
     duration_unit: Literal["seconds", "minutes", "hours"] = "seconds"
@@ -155,7 +155,7 @@ GATES = (LoopCounterConfig, LoopTimerConfig)
 
 
 class NodeFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What all nodes share, as the file has it."""
+    """Keys that all nodes have."""
 
     id: Id
     type: Id
@@ -192,7 +192,7 @@ class Node(NodeFields, frozen=True, kw_only=True):
 
 
 class GraphFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a graph says of itself."""
+    """Keys of a graph, without its nodes and edges."""
 
     id: str | None = None
     description: str | None = None

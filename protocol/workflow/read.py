@@ -40,7 +40,7 @@ from .parts.edges import read_edge
 from .parts.ends import check_ids, check_stores, has_ends, with_ends
 from .parts.nodes import READERS, read_seeds, read_stores
 from .parts.reading import FileValue, WorkflowReading
-from .variables import Resolver, as_node, told_once
+from .variables import Resolver, as_node, drop_repeated
 
 MAX_GRAPHS = 1000
 """Files that the subgraphs of one workflow may take, the same file with other variables counted again."""
@@ -86,7 +86,7 @@ def read_workflow(
     # Problems of the workflow's own file come first, then the problems of other files.
     own = [problem for problem in (*problems, *reader.problems) if problem.file == file]
     others = [problem for problem in reader.problems if problem.file != file]
-    found = told_once([*in_file_order(own, strict=strict), *in_file_order(others, strict=strict)])
+    found = drop_repeated([*in_file_order(own, strict=strict), *in_file_order(others, strict=strict)])
     return (None if errors_in(found) else workflow), found
 
 

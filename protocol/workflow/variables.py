@@ -207,7 +207,7 @@ def _as_written(value: Any) -> str:
 _OF_VARIABLES = ("unknown_variable", "variable_cycle")
 
 
-def told_once(problems: list[Problem]) -> list[Problem]:
+def drop_repeated(problems: list[Problem]) -> list[Problem]:
     """Drop problems about a value if its variable is already reported as undefined."""
     places = {(p.file, p.line, p.column) for p in problems if p.code in _OF_VARIABLES}
     return [p for p in problems if p.code in _OF_VARIABLES or (p.file, p.line, p.column) not in places]

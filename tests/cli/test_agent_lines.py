@@ -101,8 +101,8 @@ def test_going_on_and_summing_up_are_told(event: MakeEvent) -> None:
     )
     assert story[:4] == [
         "▸ 12:00:00 boss goes on: 2 open todos (time 1 of at most 10)",
-        "▸ 12:00:00 agent_kid_1 sums up its first 12 messages, since the next request has 90000 tokens",
-        "▸ 12:00:00 agent_kid_1 has summed up its first 12 messages (90000 tokens, now 7000)",
+        "▸ 12:00:00 agent_kid_1 summarises its first 12 messages, since the next request has 90000 tokens",
+        "▸ 12:00:00 agent_kid_1 has summarised its first 12 messages (90000 tokens, now 7000)",
         "▸ 12:00:00 agent_kid_1 keeps beginning and end of 2 results of tools (90 tokens, now 7)",
     ]
     assert story[4].startswith("▸ agent stopped after 1.00s, 9 turns, 1 tool call -- todos are still open")

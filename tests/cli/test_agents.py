@@ -108,7 +108,7 @@ def test_the_list_has_your_agents_then_the_built_in_ones(callboard: Callboard, h
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[0] == f"yours ({home}/agents)"
-    assert lines[1] == "  broken  agent  can't be run: 1 error (callboard validate broken)"
+    assert lines[1] == "  broken  agent  invalid: 1 error (callboard validate broken)"
     assert lines[2:5] == [
         "  demo    agent  Hides the built-in one.",
         "  mine    agent  Does things. [fake:model]",
@@ -121,7 +121,7 @@ def test_the_list_says_so_where_every_built_in_name_is_taken(callboard: Callboar
     for name in built_in_agents():
         agent(home, name, "description: Hides the built-in one.\n")
     lines = callboard("agents")[1].splitlines()
-    assert lines[-2:] == ["built in", "  none (each name is taken by one of yours)"]
+    assert lines[-2:] == ["built in", "  none (each is hidden by one of yours)"]
 
 
 def test_the_list_as_json(callboard: Callboard, home: Path) -> None:

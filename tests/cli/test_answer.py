@@ -116,7 +116,7 @@ def test_what_could_not_be_drawn_is_printed_at_the_end(answer: AnswerDisplay, ev
     hear(answer, event, started(), agent(), ev.LlmDelta(text="Some *words*"))
     out.write = gone
     hear(answer, event, response())
-    assert not answer.shown("Some *words*")
+    assert not answer.was_drawn("Some *words*")
     with pytest.raises(OSError, match="Input/output"):
         AnswerResult(out, answer).finish(ended("Some *words*"))
     del out.write

@@ -24,7 +24,7 @@ from support.waiting import PATIENCE
 COMMAND = CALLBOARD
 ADDRESS = r"(http://127\.0\.0\.1:\d+/authorize\?\S+)\s"
 
-NOTHING = "no client of config.yaml has `auth: oauth`, and no MCP server can be signed in to\n"
+NOTHING = "no client of config.yaml has `auth: oauth`, and no MCP server has a sign-in\n"
 
 Callboard = Callable[..., "tuple[int, str, str]"]
 
@@ -155,14 +155,14 @@ async def test_a_browser_here_is_opened(place: Place, nursery: trio.Nursery, tmp
             await trio.sleep(0.05)
     code, out, err = said[0]
     assert (code, out) == (0, fragment("front.chat.commands.signing_in._authenticate.2", name="lab' for chat\n…"))
-    assert has_message(err, "cli.actions.auth._SigningIn.here.3", who="client 'lab'")
+    assert has_message(err, "cli.actions.auth._SigningIn.in_browser.3", who="client 'lab'")
 
 
 async def test_at_a_terminal_without_a_browser_the_address_is_pasted(
     place: Place, nursery: trio.Nursery, screen: Screen
 ) -> None:
     process = await place.begin(nursery, "auth", "login", "lab", screen=screen)
-    await screen.shows(r"paste where it ended")
+    await screen.shows(r"address\s+at\s+which\s+it\s+ended")
     found = re.search(ADDRESS, screen.text)
     assert found
     screen.press("https://elsewhere.example/?code=x&state=wrong\r")
@@ -188,7 +188,7 @@ async def test_who_leaves_at_the_terminal_leaves_nothing_open(
     place: Place, nursery: trio.Nursery, screen: Screen
 ) -> None:
     process = await place.begin(nursery, "auth", "login", "lab", screen=screen)
-    await screen.shows(r"paste where it ended")
+    await screen.shows(r"address\s+at\s+which\s+it\s+ended")
     port = re.search(r"browser at http://127\.0\.0\.1:(\d+)", screen.text)
     assert port
     screen.press("/decline\r")
@@ -205,7 +205,7 @@ async def test_an_interrupt_leaves_nothing_open(
     at = screen if terminal else None
     process = await place.begin(nursery, "auth", "login", "lab", "--no-browser", screen=at)
     if terminal:
-        await screen.shows(r"paste where it ended")
+        await screen.shows(r"address\s+at\s+which\s+it\s+ended")
         text = screen.text
     else:
         text = await address(process) + " "
@@ -225,7 +225,7 @@ async def test_another_device_signs_in(place: Place, nursery: trio.Nursery) -> N
     code, out, err = await place.run("auth", "login", "lab", "--device")
     assert (code, out) == (0, fragment("front.chat.commands.signing_in._authenticate.2", name="lab' for chat\n…"))
     assert f"{place.server.url}/activate?user_code=WDJB-MJHT" in err
-    assert has_message(err, "cli.actions.auth._SigningIn.elsewhere.2", user_code="WDJB-MJHT", lifetime="10m")
+    assert has_message(err, "cli.actions.auth._SigningIn.on_another_device.2", user_code="WDJB-MJHT", lifetime="10m")
 
 
 async def test_more_scopes_are_asked_for(place: Place, nursery: trio.Nursery) -> None:
@@ -236,8 +236,12 @@ async def test_more_scopes_are_asked_for(place: Place, nursery: trio.Nursery) ->
 @pytest.mark.parametrize(
     ("arguments", "configured", "words"),
     [
-        ((), {}, "a person has to sign in to client 'lab', and there is neither a browser nor a terminal here"),
-        (("--no-browser",), {"redirect_uri": "https://id.example/code"}, "there is neither a browser nor a terminal"),
+        ((), {}, "signing in to client 'lab' needs a browser or a terminal, and there is neither"),
+        (
+            ("--no-browser",),
+            {"redirect_uri": "https://id.example/code"},
+            "needs a browser or a terminal, and there is neither",
+        ),
         (
             (),
             {"authorization_url": "", "device_url": "http://127.0.0.1:1/d"},

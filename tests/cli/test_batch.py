@@ -122,7 +122,7 @@ def test_ctrl_c_keeps_what_is_done_and_the_next_call_goes_on(here: Path) -> None
     with subprocess.Popen([*command, "-o", "json"], cwd=here, stdout=pipe, stderr=pipe, text=True) as batch:
         assert batch.stderr is not None
         assert batch.stdout is not None
-        assert has_message(batch.stderr.readline(), "cli.render.batch.BatchLines._told", what="…task 'a'")
+        assert has_message(batch.stderr.readline(), "cli.render.batch.BatchLines._end_line", what="…task 'a'")
         batch.send_signal(signal.SIGINT)
         told = batch.stderr.read()
         summary = json.loads(batch.stdout.read())
@@ -132,7 +132,7 @@ def test_ctrl_c_keeps_what_is_done_and_the_next_call_goes_on(here: Path) -> None
     assert [line["id"] for line in lines(here / "t.results.jsonl")] == ["a"]
     (here / "later").touch()
     again = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=PATIENCE, check=True)
-    assert again.stdout == "2 tasks done, 1 of them before: t.results.jsonl\n"
+    assert again.stdout == "2 tasks done, 1 of them earlier: t.results.jsonl\n"
 
 
 def small_files() -> None:
@@ -158,7 +158,7 @@ def test_a_disk_that_takes_no_more_ends_it_with_one_line_and_loses_no_result(her
     kept = len((here / "t.results.jsonl").read_bytes().split(b"\n")) - 1
     assert 0 < kept < 40
     again = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=PATIENCE, check=True)
-    assert again.stdout == f"40 tasks done, {kept} of them before: t.results.jsonl\n"
+    assert again.stdout == f"40 tasks done, {kept} of them earlier: t.results.jsonl\n"
     assert sorted(int(str(line["id"])) for line in lines(here / "t.results.jsonl")) == list(range(1, 41))
 
 
@@ -220,7 +220,9 @@ def test_so_many_failures_as_are_named_end_it(callboard: Callboard, here: Path) 
     code, out, err = callboard(*args)
     assert code == 1
     assert out.endswith("2 tasks failed: t.results.failures.jsonl\n7 tasks not begun\n")
-    assert err.endswith("callboard: stopped after 2 failures; 7 tasks not begun; the same command goes on from there\n")
+    assert err.endswith(
+        "callboard: stopped after 2 failures; 7 tasks not begun; the same command continues from there\n"
+    )
 
 
 CODE = """
@@ -249,7 +251,7 @@ def test_a_batch_that_is_killed_leaves_no_process_and_goes_on_with_what_is_not_d
     until(lambda: not any(map(is_alive, pids)))
     (here / "go").touch()
     again = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=PATIENCE, check=True)
-    assert again.stdout == "6 tasks done, 3 of them before: t.results.jsonl\n"
+    assert again.stdout == "6 tasks done, 3 of them earlier: t.results.jsonl\n"
     assert sorted(str(line["id"]) for line in lines(here / "t.results.jsonl")) == list("012345")
 
 

@@ -48,7 +48,7 @@ def test_every_reason_is_told_with_its_line_and_nothing_is_written(callboard: Ca
     assert has_message(err, "engine.workflow.convert.reasons.reasons.3", named="'Ask', 'Yes'")
     assert "flow.yaml:5:23:" in err
     assert "'Yes' is a python node" in err
-    assert "can't be a graph, for 2 reasons" in err
+    assert "can't be converted to a graph, for 2 reasons" in err
     assert not (tmp_path / "flow").exists()
 
 

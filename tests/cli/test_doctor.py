@@ -69,14 +69,14 @@ def test_the_version_of_node_stands_where_it_matters(
     node.chmod(0o755)
     monkeypatch.setenv("PATH", str(home))
     (line,) = (line for line in callboard("doctor")[1].splitlines() if line.startswith("  tsx "))
-    assert line.endswith("not found (node 22.18 and later does without; this is v18.1.0)")
+    assert line.endswith("not found (not needed with node 22.18 or later; this is v18.1.0)")
     node.write_text("no program\n")
     node.chmod(0o755)
     assert "this is of unknown version" in callboard("doctor")[1]
 
 
 def test_mcp_servers_are_named_and_those_whose_programs_are_missing(callboard: Callboard, home: Path) -> None:
-    assert "/mcp.json: not there (callboard mcp init writes one)" in callboard("doctor")[1]
+    assert "/mcp.json: none (to write one: callboard mcp init)" in callboard("doctor")[1]
     servers = {
         "a": {"command": "sh"},
         "b": {"command": "/nowhere/b"},
@@ -87,7 +87,7 @@ def test_mcp_servers_are_named_and_those_whose_programs_are_missing(callboard: C
     (home / "config.yaml").write_text("mcp_server_support: false\n")
     lines = callboard("doctor")[1].splitlines()
     assert f"  {home}/mcp.json: no problems" in lines
-    assert "  servers: a, b, c (callboard mcp test tries them)" in lines
+    assert "  servers: a, b, c (to try them: callboard mcp test)" in lines
     assert "  /nowhere/b: not found; needed by b" in lines
     assert "  turned off (`mcp_server_support: false` in config.yaml)" in lines
     assert "/nowhere/off" not in "\n".join(lines)

@@ -199,7 +199,7 @@ async def test_keys_that_come_with_the_question_do_not_count_and_it_says_so(
     await until(lambda: dialog.early is not None and dialog.early.dropped == len(typed))
     assert "then" not in screen.text.rpartition("Do it")[2]
     clock.now = 10.0
-    await screen.shows(r"what was typed before this was shown")
+    await screen.shows(r"keys pressed before this line appeared")
     for key in pressed:
         screen.press(key)
     await until(lambda: values)
@@ -248,16 +248,16 @@ async def test_keys_left_over_from_one_question_do_not_answer_the_next(
 def test_a_word_whose_first_letter_came_too_early_comes_too_early_as_a_whole(terminal: object) -> None:
     clock = Time()
     early = Early(terminal[0], clock)  # type: ignore[index] - as above
-    assert early.left > 0
-    early.shown()
+    assert early.remaining > 0
+    early.question_displayed()
     clock.now = READING - 0.01
-    assert early.left > 0
+    assert early.remaining > 0
     early.drop()  # the `y`
     clock.now = READING + 0.1
-    assert early.left > 0  # the Enter behind it
+    assert early.remaining > 0  # the Enter behind it
     early.drop()
     clock.now += READING
-    assert early.left == 0
+    assert early.remaining == 0
 
 
 def test_what_comes_from_a_pipe_counts_at_once() -> None:
@@ -267,7 +267,7 @@ def test_what_comes_from_a_pipe_counts_at_once() -> None:
         keys.send_text("\r")
         early = Early(keys)
         early.drop_pending()
-        assert early.left == 0
+        assert early.remaining == 0
         question = asked("choice", options=("yes", "no"))
         with Path(os.devnull).open("w") as shown:
             assert Dialog(question, terminal=(keys, DummyOutput(), shown)).run() == "yes"

@@ -61,7 +61,9 @@ def test_without_a_person_the_preview_is_shown_and_the_exit_code_says_so(install
         assert done.code == 5
         assert done.out == ""
         assert "agent clerk (new): Sorts letters." in done.err
-        assert done.err.endswith("callboard: nothing was changed: 'Install plain?' needs a person, or --yes\n")
+        assert done.err.endswith(
+            "callboard: nothing was changed: 'Install plain?' needs an answer at a terminal, or --yes\n"
+        )
     assert not (tmp_path / "config/roles").exists()
 
 

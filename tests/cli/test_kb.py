@@ -139,7 +139,7 @@ def test_documents_in_place_of_a_name_lead_to_kb_new(callboard: Callboard, home:
     for documents in ("docs", "./docs"):
         code, out, err = callboard("kb", "build", documents)
         assert (code, out) == (2, "")
-        assert f"to make a base of what is there: callboard kb new NAME {documents}" in err
+        assert f"to make a base of it: callboard kb new NAME {documents}" in err
 
 
 def test_bases_of_agents_are_listed_and_broken_files_hide_nothing(
@@ -205,20 +205,20 @@ def test_a_build_under_way_is_told_from_one_that_was_interrupted(callboard: Call
     handle = layout.build_lock()
     try:
         out = callboard("kb", "status", "fruit")[1]
-        assert re.search(rf"  building   process {os.getpid()} since \d\d:\d\d:\d\d is at it\n", out)
+        assert re.search(rf"  building   process {os.getpid()} since \d\d:\d\d:\d\d is building it\n", out)
         assert "interrupted" not in out
     finally:
         os.close(handle)
     out = callboard("kb", "status", "fruit")[1]
     assert has_message(out, "cli.actions.kb._status_text.3")
-    assert "is at it" not in out
+    assert "is building it" not in out
 
 
 def test_a_base_that_came_out_empty_is_no_success(callboard: Callboard, home: Path) -> None:
     Path("empty").mkdir()
     assert callboard("kb", "new", "void", "empty")[0] == 0
     code, out, _err = callboard("kb", "build", "void")
-    assert (code, out) == (1, "void: empty: nothing was found that could be read\n")
+    assert (code, out) == (1, "void: empty: no readable source was found\n")
 
 
 def test_a_site_that_can_not_be_reached_leaves_the_base_as_it_was_and_is_not_called_up_to_date(
@@ -344,7 +344,7 @@ vectors:
     Path("manual.md").write_text(text)
     assert "manual  not built" in callboard("kb")[1]
     code, out, err = callboard("kb", "build", "manual")
-    assert (code, out.split(", in ")[0]) == (0, "manual: 1 added; 1 chunk, none embedded anew")
+    assert (code, out.split(", in ")[0]) == (0, "manual: 1 added; 1 chunk, none embedded again")
     assert f"taken over from {home}/rags/manual.yaml" in err
     assert "Plums are blue." in callboard("kb", "search", "manual", "Plums", "--mode", "keyword")[1]
     assert has_message(callboard("kb", "status", "manual")[1], "cli.actions.kb._status_text.5")
@@ -437,7 +437,7 @@ def test_nothing_is_removed_unless_somebody_says_so(callboard: Callboard, home: 
     assert "--yes" in err
     assert callboard("kb", "drop", "fruit", "--yes") == (0, f"removed {home}/knowledge/fruit.kb\n", "")
     assert sorted(path.name for path in (home / "knowledge").iterdir()) == ["fruit.yaml"]
-    assert callboard("kb", "drop", "fruit") == (0, "nothing is built of fruit\n", "")
+    assert callboard("kb", "drop", "fruit") == (0, "fruit is not built\n", "")
 
 
 def test_the_agents_that_come_with_us_are_never_written_to(callboard: Callboard, home: Path) -> None:

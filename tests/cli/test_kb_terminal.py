@@ -77,7 +77,7 @@ async def test_drop_asks_and_enter_alone_removes_nothing(
             task_status=task_status,
         )
     )
-    await screen.shows(r"Remove what is built here[\s\S]*then enter")
+    await screen.shows(r"Delete these files[\s\S]*then enter")
     screen.press(keys)
     assert await process.wait() == code
     assert (home / "knowledge" / "fruit.kb").exists() == left

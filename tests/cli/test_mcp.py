@@ -45,10 +45,10 @@ def test_servers_are_listed_without_being_started(callboard: Callboard, mcp_json
     assert (code, err) == (0, "")
     assert out.splitlines() == [
         str(file),
-        "  s    not found      per-agent  /nowhere/s --token ***",
-        "  sh   not asked yet  pool       sh",
-        "  web  not asked yet  pool       https://example.org/mcp",
-        "  off  disabled       pool       x",
+        "  s    not found        per-agent  /nowhere/s --token ***",
+        "  sh   never connected  pool       sh",
+        "  web  never connected  pool       https://example.org/mcp",
+        "  off  disabled         pool       x",
     ]
 
 
@@ -77,7 +77,7 @@ def test_without_a_file_the_way_to_one_is_told(callboard: Callboard, mcp_json: H
     (tmp_path / "config").rmdir()
     code, out, err = callboard("mcp")
     assert (code, err) == (0, "")
-    assert out == f"no MCP servers in {tmp_path}/config/mcp.json; callboard mcp init writes some to begin with\n"
+    assert out == f"no MCP servers in {tmp_path}/config/mcp.json; to write some: callboard mcp init\n"
 
 
 def test_what_was_remembered_is_listed(callboard: Callboard, mcp_json: Home) -> None:
@@ -215,7 +215,7 @@ def test_where_no_entry_can_be_used_each_is_told(callboard: Callboard, mcp_json:
     code, _out, err = callboard("mcp", "test")
     assert code == 2
     assert err.count("'bad' has neither") == 1
-    assert "mcp.json has no entry that can be used" in err
+    assert "mcp.json has no valid entry" in err
 
 
 async def test_a_result_is_written_before_the_next_is_there(mcp_json: Home, tmp_path: Path) -> None:

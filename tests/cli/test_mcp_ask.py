@@ -46,7 +46,7 @@ def test_what_belongs_to_a_server_says_how_to_ask_for_it(callboard: Callboard, m
     mcp_json(s=entry())
     code, _out, err = callboard("ask", "hi", "--tool", tool)
     assert code == 2
-    assert f"there is no tool '{tool}'; all that MCP server 's' has: --tool mcp:s" in err
+    assert f"there is no tool '{tool}'; for all tools of MCP server 's': --tool mcp:s" in err
     assert "callboard mcp tools s" in callboard("tools", "show", tool)[2]
 
 

@@ -49,7 +49,7 @@ def test_a_file_that_is_there_is_left_alone_without_force(callboard: Callboard, 
     file.write_text("{}")
     code, out, err = callboard("mcp", "init")
     assert (code, out) == (2, "")
-    assert f"{file} is there already and was left alone" in err
+    assert f"{file} exists, and was not changed" in err
     assert file.read_text() == "{}"
     code, out, _err = callboard("mcp", "init", "--force")
     assert code == 0

@@ -145,8 +145,8 @@ def post(url: str, token: str) -> bytes:
     ("arguments", "said"),
     [
         (["nobody"], "'nobody' is neither"),
-        (["--port", "1"], "--port can't be without --http"),
-        (["--token-file", "x"], "--token-file can't be without --http"),
+        (["--port", "1"], "--port needs --http"),
+        (["--token-file", "x"], "--token-file needs --http"),
         (["--http", "--token-file", "/nowhere/x"], "--token-file /nowhere/x: can't be read"),
         (["--http", "--token-file", "/dev/null"], "a token is one line"),
         (["--http", "--host", "0.0.0.0"], "give a token (--token-file FILE)"),
@@ -188,11 +188,11 @@ def test_a_callboard_that_runs_starts_its_servers_anew(callboard: Callboard) -> 
         code, out, err = callboard("mcp", "reload", "nope")
         assert (code, out) == (1, "")
         assert f"process {holder.pid}: there is no MCP server 'nope'" in err
-        assert callboard("mcp", "reload", "t") == (0, f"process {holder.pid}: nothing to start anew\n", "")
+        assert callboard("mcp", "reload", "t") == (0, f"process {holder.pid}: nothing to restart\n", "")
 
 
 def test_where_none_runs_that_is_said(callboard: Callboard) -> None:
-    nobody = (0, "no callboard that uses MCP servers runs now\n", "")
+    nobody = (0, "no running Callboard process uses MCP servers\n", "")
     assert callboard("mcp", "status") == nobody
     assert callboard("mcp", "reload") == nobody
     assert json.loads(callboard("mcp", "status", "-o", "json")[1])["processes"] == []

@@ -33,7 +33,7 @@ def test_the_list_says_how_to_get_what_is_not_here(
     callboard: Callboard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert "not here (callboard models pull smollm2)" in callboard("models", "list")[1]
+    assert "not installed (callboard models pull smollm2)" in callboard("models", "list")[1]
     assert json.loads(callboard("models", "list", "-o", "json")[1])["models"][0]["path"] is None
 
 
@@ -44,7 +44,7 @@ def test_what_is_here_is_not_said_to_be_missing_under_another_name(
     for command in (("models", "list"), ("doctor",)):
         missing = callboard(*command)[1]
         assert "local:static" in missing
-        assert "not here (callboard models pull wordllama)" in missing
+        assert "not installed (callboard models pull wordllama)" in missing
         assert "local:wordllama" not in missing
     put_weights(monkeypatch, tmp_path, ["red"])
     for command in (("models", "list"), ("doctor",)):

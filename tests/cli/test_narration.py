@@ -109,7 +109,7 @@ def test_questions_warnings_and_retries_are_told(event: MakeEvent) -> None:
         "warning: [end] lane b was dropped",
         "▸ 12:00:00 m: try 1 failed, next in 500ms -- 429 slow down",
         "▸ 12:00:00 a:x did not answer, b:y is asked -- 503 down",
-        "▸ 12:00:00 a:x is passed over, b:y is asked -- failed 2 s ago",
+        "▸ 12:00:00 a:x is skipped, b:y is asked -- failed 2 s ago",
         "▸ 12:00:00 b skipped: an end was reached",
     ]
 
@@ -289,5 +289,5 @@ def test_how_far_a_call_has_come_is_told_with_verbose(event: MakeEvent) -> None:
 
 def test_parts_that_others_play_are_told_with_their_run_and_items_of_maps_with_verbose(event: MakeEvent) -> None:
     story = [event(ev.RunPlaced(part=f"run-{name[0]}", agent=name)) for name in ("painter", "fan[3]")]
-    assert told(story) == ["▸ 12:00:00 painter is played elsewhere: run-p"]
-    assert told(story, verbose=True)[1:] == ["▸ 12:00:00 fan[3] is played elsewhere: run-f"]
+    assert told(story) == ["▸ 12:00:00 painter runs on another worker: run-p"]
+    assert told(story, verbose=True)[1:] == ["▸ 12:00:00 fan[3] runs on another worker: run-f"]

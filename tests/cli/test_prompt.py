@@ -114,7 +114,7 @@ def test_without_free_text_only_what_begins_one_entry_goes_there(person: Person,
     ("keys", "hint"),
     [
         ("", "arrows or a number, then enter"),
-        ("oops", "'oops' is none of these: choose with the arrows or a number, then enter"),
+        ("oops", "'oops' matches none of these: choose with the arrows or a number, then enter"),
         ("oops\r", "choose with the arrows or a number, then enter"),
         ("oops\x1b[A", "arrows or a number, then enter"),
     ],

@@ -59,7 +59,10 @@ def test_without_a_server_every_command_says_how_to_start_one(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     code, out, err = callboard(*command)
     assert (code, out) == (3, "")
-    assert err == "callboard: no server runs here: start one with `callboard serve`, or name one with --url\n"
+    assert (
+        err == "callboard: no server is running on this machine: start one with `callboard "
+        "serve`, or name one with --url\n"
+    )
 
 
 def test_nobody_at_the_url_is_told_as_json_too(callboard: Callboard, house: House) -> None:
@@ -74,12 +77,12 @@ def test_a_server_without_tls_that_is_asked_for_it_is_told_from_one_that_is_gone
     monkeypatch.setattr(connection, "WITHIN", 0.2)
     code, _out, err = callboard("ps", "--url", house.url.replace("http:", "https:"))
     assert code in (3, 6)  # it says nothing, or nothing that TLS knows
-    assert "http://" in err or "no server of callboard" in err
+    assert "http://" in err or "is not a Callboard server" in err
 
 
 def test_a_token_that_is_not_right_is_refused(callboard: Callboard, house: House) -> None:
     code, _out, err = callboard("ps", "--url", house.url, "--token", "wrong")
-    assert (code, err) == (3, f"callboard: the server at {house.url} wants a token: the token is not right\n")
+    assert (code, err) == (3, f"callboard: the server at {house.url} requires a token: the token is wrong\n")
 
 
 # --- ps ----------------------------------------------------------------------------------------------------
@@ -146,7 +149,7 @@ def test_stop_refuses_what_is_not_there(callboard: Callboard, house: House) -> N
     assert callboard("stop", "run-zz") == (
         2,
         "",
-        "callboard: there is no run 'run-zz' (callboard ps -a lists those there are)\n",
+        "callboard: there is no run 'run-zz' (to list all runs: callboard ps -a)\n",
     )
     assert callboard("stop", "/run-zz/a")[0] == 2
     assert has_message(callboard("stop", "run-zz/a")[2], "front.control.actors.HubActors._actor", path="/run-zz/a")
@@ -207,7 +210,7 @@ def test_an_answer_can_be_piped_in(
 def test_without_a_text_and_a_terminal_there_is_nothing_to_answer_with(callboard: Callboard, house: House) -> None:
     _, question = asking(house)
     code, _out, err = callboard("answer", question)
-    assert (code, err) == (2, f"callboard: there is no TEXT to answer question {question} with\n")
+    assert (code, err) == (2, f"callboard: TEXT is missing: the answer to question {question}\n")
 
 
 @pytest.mark.parametrize(

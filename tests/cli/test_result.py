@@ -86,7 +86,7 @@ def test_a_reader_that_goes_away_is_noticed_and_told_at_the_end(event: MakeEvent
 
     result = for_format("stream-json", Gone())
     noticed = threading.Event()
-    result.when_gone(noticed.set)
+    result.on_write_error(noticed.set)
     result.on_event(event(ev.LlmDelta(text="x")))
     assert noticed.wait(PATIENCE)
     with pytest.raises(BrokenPipeError):

@@ -137,7 +137,7 @@ def test_one_can_be_read_exported_renamed_emptied_and_deleted(
     assert [each["role"] for each in json.loads(target.read_text())["messages"]] == ["user", "tool", "assistant"]
     path = Path(callboard("sessions", "path", "x")[1].strip())
     assert path.is_file()
-    assert callboard("sessions", "rename", "x", "y") == (0, "", "callboard: session x is called y now\n")
+    assert callboard("sessions", "rename", "x", "y") == (0, "", "callboard: session x is now called y\n")
     assert callboard("sessions", "compress", "y") == (0, "", "callboard: session y is compressed\n")
     assert callboard("sessions", "empty", "y") == (0, "", fragment("cli.actions.sessions.empty_session", label="y"))
     assert "messages: []" in path.read_text()

@@ -146,8 +146,8 @@ def test_of_an_agent_with_several_calls_the_last_is_shown(
     [
         (["zz"], "no run 'zz' in "),
         (["last", "9"], "has no call 9; kept are 1 to 2"),
-        (["last", "nobody"], "no call of 'nobody' is kept of run-"),
-        (["last", "graph-of-nothing/plan"], "there are those of plan, write"),
+        (["last", "nobody"], "has no stored request of 'nobody'"),
+        (["last", "graph-of-nothing/plan"], "it has those of plan, write"),
     ],
 )
 def test_what_is_not_there_is_told(callboard: Callboard, kept: str, words: list[str], message: str) -> None:

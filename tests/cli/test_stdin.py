@@ -175,7 +175,7 @@ async def test_ctrl_c_ends_the_waiting_with_one_line(
     process.send_signal(signal.SIGINT)
     assert process.stderr is not None
     told = b"".join([piece async for piece in process.stderr])
-    assert told == b"callboard: Ctrl-C while standard input was waited for; nothing was started\n"
+    assert told == b"callboard: Ctrl-C while waiting for standard input; nothing was started\n"
     assert await process.wait() == 130
     assert fake_model.requests == []
 

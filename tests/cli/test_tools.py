@@ -58,7 +58,7 @@ def test_the_list_says_so_where_every_built_in_name_is_taken(callboard: Callboar
     for name in (*OURS, *WITH_ACCOUNTS):
         (home / "functions" / "tools" / f"{name}.py").write_text('def run() -> str:\n    """Mine."""\n    return ""\n')
     lines = callboard("tools")[1].splitlines()
-    assert lines[-2:] == ["built in", "  none (`visible_tools` leaves them out, or yours have their names)"]
+    assert lines[-2:] == ["built in", "  none (`visible_tools` excludes them, or yours hide them)"]
 
 
 def test_an_agents_own_tools_come_before_all(callboard: Callboard, home: Path) -> None:
@@ -126,7 +126,7 @@ def test_a_tool_that_fails_ends_with_1_and_its_last_words(callboard: Callboard, 
     [
         ('{"sides"', "--json: not JSON"),
         ("[1]", fragment("cli.flag_values.arguments.2", __name__="list…")),
-        ('{"sides": NaN}', "NaN is no JSON value"),
+        ('{"sides": NaN}', "NaN is not a JSON value"),
         ("[" * 100_000, "--json: not JSON"),
         ('{"sides": "six"}', "the arguments don't fit: $.sides: 'six' is not of type 'integer'"),
     ],

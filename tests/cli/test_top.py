@@ -433,7 +433,7 @@ async def press(screen: Screen, keys: str, pattern: str) -> None:
 @pytest.mark.usefixtures("house")
 async def test_where_nothing_is_at_work_it_says_how_a_run_begins(screen: Screen, nursery: trio.Nursery) -> None:
     process = await opened(screen, nursery)
-    await sees(screen, r"no run is at work\s+to begin one: callboard run AGENT PROMPT --on http")
+    await sees(screen, r"no run is under way\s+to start one: callboard run AGENT PROMPT --on http")
     screen.press("q")
     assert await process.wait() == 0
 
@@ -467,8 +467,8 @@ async def test_a_question_is_answered_from_the_table(house: House, screen: Scree
     await press(screen, "\r", r"q1 answered")
     assert (await trio.to_thread.run_sync(house.ended, run)).output == "said no"
     await press(screen, "a", r"no question is open")
-    await sees(screen, r"no run is at work[\s\S]*callboard run AGENT PROMPT --on http://")
-    await press(screen, "/nowhere", r"no actor fits the filter")
+    await sees(screen, r"no run is under way[\s\S]*callboard run AGENT PROMPT --on http://")
+    await press(screen, "/nowhere", r"no actor matches the filter")
     await press(screen, "\x1b", r"by path")
     screen.press("q")
     assert await process.wait() == 0
@@ -481,7 +481,7 @@ async def test_a_question_that_another_answers_is_withdrawn_from_the_screen(
     screen.press("a")
     await screen.shows(r"\? gate asks[\s\S]*then enter")
     await trio.to_thread.run_sync(lambda: house.answer(house.asked(run), "yes"))
-    await sees(screen, "was not answered here")
+    await sees(screen, "was not answered")
     screen.press("q")
     assert await process.wait() == 0
 
@@ -491,7 +491,7 @@ async def test_pause_and_cancel_ask_before_anything_is_lost(
 ) -> None:
     run, process = await begun(house, screen, nursery)
     await press(screen, f"/{run}/gate/gate\r", rf"> /{run}/gate/gate")
-    await press(screen, "p", r"begins nothing new[\s\S]*")
+    await press(screen, "p", r"starts no new work[\s\S]*")
     await press(screen, "p", r"goes on")
     await press(screen, "c", rf"cancel /{run}/gate/gate\? y does")
     await press(screen, "n", fragment("cli.control.top.app.Top._cancel.3"))
@@ -542,7 +542,7 @@ async def test_keys_mean_the_actor_that_is_looked_at_closely(
 ) -> None:
     run, process = await begun(house, screen, nursery)
     await press(screen, "/gate/gate\r\r", rf"path      /{run}/gate/gate")
-    await press(screen, "p", r"begins nothing new[\s\S]*")
+    await press(screen, "p", r"starts no new work[\s\S]*")
     await press(screen, "p", r"goes on")
     await press(screen, "c", rf"cancel /{run}/gate/gate\? y does")
     await press(screen, "y", r"asked to end|it may have ended")  # the next look finds it gone

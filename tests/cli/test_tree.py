@@ -96,7 +96,7 @@ def test_a_lane_tells_what_it_is_at(event: MakeEvent) -> None:
         "thinking",
         "sec",
         "second \\x1b[31m",
-        "tries again in 1.0s -- 429",
+        "retries in 1.0s -- 429",
         "",
         "waits for question",
         "25% rea\\x1bding",

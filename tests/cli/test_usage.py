@@ -179,7 +179,7 @@ def test_settings_with_errors_cost_the_daily_limits_alone(callboard: Callboard, 
     code, out, err = callboard("usage", "--by", "key", "--config-dir", str(tmp_path))
     assert code == 0
     assert out.splitlines()[-1].startswith("total")
-    assert err.startswith("callboard: daily limits are not told: ")
+    assert err.startswith("callboard: daily limits are not shown: ")
 
 
 @pytest.mark.parametrize("days", ["0", "-1", "x", "36501"])
@@ -194,5 +194,5 @@ def test_a_book_that_can_not_be_read_is_an_error(callboard: Callboard, state: Pa
     (state / "usage.db").write_text("this is no database, and long enough to be seen as none" * 100)
     code, _, err = callboard("usage")
     assert code == 1
-    assert f"what models have cost can't be read: {state / 'usage.db'}: file is not a database" in err
+    assert f"the record of costs can't be read: {state / 'usage.db'}: file is not a database" in err
     assert has_message(err, "cli.control.commands.usage.show_usage")

@@ -66,24 +66,29 @@ def test_a_value_of_several_lines_stays_as_it_is(vault: Vault) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text", "code", "words"),
     [
-        (("add", "HERE"), "x", 2, "there is a secret HERE already: callboard vault update HERE"),
+        (("add", "HERE"), "x", 2, "the secret HERE exists already; to replace it: callboard vault update HERE"),
         (("update", "HER"), "x", 2, "there is no secret 'HER' in .*; did you mean 'HERE'?"),
         (("get", "NO"), None, 2, "there is no secret 'NO'"),
         (("delete", "NO", "--yes"), None, 2, "there is no secret 'NO'"),
-        (("delete", "HERE"), None, 5, "repeat it with --yes"),
+        (("delete", "HERE"), None, 5, "repeat the command with --yes"),
         (("add", "1X"), "x", 2, "can't be a secret's name"),
         (("add", "a b"), "x", 2, "can't be a secret's name"),
-        (("add", "NEW"), "", 2, "nothing was kept"),
-        (("add", "NEW"), " \n", 2, "is empty; nothing was kept"),
+        (("add", "NEW"), "", 2, "nothing was stored"),
+        (("add", "NEW"), " \n", 2, "is empty; nothing was stored"),
         (("add", "NEW"), "a\0b", 2, "it is binary data, not text"),
         (("add", "NEW"), "x" * 70_000, 2, "longer than 65536"),
-        (("import",), None, 2, "say where they come from"),
+        (("import",), None, 2, "name a source: --from-env"),
         (("import", "--from-env"), None, 2, "needs the NAMEs"),
         (("import", "--from-env", "NO_SUCH_VARIABLE"), None, 2, "not set in the environment: NO_SUCH_VARIABLE"),
-        (("import", "--from-json", "-"), "{", 2, "is no JSON"),
-        (("import", "--from-json", "-"), '{"A": 5}', 2, "the value of 'A' is no text"),
+        (("import", "--from-json", "-"), "{", 2, "is not JSON"),
+        (("import", "--from-json", "-"), '{"A": 5}', 2, "the value of 'A' is not a text"),
         (("import", "--from-json", "-"), '{"A": "x", "B C": "y"}', 2, "can't be a secret's name"),
-        (("import", "--from-json", "-"), '{"HERE": "other value"}', 2, "other values of HERE: see --replace"),
+        (
+            ("import", "--from-json", "-"),
+            '{"HERE": "other value"}',
+            2,
+            "other values of HERE: --replace overwrites them",
+        ),
         (("import", "--from-json", "/no/such"), None, 2, "No such file"),
     ],
 )
@@ -103,11 +108,11 @@ def test_what_can_not_be_done_is_told_and_changes_nothing(
 def test_many_are_imported_at_once(vault: Vault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONE", "first value")
     monkeypatch.setenv("TWO", "second value")
-    assert vault("import", "--from-env", "ONE", "TWO").err.startswith("callboard: 2 secrets added, 0 there already")
+    assert vault("import", "--from-env", "ONE", "TWO").err.startswith("callboard: 2 secrets added, 0 already present")
     (tmp_path / "more.json").write_text('{"TWO": "changed", "THREE": "third"}')
     assert vault("import", "--from-json", str(tmp_path / "more.json")).code == 2
     ended = vault("import", "--from-json", str(tmp_path / "more.json"), "--replace")
-    assert ended.err.startswith("callboard: 1 secret added, 1 there already")
+    assert ended.err.startswith("callboard: 1 secret added, 1 already present")
     assert [vault("get", name).out for name in ("ONE", "TWO", "THREE")] == ["first value\n", "changed\n", "third\n"]
 
 
@@ -115,7 +120,7 @@ def test_lokis_own_vault_is_told_with_what_to_do(vault: Vault, tmp_path: Path) -
     (tmp_path / "config").mkdir()
     lokis = tmp_path / "config" / "vault.yml"
     lokis.write_text("OPENAI_KEY: $VAULT;v1;argon2id;AAAA\n")
-    assert f"{lokis} is Loki's own, which can't be read: callboard vault import --help" in vault("list").err
+    assert f"{lokis} is Loki's vault, which can't be read: callboard vault import --help" in vault("list").err
     ended = vault("import", "--from-json", str(lokis))
     assert ended.code == 2
     assert has_message(ended.err, "cli.actions.vault._of_json.3")
@@ -197,7 +202,9 @@ def test_who_shares_a_vault_is_told_the_fresh_key(vault: Vault, tmp_path: Path) 
     assert "public key" not in vault("rotate").err
     other = age.public_of(age.new_identity())
     (tmp_path / "config" / "config.yaml").write_text(f"vault: {{recipients: [{other}]}}\n")
-    assert re.search(r"your public key is now age1\w+: it belongs into `recipients`", vault("rotate").err)
+    assert re.search(
+        r"your public key is now age1\w+: replace the former one in `recipients` with it", vault("rotate").err
+    )
     (tmp_path / "config" / "config.yaml").write_text("")
     refused = vault("rotate")
     assert (refused.code, other in refused.err) == (3, True)

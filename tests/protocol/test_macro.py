@@ -75,9 +75,9 @@ def test_a_value_is_not_looked_at_again() -> None:
 
 def test_arguments_that_no_variable_takes_are_left_over() -> None:
     macro, _ = read("variables: [{name: a}]\nsteps: [x]")
-    assert macro.left_over(["1", "2", "3"]) == ["2", "3"]
-    assert read(BUILD)[0].left_over(["1", "2", "3"]) == ()
-    assert read("steps: [x]")[0].left_over(["1"]) == ["1"]
+    assert macro.unused_arguments(["1", "2", "3"]) == ["2", "3"]
+    assert read(BUILD)[0].unused_arguments(["1", "2", "3"]) == ()
+    assert read("steps: [x]")[0].unused_arguments(["1"]) == ["1"]
 
 
 def test_numbers_are_texts_where_a_default_stands() -> None:

@@ -281,7 +281,7 @@ def test_c21_4_an_agent_that_was_shortened_goes_on_with_its_list(chat: Chat) -> 
     chat.house.models.answer_with(decide)
     shown = chat.say("bake", "All is done.")
     assert "plodder goes on: 1 open todo" in shown
-    assert "plodder sums up its first 5 messages" in shown
+    assert "plodder summarises its first 5 messages" in shown
     assert len(summed_up) == 1
     assert ["A cake is wanted." in each for each in gone_on] == [False, False, True, True]
     assert "long story" not in gone_on[2]

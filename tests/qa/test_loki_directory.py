@@ -34,7 +34,7 @@ def callboard(house: House, directory: Path, *arguments: str, code: int = 0, **e
         ended = Ended(terminal.ended(), terminal.shown())
     assert ended.code == code, ended.shown
     assert "Traceback" not in ended.shown
-    assert "this should not have happened" not in ended.shown
+    assert "unexpected error" not in ended.shown
     return ended
 
 
@@ -63,7 +63,7 @@ def test_what_is_not_taken_over_is_a_line_each(house: House, lokis: Path) -> Non
         "functions/scripts",
         "agents/*/bin (keeper)",
     ]
-    assert "not taken over from Loki: vault.yml" in callboard(house, lokis, "doctor").shown
+    assert "not used of Loki's files: vault.yml" in callboard(house, lokis, "doctor").shown
 
 
 def test_sign_ins_of_loki_and_servers_that_a_second_file_hides_are_told(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_sign_ins_of_loki_and_servers_that_a_second_file_hides_are_told(tmp_path
     (tmp_path / "mcp.json").write_text('{"mcpServers": {"two": {}}}')
     signed_in, hidden = list_unsupported(tmp_path, {"XDG_CACHE_HOME": str(tmp_path / "cache")})
     assert signed_in.endswith("callboard auth login claude")
-    assert hidden.endswith("only the former has one")
+    assert hidden.endswith("only functions/mcp.json has one")
     (tmp_path / "mcp.json").write_text("[")
     assert len(list_unsupported(tmp_path, {"XDG_CACHE_HOME": str(tmp_path / "cache")})) == 2
     assert list_unsupported(tmp_path / "none", {"HOME": str(tmp_path)}) == []

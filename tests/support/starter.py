@@ -132,7 +132,7 @@ _MODULES = (
     "callboard.cli.control.client",
     "callboard.cli.control.commands",
     "callboard.cli.editor",
-    "callboard.cli.loki.at_once",
+    "callboard.cli.loki.immediate_flags",
     "callboard.cli.loki.home",
     "callboard.cli.loki.info",
     "callboard.cli.loki.play",

@@ -282,7 +282,7 @@ def stored_rows(journals: Path, run: str) -> tuple[list[Placed], bytes]:
 
     past = reading.read_run(journals, run)
     if past is None:
-        raise NotFound(f"no durable run '{run}' is kept (callboard run --durable keeps one)")
+        raise NotFound(f"there is no durable run '{run}' (to make a run durable: callboard run --durable)")
     return rows_in(past), past.kept.about
 
 

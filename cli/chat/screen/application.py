@@ -15,13 +15,15 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Protocol
 
 from prompt_toolkit.application import Application, create_app_session, in_terminal
-from prompt_toolkit.application.current import set_app
+from prompt_toolkit.application.current import get_app, set_app
 from prompt_toolkit.enums import EditingMode
-from prompt_toolkit.filters import Condition
+from prompt_toolkit.filters import Condition, Filter, has_focus, is_searching, vi_insert_mode
 from prompt_toolkit.formatted_text import ANSI, AnyFormattedText, to_formatted_text
 from prompt_toolkit.input import Input
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.key_binding.bindings.auto_suggest import load_auto_suggest_bindings
 from prompt_toolkit.key_binding.key_bindings import merge_key_bindings
+from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import (
     BufferControl,
     ConditionalContainer,
@@ -41,13 +43,23 @@ from prompt_toolkit.widgets import SearchToolbar
 
 from .field import InputField
 from .history import DirectoryHistory
-from .keys import ESCAPE, bindings, wait_for_more
 from .output import TerminalOutput
 from .questions import ScreenQuestions
 from .surface import Surface
 
 if TYPE_CHECKING:
+    from prompt_toolkit.key_binding.key_processor import KeyProcessor
+
     from ....protocol.control import chat
+
+Do = Callable[[KeyPressEvent], object]
+
+ESCAPE, MORE = 0.05, 0.3
+"""Seconds to wait for the next key after Esc alone, and after other prefix keys.
+
+Esc waits twice: the keys of Alt may arrive in two pieces, and may be prefixes themselves. Esc interrupts, so its wait
+is short.
+"""
 
 RATE = 15.0
 """Pictures a second while a run works."""
@@ -165,6 +177,7 @@ class ChatScreen:
     def _application(self, style: Style, reflows: bool, pushes: bool) -> Application[int]:
         layout = Layout(self._layout(), focused_element=self._input)
         self.questions.layout = layout
+        # Otherwise prompt_toolkit opens its own input and output of the process, a second reader of the same terminal.
         with create_app_session(input=self._source, output=self.output):
             app: Application[int] = Application(
                 layout=layout,
@@ -174,6 +187,7 @@ class ChatScreen:
                 erase_when_done=True,
                 input=self._source,
                 output=self.output,
+                # No polling: `program` handles SIGWINCH in the main thread and calls `resized`.
                 terminal_size_polling_interval=None,
             )
         app.renderer = self.surface = Surface(
@@ -185,6 +199,7 @@ class ChatScreen:
             resized=self.resized,
             clock=self._clock,
         )
+        # prompt_toolkit waits twice after Esc: `ttimeoutlen` for the bytes of one key, `timeoutlen` for a key sequence.
         app.ttimeoutlen = ESCAPE
         app.key_processor.before_key_press += self._pressed
         app.key_processor.after_key_press += wait_for_more
@@ -225,6 +240,7 @@ class ChatScreen:
         """Apply the settings; the text in the input line is retained."""
         self.app.editing_mode = EditingMode.VI if vi else EditingMode.EMACS
         buffer = self.field.buffer
+        # The file stores the text of pastes: a mark means nothing in another process.
         history.whole = self.field.pastes.whole
         buffer.history = history
         buffer.reset(buffer.document)  # the next picture loads the entries of this history
@@ -247,6 +263,7 @@ class ChatScreen:
     def resized(self) -> None:
         """Handle a resize: redraw everything once the size is stable."""
         if self.app.is_running:
+            # Dragging a window sends dozens of sizes; drawing in between leaves torn rows in the scrollback.
             calm = self.surface.resized()
             asyncio.get_running_loop().call_later(calm + 0.01, self._redraw)
 
@@ -310,7 +327,7 @@ class ChatScreen:
             self.questions.focus(first)
             self.app.invalidate()
         columns, rows = self.output.size
-        self.surface.settle(self.handler.settled())
+        self.surface.append_final(self.handler.settled())
         self.surface.show(self.handler.rows(columns, max(rows // 4, 3)))
         if self.app.is_running and not self.app._running_in_terminal:  # noqa: SLF001 - as above
             self.surface.draw(self.app)
@@ -318,6 +335,7 @@ class ChatScreen:
     @asynccontextmanager
     async def aside(self) -> AsyncIterator[None]:
         """Give the terminal to another program, in its usual mode, for the duration of the block."""
+        # `in_terminal` acts on the current application, and this may run in a task without one.
         with set_app(self.app):
             async with in_terminal():
                 self.questions.hidden()
@@ -332,7 +350,7 @@ class ChatScreen:
             self.field.buffer.newline()
             return
         if (mark := self.field.pastes.lost(self.field.buffer.text)) is not None:
-            self.surface.settle([f"(the text of {mark} is not kept any more: paste it again)"])
+            self.surface.append_final([f"(the text of {mark} is no longer stored: paste it again)"])
             self.draw()
             return
         shown, text = self.field.take()
@@ -366,7 +384,7 @@ class ChatScreen:
         elif self.field.buffer.text:
             self.field.buffer.reset()
         else:
-            self.surface.settle(["(To leave, press Ctrl-D or type .exit)"])
+            self.surface.append_final(["(To leave, press Ctrl-D or type .exit)"])
             self.draw()
 
     def is_command(self, text: str) -> bool:
@@ -405,6 +423,7 @@ class ChatScreen:
         async def stopped() -> None:
             async with self.aside():
                 self._resumed.clear()
+                # The whole group, as the terminal does: a shell pipeline (`callboard | tee`) must stop as one job.
                 os.killpg(0, signal.SIGTSTP)
                 # The signal may be delivered in another thread: this one may continue until then, and must not redraw.
                 with suppress(TimeoutError):
@@ -442,6 +461,7 @@ def ansi(text: str) -> AnyFormattedText:
     """Convert ANSI text to prompt_toolkit's format. Cached, because prompts are drawn on each key."""
     found = _ANSI.get(text)
     if found is None:
+        # Prompts with a clock differ in each picture, so the cache must not grow.
         if len(_ANSI) > 20:
             _ANSI.clear()
         found = _ANSI[text] = to_formatted_text(ANSI(text))
@@ -449,3 +469,55 @@ def ansi(text: str) -> AnyFormattedText:
 
 
 _ANSI: dict[str, AnyFormattedText] = {}
+
+
+def wait_for_more(processor: KeyProcessor) -> None:
+    """Set the timeout for the next key of a sequence."""
+    alone = [press.key for press in processor.key_buffer] == [Keys.Escape]
+    get_app().timeoutlen = ESCAPE if alone else MORE
+
+
+def bindings(screen: ChatScreen) -> KeyBindings:
+    """Return the key bindings of the chat."""
+    keys = KeyBindings()
+    field, questions = screen.field, screen.questions
+    writing = has_focus(field.buffer) & ~is_searching
+    empty = Condition(lambda: not field.buffer.text)
+    answering = Condition(lambda: questions.focused is not None)
+    asked = Condition(lambda: bool(questions.open))
+    menu = Condition(lambda: field.buffer.complete_state is not None)
+    busy = Condition(lambda: screen.handler.busy)
+    leaves_mode = Condition(lambda: get_app().editing_mode == EditingMode.VI) & vi_insert_mode
+
+    def add(*names: str, do: Do, when: Filter | bool = True) -> None:
+        def pressed(event: KeyPressEvent) -> None:
+            do(event)
+
+        keys.add(*names, filter=when)(pressed)
+
+    add("enter", when=writing & menu, do=lambda _: screen.accept_completion())
+    add("enter", when=writing & ~menu, do=lambda _: screen.enter())
+    add("escape", "enter", when=writing, do=lambda _: field.buffer.newline())
+    # Ctrl-J; Enter is c-m.
+    add("c-j", when=writing, do=lambda _: field.buffer.newline())
+    add("tab", when=writing & ~empty, do=lambda _: screen.complete())
+    add("tab", when=writing & empty & ~asked, do=lambda _: screen.complete())
+    add("tab", when=writing & empty & asked, do=lambda _: questions.next())
+    add("tab", when=answering, do=lambda _: questions.next())
+    add("escape", "a", when=asked, do=lambda _: questions.next())
+    for digit in "123456789":
+        # Terminals send Alt-1 as Esc 1.
+        add("escape", digit, when=asked, do=lambda event: questions.choose(int(event.data[-1:])))
+    add("escape", when=writing & menu, do=lambda _: field.buffer.cancel_completion())
+    add("escape", when=answering, do=lambda _: questions.leave())
+    add("escape", when=writing & ~menu & busy & ~leaves_mode, do=lambda _: screen.handler.interrupt())
+    add("c-c", do=lambda _: screen.control_c())
+    add("c-d", when=writing & empty, do=lambda _: screen.handler.leave())
+    add("c-d", when=answering, do=lambda _: questions.leave())
+    add("c-o", when=writing, do=lambda _: screen.edit())
+    add("c-z", do=lambda _: screen.suspend())
+    add("c-t", do=lambda _: screen.handler.show_thoughts())
+    add("f2", do=lambda _: screen.handler.show_call())
+    add("escape", "o", do=lambda _: screen.handler.show_call())
+    add(Keys.BracketedPaste, when=writing, do=lambda event: field.paste(event.data))
+    return keys

@@ -146,7 +146,7 @@ class LineScreen(ChatScreen):
         asking = self.questions.focused
         if asking is not None and self._clock() < self._readable_from:
             self._readable_from = self._clock() + READING
-            self._write("  (this was typed before the question could be read)\n")
+            self._write("  (ignored: typed before the question was displayed)\n")
         elif asking is not None and not line.strip() and _has_no_default(asking.question):
             self._write("  (answer by a number, or by an option)\n")
         elif asking is not None:

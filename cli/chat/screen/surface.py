@@ -96,7 +96,7 @@ class Surface(Renderer):
         self._settled: list[str] = []
         super().__init__(style, output)
 
-    def settle(self, lines: list[str]) -> None:
+    def append_final(self, lines: list[str]) -> None:
         """Add final lines; the next picture writes them."""
         self._settled += lines
 
@@ -142,6 +142,7 @@ class Surface(Renderer):
             return
         with self._output.together():
             # A resize during the picture invalidates it: the state is restored and the output dropped.
+            # Shallow copies suffice: a picture replaces lists and screens instead of changing them.
             before = vars(self).copy(), vars(self._output).copy()
             if self._output.size[0] != self._columns:
                 self.erase()

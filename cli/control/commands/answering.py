@@ -67,7 +67,7 @@ def answer_question(where: Where, id: str, texts: Sequence[str], *, as_json: boo
         value = value_of(question, texts) if texts else await _asked_for(question)
         done = await client.ask("_question/answer", own.Answered, question=question.id, value=value)
         if not done.answered:
-            raise Conflict(f"question {question.id} is open no more: another client was faster, or it was withdrawn")
+            raise Conflict(f"question {question.id} is no longer open: another client answered it, or it was withdrawn")
         return question
 
     try:
@@ -90,13 +90,14 @@ def _leave_answer(question: Question, texts: Sequence[str], *, as_json: bool) ->
     value = value_of(question, texts) if texts else trio.run(_asked_for, question)
     if not leave_for(question.run, question.id, value, "terminal"):
         raise Conflict(
-            f"question {question.id} is open no more, or its run goes on by now: callboard answer lists them"
+            f"question {question.id} is no longer open, or its run was resumed; to list open "
+            "questions: callboard answer"
         )
     if as_json:
         told = {"schema_version": 1, "answered": question.id, "run": question.run, "left": True}
         return json.dumps(told) + "\n"
     id, run = safe(question.id), safe(question.run)
-    return f"{id} answered ({run}): the run reads it when it goes on (callboard resume {run})\n"
+    return f"{id} answered ({run}): the run reads it when it is resumed (callboard resume {run})\n"
 
 
 def value_of(question: Question, texts: Sequence[str]) -> Value:
@@ -144,7 +145,7 @@ def _named(id: str, questions: Sequence[Question]) -> Question:
 
 async def _asked_for(question: Question) -> Value:
     if not person_at_terminal(no_input=False):
-        raise UsageError(f"there is no TEXT to answer question {question.id} with")
+        raise UsageError(f"TEXT is missing: the answer to question {question.id}")
     from ...render.prompt import TerminalPrompts
 
     desk = _OneQuestion(question)

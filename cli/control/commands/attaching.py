@@ -61,7 +61,9 @@ def attach(
     except ServerLost as error:
         if attached.info is None:
             raise
-        raise ServerLost(f"{error}; what is known of the run: callboard runs show {attached.info.run}") from None
+        raise ServerLost(
+            f"{error}; to see the stored data of the run: callboard runs show {attached.info.run}"
+        ) from None
     relay.finish(outcome)
     if outcome.status == "failed" and outcome.error is not None:
         print_to_stderr(with_node(outcome.error.message, outcome.error.node))
@@ -92,7 +94,7 @@ class _Attached:
         events = RunEvents(client, info.run)
         await events.begin()
         gone = trio.Event()
-        self._relay.when_gone(from_any_thread(gone.set))
+        self._relay.on_write_error(from_any_thread(gone.set))
         async with trio.open_nursery() as nursery:
             with self._progress, ExitStack() as stack:
                 stack.callback(nursery.cancel_scope.cancel)
@@ -149,7 +151,7 @@ class _Attached:
     def _ended(self, info: RunInfo, events: RunEvents) -> Outcome:
         outcome = self._outcome
         if events.missing and not self._quiet:
-            print_to_stderr(f"warning: {events.missing} events of {info.run} were not kept and could not be shown")
+            print_to_stderr(f"warning: {events.missing} events of {info.run} were not stored, and are missing here")
         if outcome is None and info.error is not None and info.status == "failed":  # the worker could not start the run
             raise error_of(ErrorData(RUN_FAILED, info.error.message, {"code": info.error.code}))
         if outcome is None and info.status == "cancelled":
@@ -171,7 +173,7 @@ def _print_detached(run: str, *, as_json: bool, quiet: bool) -> None:
         sys.stdout.write(json.dumps({"schema_version": 1, "run_id": run, "detached": True}) + "\n")
         sys.stdout.flush()
     if not quiet:
-        print_to_stderr(f"detached; {run} goes on (callboard attach {run}, callboard stop {run})")
+        print_to_stderr(f"detached; {run} continues (callboard attach {run}, callboard stop {run})")
 
 
 Value = str | list[str]
@@ -217,7 +219,7 @@ class RemoteQuestions:
                 else:
                     self._front_end.closed(change.question.id, change.by)
         except CallboardError as error:
-            self._note(f"questions can't be answered here: {error}")
+            self._note(f"you can't answer questions here: {error}")
 
     def answer(self, question_id: str, value: Value, _by: str = "") -> bool:
         """Send the answer in the background. Returns True; a refusal is printed later."""
@@ -226,11 +228,11 @@ class RemoteQuestions:
         return True
 
     async def _send(self, question_id: str, value: Value) -> None:
-        why = "another client was faster, or it was withdrawn"
+        why = "another client answered it, or it was withdrawn"
         try:
             if (await self._client.ask("_question/answer", own.Answered, question=question_id, value=value)).answered:
                 return
         except CallboardError as error:
             why = str(error)
         self.mine.discard(question_id)
-        self._note(f"the answer was not taken: {why}")
+        self._note(f"the answer was not accepted: {why}")

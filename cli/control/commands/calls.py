@@ -33,7 +33,7 @@ def list_calls(word: str, *, as_json: bool) -> str:
         return json_object(run=run.run, calls=[msgspec.to_builtins(call) for call in calls])
     dropped = calls[0].number - 1 if calls else 0
     if dropped:
-        sys.stderr.write(f"the first {counted(dropped, 'call')} of {run.run} were dropped for want of room\n")
+        sys.stderr.write(f"the first {counted(dropped, 'call')} of {run.run} were dropped to limit the size\n")
     return table([_HEAD, *(_row(call, run) for call in calls)])
 
 
@@ -92,7 +92,7 @@ def matching_calls(
     actors = dict.fromkeys(call.actor for call in found)
     if not actors:
         names = ", ".join(dict.fromkeys(_name(call.actor) for call in calls))
-        raise NotFound(f"no call of '{of}' is kept of {run.run}; there are those of {names}")
+        raise NotFound(f"{run.run} has no stored request of '{of}'; it has those of {names}")
     if len(actors) > 1 and not all_calls and of not in actors:
         told = ", ".join(_with_numbers(actor, calls) for actor in list(actors)[:5])
         more = ", ..." if len(actors) > 5 else ""
@@ -123,7 +123,7 @@ def _detail(directory: Path, run: str, number: int, calls: list[ModelCall]) -> M
 def _body(run: str, number: int) -> str:
     body = read_body(runs_dir() / run, number)
     if body is None:
-        raise NotFound(f"the body of call {number} of {run} is not kept: it was too long, or did not go out")
+        raise NotFound(f"the body of call {number} of {run} is not stored: it was too long, or was not sent")
     return (safe(body) if sys.stdout.isatty() else body) + "\n"
 
 

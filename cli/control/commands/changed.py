@@ -46,7 +46,7 @@ def show_changes(word: str | None, *, as_json: bool) -> str:
     if as_json:
         return json_object(run=run, files=msgspec.to_builtins(files))
     if not files:
-        return f"{safe(run)} has changed no files by its file tools, or all of it was taken back\n"
+        return f"{safe(run)} has changed no files by its file tools, or all changes were undone\n"
     coloured = colours(sys.stdout)
     lines = [f"{safe(run)}: {_sum(files)}"]
     for file in files:
@@ -74,7 +74,9 @@ def restore_changes(word: str, *, yes: bool, no_input: bool, as_json: bool) -> i
     store = store_of(os.environ)
     files = changes_of(store, [run])
     if not files:
-        sys.stdout.write(json_object(restored=[], left=[]) if as_json else f"all is as it was before {safe(run)}\n")
+        sys.stdout.write(
+            json_object(restored=[], left=[]) if as_json else f"all files are as they were before {safe(run)}\n"
+        )
         return 0
     if not yes and not _agreed(run, files, no_input=no_input):
         sys.stderr.write("nothing was restored\n")
@@ -91,7 +93,7 @@ def _run_of(word: str | None) -> str:
     if word is None:
         changes = {run: found[-1].at for run in there if (found := store.changes(run))}
         if not changes:
-            raise NotFound(f"no run has changed files yet (none is kept in {store.directory})")
+            raise NotFound(f"no run has changed files yet (there is no record in {store.directory})")
         return max(changes, key=lambda run: changes[run])
     if word == LAST:
         return find_stored_run(LAST).run
@@ -103,12 +105,14 @@ def _run_of(word: str | None) -> str:
 
 def _agreed(run: str, files: Sequence[ChangedFile], *, no_input: bool) -> bool:
     if not person_at_terminal(no_input=no_input):
-        raise NobodyToAsk(f"no person can be asked whether to restore the files of {run}; --yes agrees beforehand")
+        raise NobodyToAsk(
+            f"restoring the files of {run} needs a confirmation, and no user is present: repeat the command with --yes"
+        )
     from ...render.dialog import Dialog
 
     rows = [f"  {_line(file)}" for file in files[:_SHOWN]]
     rows += [f"  and {len(files) - _SHOWN} more"] if len(files) > _SHOWN else []
-    text = "\n".join([f"Put back what {run} has changed? What others have changed since stays.", *rows])
+    text = "\n".join([f"Restore the files that {run} has changed? Later changes by others stay.", *rows])
     try:
         return Dialog(Question(id="", actor="", kind="confirm", text=text, default="no")).run() == "yes"
     except EOFError:
@@ -130,7 +134,7 @@ def _line(file: ChangedFile) -> str:
 def _report_text(report: Restored) -> str:
     lines = [f"{_DONE[each.done]} {_relative_path(each.path)}" for each in report.restored]
     lines += [f"left {_relative_path(each.path)}: {safe(each.why)}" for each in report.left]
-    return "".join(f"{line}\n" for line in lines) or "all is as it was before the run\n"
+    return "".join(f"{line}\n" for line in lines) or "all files are as they were before the run\n"
 
 
 def _relative_path(path: str) -> str:

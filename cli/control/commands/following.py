@@ -57,7 +57,7 @@ def _has_server(where: Where) -> bool:
 def _from_disk(word: str, relay: Relay, after: int, *, follow: bool) -> int:
     run = stored_runs.find_stored_run(word)
     gone: list[bool] = []
-    relay.when_gone(lambda: gone.append(True))
+    relay.on_write_error(lambda: gone.append(True))
     for line in stored_runs.stored_event_lines(run.run, after=after, follow=follow):
         relay.put(line)
         if gone:
@@ -75,7 +75,7 @@ def _from_server(word: str, relay: Relay, where: Where, *, after: int, follow: b
         await events.begin()
         last = None if follow else events.newest
         gone = trio.CancelScope()
-        relay.when_gone(from_any_thread(gone.cancel))
+        relay.on_write_error(from_any_thread(gone.cancel))
         with gone:
             while last is None or events.seq < last:
                 try:
@@ -85,7 +85,7 @@ def _from_server(word: str, relay: Relay, where: Where, *, after: int, follow: b
         if isinstance(relay, RelayedStory) and not gone.cancelled_caught:
             relay.lost(run)
         if events.missing:
-            print_to_stderr(f"warning: {events.missing} events of {run.run} were not kept and could not be shown")
+            print_to_stderr(f"warning: {events.missing} events of {run.run} were not stored, and are missing here")
 
     with_client(where, read_along)
     relay.finish(None)

@@ -28,7 +28,7 @@ class Relay:
     def __init__(self, stream: TextIO) -> None:
         self._writer = line_writer(stream)
 
-    def when_gone(self, callback: Callable[[], None]) -> None:
+    def on_write_error(self, callback: Callable[[], None]) -> None:
         """Register a callback for a write error. It may be called in any thread.
 
         Errors are a closed pipe, a reader that has stopped reading for good, or a full disk.
@@ -54,7 +54,7 @@ class AtTheEnd(Relay):
     def __init__(self, name: str, stream: TextIO) -> None:
         self._result = for_format(name, stream)
 
-    def when_gone(self, callback: Callable[[], None]) -> None:
+    def on_write_error(self, callback: Callable[[], None]) -> None:
         """Do nothing: no output is written before the end."""
 
     def put(self, line: bytes) -> None:

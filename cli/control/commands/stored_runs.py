@@ -36,7 +36,7 @@ _BETWEEN = 0.3
 _REASONS = {
     "cancelled": "cancelled: the run was stopped from outside, by a person, a program or the end of its process",
     "lost": "lost: the process of the run ended before the run did",
-    "interrupted": "interrupted: the process of the run ended before the run did; callboard resume goes on with it",
+    "interrupted": "interrupted: the process of the run ended before the run did; callboard resume continues it",
 }
 
 
@@ -62,7 +62,9 @@ def find_stored_run(word: str) -> RunInfo:
     runs = stored_runs()
     if word == LAST:
         if not runs:
-            raise NotFound(f"no run is kept in {runs_dir()}; those at a terminal are, and those of `callboard serve`")
+            raise NotFound(
+                f"no run is stored in {runs_dir()}; runs at a terminal and runs of `callboard serve` are stored"
+            )
         return runs[0]
     known = {info.run: info for info in runs}
     id = matching_id(word, known)
@@ -95,7 +97,7 @@ def list_stored_runs(*, status: str | None, limit: int, as_json: bool) -> str:
     if as_json:
         return json_object(runs=[msgspec.to_builtins(run) for run in shown])
     if not runs:
-        return "no run yet; those at a terminal are kept, and those of `callboard serve`\n"
+        return "no run yet; runs at a terminal and runs of `callboard serve` are stored\n"
     text = table([_HEAD, *map(_row, shown)])
     if len(shown) < len(runs):
         sys.stderr.write(f"{len(runs) - len(shown):,} older: --limit {len(runs)} shows them all\n")

@@ -43,8 +43,8 @@ def show_usage(groups: Sequence[UsageGroup], *, days: int, as_json: bool, config
         found = report(read(path, since, groups), groups, since, now.date(), limits)
     except (OSError, sqlite3.Error) as error:
         broken = isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError)
-        remedy = "; move it away, and a new one is begun" if broken else ""
-        raise NotKept(f"what models have cost can't be read: {path}: {error}{remedy}") from None
+        remedy = "; move it away to begin a new one" if broken else ""
+        raise NotKept(f"the record of costs can't be read: {path}: {error}{remedy}") from None
     return _usage_text(found, as_json=as_json)
 
 
@@ -73,24 +73,24 @@ def _limits(path: Path, now: float, config_dir: str | None) -> list[DayReading]:
     try:
         settings, _ = load_settings(configured(config_dir, os.environ)[0])
     except ConfigError as error:  # usage is still shown, without the limits
-        sys.stderr.write(f"callboard: daily limits are not told: {one_line(str(error), 1000)}\n")
+        sys.stderr.write(f"callboard: daily limits are not shown: {one_line(str(error), 1000)}\n")
         return []
     return readings(path, settings.api, today_of(int(now // DAY), now))
 
 
 def _table(found: UsageReport) -> str:
     groups = found.by
-    rows = found.usage if "day" in groups else sorted(found.usage, key=_dearest_first)
+    rows = (
+        found.usage
+        if "day" in groups
+        else sorted(found.usage, key=lambda row: (-row.cost, -row.input_tokens - row.output_tokens))
+    )  # by day the rows are a history; otherwise the most expensive comes first
     head = [group.upper() for group in groups]
     names = [[safe(getattr(row, group)) or "-" for group in groups] for row in rows]
     foot = ["total", *[""] * (len(groups) - 1)]
     whole, short = ([_HEAD, *(_figures(row, say) for row in (*rows, found.total))] for say in ("{:,}".format, amount))
     narrower = ([[row[column] for column in kept] for row in short] for kept in _KEPT)
     return table_of_figures([head, *names, foot], whole, *narrower)
-
-
-def _dearest_first(row: UsageRow) -> tuple[float, int]:
-    return -row.cost, -row.input_tokens - row.output_tokens
 
 
 def _figures(row: UsageRow, count: Callable[[int], str]) -> tuple[str, ...]:

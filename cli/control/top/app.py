@@ -63,7 +63,7 @@ def snapshot(where: Where, run: str | None, *, as_json: bool) -> str:
     if as_json:
         shown = [msgspec.to_builtins(actor) for actor in tree.actors]
         return json_object(server=url, memory=tree.memory, actors=shown)
-    return table(full(tree.actors)) if tree.actors else "no actor is at work\n"
+    return table(full(tree.actors)) if tree.actors else "there are no actors\n"
 
 
 class Top:
@@ -122,7 +122,7 @@ class Top:
                     self._withdraw()
                 self._dirty.set()
         except CallboardError as error:
-            self._say(f"questions can't be seen: {error}")
+            self._say(f"questions are not available: {error}")
 
     async def _hear_signals(self) -> None:
         """Handle resizes, and Ctrl-Z, which must restore the screen before the process stops."""
@@ -168,11 +168,13 @@ class Top:
     def _nothing(self) -> list[ScreenRow]:
         """Return the rows of an empty table, with the reason and a hint."""
         if self._table.filter:
-            return [ScreenRow("  no actor fits the filter; / changes it", "dim")]
+            return [ScreenRow("  no actor matches the filter; / changes it", "dim")]
         if self._run is not None:
-            return [ScreenRow("  nothing of this run is at work", "dim")]
-        begins = f"  to begin one: callboard run AGENT PROMPT --on {safe(self._client.server.url)}"
-        return [ScreenRow(text, "dim") for text in ("  no run is at work", begins, "  o shows the server's own actors")]
+            return [ScreenRow("  this run has no actors", "dim")]
+        begins = f"  to start one: callboard run AGENT PROMPT --on {safe(self._client.server.url)}"
+        return [
+            ScreenRow(text, "dim") for text in ("  no run is under way", begins, "  o shows the server's own actors")
+        ]
 
     def _summary(self) -> str:
         actors = self._tree.actors.values()
@@ -309,17 +311,17 @@ class Top:
             self._tree.actors[actor.path] = msgspec.structs.replace(actor, paused=not actor.paused)
             self._table.take(self._tree.actors)
         self._say(
-            f"{actor.path} goes on" if actor.paused else f"{actor.path} begins nothing new until p is pressed again"
+            f"{actor.path} goes on" if actor.paused else f"{actor.path} starts no new work until you press p again"
         )
 
     async def _cancel(self, actor: ActorInfo) -> None:
         many = below(actor.path, self._tree.actors)
         also = f" and the {counted(many, 'actor')} below it" if many else ""
-        for words in ("", " y does, any other key does not"):  # `y` counts only after its meaning is on the screen
+        for words in ("", " y: yes, any other key: no"):  # `y` counts only after its meaning is on the screen
             self._prompt = f"cancel {actor.path}{also}?{words}"
             self._draw()
             if not words:
-                await self._keys.settle()
+                await self._keys.wait_for_reading()
         key = await self._keys.get()
         self._prompt = ""
         if key != "y":
@@ -354,7 +356,7 @@ class Top:
             self._keys.forget()
             self._dirty.set()
         if value is None:
-            self._say(f"question {question.id} was not answered here")
+            self._say(f"question {question.id} was not answered")
             return
 
         async def send() -> None:

@@ -245,7 +245,7 @@ def _tail(path: str, width: int) -> str:
     return _fit("…" + text, width)
 
 
-class _Told(msgspec.Struct):
+class _LoggedEvent(msgspec.Struct):
     ts: datetime
     kind: str
     data: Any = None
@@ -261,7 +261,7 @@ def about(actor: ActorDetail) -> list[ScreenRow]:
         "since": age(seconds_since(actor.since)),
         "doing": f"{actor.doing}, for {doing}" if doing else actor.doing,
         "mailbox": f"{actor.received} taken, {actor.mailbox} waiting" if actor.received or actor.mailbox else "",
-        "sent": f"{actor.sent} messages since the tree is watched" if actor.sent else "",
+        "sent": f"{actor.sent} messages since top started" if actor.sent else "",
         "memory": f"{amount(actor.memory)} bytes" if actor.memory else "",
         "children": str(actor.children or ""),
         "turns": str(actor.turns or ""),
@@ -277,7 +277,7 @@ def about(actor: ActorDetail) -> list[ScreenRow]:
         *(map(_event, actor.recent) if actor.recent else [ScreenRow("  none", "dim")]),
     ]
     if actor.stack:
-        rows += [ScreenRow(""), ScreenRow("where its task stands", "title")]
+        rows += [ScreenRow(""), ScreenRow("stack of its task", "title")]
         rows += [ScreenRow("  " + _source(line)) for line in actor.stack.rstrip("\n").split("\n")]
     return rows
 
@@ -288,7 +288,7 @@ def _source(line: str) -> str:
 
 def _event(raw: msgspec.Raw) -> ScreenRow:
     try:
-        told = decode_json(raw, _Told)
+        told = decode_json(raw, _LoggedEvent)
     except msgspec.MsgspecError:
         return ScreenRow("  (an event that can't be read)", "dim")
     data = "" if not told.data else json.dumps(told.data, ensure_ascii=False)

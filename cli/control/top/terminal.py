@@ -166,7 +166,7 @@ class KeyReader:
         self._text = ""
         drop_pending(self._source)
 
-    async def settle(self) -> None:
+    async def wait_for_reading(self) -> None:
         """Wait until the user can have read the latest picture and no key was pressed meanwhile (`render.early`)."""
         self.forget()
         while True:

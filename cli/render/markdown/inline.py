@@ -79,6 +79,7 @@ def spans(text: str, *, growing: bool = False) -> list[Span]:
         growing: True if more text follows: constructs open at the end count as closed, and half a mark is hidden.
     """
     if growing:
+        # Without this a growing text would flicker: `**wor` shows asterisks until the closing ones arrive.
         text = _DANGLING.sub("", _UNFINISHED_LINK.sub(r"\1", text))
     pieces = _Reader(text, growing=growing).read()
     _emphasise(pieces, growing=growing)
@@ -169,6 +170,7 @@ class _Reader:
             return end
         close = ends[0] if ends else len(self._text)
         inner = self._text[end:close].replace("\n", " ")
+        # CommonMark 6.1: one blank is stripped from both ends, so that a span can begin with a backtick.
         if len(inner) > 2 and inner[0] == inner[-1] == " " and inner.strip():
             inner = inner[1:-1]
         self._pieces.append(_Piece(inner, CODE))
@@ -191,10 +193,12 @@ class _Reader:
         text, run = self._text, found.group()
         before = text[found.start() - 1] if found.start() else " "
         after = text[found.end()] if found.end() < len(text) else " "
+        # CommonMark 6.2: left- and right-flanking delimiter runs.
         left = not after.isspace() and (not _is_punctuation(after) or before.isspace() or _is_punctuation(before))
         right = not before.isspace() and (not _is_punctuation(before) or after.isspace() or _is_punctuation(after))
         opens, closes = left, right
         if run[0] == "_":
+            # `_` within a word is no emphasis, so that snake_case stays as it is.
             opens = left and (not right or _is_punctuation(before))
             closes = right and (not left or _is_punctuation(after))
         self._pieces.append(_Piece("", run=run, opens=opens, closes=closes, length=len(run)))
@@ -233,6 +237,7 @@ def _character(entity: str) -> str:
 
 def _trimmed(url: str) -> str:
     """Return the URL without trailing punctuation of the sentence around it."""
+    # GFM, extended autolinks: `)` belongs to the URL only if it has a matching `(`, as in Wikipedia's addresses.
     while url and (url[-1] in ".,:;!?_~" or (url[-1] == ")" and url.count(")") > url.count("("))):
         url = url[:-1]
     while url and url[-1] == "]" and "[" not in url:
@@ -252,6 +257,7 @@ def _emphasise(pieces: list[_Piece], *, growing: bool) -> None:
     floors: dict[tuple[str, bool, int], int] = {}
     for at, piece in enumerate(pieces):
         while piece.run and piece.closes:
+            # Modulo 3: rules 9 and 10 of CommonMark compare the sums of lengths modulo 3.
             key = (piece.run[0], piece.opens, piece.length % 3)
             found = _opener(pieces, openers, piece, floors.get(key, -1))
             if found is None:

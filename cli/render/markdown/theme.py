@@ -173,17 +173,17 @@ def of_pygments(name: str) -> Tokens:
 
     style = get_style_by_name(name)
 
-    def looked_up(kind: Any) -> dict[str, Any]:
+    def style_of(kind: Any) -> dict[str, Any]:
         while True:
             try:
                 return dict(style.style_for_token(kind))
             except KeyError:  # a token type defined by a lexer: use its parent
                 kind = kind.parent
 
-    usual = looked_up(_token(""))["color"] or looked_up(_token("Name"))["color"]
+    usual = style_of(_token(""))["color"] or style_of(_token("Name"))["color"]
 
     def tokens(kind: Any) -> Colour:
-        found = looked_up(kind)
+        found = style_of(kind)
         # the default text colour: the terminal's own fits any background
         rgb = found["color"] if found["color"] != usual else ""
         return Colour(rgb or "", bool(found["bold"]), bool(found["italic"]), bool(found["underline"]))

@@ -96,10 +96,10 @@ def _parsed(file: Path) -> list[Any]:
         TypeError,
         OverflowError,
     ) as error:
-        raise ConfigError(f"{file} is no property list: {error}\n    {expected}") from error
+        raise ConfigError(f"{file} is not a property list: {error}\n    {expected}") from error
     settings = parsed.get("settings") if isinstance(parsed, dict) else None
     if not isinstance(settings, list):
-        raise ConfigError(f"{file} is no theme: it has no list `settings`\n    {expected}")
+        raise ConfigError(f"{file} is not a theme: it has no list `settings`\n    {expected}")
     return settings
 
 

@@ -40,7 +40,7 @@ def in_order(*texts: str) -> Callable[[list[str]], bool]:
     """Whether these stand below each other in the chat that was gone over to, each once."""
 
     def seen(lines: list[str]) -> bool:
-        below = behind("goes back", lines)
+        below = behind("to go back:", lines)
         return [text for line in below for text in texts if text in line] == list(texts)
 
     return seen
@@ -62,7 +62,7 @@ async def test_it_shows_what_was_said_there_in_order_and_goes_back(
     await wide.shows("Answer four.")
     assert "ask three" in str(fake_model.requests[-1].json["messages"])
     wide.press(f".attach {mine}", "Enter")
-    await wide.until(lambda lines: "My own answer." in "\n".join(behind(f"this is {mine} now", lines)))
+    await wide.until(lambda lines: "My own answer." in "\n".join(behind(f"now in {mine}", lines)))
     listed: list[dict[str, Any]] = (await client.result("_chat/list"))["chats"]
     assert {each["chat"] for each in listed} == {mine, other}
     wide.press("C-d")

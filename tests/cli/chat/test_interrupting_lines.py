@@ -172,7 +172,7 @@ def test_what_became_of_an_interrupt_is_said() -> None:
         await talk.press("\x03", "hello", "interrupt")
         talk.server.answer(1, {"chat": CHAT, "run": "run-1", "status": "done"})
         talk.server.answer(2, {"interrupted": False})
-        await talk.shows("there was nothing to interrupt any more")
+        await talk.shows("there was nothing to interrupt")
         await talk.press("and now\r", "hello", "interrupt", "and now")
         talk.conversation._client.lose("the connection is lost")
         talk.conversation.interrupt()

@@ -63,6 +63,6 @@ async def test_is_said_not_to_be_taken_if_the_question_was_closed_meanwhile(
     await house.post(f"/v1/questions/{question['id']}/answer", {"value": "no"})
     await fake_model.arrived(2)
     cut.mend()
-    await window.shows("not taken, since the question is closed: Yes, once (to:")
+    await window.shows("not accepted, because the question is closed: Yes, once (to:")
     await window.shows("so it is")
     assert "42" not in fake_model.requests[-1].results[-1]

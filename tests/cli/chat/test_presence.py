@@ -40,8 +40,8 @@ def test_a_line_without_answer_is_left_over_unless_a_run_has_begun_for_it() -> N
         presence.answered(line)
     assert presence.is_ours("seen later")
     assert not presence.is_ours("of another")
-    assert presence.left_over() == ["lost"]
-    assert presence.left_over() == []
+    assert presence.take_unanswered() == ["lost"]
+    assert presence.take_unanswered() == []
 
 
 def test_a_run_that_begins_while_a_command_of_ours_is_played_is_ours() -> None:
@@ -61,24 +61,24 @@ def test_a_chat_is_meant_by_the_beginning_of_its_id() -> None:
         r"chat-3e02  \ds     coder  work\n"
         "chat-3f01  2h05m  m               Bridges of Venice"
     )
-    assert Presence("http://there", "3f").meant(chats) == "chat-3f01"
+    assert Presence("http://there", "3f").chat_to_attach(chats) == "chat-3f01"
     with pytest.raises(UsageError, match=rf"'3' begins the ids of several chats:\n{listed}$"):
-        Presence("http://there", "3").meant(chats)
+        Presence("http://there", "3").chat_to_attach(chats)
     with pytest.raises(NotFound, match=rf"there is no chat '9'; open at http://there are\n{listed}$"):
-        Presence("http://there", "9").meant(chats)
-    with pytest.raises(NotFound, match=says("cli.chat.presence.Presence.meant.2", place="http://there")):
-        Presence("http://there", "9").meant([])
+        Presence("http://there", "9").chat_to_attach(chats)
+    with pytest.raises(NotFound, match=says("cli.chat.presence.Presence.chat_to_attach.2", place="http://there")):
+        Presence("http://there", "9").chat_to_attach([])
 
 
 def test_without_an_id_the_only_chat_is_meant() -> None:
     chats = [ChatInfo(chat=f"chat-{number}", model="m", started=rfc3339(datetime.now(UTC))) for number in range(2)]
-    assert Presence("http://there", "").meant(chats[:1]) == "chat-0"
+    assert Presence("http://there", "").chat_to_attach(chats[:1]) == "chat-0"
     with pytest.raises(
-        UsageError, match=says("cli.chat.presence.Presence.meant.4", place="http://there", known="CHAT…")
+        UsageError, match=says("cli.chat.presence.Presence.chat_to_attach.4", place="http://there", known="CHAT…")
     ):
-        Presence("http://there", "").meant(chats)
-    with pytest.raises(NotFound, match=says("cli.chat.presence.Presence.meant")):
-        Presence("http://there", "").meant([])
+        Presence("http://there", "").chat_to_attach(chats)
+    with pytest.raises(NotFound, match=says("cli.chat.presence.Presence.chat_to_attach")):
+        Presence("http://there", "").chat_to_attach([])
 
 
 @pytest.mark.parametrize(

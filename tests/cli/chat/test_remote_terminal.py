@@ -75,7 +75,7 @@ async def test_a_conversation_with_a_server_is_watched_elsewhere_and_goes_on_aft
     await serve()
     await first.until(lambda lines: "The last one." in lines and lines[-1].startswith("model> half a"))
     lines = first.lines()
-    assert sum("the server goes on with the run; `.attach run-" in line for line in lines) == 1
+    assert sum("the server continues the run; to see it: `.attach run-" in line for line in lines) == 1
     assert sum("The last one." in line for line in lines) == 1
     third.start([*PROGRAM, "chat", "--attach", "chat-"], environ)
     await third.shows("The last one.")

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from support.messages import has_message
 
-from callboard.cli.chat.seen import Seen
+from callboard.cli.chat.screen_output import ScreenOutput
 from callboard.cli.chat.story import ChatStory, Display
 from callboard.cli.render.answer import AnswerStyle
 from callboard.protocol import events as ev
@@ -109,7 +109,7 @@ def test_a_graph_that_ended_with_an_error_shows_its_output_and_the_error() -> No
 
 
 class Screen:
-    """The part of the chat's screen that `Seen` uses."""
+    """The part of the chat's screen that `ScreenOutput` uses."""
 
     left = "> "
     output = SimpleNamespace(size=(80, 24))
@@ -119,16 +119,16 @@ class Screen:
 
 
 def test_what_is_said_after_a_run_is_shown_below_the_last_of_its_answer() -> None:
-    seen = Seen(Screen(), Display(AnswerStyle(), coloured=False))  # type: ignore[arg-type]  # less than a whole screen
+    seen = ScreenOutput(Screen(), Display(AnswerStyle(), coloured=False))  # type: ignore[arg-type]  # less than a whole screen
     seen.begin("run-1")
-    seen.said(chat.Said(chat="c", kind="note", text="said meanwhile"))
-    seen.said(chat.Said(chat="c", kind="note", text="said after it", after="run-1"))
+    seen.show_output(chat.Said(chat="c", kind="note", text="said meanwhile"))
+    seen.show_output(chat.Said(chat="c", kind="note", text="said after it", after="run-1"))
     assert seen.settled() == ["said meanwhile"]
     seen.show(["the end of its answer"])
     seen.stories["run-1"].over = True
     seen.ended.append("run-1")
     assert seen.settled() == ["the end of its answer", "", "said after it"]
-    seen.said(chat.Said(chat="c", kind="note", text="said later", after="run-1"))
+    seen.show_output(chat.Said(chat="c", kind="note", text="said later", after="run-1"))
     assert seen.settled() == ["said later"]
 
 

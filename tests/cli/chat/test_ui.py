@@ -66,7 +66,7 @@ async def test_a_signal_and_two_ctrl_c_end_the_server_with_the_answer_that_is_un
 
 async def test_a_server_elsewhere_has_a_page_of_its_own(window: Window, fake_model: FakeModels, tmp_path: Path) -> None:
     start(window, fake_model, tmp_path, "chat", "--ui", "--url", "http://127.0.0.1:1")
-    await window.shows("--ui is for a conversation of this process")
+    await window.shows("--ui is for a chat of this process")
     assert await window.ended() == 2
 
 

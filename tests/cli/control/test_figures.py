@@ -65,7 +65,7 @@ def test_the_newest_that_lives_is_meant(state: dict[str, str]) -> None:
     assert found == ControlServer(
         url="http://127.0.0.1:2", host="127.0.0.1", port=2, path="/ws", token="t2", pid=os.getpid(), others=2
     )
-    assert not found.gone
+    assert not found.has_ended
 
 
 def test_a_url_gets_the_token_that_its_server_has_left(state: dict[str, str]) -> None:

@@ -177,8 +177,8 @@ def test_a_failure_has_the_exit_code_that_it_has_elsewhere(callboard: Callboard,
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (["-a", "demo", "-r", "code", "x y"], "--agent and --role contradict each other"),
-        (["-e", "-c", "x y"], "--execute and --code contradict each other"),
+        (["-a", "demo", "-r", "code", "x y"], "--agent and --role exclude each other"),
+        (["-e", "-c", "x y"], "--execute and --code exclude each other"),
         (["--empty-session", "x y"], "--empty-session needs the session"),
         (["--agent-variable", "a", "b", "x y"], "--agent-variable needs the agent"),
         (["--rebuild-rag", "x y"], "--rebuild-rag needs the knowledge base"),

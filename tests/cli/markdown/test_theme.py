@@ -112,14 +112,14 @@ BOMB = (
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "is no property list"),
-        ("not xml", "is no property list"),
+        ("", "is not a property list"),
+        ("not xml", "is not a property list"),
         ("<plist><dict><key>x</key><string>y</string></dict></plist>", "has no list `settings`"),
         ("<plist><array><string>y</string></array></plist>", "has no list `settings`"),
         ("<plist><dict><key>settings</key><array><string>y</string></array></dict></plist>", "entry 1 of `settings`"),
         (THEME.replace("#75715E", "brown"), "`foreground` of entry 2 of `settings` is 'brown'"),
-        ("<plist>" + "<dict>" * 5_000, "is no property list"),
-        (BOMB, "is no property list"),
+        ("<plist>" + "<dict>" * 5_000, "is not a property list"),
+        (BOMB, "is not a property list"),
         ("<!-- " + "x" * (1 << 20) + " -->" + THEME, "larger than 1 MB"),
     ],
     ids=["empty", "text", "no settings", "a list", "no entry", "colour", "open", "bomb", "large"],

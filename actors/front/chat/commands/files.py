@@ -66,7 +66,7 @@ async def _macro(line: ChatLine) -> None:
         return
     arguments = words[1:]
     lines = lines_of(macro, arguments)
-    if left := macro.left_over(arguments):
+    if left := macro.unused_arguments(arguments):
         await line.warn(f"{counted(len(left), 'argument')} that no variable takes: passed over. Usage: {macro.usage}")
     chat = line.chat.beside() if macro.isolated else line.chat
     for each in lines:

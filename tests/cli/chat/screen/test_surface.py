@@ -82,7 +82,7 @@ class Bottom:
         self.app.invalidate = self.render  # at once
         self.app.renderer = self.surface
         self.settled = [f"line {number}" for number in range(rows)]
-        self.surface.settle(self.settled)
+        self.surface.append_final(self.settled)
         self.render()
         self.wire.read()
 
@@ -95,7 +95,7 @@ class Bottom:
         """One picture, a while after the one before."""
         self.now += 1
         self.settled = self.settled + final
-        self.surface.settle(final)
+        self.surface.append_final(final)
         self.surface.show(live)
         while not self.surface.calm:
             self.now += 1

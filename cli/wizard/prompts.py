@@ -45,7 +45,7 @@ def asker() -> Asker:
     return DrawnMenus() if redrawable(sys.stderr) else Numbered()
 
 
-class _Said:
+class _Printer:
     def say(self, text: str) -> None:
         lines = safe(text).split("\n")
         if redrawable(sys.stderr):
@@ -60,7 +60,7 @@ class _Said:
         sys.stderr.flush()
 
 
-class DrawnMenus(_Said):
+class DrawnMenus(_Printer):
     """Menus; one line with the answer remains on the screen."""
 
     def pick(self, title: str, entries: Sequence[str]) -> int:
@@ -131,7 +131,7 @@ _ESCAPE = 0.1
 """Seconds that Esc waits for further bytes of an arrow key."""
 
 
-class Numbered(_Said):
+class Numbered(_Printer):
     """Questions as plain lines, for terminals that can't be redrawn."""
 
     def pick(self, title: str, entries: Sequence[str]) -> int:
@@ -165,7 +165,7 @@ class Numbered(_Said):
                 return equal[0]
             if free:
                 return text
-            self.say("  that is none of these")
+            self.say("  no entry matches")
 
     def text(self, title: str, first: str = "") -> str:
         self._title(title)

@@ -10,7 +10,7 @@ from .screen.application import ChatScreen
 from .story import ChatStory, Display
 
 
-class Seen:
+class ScreenOutput:
     """Final lines and live runs.
 
     Attributes:
@@ -80,7 +80,7 @@ class Seen:
                 held += self._held.pop(run, [])
         self.ended = []
         for said in held:
-            self.said(said)
+            self.show_output(said)
 
     def rows(self, columns: int, room: int) -> list[str]:
         """Return the live rows."""
@@ -114,7 +114,7 @@ class Seen:
         first, *more = safe(shown).split("\n")
         self.show([*left.split("\n")[:-1], left.rpartition("\n")[2] + first, *(f"  {line}" for line in more)])
 
-    def said(self, said: chat.Said) -> None:
+    def show_output(self, said: chat.Said) -> None:
         """Print output of a command, below the run that it followed, once that run is displayed completely."""
         story = None if said.after is None else self.stories.get(said.after)
         if said.after is not None and story is not None and not story.over:
@@ -134,7 +134,7 @@ class Seen:
         """Toggle the display of reasoning; print the latest reasoning."""
         self.display.thinking_open = not self.display.thinking_open
         if self._last is None or not self._last.thoughts:
-            self.print("no model has shown what it thinks yet", "dim")
+            self.print("no model has shown its reasoning yet", "dim")
         elif self._last.over or self.display.thinking_open:
             for line in safe(self._last.thoughts).strip().split("\n"):
                 self.print(f"  {line}", "dim")
@@ -144,7 +144,7 @@ class Seen:
         """Print the last tool call; repeated calls go back one call each."""
         calls = self._last.calls if self._last is not None else ()
         if not calls:
-            self.print("no tool was called yet", "dim")
+            self.print("no tool has been called yet", "dim")
         else:
             self._shown_calls = self._shown_calls % len(calls) + 1
             for line in calls[-self._shown_calls].lines():

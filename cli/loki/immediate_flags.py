@@ -9,7 +9,7 @@ from collections.abc import Callable
 import click
 
 from ...protocol.errors import NobodyToAsk, UsageError
-from .given import Ended, Given
+from .loki_args import Ended, Given
 
 
 def by_command(*words: str) -> Ended:
@@ -63,7 +63,7 @@ def _tail_logs(given: Given) -> Ended:
         os.environ["NO_COLOR"] = "1"
     newest = next(iter(stored_runs()), None)
     if newest is None:
-        hint = "with CALLBOARD_LOG=debug a command tells on stderr what it does"
+        hint = "with CALLBOARD_LOG=debug a command logs on stderr"
         raise UsageError(f"no run has left a log in {runs_dir()} yet; {hint}")
     sys.stderr.write(f"callboard: the newest run: {newest.run}\n")
     return by_command("logs", "--verbose", *([] if newest.over else ["--follow"]), "--", newest.run)
@@ -76,14 +76,16 @@ def _install(given: Given) -> Ended:
         try:
             return by_command("install", *given.in_directory, *only, *force, "--", given.install_from)
         except NobodyToAsk as error:
-            hint = "--install-force installs it without asking, and replaces what is in the way"
-            raise NobodyToAsk(f"no person is here to ask whether to install what is listed above; {hint}") from error
+            hint = "--install-force installs it without asking, and replaces existing files"
+            raise NobodyToAsk(
+                f"installing the files above needs a confirmation, and no user is present; {hint}"
+            ) from error
     assert given.install is not None
     from ...actors.work.bundles.layout import is_kind
 
     kind = given.install
     if is_kind(kind) == "mcp":
-        return "no MCP servers come with callboard: mcp.json is yours (callboard mcp --help)\n"
+        return "Callboard includes no MCP servers: write your own mcp.json (callboard mcp --help)\n"
     return by_command("install", *given.in_directory, "--builtin", "--filter", kind, *force, *_unasked(force))
 
 
@@ -100,7 +102,7 @@ def _delete_secret(given: Given) -> Ended:
 
 
 def _build_tools(_given: Given) -> str:
-    return "nothing to build: tools are read from their files when an agent is run\n"
+    return "nothing to build: tools are read from their files when an agent runs\n"
 
 
 def _update(given: Given) -> str:

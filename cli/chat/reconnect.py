@@ -14,10 +14,10 @@ from ...protocol.errors import CallboardError, Denied
 from .client import ChatClient
 from .person_asked import PersonAsked
 from .presence import Presence, opening_again
-from .seen import Seen
+from .screen_output import ScreenOutput
 
 
-class Joining:
+class Reconnect:
     """Opening, watching and leaving of chats.
 
     Args:
@@ -30,7 +30,12 @@ class Joining:
     """
 
     def __init__(
-        self, client: ChatClient, presence: Presence, seen: Seen, questions: PersonAsked, opening: Mapping[str, Any]
+        self,
+        client: ChatClient,
+        presence: Presence,
+        seen: ScreenOutput,
+        questions: PersonAsked,
+        opening: Mapping[str, Any],
     ) -> None:
         self.replay: Callable[[list[chat.Told], str | None], Awaitable[None]]
         self.changed: Callable[[ChatInfo], None] = lambda _: None
@@ -52,7 +57,7 @@ class Joining:
             self._presence.opened = opened.chat.chat
             return opened
         listed = await self._client.ask("_chat/list", chat.ChatList)
-        found = await self._client.ask("_chat/get", chat.OneChat, chat=self._presence.meant(listed.chats))
+        found = await self._client.ask("_chat/get", chat.OneChat, chat=self._presence.chat_to_attach(listed.chats))
         return chat.Opened(chat=found.chat)
 
     async def open_again(self, info: ChatInfo) -> None:
@@ -62,8 +67,8 @@ class Joining:
         self._presence.forget()
         for run in self._seen.under_way:
             self._seen.end(run, await self._what_became_of(run))
-        kept = "its session goes on" if info.session_id is not None else "what was said in it is gone"
-        self._seen.print(f"connected again; the server was started anew, so this is a new chat: {kept}", "warning")
+        kept = "its session continues" if info.session_id is not None else "its conversation is lost"
+        self._seen.print(f"connected again; the server was restarted, so this is a new chat: {kept}", "warning")
         self.changed(opened.chat)
         await self.watch(opened.chat.chat)
 
@@ -75,7 +80,7 @@ class Joining:
             return "the run ended with its server"
         if info.over and info.life == 1 and not info.resumable:
             return "the run ended with its server"
-        return f"the server goes on with the run; `.attach {run}` shows it"
+        return f"the server continues the run; to see it: `.attach {run}`"
 
     async def watch(self, id: str) -> None:
         """Subscribe to the chat, including other clients' activity, and replay missed messages."""
@@ -99,4 +104,4 @@ class Joining:
         except CallboardError as error:
             if error.code != Denied.code:
                 raise
-            self._seen.print(f"questions of agents are for others to answer: {error}", "warning")
+            self._seen.print(f"you can't answer questions of agents here: {error}", "warning")
