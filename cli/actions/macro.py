@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from ...actors.front.chat.chat import Chat
+from ...actors.front.chat.execution import execute_line
 from ...actors.front.control.opening import open_hub
 from ...actors.io.directories import config_dir as configured
 from ...actors.io.last_reply import keep_reply
@@ -106,7 +107,7 @@ async def _played(
                 with progress.aside():
                     sys.stderr.write(f">> {safe(line)}\n")
             terminal.ends.clear()
-            done = await chat.play(line, terminal, in_macro=True)
+            done = await execute_line(chat, line, terminal, in_macro=True)
             code = await terminal.written() or code
             if code or done.leave:
                 break

@@ -24,7 +24,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 import callboard
-from callboard.actors.front.chat.chats import Chats
+from callboard.actors.front.chat.chat import Chats
 from callboard.actors.front.chat.methods import ChatMethods
 from callboard.actors.front.control.peer import ControlPeer
 from callboard.protocol.control.caller import LOCAL

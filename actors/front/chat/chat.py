@@ -36,30 +36,25 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from ....protocol.control import chat as frames
-from ....protocol.errors import CallboardError, Conflict
+from ....protocol.errors import CallboardError, Conflict, Saturated
 from ....protocol.jsonrpc import encode_notification
 from ....protocol.settings import Settings
 from ...runs.in_session import agent_of
 from ...runs.sessions.roles import name_of, prompt_of
 from ...runs.target import LoopAgent
+from ..control.runs.running import sees
 from ..control.runs.summary import rfc3339
-from .asked import LastPrompt
-from .backlog import NotificationBacklog
-from .order import Order
-from .place import ChatPlace
-from .playing import play, play_in_turn
-from .prompting import model_of, window_of
-from .setting import applied, current_values
+from .chat_storage import ChatPlace, LastPrompt
+from .clients import NotificationBacklog
+from .input_queue import Order
+from .options import KEYS, Value, applied, configured_value
 
 if TYPE_CHECKING:
     from ....protocol.control.caller import Caller
     from ....supervisors import Actor
     from ...runs.target import Loaded
     from ..control.hub import Hub
-    from .chats import Chats
-    from .line import ChatLine
-    from .order import LineTurn
-    from .person import ChatPerson
+    from .clients import ChatPerson
 
 
 class Chat:
@@ -197,8 +192,47 @@ class Chat:
 
     @property
     def model_in_use(self) -> str:
-        """Model for the next prompt; "" if none is known."""
-        return model_of(self)
+        """Model for the next prompt; "" if none is configured."""
+        found = self.place.session.model or self.model_of_files or self.model or self.hub.root.settings.model
+        if found:
+            return str(found)
+        try:
+            return self.hub.root.gateway.choice().model
+        except CallboardError:
+            return ""
+
+    @property
+    def model_of_files(self) -> str | None:
+        """Model named in the file of the agent or role, which overrides the chat's; None if the file names none."""
+        from ...work.roles.files import find
+
+        if self.loop_agent is not None:
+            return self.loop_agent.agent.model
+        if self.role is None:
+            return None
+        try:
+            return find(self.role, self.hub.root.config_dir).model
+        except CallboardError:  # the next prompt reports it
+            return None
+
+    def window_of(self, model: str) -> int | None:
+        """Return the context window of a model in tokens; None if unknown."""
+        try:
+            return self.hub.root.gateway.known_window(model) if model else None
+        except CallboardError:
+            return None
+
+    def value_of(self, key: str) -> Value:
+        """Return the effective value of a key of `.set`, wherever it is set; None for none."""
+        if KEYS[key].session:
+            value: Value = getattr(self.place.session, key)
+            if value is not None:
+                return value
+        return configured_value(self.settings, key)
+
+    def current_values(self) -> dict[str, Value]:
+        """Return every key of `.set` that has a value."""
+        return {key: value for key in KEYS if (value := self.value_of(key)) is not None}
 
     @property
     def subject(self) -> str | None:
@@ -208,7 +242,7 @@ class Chat:
     def info(self) -> frames.ChatInfo:
         """Return the state of the chat for clients."""
         model, place = self.model_in_use, self.place
-        tokens, window = place.tokens if place.turns else None, window_of(self, model)
+        tokens, window = place.tokens if place.turns else None, self.window_of(model)
         return frames.ChatInfo(
             chat=self.id,
             model=model,
@@ -224,7 +258,7 @@ class Chat:
             percent=round(100 * tokens / window) if tokens and window else None,
             cost=self.cost,
             priced=self.priced,
-            settings=current_values(self),
+            settings=self.current_values(),
             run=self.run,
             title=self.subject,
             doing=self.doing,
@@ -252,24 +286,9 @@ class Chat:
 
     # --- lines ------------------------------------------------------------------------------------------------
 
-    async def play_in_turn(self, text: str, person: ChatPerson, turn: LineTurn) -> frames.LineDone:
-        """Execute a line in order of arrival; a command that only reads state may overtake a waiting line."""
-        return await play_in_turn(self, text, person, turn)
-
-    async def play(self, text: str, person: ChatPerson, *, in_macro: bool = False) -> frames.LineDone:
-        """Execute a line and return when all that it started has ended.
-
-        Args:
-            in_macro: whether the line is a step of a macro.
-
-        Raises:
-            CallboardError: the line failed. The chat remains usable.
-        """
-        return await play(self, text, person, in_macro=in_macro)
-
     @contextmanager
-    def taken(self, line: ChatLine) -> Iterator[trio.CancelScope]:
-        """Mark this line as the only one executed during the block.
+    def taken(self, caller: Caller) -> Iterator[trio.CancelScope]:
+        """Mark this caller's line as the only one executed during the block.
 
         Raises:
             Conflict: a run is answering, or the chat was closed.
@@ -277,10 +296,9 @@ class Chat:
         if self.answering is not None:
             raise Conflict(f"{self.answering} answers; wait for its end, or interrupt it")
         self.check_open()
-        self._interrupted, self._caller = False, line.caller
+        self._interrupted, self._caller = False, caller
         with trio.CancelScope() as scope:
             self._scope = scope
-            line.begun()
             try:
                 yield scope
             finally:
@@ -290,17 +308,14 @@ class Chat:
                 self._moved.unpark_all()
 
     @contextmanager
-    def looking(self, line: ChatLine) -> Iterator[None]:
+    def looking(self) -> Iterator[trio.CancelScope]:
         """Execute a command that only reads state, concurrently with the current line; an interrupt cancels both."""
-        line.begun()
         with trio.CancelScope() as scope:
             self._looking.add(scope)
             try:
-                yield
+                yield scope
             finally:
                 self._looking.discard(scope)
-        if scope.cancelled_caught:
-            line.status = "cancelled"
 
     async def come_to_rest(self) -> None:
         """Wait while a line runs that no answering run belongs to.
@@ -450,3 +465,53 @@ class Chat:
     def loop_agent(self) -> LoopAgent | None:
         """LLM agent in use; None without an agent, or for a graph or workflow."""
         return self.loaded if isinstance(self.loaded, LoopAgent) else None
+
+
+MOST_CHATS = 1000
+MOST_OF_ONE = 100
+"""Maximum number of chats of one subject."""
+
+KEPT_FOR = 24 * 3600.0
+"""Seconds without a request after which a kept chat may be closed to make room."""
+
+
+class Chats:
+    """Open chats of a hub, by id."""
+
+    def __init__(self, hub: Hub) -> None:
+        self.hub = hub
+        self.open: dict[str, Chat] = {}
+
+    def new(self, owner: str) -> Chat:
+        """Return a new chat.
+
+        Raises:
+            Saturated: too many chats are open, of this owner or in total.
+        """
+        self._close_abandoned()
+        own = sum(chat.owner == owner for chat in self.open.values())
+        if own >= MOST_OF_ONE:
+            raise Saturated(
+                f"{owner} has {own} chats open, and that is as many as may be; _chat/list has them: close one"
+            )
+        if len(self.open) >= MOST_CHATS:
+            raise Saturated(f"{MOST_CHATS} chats are open, and that is as many as may be; close one")
+        chat = Chat(self.hub, owner, self)
+        self.open[chat.id] = chat
+        return chat
+
+    def seen_by(self, caller: Caller) -> list[Chat]:
+        """Return the chats that a caller may see, oldest first; callable from any thread."""
+        return [chat for chat in list(self.open.values()) if sees(caller, chat.owner)]
+
+    def _close_abandoned(self) -> None:
+        """Close kept chats whose clients have been gone for long."""
+        last = time.monotonic() - KEPT_FOR
+        for chat in [each for each in self.open.values() if each.keep and each.touched < last]:
+            if not (chat.busy or chat.run is not None or chat.watchers):
+                self.close(chat)
+
+    def close(self, chat: Chat) -> None:
+        """Close a chat and cancel its work."""
+        if self.open.pop(chat.id, None) is not None:
+            chat.close()

@@ -26,17 +26,18 @@ from ...io.handed_out import hidden
 from ...io.outbox import PeerClosed
 from ..control.peer import ControlPeer, Method
 from ..control.runs.running import check_owner
-from .chats import Chats
-from .commands.trusting import asks_for_trust
+from .chat import Chats
+from .clients import Watcher
+from .commands.tools import asks_for_trust
 from .completion import completions
+from .execution import execute_in_turn
 from .opening import opened, seen_again
-from .watcher import Watcher
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
     from .chat import Chat
-    from .order import LineTurn
-    from .person import Given
+    from .input_queue import LineTurn
+from .clients import Given
 
 
 class ClientPerson:
@@ -147,7 +148,7 @@ class ChatMethods:
 
     async def _play(self, chat: Chat, text: str, turn: LineTurn) -> frames.LineDone:
         person: Any = self._watcher(chat) or self._person
-        done = await chat.play_in_turn(text, person, turn)
+        done = await execute_in_turn(chat, text, person, turn)
         if done.leave:
             self._end(chat)
         return done

@@ -11,6 +11,7 @@ the session consistent:
 from __future__ import annotations
 
 import os
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,17 +35,19 @@ from ...runs.files import images_in
 from ...runs.loading import NO_HOOKS, RunCallbacks
 from ...runs.sessions.summary import compressed, first_words, too_long
 from ...runs.target import LoopAgent
-from .asked import LastPrompt
-from .place import ChatPlace, PromptStart, Taken, wish
+from ..control.runs.running import sees
+from .chat_storage import ChatPlace, LastPrompt, PromptStart, Taken, wish
 
 if TYPE_CHECKING:
     from ....protocol.control.caller import Caller
     from ....protocol.outcome import Outcome
     from ....protocol.session import Session
     from ....protocol.settings import Settings
+    from ...runs.interrupted import InterruptedRun
     from ..control.sessions import SessionTurn
     from .chat import Chat
-    from .line import ChatLine
+    from .command_line import ChatLine
+
 
 END_WITHIN = 0.4
 """Seconds to write the session when the wait for its turn is interrupted."""
@@ -54,39 +57,6 @@ PUT_BACK_WITHIN = 2.0
 
 NAME = "chat"
 """Agent name of a model without an agent."""
-
-
-def model_of(chat: Chat) -> str:
-    """Return the model for the next prompt; "" if none is configured."""
-    found = chat.place.session.model or _model_of_files(chat) or chat.model or chat.hub.root.settings.model
-    if found:
-        return str(found)
-    try:
-        return chat.hub.root.gateway.choice().model
-    except CallboardError:
-        return ""
-
-
-def window_of(chat: Chat, model: str) -> int | None:
-    """Return the context window of a model in tokens; None if unknown."""
-    try:
-        return chat.hub.root.gateway.known_window(model) if model else None
-    except CallboardError:
-        return None
-
-
-def _model_of_files(chat: Chat) -> str | None:
-    """Return the model named in the file of the agent or role, which overrides the chat's."""
-    from ...work.roles.files import find
-
-    if chat.loop_agent is not None:
-        return chat.loop_agent.agent.model
-    if chat.role is None:
-        return None
-    try:
-        return find(chat.role, chat.hub.root.config_dir).model
-    except CallboardError:  # the next prompt reports it
-        return None
 
 
 def _role_has_tools(chat: Chat) -> bool:
@@ -403,7 +373,7 @@ async def _request(line: ChatLine, text: str, prompt: LastPrompt, where: ChatPla
     session = where.session
     # `.role NAME TEXT` asks in a session of its own, outside of the agent.
     agent = chat.agent if where is chat.place or where.stored.agent is not None else None
-    model = session.model or (None if _model_of_files(chat) else chat.model)
+    model = session.model or (None if chat.model_of_files else chat.model)
     files, images = await trio.to_thread.run_sync(images_in, prompt.files) if prompt.files else ((), ())
     if prompt.files:
         caller.need("run:files")
@@ -448,7 +418,6 @@ async def _of_agent(
 
 async def mentioned(line: ChatLine) -> tuple[str, ...]:
     """Return the files mentioned in a prompt (`@path`); none for a caller without access to files."""
-    from .mentions import files_in
 
     if not line.caller.has("run:files"):
         return ()
@@ -483,3 +452,68 @@ async def steer(line: ChatLine) -> bool:
     else:
         return False
     raise Conflict(f"no agent of {run} would read this now; wait for its end, or interrupt it")
+
+
+_MENTION = re.compile(r"(?<![\w@])@(\"[^\"\n]+\"|[^\s\"'`]+)")
+_ENDS = ".,;:!?)]}>"
+MOST = 50
+MOST_TRIED = 200
+"""Maximum number of names to look for; later ones are plain text."""
+
+
+def files_in(text: str) -> tuple[str, ...]:
+    """Return the mentioned files that exist; other words with an @ are plain text."""
+    found: dict[str, None] = {}
+    tried: set[str] = set()
+    for match in _MENTION.finditer(text):
+        name = match.group(1).strip('"')
+        # First literally, then without punctuation: `see @main.py.` mentions main.py, but a name may end in a dot.
+        for each in (name, name.rstrip(_ENDS)):
+            if not each or each in tried:
+                continue
+            tried.add(each)
+            if _is_there(each):
+                found[each] = None
+                break
+        if len(found) >= MOST or len(tried) >= MOST_TRIED:
+            break
+    return tuple(found)
+
+
+def _is_there(name: str) -> bool:
+    try:
+        return Path(name).expanduser().exists()
+    except (OSError, RuntimeError, ValueError):  # name too long, unknown home directory, or a zero byte
+        return False
+
+
+SHOWN = 60
+"""Characters of a prompt in the notice."""
+
+
+def resumable_turns(line: ChatLine) -> list[InterruptedRun]:
+    """Return the interrupted turns of the chat's session that can be resumed, oldest first."""
+    place = line.chat.place
+    if not place.kept:
+        return []
+    return [
+        run
+        for run in line.hub.logs.interrupted.values()
+        if run.about is not None
+        and run.about.session == place.stored.id
+        and not run.why_not
+        # Already resumed here, or about to be.
+        and run.run not in line.hub.running.live
+        and sees(line.caller, run.about.owner)
+    ]
+
+
+def interrupted_notice(line: ChatLine) -> list[str]:
+    """Return the notice for a user who opens the session; empty without interrupted turns."""
+    found = resumable_turns(line)
+    if not found:
+        return []
+    about = found[-1].about
+    words = " ".join(about.prompt.split()) if about is not None else ""
+    shown = words if len(words) <= SHOWN else f"{words[: SHOWN - 3]}..."
+    return [f"The answer to '{shown}' was interrupted ({found[-1].run}); `.resume` goes on with it."]

@@ -22,7 +22,7 @@ from ...work.tools.tool import Tool, shortened
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
-    from .line import ChatLine
+    from .command_line import ChatLine
 
 LONGEST = 8_000
 """Characters of the output that the next prompt includes."""

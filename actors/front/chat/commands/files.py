@@ -11,12 +11,11 @@ from .....protocol.words import split_files, split_words
 from ....io.last_reply import keep_reply
 from ....work.macros.files import FILES, find
 from ....work.macros.play import lines_of
-from .. import names
-from ..asked import LastPrompt
-from ..line import ChatLine
+from .. import completion
+from ..chat_storage import LastPrompt
+from ..command_line import ChatLine, command
 from ..prompting import ask
-from ..table import command
-from .looking import counted
+from .info import counted
 
 _LAST_REPLY = "%%"
 
@@ -51,7 +50,7 @@ async def _file(line: ChatLine) -> None:
     "Run a macro, or make one",
     usage="<name> [text...]",
     in_macros=False,
-    completes=lambda chat, caller, words: names.macros(chat, caller) if len(words) == 1 else [],
+    completes=lambda chat, caller, words: completion.macros(chat, caller) if len(words) == 1 else [],
 )
 async def _macro(line: ChatLine) -> None:
     words = split_words(line.rest)
@@ -72,7 +71,7 @@ async def _macro(line: ChatLine) -> None:
     chat = line.chat.beside() if macro.isolated else line.chat
     for each in lines:
         await line.say(f">> {each}", "echo")
-        done = await chat.play(each, line.person, in_macro=True)
+        done = await line.step(chat, each)
         line.run, line.status = done.run or line.run, done.status or line.status
         # Clients interrupt `line.chat`, also while the steps run in an isolated chat.
         if done.leave or line.chat.interrupted:

@@ -13,11 +13,9 @@ from .....protocol.errors import CallboardError, Conflict
 from .....protocol.session import Session
 from .....protocol.session_turns import turns_of
 from ...control.changes import changes_of_run, restore_run
-from ..asked import LastPrompt
-from ..line import ChatLine
-from ..place import Message, PromptStart
+from ..chat_storage import LastPrompt, Message, PromptStart
+from ..command_line import ChatLine, command
 from ..prompting import ask
-from ..table import command
 
 CONTINUE = "Go on exactly where your last answer ends. Repeat nothing of it, and say nothing before you go on."
 

@@ -13,10 +13,9 @@ from .....protocol.events.decode import decode
 from ....work.knowledge import registry
 from ....work.knowledge.overview import base_info
 from ....work.knowledge.recipe import Recipe
-from .. import names
-from ..line import ChatLine
-from ..table import command
-from .looking import counted, table
+from .. import completion
+from ..command_line import ChatLine, command
+from .info import counted, table
 
 if TYPE_CHECKING:
     from ....work.knowledge.base.model import BuildReport
@@ -33,12 +32,12 @@ _NAMED = 20
     ".rag",
     "Look prompts up in a knowledge base, or make one",
     usage="<name>",
-    completes=lambda chat, caller, words: names.rags(chat, caller) if len(words) == 1 else [],
+    completes=lambda chat, caller, words: completion.rags(chat, caller) if len(words) == 1 else [],
 )
 async def _rag(line: ChatLine) -> None:
     name = line.rest
     if not name:
-        known = [each for each, _ in await trio.to_thread.run_sync(names.rags, line.chat, line.caller)]
+        known = [each for each, _ in await trio.to_thread.run_sync(completion.rags, line.chat, line.caller)]
         name = (await line.choose("Which knowledge base?", known) if known else None) or ""
     if not name:
         raise UsageError("Usage: .rag <name>; a name that is not known makes a new one")

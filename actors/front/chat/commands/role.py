@@ -16,14 +16,12 @@ from ....runs.in_role import without_servers
 from ....runs.sessions.roles import change_role
 from ....work.roles.files import FILES, find, locate, save
 from ...control.requests import check_role
-from .. import names
-from ..asked import LastPrompt
+from .. import completion
+from ..chat_storage import ChatPlace, LastPrompt
+from ..command_line import MISSING, ChatLine, command
 from ..default_agent import leave_default
-from ..line import ChatLine
-from ..place import ChatPlace
 from ..prompting import ask
-from ..table import MISSING, command
-from .looking import table
+from .info import table
 
 
 @command(
@@ -31,7 +29,7 @@ from .looking import table
     "Take on a role, or ask in one once",
     usage="<name> [text]",
     needs=("no agent",),
-    completes=lambda chat, caller, words: names.roles(chat, caller) if len(words) < 2 else [],
+    completes=lambda chat, caller, words: completion.roles(chat, caller) if len(words) < 2 else [],
 )
 async def _role(line: ChatLine) -> None:
     name, _, text = line.rest.partition(" ")
@@ -117,7 +115,7 @@ async def _made(line: ChatLine, name: str) -> bool:
     base = split_name(name)[0]
     if line.in_macro or not line.caller.has("write:roles") or not is_name(base):
         return False
-    known = [each for each, _ in await trio.to_thread.run_sync(names.roles, line.chat, line.caller)]
+    known = [each for each, _ in await trio.to_thread.run_sync(completion.roles, line.chat, line.caller)]
     hint = f" ({near})" if (near := did_you_mean(base, known)) else ""
     await line.note(f"There is no role '{base}'{hint}. Your editor opens to make one; left as it is, none is made.")
     return await _edited(line, base, _NEW)

@@ -18,13 +18,11 @@ from ....runs.sessions.names import TEMP, checked_alias
 from ....runs.sessions.roles import change_role, name_of, prompt_of
 from ....runs.sessions.summary import compressed
 from ....work.agent.compaction import turn_as_text
-from .. import names
-from ..interrupted_turns import interrupted_notice
-from ..line import ChatLine
-from ..place import ChatPlace, wish
-from ..prompting import about_chat, announce_shortening, shortened_by
-from ..table import MISSING, command
-from .looking import table
+from .. import completion
+from ..chat_storage import ChatPlace, wish
+from ..command_line import MISSING, ChatLine, command
+from ..prompting import about_chat, announce_shortening, interrupted_notice, shortened_by
+from .info import table
 
 if TYPE_CHECKING:
     from ..chat import Chat
@@ -37,7 +35,7 @@ CARRY_OVER = "Start a session that incorporates the last question and answer?"
     "Start a session, or continue one",
     usage="[name]",
     needs=("no session",),
-    completes=lambda chat, caller, words: names.sessions(chat, caller) if len(words) < 2 else [],
+    completes=lambda chat, caller, words: completion.sessions(chat, caller) if len(words) < 2 else [],
 )
 async def _session(line: ChatLine) -> None:
     await enter(line, line.rest)

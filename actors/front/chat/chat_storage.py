@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import trio
 
 from ....protocol.chat import AssistantTurn
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from ....protocol.settings import Settings
     from ..control.hub import Hub
     from ..control.sessions import SessionTurn
+
 
 Message = dict[str, Any]
 
@@ -282,3 +284,10 @@ class ChatPlace:
         self.drop_vain()
         start.at, start.end = at, at + len(taken)
         self.starts.append(start)
+
+
+class LastPrompt(msgspec.Struct, frozen=True):
+    """Text and attached files of a prompt."""
+
+    text: str
+    files: tuple[str, ...] = ()

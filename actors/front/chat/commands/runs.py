@@ -1,8 +1,10 @@
-"""`.ps` and `.attach`: list the runs under way, watch a run, or change to another chat.
+"""`.ps`, `.attach`, `.steps`, `.from`: watch runs and change to other chats, and fork runs at one of their steps.
 
 An attached run is shown in this chat as if it answered here. An attached chat is another conversation: the answer to
 the line names it, and the client changes to it (`_chat/watch`). This chat does not change, so the command is allowed
 while a run answers here.
+
+A fork that `.from` starts is watched as with `.attach`; its output does not become part of the conversation.
 """
 
 from __future__ import annotations
@@ -14,10 +16,12 @@ import trio
 
 from .....protocol.ages import age, seconds_since
 from .....protocol.control import chat as frames
+from .....protocol.control import durable
+from .....protocol.control.things import Step
 from .....protocol.errors import Conflict, NotFound
-from ..line import ChatLine
-from ..table import command
-from .looking import in_columns
+from ...control.forking import fork_run, steps_of_run
+from ..command_line import ChatLine, command
+from .info import in_columns
 
 if TYPE_CHECKING:
     from .....protocol.control.caller import Caller
@@ -28,6 +32,58 @@ if TYPE_CHECKING:
 MOST_RUNS = 1000
 MOST_NAMED = 20
 """Maximum number of chats, and of runs, listed in an error."""
+
+MOST_STEPS = 1000
+"""Maximum number of steps shown; earlier ones are omitted."""
+
+LONGEST = 100
+"""Maximum characters of a step's text."""
+
+
+@command(".steps", "Show what the last run has done, step by step", usage="[run]", at_work=True, scopes=("write:runs",))
+async def _steps(line: ChatLine) -> None:
+    run, after = _run(line, line.rest), 0
+    steps: list[Step] = []
+    while True:
+        page = await steps_of_run(line.hub, line.caller, run, after, MOST_STEPS)
+        steps = [*steps, *page.steps][-MOST_STEPS:]
+        if page.next is None:
+            break
+        after = page.next
+    rows = [(str(step.row), step.where, step.what, step.text) for step in steps]
+    await line.say("\n".join(in_columns([("STEP", "WHERE", "WHAT", ""), *rows], LONGEST)))
+    await line.note("`.from STEP [words]` has another run go on from one of them.")
+
+
+@command(
+    ".from",
+    "Run again from a step of the last run, with other words",
+    usage="<step> [words...]",
+    scopes=("write:runs", "run:agents"),
+)
+async def _from(line: ChatLine) -> None:
+    at, _, words = line.rest.partition(" ")
+    if not at:
+        raise line.misused()
+    # `RUN:STEP` selects a step of another run.
+    run, _, at = at.rpartition(":")
+    wanted = durable.ForkRun(run=_run(line, run), at=at, prompt=words.strip() or None, dry_run=True)
+    # Dry run first: the user must see which effects would be repeated before they are.
+    looked = await fork_run(line.hub, line.caller, wanted)
+    if looked.again:
+        await line.say("It does again what came behind there:\n" + "\n".join(f"- {each}" for each in looked.again))
+        if not await line.confirm("Go on?"):
+            return
+    begun = await fork_run(line.hub, line.caller, durable.ForkRun(run=wanted.run, at=at, prompt=wanted.prompt))
+    assert begun.run is not None
+    await watch(line, begun.run)
+
+
+def _run(line: ChatLine, word: str) -> str:
+    run = word or line.chat.last_run
+    if run is None:
+        raise Conflict("No run was begun here yet; `.steps RUN` shows those of another one.")
+    return run
 
 
 @command(".ps", "Show the runs under way", at_work=True, scopes=("read:runs",))

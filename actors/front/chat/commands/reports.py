@@ -16,11 +16,10 @@ from ....views.money import usd
 from ....work.agent.compaction import estimate
 from ...control.calls import call_of
 from ...control.changes import changes_of_run
-from .. import names
-from ..line import ChatLine
+from .. import completion
+from ..command_line import ChatLine, command
 from ..prompting import steer
-from ..table import command
-from .looking import counted, table
+from .info import counted, table
 
 if TYPE_CHECKING:
     from .....protocol.control.caller import Caller
@@ -93,7 +92,7 @@ async def _steer(line: ChatLine) -> None:
     await steer(line)
 
 
-def _efforts(_chat: Chat, _caller: Caller, words: Sequence[str]) -> names.Names:
+def _efforts(_chat: Chat, _caller: Caller, words: Sequence[str]) -> completion.Names:
     return [(each, "") for each in (*EFFORTS, "null")] if len(words) < 2 else []
 
 
@@ -116,18 +115,18 @@ async def _reasoning(line: ChatLine) -> None:
         session.reasoning_effort = value
 
 
-_KINDS: dict[str, tuple[str, Callable[[Chat, Caller], names.Names]]] = {
-    "roles": ("read:roles", names.roles),
-    "agents": ("read:agents", names.agents),
-    "sessions": ("read:sessions", names.sessions),
-    "rags": ("read:agents", names.rags),
-    "macros": ("read:agents", names.macros),
-    "models": ("read:models", lambda chat, _: names.models(chat.hub.root)),
+_KINDS: dict[str, tuple[str, Callable[[Chat, Caller], completion.Names]]] = {
+    "roles": ("read:roles", completion.roles),
+    "agents": ("read:agents", completion.agents),
+    "sessions": ("read:sessions", completion.sessions),
+    "rags": ("read:agents", completion.rags),
+    "macros": ("read:agents", completion.macros),
+    "models": ("read:models", lambda chat, _: completion.models(chat.hub.root)),
 }
 """Kinds that can be listed: required scope, and function for the names."""
 
 
-def _kinds(_chat: Chat, _caller: Caller, words: Sequence[str]) -> names.Names:
+def _kinds(_chat: Chat, _caller: Caller, words: Sequence[str]) -> completion.Names:
     return [(each, "") for each in _KINDS] if len(words) < 2 else []
 
 

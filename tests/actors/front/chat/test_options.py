@@ -8,7 +8,8 @@ import pytest
 from support.chat_person import Scripted
 
 from callboard.actors.front.chat.chat import Chat
-from callboard.actors.front.chat.setting import KEYS
+from callboard.actors.front.chat.execution import execute_line
+from callboard.actors.front.chat.options import KEYS
 from callboard.protocol.control.chat import Changed
 from callboard.protocol.errors import ConfigError, UsageError
 from callboard.protocol.jsonrpc import encode_notification
@@ -24,9 +25,9 @@ NONSENSE = (
 @pytest.mark.sample(12)
 async def test_no_value_breaks_a_chat(chat: Chat, person: Scripted, key: str, *, scoped: bool) -> None:
     if scoped:
-        await chat.play(".session", person)
+        await execute_line(chat, ".session", person)
     for value in NONSENSE:
         with suppress(UsageError, ConfigError):
-            await chat.play(f".set {key} {value}", person)
+            await execute_line(chat, f".set {key} {value}", person)
         frame = encode_notification("_chat/changed", Changed(chat=chat.info()))
         assert len(frame) < 128 * 1024

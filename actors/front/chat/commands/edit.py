@@ -14,8 +14,7 @@ from .....protocol.problems import Problem, errors_in
 from .....protocol.settings.read import read_settings
 from ....io.directories import config_file, user_folder
 from ....io.whole_file import write_whole
-from ..line import ChatLine
-from ..table import command
+from ..command_line import ChatLine, command
 
 Check = Callable[[str, str], Sequence[Problem]]
 """Function from a text and its file name to the problems in it."""

@@ -10,17 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from ....protocol.errors import UsageError
 from ....protocol.problems import did_you_mean
 from ....protocol.settings import Settings
-
-if TYPE_CHECKING:
-    from ....protocol.session import Session
-    from .chat import Chat
 
 Value = str | int | float | bool | None
 MOST = 2**53 - 1
@@ -190,19 +186,8 @@ def _by_themselves() -> dict[str, Any]:
     return {field.name: field.default for field in msgspec.structs.fields(Settings)}
 
 
-def value_of(chat: Chat, key: str) -> Value:
-    """Return the effective value of a key, wherever it is set; None for none."""
-    if KEYS[key].session:
-        of_session: Session = chat.place.session
-        value: Value = getattr(of_session, key)
-        if value is not None:
-            return value
-    settings = chat.settings
+def configured_value(settings: Settings, key: str) -> Value:
+    """Return the value of a key in the settings, else its default; None for none."""
     # Keys without a field of `Settings` are among its other keys.
     found: Value = getattr(settings, key) if key in _OF_SETTINGS else settings.other.get(key)
     return KEYS[key].default if found in (None, "") else found
-
-
-def current_values(chat: Chat) -> dict[str, Value]:
-    """Return every key that has a value."""
-    return {key: value for key in KEYS if (value := value_of(chat, key)) is not None}

@@ -8,10 +8,13 @@ dropped, and the client is notified. All watchers of a chat share the bytes of a
 from __future__ import annotations
 
 from collections import deque
-from typing import final
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, final
 
 import trio
 
+from ....protocol.control import chat as frames
+from ....protocol.control.caller import Caller
 from ...io.outbox import MOST_BYTES, Unread
 
 MOST_BEHIND = 1024 * 1024
@@ -90,3 +93,80 @@ class Watcher:
         self._sending = len(frame) + OF_FRAME
         self._unread.taken(self._sending)  # from here on, the connection's outbox counts it
         return frame
+
+
+Given = str | list[str]
+
+
+class ChatPerson(Protocol):
+    """Sender of a line, for example a connection's client (`methods.ClientPerson`) or `callboard macro`.
+
+    Attributes:
+        caller: identity and scopes.
+    """
+
+    caller: Caller
+
+    async def began(self, told: frames.Began) -> None:
+        """Report that a run has begun to answer a prompt."""
+
+    async def said(self, told: frames.Said) -> None:
+        """Show the output of a command."""
+
+    async def changed(self, told: frames.Changed) -> None:
+        """Report a changed state of the chat."""
+
+    async def ask(self, asked: frames.AskPerson) -> Given | None:
+        """Ask a question and return the answer; None if the user declines or cannot be asked."""
+
+    async def edit(self, asked: frames.EditText) -> str | None:
+        """Open a text in an editor and return the result; None if it is unchanged or no editor is available."""
+
+    async def copy(self, asked: frames.CopyText) -> None:
+        """Copy a text to the clipboard.
+
+        Raises:
+            CallboardError: the client cannot do so.
+        """
+
+
+MOST = 1000
+MOST_TEXT = 256 * 1024
+"""Characters of all stored output."""
+
+
+class _Kept(NamedTuple):
+    told: frames.Began | frames.Said
+    scopes: tuple[str, ...]
+    size: int
+
+
+class NotificationBacklog:
+    """Bounded buffer of a chat's output.
+
+    Attributes:
+        last: number of the newest output.
+    """
+
+    def __init__(self) -> None:
+        self.last = 0
+        self._kept: deque[_Kept] = deque()
+        self._size = 0
+
+    def keep(self, told: frames.Began | frames.Said, scopes: tuple[str, ...]) -> None:
+        """Number an output and store it."""
+        self.last += 1
+        told.seq = self.last
+        size = len(told.prompt if isinstance(told, frames.Began) else told.text)
+        self._kept.append(_Kept(told, scopes, size))
+        self._size += size
+        while len(self._kept) > MOST or (self._size > MOST_TEXT and len(self._kept) > 1):
+            self._size -= self._kept.popleft().size
+
+    def after(self, seq: int, has: Callable[[str], bool]) -> list[frames.Told]:
+        """Return the output after this number that a caller with these scopes may see, oldest first."""
+        return [
+            frames.Told(began=each.told) if isinstance(each.told, frames.Began) else frames.Told(said=each.told)
+            for each in self._kept
+            if each.told.seq > seq and all(has(scope) for scope in each.scopes)
+        ]

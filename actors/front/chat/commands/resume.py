@@ -1,33 +1,52 @@
-"""Reopening of stored chats: the newest one of a directory, one chosen by the user, or one by its id.
-
-A chat opened with `store` creates a session file at its first prompt (`prompting`). The session has no name, so
-commands treat the chat as one without a session. Its file records the working directory and the agent (`cwd`,
-`target`).
-"""
+"""`.resume`: resume an interrupted answer, or reopen a stored chat."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ....protocol.ages import age, seconds_since
-from ....protocol.chat import UserTurn, text_of
-from ....protocol.errors import NotFound
-from ....protocol.session import Session
-from ....protocol.session_turns import turns_of
-from ...runs.sessions.names import is_automatic
-from ...views.money import usd
-from .commands.agent import begin_agent
-from .commands.session import leave
-from .default_agent import name_of
-from .place import ChatPlace
-from .prompting import window_of
+from .....protocol.ages import age, seconds_since
+from .....protocol.chat import UserTurn, text_of
+from .....protocol.errors import Conflict, NotFound
+from .....protocol.session import Session
+from .....protocol.session_turns import turns_of
+from ....runs.sessions.names import is_automatic
+from ....views.money import usd
+from ..chat_storage import ChatPlace, LastPrompt
+from ..command_line import ChatLine, command
+from ..default_agent import name_of
+from ..prompting import interrupted_notice, resumable_turns, resume_turn
+from .agent import begin_agent
+from .session import leave
 
 if TYPE_CHECKING:
-    from ....protocol.control.caller import Caller
-    from ...runs.sessions.store import SessionMeta
-    from .chat import Chat
-    from .line import ChatLine, SaidKind
+    from .....protocol.control.caller import Caller
+    from ....runs.sessions.store import SessionMeta
+    from ..chat import Chat
+    from ..command_line import ChatLine, SaidKind
+
+
+@command(".resume", "Continue an interrupted answer, or an earlier chat")
+async def _resume(line: ChatLine) -> None:
+    found = resumable_turns(line)
+    if not found and not line.chat.stores:
+        raise Conflict("No answer of this session was interrupted by the end of its process.")
+    if not found:
+        await _reopen(line)
+        return
+    run = found[-1]
+    await resume_turn(line, run.run, LastPrompt(run.about.prompt if run.about is not None else ""))
+
+
+async def _reopen(line: ChatLine) -> None:
+    if not await reopen(line, CHOOSE):
+        await line.note("nothing was chosen")
+        return
+    for kind, text in last_exchange(line.chat):
+        await line.say(text, kind)
+    for note in interrupted_notice(line):
+        await line.note(note)
+
 
 LAST, CHOOSE = "last", "choose"
 """Values in place of an id: the newest chat of this directory, and one chosen by the user."""
@@ -138,7 +157,7 @@ def last_exchange(chat: Chat) -> list[tuple[SaidKind, str]]:
     place = chat.place
     if place.is_empty:
         return []
-    session, window = place.session, window_of(chat, chat.model_in_use)
+    session, window = place.session, chat.window_of(chat.model_in_use)
     share = f" ({100 * place.tokens // window} % of the window)" if window else ""
     counts = [f"{place.turns} answer{'' if place.turns == 1 else 's'}", f"about {place.tokens:,} tokens{share}"]
     counts += [usd(session.meta.cost)] if session.meta.cost else []

@@ -8,9 +8,9 @@ from support.chat_person import Scripted
 from support.fake_models import FakeModels, Reply
 from support.messages import has_message, says
 
-from callboard.actors.front.chat.chat import Chat
-from callboard.actors.front.chat.chats import Chats
+from callboard.actors.front.chat.chat import Chat, Chats
 from callboard.actors.front.chat.completion import completions
+from callboard.actors.front.chat.execution import execute_line
 from callboard.actors.front.control.hub import Hub
 from callboard.protocol.control.caller import LOCAL, Caller
 from callboard.protocol.control.own import StartRun
@@ -27,7 +27,7 @@ def chats(hub: Hub) -> Chats:
 async def test_runs_under_way_are_shown_and_can_be_watched(
     chat: Chat, person: Scripted, fake_model: FakeModels
 ) -> None:
-    await chat.play(".ps", person)
+    await execute_line(chat, ".ps", person)
     assert person.told[-1].text == "Nothing runs."
     hold = trio.Event()
     fake_model.script(Reply("slow", hold=hold), "slower")
@@ -35,13 +35,13 @@ async def test_runs_under_way_are_shown_and_can_be_watched(
     folder.mkdir(parents=True)
     (folder / "config.yaml").write_text("name: slow\ninstructions: Be slow.\n")
     info = await chat.hub.start(person.caller, StartRun(target="slow", prompt="hello"))
-    await chat.play(".ps", person)
+    await execute_line(chat, ".ps", person)
     assert info.run in person.told[-1].text
     done = []
     async with trio.open_nursery() as nursery:
 
         async def watch() -> None:
-            done.append(await chat.play(f".attach {info.run}", person))
+            done.append(await execute_line(chat, f".attach {info.run}", person))
 
         nursery.start_soon(watch)
         with trio.fail_after(60):
@@ -49,39 +49,39 @@ async def test_runs_under_way_are_shown_and_can_be_watched(
                 await trio.sleep(0.01)
         assert person.runs[0].run == info.run
         with pytest.raises(Conflict, match=f"{info.run} answers"):
-            await chat.play(".session", person)
-        assert (await chat.play("hurry", person)).steered
+            await execute_line(chat, ".session", person)
+        assert (await execute_line(chat, "hurry", person)).steered
         hold.set()
     assert fake_model.requests[-1].json["messages"][-1]["content"].endswith("hurry")
     assert (done[0].run, done[0].status) == (info.run, "done")
 
 
 async def test_what_is_not_there_is_told(chat: Chat, person: Scripted) -> None:
-    with pytest.raises(NotFound, match=says("front.chat.commands.attaching._attach.3", word="run-none")):
-        await chat.play(".attach run-none", person)
+    with pytest.raises(NotFound, match=says("front.chat.commands.runs._attach.3", word="run-none")):
+        await execute_line(chat, ".attach run-none", person)
 
 
 async def test_another_chat_is_named_in_the_answer_and_nothing_changes_here(chats: Chats, person: Scripted) -> None:
     here, other = chats.new("local"), chats.new("local")
     for word in (other.id, other.id.removeprefix("chat-")[:6]):
-        done = await here.play(f".attach {word}", person)
+        done = await execute_line(here, f".attach {word}", person)
         assert (done.attach, done.chat.chat, done.leave) == (other.id, here.id, False)
     assert not person.runs
-    with pytest.raises(Conflict, match=says("front.chat.commands.attaching._attach.2")):
-        await here.play(f".attach {here.id}", person)
+    with pytest.raises(Conflict, match=says("front.chat.commands.runs._attach.2")):
+        await execute_line(here, f".attach {here.id}", person)
 
 
 async def test_what_can_be_attached_is_shown_and_completed(chats: Chats, person: Scripted) -> None:
     here, other = chats.new("local"), chats.new("local")
-    await here.play(".attach", person)
+    await execute_line(here, ".attach", person)
     head, row = person.told[-1].text.split("\n")
     assert head.split() == ["ID", "STATE", "SINCE", "WITH"]
     assert row.split() == [other.id, "idle", "0s", "fake:model"]
     assert here.id not in person.told[-1].text
     assert [each.text for each in completions(here, LOCAL, ".attach ch")] == [other.id]
     chats.close(other)
-    await here.play(".attach", person)
-    assert has_message(person.told[-1].text, "front.chat.commands.attaching._attach")
+    await execute_line(here, ".attach", person)
+    assert has_message(person.told[-1].text, "front.chat.commands.runs._attach")
 
 
 async def test_of_several_that_a_word_may_mean_it_is_said_what_they_are_in_and_since_when(
@@ -89,10 +89,10 @@ async def test_of_several_that_a_word_may_mean_it_is_said_what_they_are_in_and_s
 ) -> None:
     here, first, second = (chats.new("local") for _ in range(3))
     first.started = "2020-01-01T00:00:00Z"
-    await second.play(".session kept", person)
-    await second.play("what a day\nit is", person)
-    with pytest.raises(Conflict, match=says("front.chat.commands.attaching._attach.4", word="chat-", ids=2)) as refused:
-        await here.play(".attach chat-", person)
+    await execute_line(second, ".session kept", person)
+    await execute_line(second, "what a day\nit is", person)
+    with pytest.raises(Conflict, match=says("front.chat.commands.runs._attach.4", word="chat-", ids=2)) as refused:
+        await execute_line(here, ".attach chat-", person)
     _, head, *rows = str(refused.value).split("\n")
     assert head.split() == ["ID", "STATE", "SINCE", "WITH", "SESSION", "TITLE"]
     assert [row.split()[0] for row in rows] == [second.id, first.id]
@@ -108,7 +108,7 @@ async def test_of_many_that_a_word_may_mean_twenty_are_listed_and_the_others_cou
     for _ in range(25):
         chats.new("local")
     with pytest.raises(Conflict, match=r"and 5 more$"):
-        await here.play(".attach chat-", person)
+        await execute_line(here, ".attach chat-", person)
 
 
 async def test_one_goes_to_another_chat_while_a_run_answers_but_watches_no_run_then(
@@ -117,25 +117,27 @@ async def test_one_goes_to_another_chat_while_a_run_answers_but_watches_no_run_t
     here, other = chats.new("local"), chats.new("local")
     hold = trio.Event()
     fake_model.script("done", Reply("slow", hold=hold))
-    run = (await other.play("hello", person)).run
+    run = (await execute_line(other, "hello", person)).run
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(here.play, "hello", person)
+        nursery.start_soon(execute_line, here, "hello", person)
         await fake_model.arrived(2)
-        assert (await here.play(f".attach {other.id}", person)).attach == other.id
-        await here.play(".attach", person)
+        assert (await execute_line(here, f".attach {other.id}", person)).attach == other.id
+        await execute_line(here, ".attach", person)
         assert other.id in person.told[-1].text
         with pytest.raises(Conflict, match=says("front.chat.chat.Chat.taken")):
-            await here.play(f".attach {run}", person)
+            await execute_line(here, f".attach {run}", person)
         hold.set()
-    assert (await here.play(f".attach {run}", person)).run == run
+    assert (await execute_line(here, f".attach {run}", person)).run == run
 
 
 async def test_chats_of_others_are_not_there(chats: Chats) -> None:
     here, _ = chats.new("bob"), chats.new("local")
     bob = Scripted(caller=BOB)
-    await here.play(".attach", bob)
-    assert has_message(bob.text, "front.chat.commands.attaching._attach")
+    await execute_line(here, ".attach", bob)
+    assert has_message(bob.text, "front.chat.commands.runs._attach")
     with pytest.raises(NotFound):
-        await here.play(".attach chat-", bob)
+        await execute_line(here, ".attach chat-", bob)
     with pytest.raises(Denied, match="read:runs"):
-        await here.play(".attach chat-", Scripted(caller=Caller("bob", frozenset({"run:agents", "write:runs"}))))
+        await execute_line(
+            here, ".attach chat-", Scripted(caller=Caller("bob", frozenset({"run:agents", "write:runs"})))
+        )

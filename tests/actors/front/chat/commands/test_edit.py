@@ -8,6 +8,7 @@ import pytest
 from support.chat_person import Scripted
 
 from callboard.actors.front.chat.chat import Chat
+from callboard.actors.front.chat.execution import execute_line
 
 
 @pytest.mark.parametrize(("before", "after"), [(None, 0o600), (0o600, 0o600), (0o640, 0o640), (0o644, 0o644)])
@@ -21,7 +22,7 @@ async def test_a_new_file_is_for_its_owner_and_one_that_is_there_keeps_its_mode(
     person.edits = ['{"mcpServers": {}}\n']
     mask = os.umask(0)
     try:
-        await chat.play(".edit mcp-config", person)
+        await execute_line(chat, ".edit mcp-config", person)
     finally:
         os.umask(mask)
     assert file.read_text() == '{"mcpServers": {}}\n'

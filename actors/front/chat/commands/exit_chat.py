@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ..line import ChatLine
-from ..table import command
+from ..command_line import ChatLine, command
 from .session import leave
 
 

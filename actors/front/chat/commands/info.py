@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from .....protocol.errors import UsageError
 from .....protocol.problems import did_you_mean
 from ....io.directories import config_file
-from .. import names
-from ..line import ChatLine
-from ..setting import KEYS, current_values
-from ..table import COMMANDS, ChatCommand, command
+from .. import completion
+from ..command_line import COMMANDS, ChatCommand, ChatLine, command
+from ..options import KEYS
 
 if TYPE_CHECKING:
     from .....protocol.control.caller import Caller
@@ -86,7 +85,7 @@ def _in_groups() -> str:
     )
 
 
-def _commands(_chat: Chat, _caller: Caller, words: Sequence[str]) -> names.Names:
+def _commands(_chat: Chat, _caller: Caller, words: Sequence[str]) -> completion.Names:
     known = [(each.name, each.about) for each in COMMANDS.values()]
     return known if len(words) < 2 else []
 
@@ -126,7 +125,7 @@ async def _info(line: ChatLine) -> None:
         ("role", info.role or ("temp" if info.role_prompt else None)),
         ("session", info.session),
         ("rag", info.rag),
-        *current_values(chat).items(),
+        *chat.current_values().items(),
         ("config_file", config_file(line.root.config_dir) if line.caller.has("run:files") else None),
         ("config_dir", line.root.config_dir if line.caller.has("run:files") else None),
         ("working_directory", Path.cwd() if line.caller.has("run:files") else None),

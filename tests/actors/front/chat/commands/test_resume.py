@@ -13,6 +13,7 @@ from support.messages import says
 
 import callboard
 from callboard.actors.front.chat.chat import Chat
+from callboard.actors.front.chat.execution import execute_line
 from callboard.actors.front.chat.opening import opened
 from callboard.protocol.control import chat as frames
 from callboard.protocol.errors import Conflict
@@ -29,8 +30,8 @@ async def interrupted(state: Path, config: Path, model: FakeModels) -> None:
         trio.open_nursery() as nursery,
     ):
         chat, person = Chat(hub, "local"), Scripted()
-        await chat.play(".session s", person)
-        await chat.play("one", person)
+        await execute_line(chat, ".session s", person)
+        await execute_line(chat, "one", person)
         model.answer_with(lambda _: Reply(hold=trio.Event()))
 
         async def end() -> None:
@@ -40,7 +41,7 @@ async def interrupted(state: Path, config: Path, model: FakeModels) -> None:
             root.begin_stop()
 
         nursery.start_soon(end)
-        await chat.play("two", person)
+        await execute_line(chat, "two", person)
 
 
 @pytest.fixture
@@ -60,19 +61,19 @@ async def test_who_opens_the_session_is_told_and_resume_goes_on_with_the_answer(
     ):
         chat, person = Chat(hub, "local"), Scripted()
         if by == "command":
-            await chat.play(".session s", person)
+            await execute_line(chat, ".session s", person)
             told = person.text
         else:
             told = "\n".join(await opened(chat, person, frames.OpenChat(session="s")))
         assert NOTE in told
-        await chat.play(".resume", person)
+        await execute_line(chat, ".resume", person)
         fake_model.script("3")
-        await chat.play("three", person)
+        await execute_line(chat, "three", person)
         kept = (await root.sessions.get(None, "s")).session
         texts = [each["content"] for each in kept.messages if each["role"] != "system"]
         assert texts == ["one", "1", "two", "2", "three", "3"]
-        with pytest.raises(Conflict, match=says("front.chat.commands.resuming._resume")):
-            await chat.play(".resume", person)
+        with pytest.raises(Conflict, match=says("front.chat.commands.resume._resume")):
+            await execute_line(chat, ".resume", person)
 
 
 async def test_an_answer_that_goes_on_is_taken_back_as_any_other(
@@ -86,6 +87,6 @@ async def test_an_answer_that_goes_on_is_taken_back_as_any_other(
     ):
         chat, person = Chat(hub, "local"), Scripted()
         for line in (".session s", ".resume", ".undo"):
-            await chat.play(line, person)
+            await execute_line(chat, line, person)
         kept = (await root.sessions.get(None, "s")).session
         assert [each["content"] for each in kept.messages if each["role"] != "system"] == ["one", "1"]

@@ -15,8 +15,7 @@ from ....io.named_files import NamedFiles
 from ....work.knowledge import registry
 from ....work.macros.files import FILES as MACROS
 from ....work.roles.files import FILES as ROLES
-from ..line import ChatLine
-from ..table import command
+from ..command_line import ChatLine, command
 
 if TYPE_CHECKING:
     from .....protocol.control.caller import Caller

@@ -13,6 +13,7 @@ from support.messages import says
 
 import callboard
 from callboard.actors.front.chat.chat import Chat
+from callboard.actors.front.chat.execution import execute_line
 from callboard.protocol.errors import Conflict, NotFound, UsageError
 
 GRAPH = """
@@ -35,13 +36,13 @@ async def chat(root: callboard.Root, tmp_path: Path, fake_model: FakeModels, per
     fake_model.answer_with(lambda request: Reply(text=f"<{request.prompt}>"))
     async with hub_of(root, tmp_path / "hub", durable=True, by="chat") as hub:
         chat = Chat(hub, "local")
-        await chat.play(".agent writer", person)
-        await chat.play("dogs", person)
+        await execute_line(chat, ".agent writer", person)
+        await execute_line(chat, "dogs", person)
         yield chat
 
 
 async def test_steps_of_the_last_run_are_listed_by_number(chat: Chat, person: Scripted) -> None:
-    await chat.play(".steps", person)
+    await execute_line(chat, ".steps", person)
     lines = person.told[-2].text.splitlines()
     assert lines[0].split() == ["STEP", "WHERE", "WHAT"]
     assert [line.split()[0] for line in lines[1:]] == [str(number) for number in range(1, len(lines))]
@@ -53,9 +54,9 @@ async def test_another_run_goes_on_from_a_step_with_other_words_once_that_is_all
 ) -> None:
     before = chat.last_run
     person.answers = ["no", "yes"]
-    assert (await chat.play(".from plan#1 cats", person)).run is None
+    assert (await execute_line(chat, ".from plan#1 cats", person)).run is None
     assert "write.sh" in person.told[-1].text
-    done = await chat.play(".from plan#1 cats", person)
+    done = await execute_line(chat, ".from plan#1 cats", person)
     assert done.run not in (None, before)
     assert (done.status, chat.hub.get(person.caller, done.run or "").output) == ("done", "<PLAN cats>")
     assert len(person.asked) == 2
@@ -63,10 +64,10 @@ async def test_another_run_goes_on_from_a_step_with_other_words_once_that_is_all
 
 async def test_what_is_no_step_or_no_run_is_told(chat: Chat, person: Scripted) -> None:
     with pytest.raises(NotFound, match=says("runs.rerun.fork.cut.2", word="nowhere")):
-        await chat.play(".from nowhere", person)
+        await execute_line(chat, ".from nowhere", person)
     with pytest.raises(NotFound):
-        await chat.play(".steps run-none", person)
+        await execute_line(chat, ".steps run-none", person)
     with pytest.raises(UsageError):
-        await chat.play(".from", person)
-    with pytest.raises(Conflict, match=says("front.chat.commands.stepping._run")):
-        await Chat(chat.hub, "local").play(".steps", person)
+        await execute_line(chat, ".from", person)
+    with pytest.raises(Conflict, match=says("front.chat.commands.runs._run")):
+        await execute_line(Chat(chat.hub, "local"), ".steps", person)
