@@ -24,7 +24,8 @@ from ....protocol.decoding import convert
 from ....protocol.errors import CallboardError, NotFound, ShuttingDown
 from ...io.handed_out import hidden
 from ...io.outbox import PeerClosed
-from ..control.peer import ControlPeer, Method
+from ..control.method import Method
+from ..control.peer import ControlPeer
 from ..control.runs.running import check_owner
 from .chat import Chats
 from .clients import Watcher

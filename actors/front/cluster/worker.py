@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
@@ -42,7 +42,7 @@ from ....protocol.outcome import ErrorReport
 from ....protocol.requests import RunRequest
 from ....protocol.version import VERSION
 from ....supervisors.cluster import queries, queue, workers
-from ....supervisors.cluster.store import ClusterStore
+from ....supervisors.cluster.store import ASKED, CLOSED, ClusterStore
 from ....supervisors.cluster.workers import Worker as Registered
 from ....supervisors.journal.journal import Journal, RunJournal
 from ...runs.as_begun import without_cwd
@@ -53,22 +53,24 @@ from ...work.journal.pending_answers import PendingAnswer, first_answers, run_of
 from ..control.cluster import NoWorkers
 from ..control.runs.summary import rfc3339
 from ..control.sessions import SessionTurn
-from .asking import ClusterAsking
 from .bundle import moved, unpacked
+from .logs import WorkerLogs
 from .membership import RETRY_EVERY, ClusterMembership, as_ours, log_storage_trouble
-from .placing import Placing
+from .poison_runs import MOST, SUSPICIOUS, Suspect
 from .provider_limits import ProviderLimits
-from .suspects import MOST, SUSPICIOUS, Suspect
-from .turns import Turns
-from .worker_logs import WorkerLogs
+from .remote_children import Placing
+from .session_turns import Turns
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ....protocol.kernel.questions import Question
     from ....supervisors.cluster.queue import Taken
     from ...runs.root import Root
+    from ...work.journal.of_run import JournaledRun
     from ..control.hub import Hub
     from ..control.runs.live_run import HubOptions
+
 
 AT_ONCE = 8
 """Maximum number of runs claimed in one query, so that other workers get some."""
@@ -462,3 +464,32 @@ def _info(taken: Taken, worker: str) -> RunInfo:
     info = decode_json(taken.info, RunInfo) if taken.info else RunInfo(run=taken.run)
     info.seq = max(info.seq, taken.seen)
     return msgspec.structs.replace(info, status="running", ended=None, error=None, worker=worker)
+
+
+class ClusterAsking:
+    """Writes opened and closed questions into the database, in the transaction of the run's rows.
+
+    Args:
+        kept: durable runs of this process, by id.
+    """
+
+    name = "cluster"
+
+    def __init__(self, kept: Mapping[str, JournaledRun]) -> None:
+        self._kept = kept
+        self._runs: dict[str, str] = {}
+
+    def asked(self, question: Question) -> None:
+        """Store an opened question."""
+        kept = self._kept.get(question.run)
+        if kept is not None:
+            self._runs[question.id] = question.run
+            kept.rows.beside(ASKED, question.id, msgspec.json.encode(question))
+            kept.rows.hurry()
+
+    def closed(self, question_id: str, by: str) -> None:
+        """Store that a question is closed."""
+        kept = self._kept.get(self._runs.pop(question_id, ""))
+        if kept is not None:
+            kept.rows.beside(CLOSED, question_id, by.encode())
+            kept.rows.hurry()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ....supervisors.journal.row import StoredRow
     from ...runs.rerun.changes import ForkChanges
     from ...runs.rerun.fork import Fork, RunRead
-    from .logs.runs import RunLogs
+    from .logs.run_logs import RunLogs
 
 
 RELAYED = frozenset(

@@ -27,7 +27,7 @@ from .runs.running import Running
 if TYPE_CHECKING:
     from ...runs.interrupted import InterruptedRun
     from ...runs.root import Root
-    from .logs.runs import RunLogs
+    from .logs.run_logs import RunLogs
     from .runs.dormant import Dormant
     from .sessions import HubSessions, SessionTurn
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from ....protocol.errors import ConfigError
 from ....protocol.events import Event, RunStarted
 from ...io.directories import state_dir
-from .logs.runs import CLOSE_WITHIN, RunLogs
+from .logs.run_logs import CLOSE_WITHIN, RunLogs
 from .runs.live_run import HubOptions
 from .runs.running import Running
 

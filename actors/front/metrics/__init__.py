@@ -14,6 +14,7 @@ sessions and paths from clients never become labels: each new one would create a
 
 from __future__ import annotations
 
-from .metrics import CONTENT_TYPE, MOST_NAMES, OTHER, Metrics
+from .metrics import CONTENT_TYPE, Metrics
+from .work import MOST_NAMES, OTHER
 
 __all__ = ["CONTENT_TYPE", "MOST_NAMES", "OTHER", "Metrics"]

@@ -22,7 +22,6 @@ from ...views.run_view import RunView
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from .metrics import Names
 
 SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)
 OPERATION = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
@@ -30,6 +29,11 @@ CHUNK = (0.001, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 
 LONG = (0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 14400)
 TOKENS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864)
 CALLS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+MOST_NAMES = 100
+"""Maximum number of values of one label; later values are counted as `other`."""
+
+OTHER = "other"
 
 GRAPHS = ("graph", "workflow")
 """Dialects of runs that the conventions call workflows."""
@@ -47,6 +51,23 @@ _ENDS = {ev.RunFinished: "done", ev.RunFailed: "failed", ev.RunCancelled: "cance
 
 def _now(_: Event) -> float:
     return trio.current_time()
+
+
+@final
+class Names:
+    """The known values of each label."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, set[str]] = {}
+
+    def of(self, label: str, value: str) -> str:
+        """Return the value, or `OTHER` once the label has `MOST_NAMES` values."""
+        known = self._known.setdefault(label, set())
+        if value not in known:
+            if len(known) >= MOST_NAMES:
+                return OTHER
+            known.add(value)
+        return value
 
 
 @final

@@ -14,8 +14,7 @@ from .....protocol.session_turns import turns_of
 from ....views.call_text import call_text
 from ....views.money import usd
 from ....work.agent.compaction import estimate
-from ...control.calls import call_of
-from ...control.changes import changes_of_run
+from ...control.run_records import call_of, changes_of_run
 from .. import completion
 from ..command_line import ChatLine, command
 from ..prompting import steer

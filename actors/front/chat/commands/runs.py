@@ -19,7 +19,7 @@ from .....protocol.control import chat as frames
 from .....protocol.control import durable
 from .....protocol.control.things import Step
 from .....protocol.errors import Conflict, NotFound
-from ...control.forking import fork_run, steps_of_run
+from ...control.durable_runs import fork_run, steps_of_run
 from ..command_line import ChatLine, command
 from .info import in_columns
 

@@ -29,7 +29,7 @@ from ....runs.begin import new_id, perform
 from ....runs.durable import play
 from ....runs.loading import NO_HOOKS, RunCallbacks
 from ....views.run_view import RunView
-from ..logs.runs import RunLogs
+from ..logs.run_logs import RunLogs
 from .live_run import HubOptions, LiveRun
 from .summary import rfc3339
 

@@ -20,7 +20,7 @@ from ....work.roles.files import FILES, locate, save
 from ...access.scopes import DELETE_ROLE, READ_ROLES, WRITE_ROLE
 from ...control.requests import check_role as check_file
 from ..call import HttpCall, reply, route
-from ..shapes.roles import RoleBody, RoleDetail, RolesList, RoleTold
+from ..shapes.api import RoleBody, RoleDetail, RolesList, RoleTold
 
 _route = partial(route, tag="roles")
 

@@ -14,10 +14,8 @@ from .....protocol.control.things import RunInfo
 from .....protocol.errors import Conflict
 from ....io.http.sse import event
 from ...access.scopes import ANSWER, CONTROL, FORK, QUESTIONS, READ_RUNS, RESUME, ROWS, START
-from ...control.forking import fork_run, steps_of_run
+from ...control.durable_runs import fork_run, rows_of, steps_of_run
 from ...control.logs.reading import LoggedEvent
-from ...control.pages import page_of_events
-from ...control.rows import rows_of
 from ..call import SSE, HttpCall, reply, route
 from ..shapes.api import (
     AnswerBody,
@@ -106,7 +104,7 @@ async def events(call: HttpCall, query: EventsQuery) -> ASGIApp:
     run = call.hub.get(call.caller, call.path("run")).run
     seen = call.last_seen()
     if not call.accepts(SSE):
-        return reply(await page_of_events(call.hub, call.caller, run, query.after, query.limit))
+        return reply(await call.hub.page_of_events(call.caller, run, query.after, query.limit))
     after = query.after if seen is None else seen
     check_after(call, run, after)
 

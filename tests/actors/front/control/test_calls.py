@@ -16,8 +16,8 @@ from support.messages import says
 from support.waiting import until
 
 import callboard
-from callboard.actors.front.control.calls import call_of, calls_of
 from callboard.actors.front.control.hub import Hub
+from callboard.actors.front.control.run_records import call_of, calls_of
 from callboard.actors.io.handed_out import handed_out
 from callboard.actors.work.models import recorder
 from callboard.protocol.control.caller import LOCAL, Caller
@@ -232,13 +232,13 @@ async def test_what_is_not_there_is_told(keeping: Hub, hub: Hub, stage: Stage) -
     run = await played(keeping, "clerk")
     with pytest.raises(NotFound, match=f"{run} has no call 7; kept are 1 to 1"):
         await call_of(keeping, LOCAL, run, 7)
-    with pytest.raises(UsageError, match=says("front.control.calls.calls_of", MOST=1000, limit=0)):
+    with pytest.raises(UsageError, match=says("front.control.run_records.calls_of", MOST_CALLS=1000, limit=0)):
         await calls_of(keeping, LOCAL, run, limit=0)
     with pytest.raises(NotFound, match="there is no run"):
         await calls_of(keeping, LOCAL, "run-none")
     run = await played(hub, "clerk")
     for read in (calls_of, call_of):
-        with pytest.raises(NotFound, match=says("front.control.calls.no_stored_call")):
+        with pytest.raises(NotFound, match=says("front.control.run_records.no_stored_call")):
             await read(hub, LOCAL, run)
 
 

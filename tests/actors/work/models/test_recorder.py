@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.messages import has_message
 
-from callboard.actors.front.control.logs.calls import read_body, read_call, read_calls
 from callboard.actors.front.control.logs.files import REQUESTS
+from callboard.actors.front.control.logs.model_calls import read_body, read_call, read_calls
 from callboard.actors.work.models import recorder
 from callboard.actors.work.models.recorder import Recorder, parted, ranges
 from callboard.protocol.chat import (

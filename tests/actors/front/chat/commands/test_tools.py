@@ -96,7 +96,7 @@ async def test_what_the_model_saw_last_is_shown(chat: Chat, person: Scripted, fa
 
 async def test_a_chat_that_keeps_nothing_says_how_to_keep_it(chat: Chat, person: Scripted) -> None:
     await execute_line(chat, "hello", person)
-    with pytest.raises(NotFound, match=says("front.control.calls")):
+    with pytest.raises(NotFound, match=says("front.control.run_records")):
         await execute_line(chat, ".prompt last", person)
 
 

@@ -17,11 +17,11 @@ import logging
 import os
 import shutil
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Protocol, Self, TypeAlias
 from weakref import WeakSet, WeakValueDictionary
 
 import msgspec
@@ -34,16 +34,12 @@ from .....protocol.outcome import ErrorReport
 from ....runs.interrupted import InterruptedRun, Looks
 from ....work.models.recorder import Recorder
 from ....work.tools.changes.store import store_of
-from ..presence import Alive
-from ..runs.summary import rfc3339
-from .calls import last_call_numbers
+from ..liveness import Alive
+from ..runs.summary import rfc3339, summed_up
 from .files import REQUESTS, StoredRun, is_id, make_private, read_summary, write_summary
-from .reading import LoggedEvent, LogPage, last_event, read_page, size_of, summed_up
-from .remote_log import RemoteLog
+from .model_calls import last_call_numbers
+from .reading import LoggedEvent, LogPage, last_event, read_page, size_of
 from .writer import Done, LogWriter, RunLog
-
-if TYPE_CHECKING:
-    from ..subscription import Subscription
 
 MOST_AT_ONCE = 256 * 1024
 """Bytes of events after which `several` reads no further page."""
@@ -58,6 +54,12 @@ CLOSE_WITHIN = 5.0
 """Seconds for the writer to end. A disk that hangs must not block the end of the process for longer."""
 
 log = logging.getLogger("callboard.control")
+
+
+class LogReader(Protocol):
+    """Subscription to a run. `prune` keeps the logs of runs that have one."""
+
+    run: str
 
 
 class RunLogs:
@@ -82,7 +84,7 @@ class RunLogs:
         self.past: dict[str, RunInfo] = {}
         self.interrupted: dict[str, InterruptedRun] = {}
         self._look = Looks() if shows_interrupted and not brief else None
-        self.readers: WeakSet[Subscription] = WeakSet()
+        self.readers: WeakSet[LogReader] = WeakSet()
         self._keep = keep
         self._brief = brief
         self._grown = trio.Event()
@@ -379,3 +381,89 @@ def _remove(directories: list[Path]) -> None:
     for directory in directories:
         shutil.rmtree(directory, ignore_errors=True)
     store_of(os.environ).remove([directory.name for directory in directories])
+
+
+LOOK_EVERY = 0.25
+"""Seconds between two polls."""
+
+PAGES = 4
+"""Pages cached for followers that reach the same position slightly later."""
+
+Place: TypeAlias = "tuple[int, int]"
+"""Position of a reader: byte offset, and number of its last event."""
+
+
+class RemoteLog:
+    """Shared reader of one log; `RunLogs.elsewhere` returns it.
+
+    Args:
+        logs: logs that contain the run.
+        run: id of the run.
+    """
+
+    def __init__(self, logs: RunLogs, run: str) -> None:
+        self._logs = logs
+        self._run = run
+        self._over = False
+        self._size = -1
+        self._pages: dict[Place, tuple[int, LogPage]] = {}
+        self._at_work: dict[Hashable, trio.lowlevel.ParkingLot] = {}
+
+    async def page(self, offset: int, after: int) -> LogPage:
+        """Wait for the next events from a position and return them; none once the run has ended and all were read."""
+        place = (offset, after)
+        while True:
+            over, size = self._over, self._size
+            if size != offset:
+                while (page := self._read_before(place, size)) is None:
+                    await self._one_for_all(place, partial(self._read, place))
+                if page.events:
+                    return page
+            if over:
+                return LogPage([], offset)
+            await self._one_for_all("look", self._poll)
+
+    def _read_before(self, place: Place, size: int) -> LogPage | None:
+        """Return a cached page. Events never change; an empty page is valid only while the log has not grown."""
+        looked_at, page = self._pages.get(place, (-2, None))
+        return page if page is not None and (page.events or looked_at >= size) else None
+
+    async def _read(self, place: Place) -> None:
+        size = self._size
+        page = await self._logs.page(self._run, *place)
+        # Removed first, so that the new entry becomes the youngest and is evicted last.
+        self._pages.pop(place, None)
+        self._pages[place] = size, page
+        while len(self._pages) > PAGES:
+            del self._pages[next(iter(self._pages))]
+
+    async def _poll(self) -> None:
+        """Poll until the log has grown or the run is over.
+
+        The order matters: the check for the end precedes the size. A log that is read after the end is complete.
+        """
+        while True:
+            if self._size >= 0:
+                await trio.sleep(LOOK_EVERY)
+            over = await self._logs.is_over(self._run)
+            size = await trio.to_thread.run_sync(size_of, self._logs.directory / self._run)
+            if (over, size) != (self._over, self._size):
+                self._over, self._size = over, size
+                return
+
+    async def _one_for_all(self, what: Hashable, work: Callable[[], Awaitable[None]]) -> None:
+        """Execute `work` once for all concurrent callers with the same key.
+
+        The others only wait for the end of that execution, which may be a cancellation, and then must check again.
+        """
+        # A waiting task does not get the result: it checks the shared state again after the wake-up.
+        waiting = self._at_work.get(what)
+        if waiting is not None:
+            await waiting.park()
+            return
+        waiting = self._at_work[what] = trio.lowlevel.ParkingLot()
+        try:
+            await work()
+        finally:
+            del self._at_work[what]
+            waiting.unpark_all()

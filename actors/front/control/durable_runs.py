@@ -1,6 +1,6 @@
-"""Steps of a durable run, and forks: new runs that repeat its steps up to one and continue with changes.
+"""Steps and journal rows of a durable run, and forks: new runs that repeat steps up to one and continue with changes.
 
-Both need the permission to control the run. A fork has the owner of its original.
+All need the permission to control the run. A fork has the owner of its original.
 """
 
 from __future__ import annotations
@@ -14,14 +14,18 @@ import trio
 
 from ....protocol.control import durable
 from ....protocol.control.caller import Caller
-from ....protocol.control.things import RunInfo, Step
+from ....protocol.control.durable import Rows
+from ....protocol.control.things import Row, RunInfo, Step
 from ....protocol.decoding import decode_json
-from ....protocol.errors import Unsupported, UsageError
+from ....protocol.errors import NotFound, Unsupported, UsageError
+from ....protocol.journal import decode
+from ....protocol.journal_as_json import row_as_json
 from ...io.directories import journal_dir
 from ...io.imports import imported
 from .requests import check_model
 
 if TYPE_CHECKING:
+    from ....supervisors.journal.row import StoredRow as Kept
     from ...runs.rerun.fork import Fork, RunRead
     from .hub import Hub
 
@@ -123,3 +127,56 @@ async def _read(hub: Hub, run: str, *, parts: bool = False) -> RunRead:
         # The journal writes in the background; a live run's newest rows may not be on disk yet.
         await hub.root.journal_in_use.barrier()
     return await hub.root.loader.threaded(partial(read_run, journal_dir(os.environ), run, hub.root.config_dir))
+
+
+LONGEST_PAGE = 256 * 1024
+"""Bytes of a page of rows, unless a single row is longer."""
+
+
+async def rows_of(hub: Hub, caller: Caller, run: str, after: int, limit: int) -> Rows:
+    """Return a page of the rows after a number, without secrets; long texts are cut.
+
+    Raises:
+        NotFound, Denied: as `Hub.get`; or the run has no journal.
+        UsageError: `after` is negative.
+        Damaged: the journal is corrupt.
+    """
+    caller.need("write:runs")
+    if after < 0:
+        raise UsageError(f"`after` is the number of a row, 0 for before the first, not {after}")
+    info = await hub.look(caller, run)
+    if hub.cluster is not None and hub.cluster.has(info.run):
+        found = await hub.cluster.rows(info.run, after, limit + 1)
+    else:
+        await imported(".supervisors.journal.reading")
+        from ....supervisors.journal.reading import read_rows
+
+        found = await trio.to_thread.run_sync(read_rows, journal_dir(os.environ), info.run, after, limit + 1)
+    return await trio.to_thread.run_sync(partial(_page_of_rows, hub, info.run, found, limit))
+
+
+def _page_of_rows(hub: Hub, run: str, found: list[Kept] | None, limit: int) -> Rows:
+    if found is None:
+        raise NotFound(f"nothing is kept of {run} to go on with: it is not durable, or that was removed")
+    page: list[Row] = []
+    size = 0
+    for kept in found[:limit]:
+        row, data = _row(hub, kept)
+        size += len(data)
+        if page and size > LONGEST_PAGE:
+            break
+        page.append(row)
+    return Rows(rows=page, next=page[-1].seq if len(page) < len(found) else None)
+
+
+def _row(hub: Hub, kept: Kept) -> tuple[Row, bytes]:
+    try:
+        row = decode(kept.data)
+    except (msgspec.MsgspecError, ValueError):  # written by a later version
+        return Row(seq=kept.seq, path=kept.actor, at=0, kind="unknown"), b""
+    told = row_as_json(row)
+    value = hub.running.without_secrets(msgspec.json.encode(told.value))
+    made = Row(
+        seq=kept.seq, path=kept.actor, at=row.at, kind=told.kind, name=told.name, value=msgspec.Raw(value), cut=told.cut
+    )
+    return made, value

@@ -1,22 +1,34 @@
-"""Recorded model calls of a run, for callers that may read the run: a list, and single calls with their texts."""
+"""Records of a run besides its events: model calls and file changes, for callers that may read the run; undo.
+
+Some models' requests and replies are recorded on request only (`work.models.recorder`).
+"""
 
 from __future__ import annotations
 
+import os
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 import trio
 
+from ....protocol.changes import Restored
 from ....protocol.control.caller import Caller
-from ....protocol.control.own import Calls
-from ....protocol.errors import NotFound, UsageError
+from ....protocol.control.own import Calls, Changes
+from ....protocol.errors import Conflict, NotFound, UsageError
 from ....protocol.model_calls import ModelCall, ModelCallDetail
-from .logs.calls import has_calls, read_call, read_calls
+from ...io.redact import Redactor, secrets_of
+from ...work.tools.changes.of_runs import changes_of, restore, store_of
+from .logs.model_calls import has_calls, read_call, read_calls
 
 if TYPE_CHECKING:
+    from ....protocol.changes import ChangedFile
+    from ....protocol.settings import Settings
+    from ...io.vault.vault import Vault
     from .hub import Hub
 
-MOST = 1000
+
+MOST_CALLS = 1000
 """Calls on one page."""
 
 LONGEST_PAGE = 256 * 1024
@@ -35,10 +47,10 @@ async def calls_of(
 
     Raises:
         NotFound, Denied: as `Hub.get`; or no call of this run is recorded.
-        UsageError: `limit` is not from 1 to `MOST`.
+        UsageError: `limit` is not from 1 to `MOST_CALLS`.
     """
-    if not 1 <= limit <= MOST:
-        raise UsageError(f"`limit` is a number from 1 to {MOST}, not {limit}")
+    if not 1 <= limit <= MOST_CALLS:
+        raise UsageError(f"`limit` is a number from 1 to {MOST_CALLS}, not {limit}")
     found = await _read(hub, caller, run)
     first = found[0].number if found else 1
     meant = [call for call in found if call.number > after and (actor is None or below(call.actor, actor))]
@@ -95,3 +107,52 @@ def no_call(run: str, number: int | None, calls: list[ModelCall]) -> NotFound:
     if number is not None and 0 < number < first:
         return NotFound(f"call {number} of {run} was dropped for want of room; kept are {first} to {last}")
     return NotFound(f"{run} has no call {number}; kept are {first} to {last}")
+
+
+MOST_FILES = 500
+"""Files in one answer."""
+
+
+async def changes_of_run(hub: Hub, caller: Caller, run: str, actor: str | None = None) -> Changes:
+    """Return the file changes of the run so far.
+
+    Args:
+        actor: path of an actor; only its changes and the changes of actors below it.
+
+    Raises:
+        NotFound, Denied: as `Hub.get`.
+    """
+    caller.need("read:runs")
+    await hub.look(caller, run)
+    root = hub.root
+    files = await trio.to_thread.run_sync(partial(redacted_changes, run, root.settings, root.vault, actor))
+    return Changes(files=files[:MOST_FILES], more=max(0, len(files) - MOST_FILES))
+
+
+def redacted_changes(run: str, settings: Settings, vault: Vault | None, actor: str | None = None) -> list[ChangedFile]:
+    """Return the file changes of a run without the secrets that logs redact: provider keys and values from the vault.
+
+    Blocking: call it in a trio worker thread.
+
+    Args:
+        vault: None if it is not available.
+        actor: as for `changes_of_run`.
+    """
+    redactor = Redactor(secrets_of(settings, os.environ))
+    hide = None if vault is None else vault.hide_all
+    return changes_of(store_of(os.environ), [run], actor=actor, hide=hide, clean=redactor.known)
+
+
+async def restore_run(hub: Hub, caller: Caller, run: str) -> Restored:
+    """Restore the files to their state before the run.
+
+    Raises:
+        NotFound, Denied: as `Hub.get`.
+        Conflict: the run is under way.
+    """
+    caller.need("write:runs")
+    caller.need("run:files")
+    info = await hub.look(caller, run)
+    if not info.over:
+        raise Conflict(f"{run} is under way, and may change files; cancel it first")
+    return await trio.to_thread.run_sync(partial(restore, store_of(os.environ), [run]))
