@@ -170,7 +170,7 @@ class _Terminal:
                 node = outcome.error.node
                 complain(with_node(outcome.error.message, node))
 
-    async def said(self, told: frames.Said) -> None:
+    async def show(self, told: frames.Said) -> None:
         """Print the output of a chat command to stdout, and notes about it to stderr."""
         stream = sys.stderr if told.kind in ("note", "warning", "error", "echo") else sys.stdout
         with self._progress.aside():

@@ -93,7 +93,7 @@ class SignedTokens:
         if not isinstance(kid, str) or not kid:
             raise Unauthorized("the token does not say which key it was signed with (`kid`)")
         if not self.keys.has(kid):
-            await self.keys.look_for(kid)
+            await self.keys.fetch_for(kid)
         return self._caller(self._claims(token, kid, algorithm))
 
     def _claims(self, token: str, kid: str, algorithm: str) -> Mapping[str, Any]:
@@ -202,7 +202,7 @@ class KeySet:
         except (PyJWTError, ValueError, TypeError, KeyError):
             return None
 
-    async def look_for(self, kid: str) -> None:
+    async def fetch_for(self, kid: str) -> None:
         """Fetch the keys for an unknown id, unless they were just fetched."""
         async with self._lock:
             now = trio.current_time()

@@ -127,7 +127,7 @@ class Prompting:
         outcome = await self._hub.wait(self._peer.caller, run)
         if outcome.output and not updates.said:
             await self._update(chunk("agent_message_chunk", outcome.output))
-        await self._hub.sessions.kept(run)
+        await self._hub.sessions.wait_stored(run)
         return outcome
 
     async def _send_update(self, run: str, updates: Updates) -> None:

@@ -44,7 +44,7 @@ from ...runs.sessions.roles import name_of, prompt_of
 from ...runs.target import LoopAgent
 from ..control.runs.running import sees
 from ..control.runs.summary import rfc3339
-from .chat_storage import ChatPlace, LastPrompt
+from .chat_storage import ChatStorage, LastPrompt
 from .clients import NotificationBacklog
 from .input_queue import Order
 from .options import KEYS, Value, applied, configured_value
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from ....supervisors import Actor
     from ...runs.target import Loaded
     from ..control.hub import Hub
-    from .clients import ChatPerson
+    from .clients import ClientPort
 
 
 class Chat:
@@ -76,14 +76,14 @@ class Chat:
         memory: messages of the conversation outside of sessions.
         session: current session, if any.
         own: values set by `.set` for the chat, by key.
-        asked: last prompt.
+        last_prompt: last prompt of the user, for `.retry` and `.regenerate`.
         reply: last answer.
         run: run under way.
         last_run: last run that began.
         attached: run of another caller that `.attach` shows as if it answered here.
         cost: cost of all its runs in USD, as far as prices are known; `priced` is false once a price was missing.
         shell: output of `!` lines for the next prompt.
-        brought: files attached to the next prompt.
+        pending_files: files attached to the next prompt.
         steered: lines sent to the agent while it works on the current run.
         title: subject of the conversation, from its first prompt.
         doing: description for clients of work between runs.
@@ -94,7 +94,7 @@ class Chat:
         started: time of opening.
         touched: time of the last client request or end of a run, by `time.monotonic`.
         watchers: functions that send frames to the clients that watch, by client.
-        told: backlog of events for late subscribers.
+        backlog: output of events for late subscribers.
         warned: file problems already reported to the user; runs do not report them again.
         terms: limits and approvals for all its runs, as in `StartRun`.
         remembers: whether the conversation outside of sessions has a memory. A macro's own conversation has none: each
@@ -113,10 +113,10 @@ class Chat:
         self.in_default_agent = False
         self.variables: dict[str, str] = {}
         self.rag: str | None = None
-        self.memory = ChatPlace.in_memory()
-        self.session: ChatPlace | None = None
+        self.memory = ChatStorage.in_memory()
+        self.session: ChatStorage | None = None
         self.own: dict[str, Any] = {}
-        self.asked: LastPrompt | None = None
+        self.last_prompt: LastPrompt | None = None
         self.reply: str | None = None
         self.run: str | None = None
         self.last_run: str | None = None
@@ -124,12 +124,12 @@ class Chat:
         self.cost = 0.0
         self.priced = True
         self.shell: list[str] = []
-        self.brought: tuple[str, ...] = ()
+        self.pending_files: tuple[str, ...] = ()
         self.steered: list[str] = []
         self.title: str | None = None
         self.doing: str | None = None
-        self.watchers: dict[ChatPerson, Callable[[bytes], None]] = {}
-        self.told = NotificationBacklog()
+        self.watchers: dict[ClientPort, Callable[[bytes], None]] = {}
+        self.backlog = NotificationBacklog()
         self.warned: set[str] = set()
         self._scope: trio.CancelScope | None = None
         self._caller: Caller | None = None
@@ -151,7 +151,7 @@ class Chat:
     # --- state ------------------------------------------------------------------------------------------------
 
     @property
-    def place(self) -> ChatPlace:
+    def place(self) -> ChatStorage:
         """Storage of the current conversation: the session, else the memory."""
         return self.session or self.memory
 
@@ -272,13 +272,13 @@ class Chat:
         """
         # A copy: a watcher that falls behind removes itself while it is called.
         watchers = list(self.watchers.items())
-        tells = [tell for who, tell in watchers if who is not but and all(map(who.caller.has, scopes))]
-        if tells:
+        sends = [send for who, send in watchers if who is not but and all(map(who.caller.has, scopes))]
+        if sends:
             frame = encode_notification(method, told)
-            for tell in tells:
-                tell(frame)
+            for send in sends:
+                send(frame)
 
-    async def change(self, person: ChatPerson) -> None:
+    async def change(self, person: ClientPort) -> None:
         """Send the current state to the sender and to all watchers."""
         told = frames.Changed(chat=self.info())
         await person.changed(told)
@@ -375,13 +375,13 @@ class Chat:
             scope.cancel()
         return at_work or bool(self._looking)
 
-    def outlive(self, run: str, over: trio.Event, settle: Callable[[], Awaitable[None]]) -> None:
-        """Take over a run whose requester is gone; call `settle` when the run is over."""
+    def outlive(self, run: str, over: trio.Event, store_results: Callable[[], Awaitable[None]]) -> None:
+        """Take over a run whose requester is gone; call `store_results` when the run is over."""
 
         async def wait(_: Actor) -> None:
             await over.wait()
             with suppress(CallboardError):  # for example, its session was deleted
-                await settle()
+                await store_results()
             if self.run == run:
                 self.outlived()
                 self.watched("_chat/changed", frames.Changed(chat=self.info()))
@@ -427,7 +427,7 @@ class Chat:
         finally:
             self.attached = None
 
-    def beside(self) -> Chat:
+    def macro_chat(self) -> Chat:
         """Return a new conversation within this chat for a macro, with the same model and settings.
 
         Clients see it as this chat, and an interrupt of this chat cancels its runs.
@@ -436,7 +436,7 @@ class Chat:
         fresh.id, fresh.model, fresh.own = self.id, self.model, dict(self.own)
         # Shared, not copied: limits, watchers and warnings of the chat apply to its macros.
         fresh.terms, fresh.remembers, fresh._within = self.terms, False, self
-        fresh.watchers, fresh.told, fresh.started = self.watchers, self.told, self.started
+        fresh.watchers, fresh.backlog, fresh.started = self.watchers, self.backlog, self.started
         fresh.warned = self.warned
         return fresh
 
@@ -449,8 +449,8 @@ class Chat:
 
     def new_memory(self) -> None:
         """Forget the conversation outside of sessions, with the settings of its role or agent."""
-        self.memory = ChatPlace.in_memory(self._scope_of_agent())
-        self.asked = self.reply = None
+        self.memory = ChatStorage.in_memory(self._scope_of_agent())
+        self.last_prompt = self.reply = None
 
     def leave_agent(self) -> None:
         """Leave the agent and its session, and forget the conversation outside of sessions."""

@@ -54,13 +54,13 @@ class PromptStart:
     run: str | None = None
 
     @property
-    def brought(self) -> bool:
+    def has_messages(self) -> bool:
         """True if its run added messages."""
         return self.end > self.at
 
     def is_in(self, messages: list[Message]) -> bool:
         """Return True if its messages are still at their position; other processes may change the session."""
-        return self.brought and self.end <= len(messages) and messages[self.at] == self.first
+        return self.has_messages and self.end <= len(messages) and messages[self.at] == self.first
 
 
 def wish(session: Session, settings: Settings) -> bool | None:
@@ -71,11 +71,11 @@ def wish(session: Session, settings: Settings) -> bool | None:
     return found if isinstance(found, bool) else None
 
 
-Taken = tuple[PromptStart, list[Message]]
+RemovedExchange = tuple[PromptStart, list[Message]]
 """An exchange that was removed, with its messages."""
 
 
-class ChatPlace:
+class ChatStorage:
     """Session in use by a chat.
 
     Args:
@@ -102,14 +102,14 @@ class ChatPlace:
         *,
         temporary: bool = False,
         alias: str | None = None,
-    ) -> ChatPlace:
+    ) -> ChatStorage:
         """Return a session without a file, for the given agent and alias."""
         alias = TEMP if temporary else alias
         stored = Stored(id=TEMP, alias=alias, agent=agent, session=session or Session())
         return cls(stored, temporary=temporary)
 
     @classmethod
-    def of(cls, stored: Stored, settings: Settings) -> ChatPlace:
+    def of(cls, stored: Stored, settings: Settings) -> ChatStorage:
         """Return a session of the store, held in memory if it must not be saved."""
         return cls(stored, kept=wish(stored.session, settings) is not False)
 
@@ -145,9 +145,9 @@ class ChatPlace:
         said = (turn.text for turn in reversed(turns_of(self.session)) if isinstance(turn, AssistantTurn))
         return next((text for text in said if text), None)
 
-    def apart(self) -> ChatPlace:
+    def apart(self) -> ChatStorage:
         """Return a copy in memory, so that later messages do not get into the file."""
-        place = ChatPlace(self.stored)
+        place = ChatStorage(self.stored)
         place.starts = list(self.starts)
         return place
 
@@ -228,7 +228,7 @@ class ChatPlace:
         self.starts.append(start)
         return start
 
-    def brought(self, start: PromptStart, at: int, count: int) -> None:
+    def record_messages(self, start: PromptStart, at: int, count: int) -> None:
         """Record that a prompt has added `count` messages from index `at`."""
         messages = self.session.messages
         if count and at + count <= len(messages):
@@ -237,7 +237,7 @@ class ChatPlace:
     def drop_vain(self) -> bool:
         """Forget the latest prompts whose runs added nothing; returns True if there were any."""
         before = len(self.starts)
-        while self.starts and not self.starts[-1].brought:
+        while self.starts and not self.starts[-1].has_messages:
             self.starts.pop()
         return len(self.starts) < before
 
@@ -245,11 +245,11 @@ class ChatPlace:
         """Return the last exchange of the chat, or of the session if the chat's own is unknown; None without any."""
         messages = self.session.messages
         # Prompts without any result have no messages, so the last exchange is an earlier one.
-        start = next((each for each in reversed(self.starts) if each.brought), None)
+        start = next((each for each in reversed(self.starts) if each.has_messages), None)
         if start is not None and start.is_in(messages):
             return start
         # Another process has changed the messages, so the recorded positions are wrong.
-        self.starts = [each for each in self.starts if not each.brought]
+        self.starts = [each for each in self.starts if not each.has_messages]
         # `within` marks user messages inside an exchange, such as steering and summaries.
         begins = [each.get("role") == "user" and not each.get("within") for each in messages]
         users = [at for at, begin in enumerate(begins) if begin]
@@ -260,7 +260,7 @@ class ChatPlace:
         start = self.last()
         return [] if start is None else self.session.messages[start.at : start.end]
 
-    async def take_last(self, hub: Hub, caller: Caller) -> Taken | None:
+    async def remove_last(self, hub: Hub, caller: Caller) -> RemovedExchange | None:
         """Remove the last exchange and return it; None if there is none. Later messages of others stay."""
         await self.refresh(hub, caller)
         if self.last() is None:

@@ -98,8 +98,8 @@ class Watcher:
 Given = str | list[str]
 
 
-class ChatPerson(Protocol):
-    """Sender of a line, for example a connection's client (`methods.ClientPerson`) or `callboard macro`.
+class ClientPort(Protocol):
+    """Sender of a line, for example a connection's client (`methods.ConnectedClient`) or `callboard macro`.
 
     Attributes:
         caller: identity and scopes.
@@ -110,7 +110,7 @@ class ChatPerson(Protocol):
     async def began(self, told: frames.Began) -> None:
         """Report that a run has begun to answer a prompt."""
 
-    async def said(self, told: frames.Said) -> None:
+    async def show(self, told: frames.Said) -> None:
         """Show the output of a command."""
 
     async def changed(self, told: frames.Changed) -> None:
@@ -135,7 +135,7 @@ MOST_TEXT = 256 * 1024
 """Characters of all stored output."""
 
 
-class _Kept(NamedTuple):
+class _BacklogEntry(NamedTuple):
     told: frames.Began | frames.Said
     scopes: tuple[str, ...]
     size: int
@@ -150,7 +150,7 @@ class NotificationBacklog:
 
     def __init__(self) -> None:
         self.last = 0
-        self._kept: deque[_Kept] = deque()
+        self._kept: deque[_BacklogEntry] = deque()
         self._size = 0
 
     def keep(self, told: frames.Began | frames.Said, scopes: tuple[str, ...]) -> None:
@@ -158,7 +158,7 @@ class NotificationBacklog:
         self.last += 1
         told.seq = self.last
         size = len(told.prompt if isinstance(told, frames.Began) else told.text)
-        self._kept.append(_Kept(told, scopes, size))
+        self._kept.append(_BacklogEntry(told, scopes, size))
         self._size += size
         while len(self._kept) > MOST or (self._size > MOST_TEXT and len(self._kept) > 1):
             self._size -= self._kept.popleft().size

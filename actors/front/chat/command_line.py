@@ -12,7 +12,7 @@ from ....protocol.control import chat as frames
 from ....protocol.errors import Conflict, InvalidFile, UsageError
 from ....protocol.kernel.questions import understood
 from ...io.handed_out import hidden
-from .clients import ChatPerson, Given
+from .clients import ClientPort, Given
 
 if TYPE_CHECKING:
     from ....protocol.control.caller import Caller
@@ -29,7 +29,7 @@ class StepExecutor(Protocol):
     """Function that executes a line of a macro: `execution.execute_line`."""
 
     async def __call__(
-        self, chat: Chat, text: str, person: ChatPerson, *, in_macro: bool = False
+        self, chat: Chat, text: str, person: ClientPort, *, in_macro: bool = False
     ) -> frames.LineDone: ...
 
 
@@ -51,7 +51,7 @@ class ChatLine:
     def __init__(
         self,
         chat: Chat,
-        person: ChatPerson,
+        person: ClientPort,
         rest: str,
         command: ChatCommand | None = None,
         *,
@@ -121,13 +121,13 @@ class ChatLine:
         """Output a text to the user and to watchers, without secrets from the vault."""
         # One frame for backlog, watchers and sender: `keep` sets its number, so it comes first.
         told = frames.Said(chat=self.chat.id, kind=kind, text=hidden(text), after=self.run)
-        self.chat.told.keep(told, self.scopes)
+        self.chat.backlog.keep(told, self.scopes)
         self.chat.watched("_chat/said", told, but=self.person, scopes=self.scopes)
-        await self.person.said(told)
+        await self.person.show(told)
 
-    async def tell(self, text: str, kind: SaidKind = "text") -> None:
+    async def say_privately(self, text: str, kind: SaidKind = "text") -> None:
         """Output a text to the user alone, without redaction."""
-        await self.person.said(frames.Said(chat=self.chat.id, kind=kind, text=text))
+        await self.person.show(frames.Said(chat=self.chat.id, kind=kind, text=text))
 
     async def note(self, text: str) -> None:
         """Output a remark that is not the command's result."""

@@ -30,7 +30,7 @@ from .shell import play as play_shell
 
 if TYPE_CHECKING:
     from .chat import Chat
-    from .clients import ChatPerson
+    from .clients import ClientPort
     from .command_line import ChatCommand
     from .input_queue import LineTurn
 
@@ -87,7 +87,7 @@ def find_command(text: str) -> tuple[ChatCommand, str] | None:
     raise UsageError(f"{UNKNOWN} ({name}: {near})" if near else UNKNOWN)
 
 
-async def execute_in_turn(chat: Chat, text: str, person: ChatPerson, turn: LineTurn) -> frames.LineDone:
+async def execute_in_turn(chat: Chat, text: str, person: ClientPort, turn: LineTurn) -> frames.LineDone:
     """Execute a line in order of arrival; a command that only reads state may overtake a waiting line."""
     try:
         with turn.waiting:
@@ -102,14 +102,14 @@ async def execute_in_turn(chat: Chat, text: str, person: ChatPerson, turn: LineT
     return frames.LineDone(chat=chat.info(), status="cancelled")
 
 
-def _only_reads(chat: Chat, text: str, person: ChatPerson) -> bool:
+def _only_reads(chat: Chat, text: str, person: ClientPort) -> bool:
     """Return True if the line is a command that only reads state."""
     found = find_command(text) if text[:1] in (".", "/") else find_bare_command(text)
     return found is not None and found[0].plays_at_work(chat, person.caller, found[1])
 
 
 async def execute_line(
-    chat: Chat, text: str, person: ChatPerson, *, in_macro: bool = False, turn: LineTurn | None = None
+    chat: Chat, text: str, person: ClientPort, *, in_macro: bool = False, turn: LineTurn | None = None
 ) -> frames.LineDone:
     """Execute a line and return when all that it started has ended.
 
@@ -186,6 +186,6 @@ async def _prompt(line: ChatLine) -> None:
     chat = line.chat
     if chat.session is None and not chat.remembers:
         await chat.memory.empty(chat.hub, line.caller)
-    start, chat.asked = chat.place.mark(), LastPrompt(line.rest, chat.brought)
-    files, chat.brought = (*chat.brought, *await mentioned(line)), ()
+    start, chat.last_prompt = chat.place.mark(), LastPrompt(line.rest, chat.pending_files)
+    files, chat.pending_files = (*chat.pending_files, *await mentioned(line)), ()
     await ask(line, LastPrompt(line.rest, files), start=start)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 from .clients import Given
 
 
-class ClientPerson:
+class ConnectedClient:
     """Client of a connection as the sender of lines: sends frames to it, and requests."""
 
     def __init__(self, peer: ControlPeer) -> None:
@@ -51,7 +51,7 @@ class ClientPerson:
     async def began(self, told: frames.Began) -> None:
         await self._peer.notify("_chat/began", told)
 
-    async def said(self, told: frames.Said) -> None:
+    async def show(self, told: frames.Said) -> None:
         await self._peer.notify("_chat/said", told)
 
     async def changed(self, told: frames.Changed) -> None:
@@ -89,7 +89,7 @@ class ChatMethods:
     def __init__(self, peer: ControlPeer, chats: Chats) -> None:
         self._peer = peer
         self._chats = chats
-        self._person = ClientPerson(peer)
+        self._person = ConnectedClient(peer)
         self._own: set[str] = set()
         self._watching: dict[str, Watcher] = {}
         self._holding = contextlib.ExitStack()
@@ -154,7 +154,7 @@ class ChatMethods:
             self._end(chat)
         return done
 
-    def _watcher(self, chat: Chat) -> ClientPerson | None:
+    def _watcher(self, chat: Chat) -> ConnectedClient | None:
         """Return this client if it watches. It gets the output of its own lines directly, and must not get it twice."""
         return self._person if self._person in chat.watchers else None
 
@@ -172,16 +172,16 @@ class ChatMethods:
         if chat.id not in self._watching:
             watcher = self._watching[chat.id] = Watcher(self._unread)
 
-            def tell(frame: bytes) -> None:
+            def send(frame: bytes) -> None:
                 if not watcher.put(frame):
                     self._unwatch(chat.id)
 
             # Before the backlog is read below, without a checkpoint between: no output is lost or sent twice.
-            chat.watchers[self._person] = tell
+            chat.watchers[self._person] = send
             chat.on_close[self._person] = lambda: self._unwatch(chat.id)
             with contextlib.suppress(ShuttingDown):
                 self._peer.me.spawn(self._notify, chat.id, watcher, name=f"watch-{chat.id}", link=False)
-        told = [] if wanted.after is None else chat.told.after(wanted.after, self._peer.caller.has)
+        told = [] if wanted.after is None else chat.backlog.after(wanted.after, self._peer.caller.has)
         return frames.WatchingChat(chat=chat.info(), told=told)
 
     async def _notify(self, _: Actor, id: str, watcher: Watcher) -> None:

@@ -28,10 +28,10 @@ from .prompting import interrupted_notice
 
 if TYPE_CHECKING:
     from .chat import Chat
-    from .clients import ChatPerson
+    from .clients import ClientPort
 
 
-async def opened(chat: Chat, person: ChatPerson, wanted: frames.OpenChat) -> list[str]:
+async def opened(chat: Chat, person: ClientPort, wanted: frames.OpenChat) -> list[str]:
     """Prepare a new chat as requested; returns the notices for the user.
 
     Raises:
@@ -78,7 +78,7 @@ async def opened(chat: Chat, person: ChatPerson, wanted: frames.OpenChat) -> lis
         await use_rag(line, wanted.rag)
     if wanted.files or wanted.attach:
         person.caller.need("run:files")
-        chat.brought = (*wanted.files, *wanted.attach)
+        chat.pending_files = (*wanted.files, *wanted.attach)
     if wanted.macro is not None:
         person.caller.need("write:runs")
         await execute_line(chat, f".macro {shlex.join([wanted.macro, *wanted.macro_arguments])}", person)

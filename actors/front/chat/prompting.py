@@ -5,7 +5,7 @@ the session consistent:
 
 - An exchange that was removed for a retry is put back if the new one adds nothing (`instead`).
 - A session file that was created for the prompt is deleted if it is empty.
-- The cost of the run is counted once (`RunningPrompt.settle`).
+- The cost of the run is counted once (`RunningPrompt.store_results`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ...runs.loading import NO_HOOKS, RunCallbacks
 from ...runs.sessions.summary import compressed, first_words, too_long
 from ...runs.target import LoopAgent
 from ..control.runs.running import sees
-from .chat_storage import ChatPlace, LastPrompt, PromptStart, Taken, wish
+from .chat_storage import ChatStorage, LastPrompt, PromptStart, RemovedExchange, wish
 
 if TYPE_CHECKING:
     from ....protocol.control.caller import Caller
@@ -100,11 +100,11 @@ def plain_agent(
 async def ask(
     line: ChatLine,
     prompt: LastPrompt,
-    place: ChatPlace | None = None,
+    place: ChatStorage | None = None,
     *,
     shown: str | None = None,
     start: PromptStart | None = None,
-    instead: Taken | None = None,
+    instead: RemovedExchange | None = None,
 ) -> Outcome:
     """Execute a prompt and wait for the answer.
 
@@ -119,7 +119,7 @@ async def ask(
     text = "\n\n".join([*before, prompt.text]) if before else prompt.text
     start = start or where.mark()
     if place is None and shown is None:
-        chat.asked = msgspec.structs.replace(prompt, text=text)
+        chat.last_prompt = msgspec.structs.replace(prompt, text=text)
     try:
         await _store(line, where)
         request, hooks = await _request(line, text, prompt, where)
@@ -138,7 +138,7 @@ async def ask(
     return await _followed(line, RunningPrompt(chat, line.caller, prompt, where, start, turn, stored, instead))
 
 
-async def _store(line: ChatLine, where: ChatPlace) -> None:
+async def _store(line: ChatLine, where: ChatStorage) -> None:
     """Create a session file for the conversation outside of sessions, if the chat is stored."""
     chat = line.chat
     if not chat.stores or where is not chat.memory or where.kept:
@@ -153,7 +153,7 @@ def about_chat(chat: Chat) -> dict[str, str]:
     return {"cwd": str(Path.cwd()), **({"target": chat.agent} if chat.agent is not None else {})}
 
 
-async def _discard_empty(chat: Chat, caller: Caller, where: ChatPlace) -> None:
+async def _discard_empty(chat: Chat, caller: Caller, where: ChatStorage) -> None:
     """Delete the session file that was created for a first prompt without any result."""
     if where.kept and where is chat.memory and where.is_empty:
         with suppress(CallboardError):  # another process holds the session
@@ -165,11 +165,11 @@ async def resume_turn(line: ChatLine, run: str, prompt: LastPrompt) -> Outcome:
     chat, where = line.chat, line.chat.place
     line.caller.need("write:runs")
     await where.refresh(chat.hub, line.caller)
-    info = await chat.hub.look(line.caller, run)
+    info = await chat.hub.read_run(line.caller, run)
     stored, start = len(where.session.compressed_messages), where.mark()
     turn = await chat.hub.resuming.resume(info)
     assert turn is not None, "it is a turn of a session"
-    chat.asked = prompt
+    chat.last_prompt = prompt
     start.run = run
     return await _followed(line, RunningPrompt(chat, line.caller, prompt, where, start, turn, stored, None))
 
@@ -187,14 +187,14 @@ class RunningPrompt:
     chat: Chat
     caller: Caller
     prompt: LastPrompt
-    where: ChatPlace
+    where: ChatStorage
     start: PromptStart
     turn: SessionTurn
     compressed: int
-    instead: Taken | None
+    instead: RemovedExchange | None
     charged: bool = False
 
-    async def settle(self, answer: str | None = None) -> None:
+    async def store_results(self, answer: str | None = None) -> None:
         """Update the chat with the results of the run once they are stored; call it again after a cancellation."""
         chat, where, turn = self.chat, self.where, self.turn
         if not self.charged:
@@ -202,7 +202,7 @@ class RunningPrompt:
             chat.add_cost(turn.info.cost, priced=turn.info.priced)
         await where.refresh(chat.hub, self.caller)
         await _discard_empty(chat, self.caller, where)
-        where.brought(self.start, turn.at, len(turn.added))
+        where.record_messages(self.start, turn.at, len(turn.added))
         shortened = turn.rounded.compressed or len(where.session.compressed_messages) != self.compressed
         if shortened:
             where.starts.clear()
@@ -219,7 +219,7 @@ async def _followed(line: ChatLine, asking: RunningPrompt) -> Outcome:
     chat.begun(run)
     chat.steered = []
     told = frames.Began(chat=chat.id, run=run, prompt=hidden(prompt.text), title=_title(chat))
-    chat.told.keep(told, ())
+    chat.backlog.keep(told, ())
     chat.watched("_chat/began", told, but=line.person)
     try:
         if chat.interrupted:  # the interrupt came between the decision to start and `begun`
@@ -228,7 +228,7 @@ async def _followed(line: ChatLine, asking: RunningPrompt) -> Outcome:
         outcome = await chat.hub.wait(line.caller, run)
     except BaseException:  # the requester is gone, or an interrupt coincided with the begin or end of the run
         if chat.goes_on and not chat.interrupted:
-            chat.outlive(run, turn.over, asking.settle)
+            chat.outlive(run, turn.over, asking.store_results)
             raise
         chat.hub.cancel(line.caller, run)
         chat.over()
@@ -238,7 +238,7 @@ async def _followed(line: ChatLine, asking: RunningPrompt) -> Outcome:
                 if line.run != run:
                     await _notify_began(line, told, turn.over)
                 await turn.over.wait()
-                await asking.settle()
+                await asking.store_results()
                 await _give_back(line, asking)
         raise
     chat.over()
@@ -246,13 +246,13 @@ async def _followed(line: ChatLine, asking: RunningPrompt) -> Outcome:
         turn.rounding.cancel()
     try:
         await _over(line, turn)
-        await asking.settle(outcome.output)
+        await asking.store_results(outcome.output)
         await _give_back(line, asking)
     except trio.Cancelled:  # skip the work on the session after the turn
         turn.rounding.cancel()
         with chat.hub.root.kernel.shield(END_WITHIN), suppress(PeerClosed):
             await turn.over.wait()
-            await asking.settle(outcome.output)
+            await asking.store_results(outcome.output)
             await _give_back(line, asking)
         raise
     line.status = outcome.status
@@ -289,14 +289,14 @@ async def _notify_began(line: ChatLine, told: frames.Began, over: trio.Event) ->
     failed: list[PeerClosed] = []
     async with trio.open_nursery() as nursery:
 
-        async def tell() -> None:
+        async def send() -> None:
             try:
                 await line.person.began(told)
             except PeerClosed as error:  # collected: the nursery would wrap it into an exception group
                 failed.append(error)
             nursery.cancel_scope.cancel()
 
-        nursery.start_soon(tell)
+        nursery.start_soon(send)
         await over.wait()
         nursery.cancel_scope.cancel()
     for error in failed:
@@ -329,7 +329,7 @@ async def _keep(line: ChatLine, prompt: str, reply: str) -> None:
         await line.warn(f"the answer could not be kept: {error}")
 
 
-async def _round_off(line: ChatLine, turn: SessionTurn, where: ChatPlace) -> None:
+async def _round_off(line: ChatLine, turn: SessionTurn, where: ChatStorage) -> None:
     """Report the work on the session after the turn; compress a temporary session here."""
     if turn.error is not None:
         await line.warn(f"what was said could not be kept: {turn.error}")
@@ -341,7 +341,7 @@ async def _round_off(line: ChatLine, turn: SessionTurn, where: ChatPlace) -> Non
         await _compress(line, where)
 
 
-async def _compress(line: ChatLine, where: ChatPlace) -> None:
+async def _compress(line: ChatLine, where: ChatStorage) -> None:
     """Compress a session in memory if it is too long, as `runs.in_session` does for stored ones."""
     chat, agent = line.chat, line.chat.loop_agent
     of_agent = None if agent is None else agent.agent.compression_threshold
@@ -365,7 +365,9 @@ def _title(chat: Chat) -> str:
     return chat.agent or chat.role or chat.model_in_use
 
 
-async def _request(line: ChatLine, text: str, prompt: LastPrompt, where: ChatPlace) -> tuple[RunRequest, RunCallbacks]:
+async def _request(
+    line: ChatLine, text: str, prompt: LastPrompt, where: ChatStorage
+) -> tuple[RunRequest, RunCallbacks]:
     chat, caller = line.chat, line.caller
     settings = chat.settings
     if not await where.prepare(chat.hub, caller, settings):
@@ -399,7 +401,7 @@ async def _request(line: ChatLine, text: str, prompt: LastPrompt, where: ChatPla
 
 
 async def _of_agent(
-    chat: Chat, request: RunRequest, hooks: RunCallbacks, where: ChatPlace
+    chat: Chat, request: RunRequest, hooks: RunCallbacks, where: ChatStorage
 ) -> tuple[RunRequest, RunCallbacks]:
     """Return the run of an agent; values set since its start override its file."""
     loaded = chat.loaded = await chat.hub.root.loader.load(request, hooks)

@@ -195,9 +195,9 @@ class ClusterGateway:
                 self._dirty |= dirty
                 continue
             for run in dirty:
-                self._logs.told(run)
+                self._logs.wake(run)
             if everything:
-                self._logs.changed_all()
+                self._logs.wake_all()
 
     async def _prune(self) -> None:
         """Delete runs beyond the retention limits."""

@@ -104,17 +104,17 @@ class GatewayLogs(ClusterLogs):
         """Forget a deleted run."""
         self.cluster.discard(run)
         self.past.pop(run, None)
-        self.told(run)
+        self.wake(run)
 
-    def told(self, run: str) -> None:
+    def wake(self, run: str) -> None:
         """Wake the tasks that wait for news of a run."""
         if (news := self._news.pop(run, None)) is not None:
             news.set()
 
-    def changed_all(self) -> None:
+    def wake_all(self) -> None:
         """Wake all tasks that wait for news."""
         for run in list(self._news):
-            self.told(run)
+            self.wake(run)
 
     async def news(self, run: str) -> None:
         """Wait for news of a run, at most `LOOK_EVERY` seconds."""
@@ -131,18 +131,18 @@ class GatewayLogs(ClusterLogs):
             return await super().is_over(run)
         return (info := self.past.get(run)) is None or info.over
 
-    def elsewhere(self, run: str) -> RemoteLog:
+    def remote_log(self, run: str) -> RemoteLog:
         """Return the shared reader of the run's events."""
         if run not in self.cluster:
-            return super().elsewhere(run)
+            return super().remote_log(run)
         found = self._followed.get(run)
         if found is None:
             found = self._followed[run] = _Followed(self, run)
         return found
 
-    async def look_again(self, ours: Collection[str]) -> None:
+    async def rescan(self, ours: Collection[str]) -> None:
         """Update the index of local runs; `ClusterGateway` updates cluster runs."""
-        await super().look_again({*ours, *self.cluster})
+        await super().rescan({*ours, *self.cluster})
 
 
 class _Followed(RemoteLog):
@@ -190,7 +190,7 @@ class _Followed(RemoteLog):
         self._live.append(logged(bytes(line)))
         if len(self._live) > MOST_LIVE:
             self._from = self._live.popleft().seq
-        self._gateway.told(self._run)
+        self._gateway.wake(self._run)
 
 
 PIECES = {LlmDelta.kind, ToolDelta.kind}

@@ -51,10 +51,10 @@ class Turns:
             return await self._hub.sessions.begin_queued(_owner(info), info, request, hooks)
         raise ActorCancelled(f"{info.run} was cancelled before it began")
 
-    async def go_on(self, info: RunInfo, taken: TakenRun, hooks: RunCallbacks) -> SessionTurn:
-        """Resume a turn of another worker. Raises as `HubSessions.go_on`, and `ActorCancelled`."""
+    async def resume(self, info: RunInfo, taken: TakenRun, hooks: RunCallbacks) -> SessionTurn:
+        """Resume a turn of another worker. Raises as `HubSessions.resume`, and `ActorCancelled`."""
         with self._until_free(info.run):
-            return await self._hub.sessions.go_on(info, taken, hooks, wait=float("inf"))
+            return await self._hub.sessions.resume(info, taken, hooks, wait=float("inf"))
         raise ActorCancelled(f"{info.run} was cancelled before it went on")
 
     def cancel(self, run: str) -> None:

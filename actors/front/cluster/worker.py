@@ -399,8 +399,8 @@ class ClusterWorker(NoWorkers):
             past = await trio.to_thread.run_sync(taken_of, await self._again(taken.run), taken.past)
             check_goes_on(taken.run, past.past)
             past = await self._moved(taken, past)
-            go_on = self._hub.running.go_on if past.began.session is None else self._turns.go_on
-            await self._until_over(taken, lambda: go_on(info, past, self._turns.hooks(info)))
+            resume = self._hub.running.resume if past.began.session is None else self._turns.resume
+            await self._until_over(taken, lambda: resume(info, past, self._turns.hooks(info)))
         except ShuttingDown:
             return
         except ActorCancelled:

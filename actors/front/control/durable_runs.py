@@ -40,7 +40,7 @@ async def steps_of_run(hub: Hub, caller: Caller, run: str, after: int, limit: in
     caller.need("write:runs")
     if after < 0:
         raise UsageError(f"`after` is the number of a step, 0 for before the first, not {after}")
-    info = await hub.look(caller, run)
+    info = await hub.read_run(caller, run)
     read = await _read(hub, info.run)
     return await trio.to_thread.run_sync(partial(_page, hub, read, after, limit))
 
@@ -71,7 +71,7 @@ async def fork_run(hub: Hub, caller: Caller, wanted: durable.ForkRun) -> durable
         caller.need("answer:questions")
     if wanted.model is not None:
         check_model(caller, wanted.model, hub.root)
-    info = await hub.look(caller, wanted.run)
+    info = await hub.read_run(caller, wanted.run)
     if hub.cluster is not None and hub.cluster.has(info.run):
         _check_in_cluster(info, wanted)
     read = await _read(hub, info.run, parts=True)
@@ -144,7 +144,7 @@ async def rows_of(hub: Hub, caller: Caller, run: str, after: int, limit: int) ->
     caller.need("write:runs")
     if after < 0:
         raise UsageError(f"`after` is the number of a row, 0 for before the first, not {after}")
-    info = await hub.look(caller, run)
+    info = await hub.read_run(caller, run)
     if hub.cluster is not None and hub.cluster.has(info.run):
         found = await hub.cluster.rows(info.run, after, limit + 1)
     else:

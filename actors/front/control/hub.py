@@ -224,7 +224,7 @@ class Hub:
         """Resume a run whose process was killed; returns when it has begun. Raises as `Resuming.resume` does."""
         caller.need("write:runs")
         self.check_open()
-        info = await self.look(caller, run)
+        info = await self.read_run(caller, run)
         if self.cluster is not None and self.cluster.has(run):
             await self.cluster.resume(run, with_changes=with_changes)
         else:
@@ -275,7 +275,7 @@ class Hub:
         check_owner(caller, info.owner, info.run)
         return info
 
-    async def look(self, caller: Caller, run: str) -> RunInfo:
+    async def read_run(self, caller: Caller, run: str) -> RunInfo:
         """Return a run like `get`, but read state that another process may have changed in a worker thread."""
         past = self.logs.past.get(run)
         if run in self.running.live or (past is not None and past.over):
@@ -524,4 +524,4 @@ class Hub:
         """Pick up changes by other processes that write into the same directory."""
         while True:
             await trio.sleep(LOOK_EVERY)
-            await self.logs.look_again(self.running.live.keys() | self.resuming.held | self.dormant.runs.keys())
+            await self.logs.rescan(self.running.live.keys() | self.resuming.held | self.dormant.runs.keys())

@@ -290,7 +290,7 @@ def _server_info(peer: ControlPeer, _: own.Nothing) -> own.ServerInfo:
 _CALLS: dict[str, Callable[[ControlPeer, Any], Any]] = {
     "_run/start": _start,
     "_run/list": _list,
-    "_run/get": lambda peer, params: peer.hub.look(peer.caller, params.run),
+    "_run/get": lambda peer, params: peer.hub.read_run(peer.caller, params.run),
     "_run/cancel": lambda peer, params: peer.hub.cancel(peer.caller, params.run),
     "_run/resume": lambda peer, given: peer.hub.resume(peer.caller, given.run, with_changes=given.with_changes),
     "_run/rows": _rows,

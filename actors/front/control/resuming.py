@@ -158,9 +158,9 @@ class Resuming:
         turn: SessionTurn | None = None
         self._begun[taken.id] = -1.0
         if taken.began.session is None:
-            await self._running.go_on(info, taken, NO_HOOKS, with_changes=with_changes)
+            await self._running.resume(info, taken, NO_HOOKS, with_changes=with_changes)
         else:
-            turn = await self._sessions.go_on(info, taken, with_changes=with_changes)
+            turn = await self._sessions.resume(info, taken, with_changes=with_changes)
         self._begun[taken.id] = trio.current_time()
         return turn
 

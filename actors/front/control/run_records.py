@@ -80,7 +80,7 @@ async def call_of(hub: Hub, caller: Caller, run: str, number: int | None = None)
 
 
 async def _read(hub: Hub, caller: Caller, run: str) -> list[ModelCall]:
-    info = await hub.look(caller, run)
+    info = await hub.read_run(caller, run)
     await hub.logs.flush()  # even a finished run may have lines in the writer's queue
     directory = hub.logs.directory / info.run
     found = await trio.to_thread.run_sync(read_calls, directory)
@@ -123,7 +123,7 @@ async def changes_of_run(hub: Hub, caller: Caller, run: str, actor: str | None =
         NotFound, Denied: as `Hub.get`.
     """
     caller.need("read:runs")
-    await hub.look(caller, run)
+    await hub.read_run(caller, run)
     root = hub.root
     files = await trio.to_thread.run_sync(partial(redacted_changes, run, root.settings, root.vault, actor))
     return Changes(files=files[:MOST_FILES], more=max(0, len(files) - MOST_FILES))
@@ -152,7 +152,7 @@ async def restore_run(hub: Hub, caller: Caller, run: str) -> Restored:
     """
     caller.need("write:runs")
     caller.need("run:files")
-    info = await hub.look(caller, run)
+    info = await hub.read_run(caller, run)
     if not info.over:
         raise Conflict(f"{run} is under way, and may change files; cancel it first")
     return await trio.to_thread.run_sync(partial(restore, store_of(os.environ), [run]))

@@ -179,12 +179,12 @@ class HubSessions:
         )
         return wanted if name in (None, TEMP) else msgspec.structs.replace(wanted, session=name)
 
-    async def kept(self, run: str) -> None:
+    async def wait_stored(self, run: str) -> None:
         """Wait until the messages of a run's turn are on disk."""
         if run in self._turns:
             await self._turns[run].over.wait()
 
-    async def go_on(
+    async def resume(
         self,
         info: RunInfo,
         taken: TakenRun,
@@ -247,7 +247,7 @@ class HubSessions:
     ) -> None:
         async def begin(act: Act) -> RunInfo:
             running, history = self._hub.running, act.request.history
-            await running.go_on(info, taken, act.hooks, history, with_changes=with_changes)
+            await running.resume(info, taken, act.hooks, history, with_changes=with_changes)
             return running.live[info.run].info
 
         acting = resumed_turn(self._hub.root, taken, hooks, wait=wait, on_wait=partial(_log_wait, str(info.session)))

@@ -290,7 +290,7 @@ class _Pieces:
 async def _stream(pieces: _Pieces, ref: Ref[Never, None], scope: Scope, receive: Receive, send: Send) -> None:
     """Reply with JSON if only the answer is to be sent, else with a stream."""
 
-    async def tell() -> Response | None:
+    async def answer() -> Response | None:
         started = over = False
         while not over:
             said = await pieces.take()
@@ -306,7 +306,7 @@ async def _stream(pieces: _Pieces, ref: Ref[Never, None], scope: Scope, receive:
         return None
 
     try:
-        reply = await while_there(receive, tell)
+        reply = await while_there(receive, answer)
     finally:
         ref.cancel()
     if reply is not None:

@@ -171,7 +171,7 @@ class WorkMetrics:
         if chat is not None and chat.pieces > 1:
             self._chunks.labels(model).observe((chat.last - chat.first) / (chat.pieces - 1))
 
-    def _looked(self, _: Event, data: ev.LlmEmbedding | ev.LlmRerank, __: ActivityChange) -> None:
+    def _knowledge_call(self, _: Event, data: ev.LlmEmbedding | ev.LlmRerank, __: ActivityChange) -> None:
         if data.error is None:
             model = self._names.of("model", data.model)
             self._operations.labels(model).observe(data.seconds)
@@ -213,8 +213,8 @@ class WorkMetrics:
         ev.LlmDelta: _llm_piece,
         ev.LlmReasoning: _llm_piece,
         ev.LlmResponse: _llm_response,
-        ev.LlmEmbedding: _looked,
-        ev.LlmRerank: _looked,
+        ev.LlmEmbedding: _knowledge_call,
+        ev.LlmRerank: _knowledge_call,
         ev.LlmRetry: _llm_retry,
         ev.LlmWaiting: _llm_waiting,
         ev.LlmFallback: _llm_fallback,

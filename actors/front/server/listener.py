@@ -130,7 +130,7 @@ class InspectedStream(trio.abc.HalfCloseableStream):
         except OSError:
             return ""
 
-    async def look(self) -> bytes:
+    async def peek(self) -> bytes:
         """Return the first request's head, up to the first empty line; empty after `HEAD_WITHIN` seconds."""
         with trio.move_on_after(HEAD_WITHIN) as waiting:
             while EMPTY_LINE not in self._head and len(self._head) < LONGEST_HEAD and _may_be_http(self._head):
@@ -204,7 +204,7 @@ async def serve_port(
         try:
             opened = InspectedStream(stream)
             with limiter.entering(opened.peer) as room:
-                if room and (head := await opened.look()):
+                if room and (head := await opened.peek()):
                     await (talk if websocket is not None and upgrades(head) else http)(opened)
         except* (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
             pass  # the client has disconnected

@@ -40,7 +40,7 @@ UNCOMMITTED = (
     "the changes here that are not committed (`git status`, `git diff HEAD`), or the last commit if there are none"
 )
 
-_STANDING = ("agent", "loaded", "variables", "in_default_agent", "session", "memory", "asked", "reply")
+_RESTORED = ("agent", "loaded", "variables", "in_default_agent", "session", "memory", "last_prompt", "reply")
 """Attributes of a chat that a change of agents sets; a failed change restores them."""
 
 
@@ -111,7 +111,7 @@ async def begin_agent(
             raise ConfigError(
                 f"agent '{name}' uses MCP servers, and MCP is turned off; `.set mcp_server_support true` first"
             )
-    before = {name: getattr(chat, name) for name in _STANDING}
+    before = {name: getattr(chat, name) for name in _RESTORED}
     chat.agent, chat.loaded, chat.variables, chat.in_default_agent = name, loaded, dict(variables), False
     chat.new_memory()
     if own_session and session is None and isinstance(loaded, LoopAgent) and line.caller.has("write:sessions"):

@@ -133,13 +133,13 @@ async def _vault(line: ChatLine) -> None:
     file = line.root.vault.file
     # An external secret program can only be read.
     if file is None and action == "get":
-        await line.tell(await line.root.vault.ready(lambda: line.root.vault.get(name) or ""))
+        await line.say_privately(await line.root.vault.ready(lambda: line.root.vault.get(name) or ""))
         return
     if file is None:
         raise UsageError("the secrets are another program's (`vault.command` of config.yaml): change them there")
     secrets = await _opened(line, file)
     if action == "list":
-        await line.tell("\n".join(sorted(secrets)) if secrets else "There are no secrets yet: .vault add NAME")
+        await line.say_privately("\n".join(sorted(secrets)) if secrets else "There are no secrets yet: .vault add NAME")
         return
     if action == "add" and name in secrets:
         raise UsageError(f"there is a secret '{name}' already: .vault update {name}")
@@ -147,7 +147,7 @@ async def _vault(line: ChatLine) -> None:
         hint = did_you_mean(name, secrets) or ".vault list shows their names"
         raise NotFound(f"there is no secret '{name}'; {hint}")
     if action == "get":
-        await line.tell(secrets[name])
+        await line.say_privately(secrets[name])
     elif action == "delete":
         await _delete(line, file, name)
     else:
@@ -187,12 +187,12 @@ async def _put(line: ChatLine, file: VaultFile, name: str, *, new: bool) -> None
         secrets[name] = value
 
     await trio.to_thread.run_sync(file.change, edit)
-    await line.tell(f"{name} is {'kept' if new else 'changed'} in {file.path}", "note")
+    await line.say_privately(f"{name} is {'kept' if new else 'changed'} in {file.path}", "note")
 
 
 async def _delete(line: ChatLine, file: VaultFile, name: str) -> None:
     if not await line.confirm(f"Delete the secret '{name}' for good?"):
-        await line.tell("nothing was deleted", "note")
+        await line.say_privately("nothing was deleted", "note")
         return
     await trio.to_thread.run_sync(file.change, lambda secrets: secrets.pop(name, None))
-    await line.tell(f"{name} is deleted", "note")
+    await line.say_privately(f"{name} is deleted", "note")

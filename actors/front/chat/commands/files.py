@@ -68,7 +68,7 @@ async def _macro(line: ChatLine) -> None:
     lines = lines_of(macro, arguments)
     if left := macro.left_over(arguments):
         await line.warn(f"{counted(len(left), 'argument')} that no variable takes: passed over. Usage: {macro.usage}")
-    chat = line.chat.beside() if macro.isolated else line.chat
+    chat = line.chat.macro_chat() if macro.isolated else line.chat
     for each in lines:
         await line.say(f">> {each}", "echo")
         done = await line.step(chat, each)

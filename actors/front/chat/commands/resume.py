@@ -12,7 +12,7 @@ from .....protocol.session import Session
 from .....protocol.session_turns import turns_of
 from ....runs.sessions.names import is_automatic
 from ....views.money import usd
-from ..chat_storage import ChatPlace, LastPrompt
+from ..chat_storage import ChatStorage, LastPrompt
 from ..command_line import ChatLine, command
 from ..default_agent import name_of
 from ..prompting import interrupted_notice, resumable_turns, resume_turn
@@ -140,8 +140,8 @@ async def _enter(line: ChatLine, id: str) -> None:
         chat.in_default_agent = agent == name_of(chat.settings)
     else:
         chat.leave_agent()
-    place = ChatPlace.of(stored, chat.settings)
-    chat.asked, chat.reply, chat.title = None, place.last_reply, stored.session.title
+    place = ChatStorage.of(stored, chat.settings)
+    chat.last_prompt, chat.reply, chat.title = None, place.last_reply, stored.session.title
     # A named session becomes the chat's session; an unnamed one continues as the conversation outside of sessions.
     if stored.alias is not None and not is_automatic(stored.alias):
         chat.session = place

@@ -17,7 +17,7 @@ from ....runs.sessions.roles import change_role
 from ....work.roles.files import FILES, find, locate, save
 from ...control.requests import check_role
 from .. import completion
-from ..chat_storage import ChatPlace, LastPrompt
+from ..chat_storage import ChatStorage, LastPrompt
 from ..command_line import MISSING, ChatLine, command
 from ..default_agent import leave_default
 from ..prompting import ask
@@ -41,7 +41,7 @@ async def _role(line: ChatLine) -> None:
         raise NotFound(f"Unknown role `{repr(name[:60])[1:-1]}`: there is no such role, and none was made")
     if text.strip():
         # A session of its own: the exchange must not become part of the conversation.
-        once = ChatPlace.in_memory(None, Session(role_name=name))
+        once = ChatStorage.in_memory(None, Session(role_name=name))
         await ask(line, LastPrompt(text.strip()), once)
         return
     await use_role(line, name)

@@ -139,7 +139,7 @@ async def _set(line: ChatLine) -> None:
         chat.own[key] = value
         return
     if key == "save_session" and value is True and await chat.place.resume(line.hub, line.caller):
-        chat.asked, chat.reply = None, chat.place.last_reply
+        chat.last_prompt, chat.reply = None, chat.place.last_reply
         await line.note("The session goes on as its file has it; what was said meanwhile is not in it.")
         return
     async with chat.place.change(line.hub, line.caller) as session:

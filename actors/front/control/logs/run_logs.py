@@ -165,7 +165,7 @@ class RunLogs:
             info = await trio.to_thread.run_sync(partial(self.get, run, patient=True))
         return info is None or info.over
 
-    def elsewhere(self, run: str) -> RemoteLog:
+    def remote_log(self, run: str) -> RemoteLog:
         """Return the shared reader of a log that another process writes."""
         found = self._followed.get(run)
         if found is None:
@@ -181,7 +181,7 @@ class RunLogs:
         """Wait until a run has finished since the last `prune`."""
         await self._grown.wait()
 
-    async def look_again(self, ours: Collection[str]) -> None:
+    async def rescan(self, ours: Collection[str]) -> None:
         """Update the index after other processes began, ended or deleted runs.
 
         Args:
@@ -394,7 +394,7 @@ Place: TypeAlias = "tuple[int, int]"
 
 
 class RemoteLog:
-    """Shared reader of one log; `RunLogs.elsewhere` returns it.
+    """Shared reader of one log; `RunLogs.remote_log` returns it.
 
     Args:
         logs: logs that contain the run.

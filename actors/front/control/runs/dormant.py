@@ -245,7 +245,7 @@ class Dormant:
         info = self._running.known(run)
         if info is None:
             raise NotFound(f"there is no run {run}")
-        await self._running.go_on(info, await taken_again(self._root, run), NO_HOOKS)
+        await self._running.resume(info, await taken_again(self._root, run), NO_HOOKS)
         record = self._running.live.get(run)
         if record is None:
             return

@@ -181,7 +181,7 @@ class Running:
         record.goes_on()
         record.log.summarise(info)
 
-    async def go_on(
+    async def resume(
         self,
         info: RunInfo,
         taken: TakenRun,

@@ -46,7 +46,7 @@ async def complete(call: HttpCall, body: ChatCompletionRequest) -> ASGIApp:
     find = partial(call.api.remembered.find, call.caller.subject)
     prepared = await prepare(call, body, asked(body.messages, tools=body.tools is not None, find=find))
 
-    async def tell(run: RunInfo, say: Say) -> ChatCompletionProjection:
+    async def send_events(run: RunInfo, say: Say) -> ChatCompletionProjection:
         usage = body.stream_options is not None and bool(body.stream_options.include_usage)
         told = ChatCompletionProjection(
             run.run, body.model, int(time.time()), usage=usage, calls=lambda: prepared.client_calls.calls(run.run)
@@ -60,7 +60,7 @@ async def complete(call: HttpCall, body: ChatCompletionRequest) -> ASGIApp:
         await say(DONE)
         return told
 
-    return run_and_reply(call, partial(prepared.start, call), tell, streams=bool(body.stream))
+    return run_and_reply(call, partial(prepared.start, call), send_events, streams=bool(body.stream))
 
 
 class PreparedChat(msgspec.Struct, frozen=True, kw_only=True):
@@ -223,7 +223,7 @@ async def respond(call: HttpCall, body: ResponsesRequest) -> ASGIApp:
     conversation = asked(messages, tools=body.tools is not None, find=find, field="input", places=places)
     prepared = await prepare(call, body.as_chat(messages), conversation)
 
-    async def tell(run: RunInfo, say: Say) -> ResponseProjection:
+    async def send_events(run: RunInfo, say: Say) -> ResponseProjection:
         calls = partial(prepared.client_calls.calls, run.run)
         projection = ResponseProjection(run.run, body, int(time.time()), calls=calls)
 
@@ -239,7 +239,7 @@ async def respond(call: HttpCall, body: ResponsesRequest) -> ASGIApp:
         await call.hub.follow(call.caller, run.run, each)
         return projection
 
-    return run_and_reply(call, partial(prepared.start, call), tell, streams=bool(body.stream))
+    return run_and_reply(call, partial(prepared.start, call), send_events, streams=bool(body.stream))
 
 
 def model_agent(model: str | None, instructions: str = "") -> Agent:

@@ -74,7 +74,7 @@ async def _as_openai(call: HttpCall, body: CompletionRequest) -> ASGIApp:
     usage = body.stream_options is not None and bool(body.stream_options.include_usage)
     before = body.text if body.echo else ""
 
-    async def tell(run: RunInfo, say: Say) -> _Whole:
+    async def send_events(run: RunInfo, say: Say) -> _Whole:
         told = TextCompletion(call.id, run.run, body.model or "", int(time.time()), before=before, usage=usage)
 
         async def each(happened: LoggedEvent) -> None:
@@ -86,7 +86,7 @@ async def _as_openai(call: HttpCall, body: CompletionRequest) -> ASGIApp:
         return _Whole(told)
 
     return run_and_reply(
-        call, lambda: call.hub.begin(call.caller, request, durable=False), tell, streams=bool(body.stream)
+        call, lambda: call.hub.begin(call.caller, request, durable=False), send_events, streams=bool(body.stream)
     )
 
 

@@ -53,7 +53,7 @@ async def listed(call: HttpCall, query: ListQuery) -> Response:
 @_route("GET", "/v1/runs/{run}", READ_RUNS, gives=RunInfo, errors=(404,))
 async def one(call: HttpCall) -> Response:
     """A run."""
-    return reply(await call.hub.look(call.caller, call.path("run")))
+    return reply(await call.hub.read_run(call.caller, call.path("run")))
 
 
 @_route("DELETE", "/v1/runs/{run}", CONTROL, status=204, errors=(404, 409))
@@ -108,13 +108,13 @@ async def events(call: HttpCall, query: EventsQuery) -> ASGIApp:
     after = query.after if seen is None else seen
     check_after(call, run, after)
 
-    async def tell(say: Say) -> None:
+    async def send_events(say: Say) -> None:
         async def each(happened: LoggedEvent) -> None:
             await say(event(happened.data, name=happened.kind, id=happened.seq))
 
         await call.hub.follow(call.caller, run, each, after)
 
-    return EventStream(tell)
+    return EventStream(send_events)
 
 
 @_route("GET", "/v1/runs/{run}/questions", QUESTIONS, gives=QuestionsPage, errors=(404,))

@@ -49,7 +49,7 @@ async def _asking(other: Hub) -> tuple[str, str]:
 
 async def test_a_run_begun_elsewhere_is_listed_and_so_is_its_end(stage: Stage, hub: Hub, other: Hub) -> None:
     run, question = await _asking(other)
-    await hub.logs.look_again(())
+    await hub.logs.rescan(())
     assert [info.run for info in hub.list(LOCAL)] == [run]
     assert not hub.list(LOCAL)[0].over
     assert await other.answer(LOCAL, question, "Anna")
@@ -57,7 +57,7 @@ async def test_a_run_begun_elsewhere_is_listed_and_so_is_its_end(stage: Stage, h
     await other.logs.flush()
     with trio.fail_after(60):
         while not hub.list(LOCAL)[0].over:
-            await hub.logs.look_again(())
+            await hub.logs.rescan(())
             await trio.sleep(0.01)
     assert hub.list(LOCAL)[0].status == "done"
 
@@ -65,14 +65,14 @@ async def test_a_run_begun_elsewhere_is_listed_and_so_is_its_end(stage: Stage, h
 async def test_runs_of_ones_own_are_not_taken_for_those_of_others(stage: Stage, hub: Hub) -> None:
     run, _ = await _asking(hub)
     await hub.logs.flush()
-    await hub.logs.look_again(())
+    await hub.logs.rescan(())
     assert run not in hub.logs.past
     assert [info.run for info in hub.list(LOCAL)] == [run]
 
 
 async def test_a_directory_that_is_gone_is_no_reason_to_end(stage: Stage, hub: Hub, tmp_path: Path) -> None:
     shutil.rmtree(hub.logs.directory)
-    await hub.logs.look_again(())
+    await hub.logs.rescan(())
     assert hub.list(LOCAL) == []
 
 
@@ -187,7 +187,7 @@ async def test_a_long_log_of_a_process_that_was_killed_is_not_read_while_everybo
     other.end()
     monkeypatch.setattr(run_logs, "QUICKLY_READ", 1000)
     assert hub.get(LOCAL, "run-killed").status == "running"
-    await hub.logs.look_again(())
+    await hub.logs.rescan(())
     info = hub.get(LOCAL, "run-killed")
     assert (info.status, info.seq) == ("lost", 30)
 

@@ -105,4 +105,4 @@ async def test_who_watches_sees_what_a_command_says_only_with_what_it_takes_to_b
     assert person.told
     assert not [frame for frame in seen[FEW] if b"_chat/said" in frame]
     assert [frame for frame in seen[FEW | {scope}] if b"_chat/said" in frame]
-    assert chat.told.after(0, FEW.__contains__) == []
+    assert chat.backlog.after(0, FEW.__contains__) == []

@@ -48,7 +48,7 @@ async def test_who_watches_sees_neither_values_nor_names(chat: Chat) -> None:
     assert SECRET in person.text
     assert SECRET not in repr(watched)
     assert "MY_KEY" not in repr(watched)  # nor its name
-    assert chat.told.after(0, lambda _: True) == []
+    assert chat.backlog.after(0, lambda _: True) == []
 
 
 async def test_the_vault_is_for_the_person_at_this_machine(chat: Chat) -> None:
