@@ -39,7 +39,7 @@ from support.waiting import PATIENCE
 
 WIRES = {"openai": "openai-compatible", "anthropic": "anthropic", "gemini": "gemini"}
 
-VAIN = "The last prompt has left nothing to take back"
+VAIN = "The last prompt added no messages, so nothing was removed"
 ANYTHING = "*"
 
 

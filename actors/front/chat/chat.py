@@ -347,6 +347,7 @@ class Chat:
         # Without `keep`, the run that is cancelled below does not outlive its line.
         self.closed, self.keep = True, False
         self._moved.unpark_all()
+        # A copy, because the callbacks remove themselves.
         for end in list(self.on_close.values()):
             end()
         self._cancel()
@@ -433,6 +434,7 @@ class Chat:
         Clients see it as this chat, and an interrupt of this chat cancels its runs.
         """
         fresh = Chat(self.hub, self.owner)
+        # The id of this chat, so that clients see the macro's output in it.
         fresh.id, fresh.model, fresh.own = self.id, self.model, dict(self.own)
         # Shared, not copied: limits, watchers and warnings of the chat apply to its macros.
         fresh.terms, fresh.remembers, fresh._within = self.terms, False, self
@@ -449,7 +451,7 @@ class Chat:
 
     def new_memory(self) -> None:
         """Forget the conversation outside of sessions, with the settings of its role or agent."""
-        self.memory = ChatStorage.in_memory(self._scope_of_agent())
+        self.memory = ChatStorage.in_memory(None if self.loaded is None else agent_of(self.loaded))
         self.last_prompt = self.reply = None
 
     def leave_agent(self) -> None:
@@ -457,9 +459,6 @@ class Chat:
         self.session = None
         self.agent, self.loaded, self.variables, self.in_default_agent = None, None, {}, False
         self.new_memory()
-
-    def _scope_of_agent(self) -> str | None:
-        return None if self.loaded is None else agent_of(self.loaded)
 
     @property
     def loop_agent(self) -> LoopAgent | None:
@@ -488,20 +487,20 @@ class Chats:
         Raises:
             Saturated: too many chats are open, of this owner or in total.
         """
+        # First, so that abandoned chats do not count.
         self._close_abandoned()
         own = sum(chat.owner == owner for chat in self.open.values())
         if own >= MOST_OF_ONE:
-            raise Saturated(
-                f"{owner} has {own} chats open, and that is as many as may be; _chat/list has them: close one"
-            )
+            raise Saturated(f"{owner} has {own} chats open, the maximum; close one of those that _chat/list returns")
         if len(self.open) >= MOST_CHATS:
-            raise Saturated(f"{MOST_CHATS} chats are open, and that is as many as may be; close one")
+            raise Saturated(f"{MOST_CHATS} chats are open, the maximum of this server; close one first")
         chat = Chat(self.hub, owner, self)
         self.open[chat.id] = chat
         return chat
 
     def seen_by(self, caller: Caller) -> list[Chat]:
         """Return the chats that a caller may see, oldest first; callable from any thread."""
+        # A copy, because completion calls this in a worker thread.
         return [chat for chat in list(self.open.values()) if sees(caller, chat.owner)]
 
     def _close_abandoned(self) -> None:

@@ -52,6 +52,7 @@ class Watcher:
         if self._ended:
             return False
         size = len(frame) + OF_FRAME
+        # Two limits: one watcher that does not read, and many watchers of one API key.
         if self.bytes + size > MOST_BEHIND or self._unread.bytes + size > MOST_BYTES:
             self.lagged = True
             self.drop()
@@ -75,6 +76,7 @@ class Watcher:
     def drop(self) -> None:
         """End the queue and drop the frames in it."""
         self._frames.clear()
+        # The frame being sent is in the outbox, which counts it until the transport has accepted it.
         self._unread.taken(self.bytes - self._sending)
         self.bytes = self._sending
         self.end()
@@ -160,6 +162,7 @@ class NotificationBacklog:
         size = len(told.prompt if isinstance(told, frames.Began) else told.text)
         self._kept.append(_BacklogEntry(told, scopes, size))
         self._size += size
+        # The newest output always stays, even if it alone exceeds the limit.
         while len(self._kept) > MOST or (self._size > MOST_TEXT and len(self._kept) > 1):
             self._size -= self._kept.popleft().size
 

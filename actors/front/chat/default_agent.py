@@ -116,7 +116,8 @@ async def _offered(line: ChatLine, name: str = "") -> list[str]:
     # An own agent of a hidden name replaces the built-in one, and is offered.
     about, hidden = known.pop(name, ""), _HIDDEN.difference(own_agents(line.root.config_dir))
     others = [each for each in known if each not in hidden]
-    first = [_fitted(f"{name}: {about}")] if name else []
+    shown = f"{name}: {about}"
+    first = [shown if len(shown) <= WIDTH else f"{shown[: WIDTH - 3]}..."] if name else []
     return [*first, *([_listed("Other agents: " if name else "Agents: ", others)] if others else [])]
 
 
@@ -128,7 +129,3 @@ def _listed(head: str, agents: list[str]) -> str:
         if len(line) <= WIDTH:
             break
     return line
-
-
-def _fitted(text: str) -> str:
-    return text if len(text) <= WIDTH else f"{text[: WIDTH - 3]}..."

@@ -185,6 +185,7 @@ def _done(line: ChatLine) -> frames.LineDone:
 async def _prompt(line: ChatLine) -> None:
     chat = line.chat
     if chat.session is None and not chat.remembers:
+        # A macro's own conversation has no memory: each of its prompts is independent, as in Loki.
         await chat.memory.empty(chat.hub, line.caller)
     start, chat.last_prompt = chat.place.mark(), LastPrompt(line.rest, chat.pending_files)
     files, chat.pending_files = (*chat.pending_files, *await mentioned(line)), ()

@@ -33,6 +33,7 @@ class LineTurn:
         self._place = _Place()
         self.waiting = self._place.scope
         places.append(self._place)
+        # No line is before this one, so none would let it begin.
         if len(places) == 1:
             self._place.next.set()
 

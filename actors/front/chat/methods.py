@@ -148,15 +148,10 @@ class ChatMethods:
         return self._play(chat, sent.line, chat.order.join())
 
     async def _play(self, chat: Chat, text: str, turn: LineTurn) -> frames.LineDone:
-        person: Any = self._watcher(chat) or self._person
-        done = await execute_in_turn(chat, text, person, turn)
+        done = await execute_in_turn(chat, text, self._person, turn)
         if done.leave:
             self._end(chat)
         return done
-
-    def _watcher(self, chat: Chat) -> ConnectedClient | None:
-        """Return this client if it watches. It gets the output of its own lines directly, and must not get it twice."""
-        return self._person if self._person in chat.watchers else None
 
     def _interrupt(self, of: frames.OfChat) -> frames.Interrupted:
         return frames.Interrupted(interrupted=self._of(of.chat).interrupt())
@@ -222,6 +217,7 @@ class ChatMethods:
 
     def _end_connection(self) -> None:
         """Close the chats and watchers of a connection that has ended."""
+        # A copy, because `_unwatch` removes the entries.
         for id, watcher in list(self._watching.items()):
             watcher.drop()
             self._unwatch(id)

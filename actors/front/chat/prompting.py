@@ -281,7 +281,7 @@ async def announce_shortening(line: ChatLine) -> None:
 
 def shortened_by(tokens: int, now: int) -> str:
     """Return the message after a compression."""
-    return f"Compressed: about {tokens:,} tokens became {now:,}; `.context` shows what is left."
+    return f"Compressed: about {tokens:,} tokens became {now:,}; `.context` shows the rest."
 
 
 async def _notify_began(line: ChatLine, told: frames.Began, over: trio.Event) -> None:
@@ -326,13 +326,13 @@ async def _keep(line: ChatLine, prompt: str, reply: str) -> None:
         if saves:
             await trio.to_thread.run_sync(add_message, chat.hub.root.config_dir, _title(chat), prompt, reply)
     except OSError as error:
-        await line.warn(f"the answer could not be kept: {error}")
+        await line.warn(f"the answer could not be saved for `%%` and the messages file: {error}")
 
 
 async def _round_off(line: ChatLine, turn: SessionTurn, where: ChatStorage) -> None:
     """Report the work on the session after the turn; compress a temporary session here."""
     if turn.error is not None:
-        await line.warn(f"what was said could not be kept: {turn.error}")
+        await line.warn(f"the messages of this turn could not be saved in the session: {turn.error}")
     if turn.rounded.autonamed:
         await line.note(f"The session is called '{turn.rounded.autonamed}'.")
     if (rounded := turn.rounded).compressed:
@@ -371,7 +371,7 @@ async def _request(
     chat, caller = line.chat, line.caller
     settings = chat.settings
     if not await where.prepare(chat.hub, caller, settings):
-        await line.note("What is said from now on is not kept in the session's file.")
+        await line.note("From now on, messages are not saved in the session's file (`save_session` is false).")
     session = where.session
     # `.role NAME TEXT` asks in a session of its own, outside of the agent.
     agent = chat.agent if where is chat.place or where.stored.agent is not None else None
@@ -453,7 +453,7 @@ async def steer(line: ChatLine) -> bool:
         await trio.sleep(LOOKS_EVERY)
     else:
         return False
-    raise Conflict(f"no agent of {run} would read this now; wait for its end, or interrupt it")
+    raise Conflict(f"{run} has no agent that can read this message now. Wait until it finishes, or interrupt it")
 
 
 _MENTION = re.compile(r"(?<![\w@])@(\"[^\"\n]+\"|[^\s\"'`]+)")
@@ -518,4 +518,4 @@ def interrupted_notice(line: ChatLine) -> list[str]:
     about = found[-1].about
     words = " ".join(about.prompt.split()) if about is not None else ""
     shown = words if len(words) <= SHOWN else f"{words[: SHOWN - 3]}..."
-    return [f"The answer to '{shown}' was interrupted ({found[-1].run}); `.resume` goes on with it."]
+    return [f"The answer to '{shown}' was interrupted ({found[-1].run}); `.resume` continues it."]

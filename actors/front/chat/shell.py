@@ -106,6 +106,7 @@ class _Coming:
         if not isinstance(event.data, ToolDelta) or event.actor != actor or self._room < 0:
             return
         text = event.data.text
+        # -1 from here on: the rest is shown with the result.
         self._room = self._room - len(text) - 1 if len(text) < _PIECE else -1
         if self._room >= 0:
             self._lines.append(text)

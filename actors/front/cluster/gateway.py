@@ -339,7 +339,9 @@ class ClusterGateway:
 
     async def resume(self, run: str, *, with_changes: bool) -> None:
         if with_changes:
-            raise Unsupported(f"{run} goes on with the files that came with it: a cluster keeps those")
+            raise Unsupported(
+                f"{run} can't be resumed with changed files: a cluster resumes runs with the files that they began with"
+            )
         how = await self.seat.do(lambda db: queue.unpark(db, run))
         if how == "missing":
             raise NotFound(f"there is no run {run[:60]!r}")
@@ -439,7 +441,7 @@ class Forks:
 
         of = await self._origin(run)
         if not of.past.rows:
-            raise Conflict(f"{run} has not begun: there is nothing yet that it has done")
+            raise Conflict(f"{run} has not begun, so it has no steps yet")
         rows = await trio.to_thread.run_sync(rows_in, of.past)
         first = await self._first_row(of, rows)
         nodes = await self._root.loader.threaded(partial(nodes_of, rows, self._root.config_dir, first))

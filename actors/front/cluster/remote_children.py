@@ -241,7 +241,7 @@ class Placing:
             charged = _charge(part, charged, Amount(info.input_tokens + info.output_tokens, info.cost))
             if info.status == "interrupted":
                 if not warned:
-                    text = f"{id}, which plays '{part.name}', goes on only if a person wants it (callboard resume {id})"
+                    text = f"{id}, which executes '{part.name}', stays interrupted; resume it: callboard resume {id}"
                     me.emit(Warned(code="part_interrupted", message=text))
                 warned = True
             elif info.over:

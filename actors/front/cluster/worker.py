@@ -252,16 +252,20 @@ class ClusterWorker(NoWorkers):
         sign, lease = self.seat.sign, self.seat.options.lease
         lost = await self.seat.of_lease(lambda db: queue.sweep(db, sign, MOST, lease))
         for run in lost.back:
-            log.warning("%s goes on with another worker, since its own is dead", run)
+            log.warning("%s continues on another worker, because its own is dead", run)
         for run in lost.parked:
-            log.error("%s has ended %d workers without getting on: callboard resume has it go on", run, MOST)
+            log.error(
+                "%s has ended %d workers without a new row, so no worker claims it: callboard resume tries once more",
+                run,
+                MOST,
+            )
 
     def _lose(self, run: str, why: str = "this worker was silent for too long") -> None:
         """End a run here, because another worker has it or it must recover from its stored rows."""
         kept, actor = self._root.kept.get(run), self._root.kernel.actor.child(run)
         if kept is None or kept.left or actor is None or actor.end is not None:
             return  # it is already ending
-        log.warning("%s goes on elsewhere, since %s: it ends here", run, why)
+        log.warning("%s ends on this worker and continues on another one, because %s", run, why)
         kept.leave()
         actor.interrupt()
 
@@ -407,7 +411,7 @@ class ClusterWorker(NoWorkers):
             await self._finish_cancelled(taken, info)
         except Exception as error:  # one failed run must not end the worker
             if not isinstance(error, CallboardError):
-                log.exception("%s could not go on", taken.run)
+                log.exception("%s could not be resumed", taken.run)
             await self._park(taken, info, error)
 
     async def _again(self, run: str) -> RunJournal:
@@ -454,7 +458,7 @@ class ClusterWorker(NoWorkers):
         await self.seat.at_last(lambda db: queue.finish(db, sign, taken.run, taken.life, data))
 
     async def _park(self, taken: Taken, info: RunInfo, error: Exception) -> None:
-        log.warning("%s does not go on: %s", taken.run, error)
+        log.warning("%s is not resumed: %s", taken.run, error)
         info = msgspec.structs.replace(info, status="interrupted", error=ErrorReport.of(as_ours(error)))
         data, sign = msgspec.json.encode(info), self.seat.sign
         await self.seat.at_last(lambda db: queue.park(db, sign, taken.run, taken.life, data))

@@ -157,7 +157,7 @@ async def rows_of(hub: Hub, caller: Caller, run: str, after: int, limit: int) ->
 
 def _page_of_rows(hub: Hub, run: str, found: list[Kept] | None, limit: int) -> Rows:
     if found is None:
-        raise NotFound(f"nothing is kept of {run} to go on with: it is not durable, or that was removed")
+        raise NotFound(f"{run} has no stored rows: it is not durable, or its journal was removed")
     page: list[Row] = []
     size = 0
     for kept in found[:limit]:

@@ -144,6 +144,7 @@ class Hub:
                     yield nursery
                     nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:
+            # The nursery wraps an error of the block into a group; callers of `open_hub` expect the error itself.
             if len(group.exceptions) == 1:
                 raise group.exceptions[0] from None
             raise
@@ -238,6 +239,7 @@ class Hub:
         caller.need("read:runs")
         last = None if before is None else order(self.get(caller, before))
         live = self.running.live
+        # A live record is newer than the summary of an earlier incarnation.
         past = (info for id, info in self.logs.past.items() if id not in live)
         runs = [info for info in (*past, *(record.info for record in live.values())) if sees(caller, info.owner)]
         runs.sort(key=order, reverse=True)
@@ -248,6 +250,7 @@ class Hub:
         self, caller: Caller, *, status: str | None = None, limit: int = 100, before: str | None = None
     ) -> tuple[builtins.list[RunInfo], str | None]:
         """Return one page of `list`, limited in bytes, and the `before` of the next page or None."""
+        # One more than the page has, to know whether another page follows.
         runs = self.list(caller, status=status, limit=limit + 1, before=before)
         page: builtins.list[RunInfo] = []
         size = 0
@@ -257,6 +260,7 @@ class Hub:
                 cut = {"output": len(info.output), **info.cut}
                 shown = msgspec.structs.replace(info, output=info.output[:LONGEST_LISTED], cut=cut)
             size += len(msgspec.json.encode(shown))
+            # The first run is always on the page, or a client could never list past it.
             if page and size > LONGEST_PAGE:
                 break
             page.append(shown)
@@ -290,6 +294,7 @@ class Hub:
         """
         self.get(caller, run)
         await self.dormant.woken(run)
+        # Read after the wait: a dormant run gets a new record when it is loaded.
         info, record = self.get(caller, run), self.running.live.get(run)
         if record is None:
             if self.cluster is not None and self.cluster.has(run):
@@ -317,6 +322,7 @@ class Hub:
             self.running.nursery.start_soon(self.cluster.cancel, run, caller.called)
             return True
         actor = self.root.kernel.actor.child(run)
+        # The run is live until its log is on disk, so its actor may be over already.
         if actor is None or actor.end is not None:
             return False
         actor.interrupt()
@@ -392,9 +398,11 @@ class Hub:
         """Return a page of `events` with the `after` of the next page, which is None at the end of a finished run."""
         found = await self.events(caller, run, after, limit)
         sizes = accumulate(len(event.data) + 1 for event in found)
+        # At least one event, however long, or a client could never read past it.
         found = found[: max(sum(size <= LONGEST_EVENTS_PAGE for size in sizes), 1)]
         last = found[-1].seq if found else after
         info = self.get(caller, run)
+        # `not found`: the last events are lost if the log could not be written.
         at_the_end = info.over and (last >= info.seq or not found)
         return Events(events=[msgspec.Raw(event.data) for event in found], next=None if at_the_end else last)
 

@@ -246,7 +246,7 @@ class ControlPeer(peer.Peer):
             Saturated: the connection has `MOST_SUBSCRIPTIONS` already.
         """
         if len(self._subscriptions) >= MOST_SUBSCRIPTIONS:
-            raise Saturated(f"this connection has {MOST_SUBSCRIPTIONS} subscriptions, and that is as many as may be")
+            raise Saturated(f"this connection has {MOST_SUBSCRIPTIONS} subscriptions, the maximum; end one first")
         self._count += 1
         return f"s{self._count}"
 

@@ -41,7 +41,7 @@ async def keep_runs(
     try:
         await logs.__aenter__()
     except ConfigError as error:
-        note(f"this run is not kept: {error}")
+        note(f"this run is not logged: {error}")
         yield None
         return
     running = Running(root, logs, HubOptions())

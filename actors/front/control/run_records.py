@@ -34,7 +34,7 @@ MOST_CALLS = 1000
 LONGEST_PAGE = 256 * 1024
 """Bytes of a page, unless a single call is longer."""
 
-HOW_TO_KEEP = "`keep_requests: true` in config.yaml has them kept from the next run on"
+HOW_TO_KEEP = "`keep_requests: true` in config.yaml records those of later runs"
 
 
 async def calls_of(
@@ -96,7 +96,7 @@ def below(path: str, top: str) -> bool:
 
 def no_stored_call(run: str) -> NotFound:
     """Return the error for a run without recorded calls."""
-    return NotFound(f"no request to a model is kept of {run}: it made none, or they were not to be kept; {HOW_TO_KEEP}")
+    return NotFound(f"no model call of {run} is recorded: it made none, or recording was off; {HOW_TO_KEEP}")
 
 
 def no_call(run: str, number: int | None, calls: list[ModelCall]) -> NotFound:
@@ -105,8 +105,8 @@ def no_call(run: str, number: int | None, calls: list[ModelCall]) -> NotFound:
         return NotFound(f"no request to a model of {run} can be read")
     first, last = calls[0].number, calls[-1].number
     if number is not None and 0 < number < first:
-        return NotFound(f"call {number} of {run} was dropped for want of room; kept are {first} to {last}")
-    return NotFound(f"{run} has no call {number}; kept are {first} to {last}")
+        return NotFound(f"call {number} of {run} was dropped to limit disk space; calls {first} to {last} are recorded")
+    return NotFound(f"{run} has no call {number}; calls {first} to {last} are recorded")
 
 
 MOST_FILES = 500

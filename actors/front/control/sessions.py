@@ -268,6 +268,7 @@ class HubSessions:
                 at = len(act.turn.session.messages)
                 info = await begin(act)
                 turn = self._turns[info.run] = SessionTurn(info, at, act.turn.added)
+                # From here on, `begin` has returned, and errors go into `turn.error`.
                 task_status.started(turn)
                 try:
                     await hub.wait(caller, info.run)
@@ -287,6 +288,7 @@ class HubSessions:
             if turn is not None:
                 turn.over.set()
                 turn.shortening.set()
+                # After `over`: those that wait in `wait_stored` hold the turn itself.
                 del self._turns[turn.info.run]
 
     async def _ended(self, run: str) -> None:

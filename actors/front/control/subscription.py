@@ -55,6 +55,7 @@ class Subscription:
         self.run = info.run
         self.seq = after
         self._info = info
+        # Weakly: a reader that is dropped without leaving its block no longer protects the log from `prune`.
         logs.readers.add(self)
         self.lost: tuple[int, int] | None = None
         self._logs = logs

@@ -104,6 +104,7 @@ class HttpCall:
         given = self.request.headers.get("last-event-id")
         if given is None or not given.strip():
             return None
+        # `int` also accepts signs, underscores and digits of other scripts. 15 digits stay below 2**53.
         if not (given.isascii() and given.isdigit() and len(given) < 16):
             raise UsageError("Last-Event-ID: the number of an event was expected")
         return int(given)
@@ -162,6 +163,7 @@ def route(method: str, path: str, rule: Rule, summary: str = "", **more: Any) ->
     """
 
     def of(handler: Handler) -> HttpRoute:
+        # The annotations are the schema: they decode requests, and describe the route in the OpenAPI document.
         taken = get_type_hints(handler)
         text = summary or (handler.__doc__ or "").removesuffix(".")
         query, body = taken.get("query"), taken.get("body")

@@ -295,6 +295,7 @@ async def _stream(pieces: _Pieces, ref: Ref[Never, None], scope: Scope, receive:
         while not over:
             said = await pieces.take()
             over = pieces.over
+            # The protocol allows a reply as JSON or as a stream; a stream would be an envelope for a single message.
             if over and not started and len(said) <= 1:
                 return StatusReply(200, said[0]).response if said else StatusReply(202).response
             if not started:

@@ -64,6 +64,7 @@ class Names:
         """Return the value, or `OTHER` once the label has `MOST_NAMES` values."""
         known = self._known.setdefault(label, set())
         if value not in known:
+            # Each new value is a new time series, in this process and in Prometheus, and none is ever removed.
             if len(known) >= MOST_NAMES:
                 return OTHER
             known.add(value)

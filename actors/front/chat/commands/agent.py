@@ -69,7 +69,7 @@ async def _agent(line: ChatLine) -> None:
     if said and chat.place.is_empty and chat.loop_agent is not None:
         async with chat.place.change(line.hub, line.caller) as session:
             session.messages = messages_of(said)
-        await line.note(f"{words[0]} reads what was said so far; `.clear` begins anew.")
+        await line.note(f"{words[0]} reads the conversation so far; `.clear` starts a new one.")
 
 
 def spoken(turns: Iterable[Turn]) -> list[Turn]:
@@ -235,9 +235,9 @@ async def _edit(line: ChatLine) -> None:
     file = _file(loaded)
     # Only files of the user's configuration directory, not files of built-in agents or other paths.
     if not file.is_relative_to(line.root.config_dir):
-        raise Denied(f"{file} is not yours to edit here: it lies outside of {line.root.config_dir}")
+        raise Denied(f"{file} can't be edited here: it is outside of {line.root.config_dir}")
     if await edit_file(line, file, check=None):
-        await line.note("It counts from the next prompt on.")
+        await line.note("Takes effect with the next prompt.")
 
 
 def _file(loaded: GraphAgent | LoopAgent | WorkflowAgent) -> Path:

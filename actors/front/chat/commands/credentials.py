@@ -176,14 +176,16 @@ async def _put(line: ChatLine, file: VaultFile, name: str, *, new: bool) -> None
     if value is None or not value.strip():
         raise UsageError("no value was typed, so nothing was changed")
     if why := unusable(value):
-        raise UsageError(f"the value of {name} {why}; nothing was kept")
+        raise UsageError(f"the value of {name} {why}; nothing was saved")
     handed_out(value, name=name)
     line.root.kernel.bus.rewrite = without_secrets  # from now on, redact the new value in all events
 
     def edit(secrets: dict[str, str]) -> None:
         # Checked again under the file's lock: another program may have changed the vault since `_opened`.
         if new == (name in secrets):
-            raise ConfigError(f"'{name}' was changed meanwhile by another program; look with .vault list")
+            raise ConfigError(
+                f"'{name}' was changed meanwhile by another program; .vault list shows the names as they are now"
+            )
         secrets[name] = value
 
     await trio.to_thread.run_sync(file.change, edit)

@@ -71,7 +71,7 @@ async def _config(line: ChatLine) -> None:
         return read_settings(text, file, dict(os.environ))[1]
 
     if await edit_file(line, config_file(line.root.config_dir), check=check):
-        await line.note("It counts from the next start on; `.set` changes most settings of this chat at once.")
+        await line.note("Takes effect when callboard starts again; `.set` changes most settings of this chat at once.")
 
 
 @command(".edit mcp-config", "Edit mcp.json", scopes=_SCOPES, in_macros=False)

@@ -82,7 +82,9 @@ async def _new(line: ChatLine, name: str) -> None:
     """Open the user's editor to create a missing macro."""
     base = line.root.config_dir
     FILES.place_for(name, base)  # raises if the name is invalid, before the editor opens
-    await line.note(f"There is no macro '{name}'. Your editor opens to make one; left as it is, none is made.")
+    await line.note(
+        f"There is no macro '{name}'. Your editor opens to make one; if you leave the text unchanged, none is created."
+    )
     new = await line.edit_until(f"{name}.yaml", _NEW_MACRO, lambda text: FILES.save(name, text, base, replace=False))
     if new is None:
         await line.note(f"nothing was written, so there is no macro '{name}'")

@@ -89,11 +89,13 @@ async def _undo(line: ChatLine) -> None:
     # Only forgets the failed prompt. The exchange before it stays, so that `.undo` never removes two at once.
     if chat.place.drop_vain():
         chat.last_prompt = None
-        await line.note("The last prompt has left nothing to take back; `.undo` again takes back what was said before.")
+        await line.note(
+            "The last prompt added no messages, so nothing was removed; `.undo` again removes the exchange before it."
+        )
         return
     last = await chat.place.remove_last(line.hub, line.caller)
     if last is None:
-        why = "nothing was said yet" if chat.place.is_empty else "of what was said there is only a summary"
+        why = "nothing was said yet" if chat.place.is_empty else "the earlier messages were replaced by a summary"
         raise Conflict(f"There is nothing to undo: {why}.")
     run, taken = last[0].run, last[1]
     chat.last_prompt, chat.reply = None, chat.place.last_reply

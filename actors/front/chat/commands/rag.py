@@ -155,7 +155,9 @@ async def _edit(line: ChatLine) -> None:
     file = registry.file_of(recipe.target, line.root.config_dir)
     # Bases of Loki have no file of Callboard's format.
     if file is None or recipe.upstream is not None:
-        raise UsageError(f"{recipe.what} has no file of ours that says what it is made of, so it can't be changed here")
+        raise UsageError(
+            f"{recipe.what} has no definition file in the configuration directory, so it can't be changed here"
+        )
     text = await trio.to_thread.run_sync(partial(file.read_text, encoding="utf-8"))
     base = line.root.config_dir
     if await line.edit_until(file.name, text, lambda edited: registry.replace(recipe.target, edited, base)) is None:

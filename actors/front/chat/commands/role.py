@@ -79,7 +79,9 @@ def _check_empty(line: ChatLine) -> None:
 async def _leave_default(line: ChatLine) -> None:
     """Leave the default agent, which the user did not name, because a role is for a model without an agent."""
     if (agent := line.chat.agent) is not None and leave_default(line.chat):
-        await line.note(f"Left {agent}, with what was said to it: the model answers in the role, without its tools.")
+        await line.note(
+            f"Left {agent} and its conversation: the model now answers in the role, without the agent's tools."
+        )
 
 
 async def _change(line: ChatLine, name: str | None, prompt: str | None) -> None:
@@ -117,14 +119,17 @@ async def _made(line: ChatLine, name: str) -> bool:
         return False
     known = [each for each, _ in await trio.to_thread.run_sync(completion.roles, line.chat, line.caller)]
     hint = f" ({near})" if (near := did_you_mean(base, known)) else ""
-    await line.note(f"There is no role '{base}'{hint}. Your editor opens to make one; left as it is, none is made.")
+    await line.note(
+        f"There is no role '{base}'{hint}. Your editor opens to make one; "
+        "if you leave the text unchanged, none is created."
+    )
     return await _edited(line, base, _NEW)
 
 
 async def _edited(line: ChatLine, name: str, text: str) -> bool:
     if await line.edit_until(f"{name}.md", text, lambda edited: save(name, edited, line.root.config_dir)) is None:
         return False
-    await line.note(f"The role is kept as '{name}'.")
+    await line.note(f"The role was saved as '{name}'.")
     return True
 
 
@@ -184,7 +189,7 @@ async def _edit(line: ChatLine) -> None:
     place = locate(base, line.root.config_dir)
     text = await trio.to_thread.run_sync(FILES.text_of, place.file)
     if await _edited(line, base, text):
-        await line.note("It counts from the next prompt on.")
+        await line.note("Takes effect with the next prompt.")
 
 
 @command(".save role", "Keep the role under a name", usage="[name]", needs=("role",), scopes=("write:roles",))
@@ -210,7 +215,7 @@ async def _save(line: ChatLine) -> None:
     await trio.to_thread.run_sync(lambda: save(name, head + role.text, line.root.config_dir))
     async with chat.place.change(line.hub, line.caller) as session:
         change_role(session, name, None)
-    await line.note(f"The role is kept as '{name}'.")
+    await line.note(f"The role was saved as '{name}'.")
 
 
 @command(".exit role", "Leave the role", needs=("role",))

@@ -52,7 +52,7 @@ async def _steps(line: ChatLine) -> None:
         after = page.next
     rows = [(str(step.row), step.where, step.what, step.text) for step in steps]
     await line.say("\n".join(in_columns([("STEP", "WHERE", "WHAT", ""), *rows], LONGEST)))
-    await line.note("`.from STEP [words]` has another run go on from one of them.")
+    await line.note("`.from STEP [words]` starts a new run that continues from one of these steps.")
 
 
 @command(
@@ -71,7 +71,10 @@ async def _from(line: ChatLine) -> None:
     # Dry run first: the user must see which effects would be repeated before they are.
     looked = await fork_run(line.hub, line.caller, wanted)
     if looked.again:
-        await line.say("It does again what came behind there:\n" + "\n".join(f"- {each}" for each in looked.again))
+        await line.say(
+            "The new run repeats these effects, which came after that step:\n"
+            + "\n".join(f"- {each}" for each in looked.again)
+        )
         if not await line.confirm("Go on?"):
             return
     begun = await fork_run(line.hub, line.caller, durable.ForkRun(run=wanted.run, at=at, prompt=wanted.prompt))

@@ -216,7 +216,7 @@ async def save(line: ChatLine, name: str) -> None:
     sessions = line.root.sessions
     if place.kept:
         if not name:
-            await line.note(f"The session is kept as '{place.name}'.")
+            await line.note(f"The session was saved as '{place.name}'.")
         elif name != place.name:
             await sessions.rename(line.caller, place.stored.id, name)
             before = place.name
@@ -233,7 +233,7 @@ async def save(line: ChatLine, name: str) -> None:
         stored = await trio.to_thread.run_sync(lambda: sessions.store.create(agent, name, session, caller=line.caller))
     starts, line.chat.session = place.starts, ChatStorage(stored, kept=True)
     line.chat.session.starts = starts
-    await line.note(f"The session is kept as '{line.chat.session.name}'.")
+    await line.note(f"The session was saved as '{line.chat.session.name}'.")
 
 
 @command(".exit session", "Leave the session", needs=("session",))
@@ -248,7 +248,7 @@ async def leave(line: ChatLine) -> None:
     keeps = _wish(chat, place.session)
     ends = place.temporary and not place.is_empty and keeps is not False
     if ends and not line.caller.has("write:sessions"):
-        await line.note("The session is not kept: that needs the scope 'write:sessions'.")
+        await line.note("The session was not saved: that needs the scope 'write:sessions'.")
     elif ends:
         name: str | None = ""
         if keeps is None:

@@ -140,14 +140,16 @@ async def _set(line: ChatLine) -> None:
         return
     if key == "save_session" and value is True and await chat.place.resume(line.hub, line.caller):
         chat.last_prompt, chat.reply = None, chat.place.last_reply
-        await line.note("The session goes on as its file has it; what was said meanwhile is not in it.")
+        await line.note(
+            "The session is saved again, and continues from its file; messages from the time in between are not in it."
+        )
         return
     async with chat.place.change(line.hub, line.caller) as session:
         setattr(session, key, value)
     if key == "save_session" and value is False and chat.session is not None and chat.session.kept:
         # The setting itself is already in the file.
         chat.session = chat.session.apart()
-        await line.note("What is said from now on is not kept in the session's file.")
+        await line.note("From now on, messages are not saved in the session's file (`save_session` is false).")
 
 
 async def _check_names(line: ChatLine, key: str, text: str) -> None:

@@ -107,7 +107,7 @@ async def _mcp(line: ChatLine) -> None:
     action, _, server = line.rest.partition(" ")
     if action == "reload":
         names = await line.hub.mcp_reload(line.caller, server.strip() or None)
-        await line.note(f"read mcp.json again; {', '.join(names) or 'no server'} will start anew")
+        await line.note(f"read mcp.json again; {', '.join(names) or 'no server'} will be restarted")
         return
     if action:
         raise line.misused()

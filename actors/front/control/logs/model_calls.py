@@ -26,7 +26,7 @@ _PIECE = b'{"line":"piece"'
 _Line: TypeAlias = AskedLine | SentLine | AnsweredLine
 _LINE: msgspec.json.Decoder[_Line] = json_decoder(_Line)
 _PIECE_LINE = json_decoder(PieceLine)
-_LOST = "[this was not kept: it could not be written]"
+_LOST = "[not recorded: it could not be written to disk]"
 
 
 def read_calls(directory: Path) -> list[ModelCall]:

@@ -81,7 +81,7 @@ class Running:
         """Raise `Saturated` if the maximum number of runs is under way."""
         most = self._options.max_runs
         if most and self.under_way >= most:
-            raise Saturated(f"{most} runs are under way, and that is as many as may be; try again later")
+            raise Saturated(f"{most} runs are under way, the maximum of this server; try again later")
 
     @property
     def at_work(self) -> int:
@@ -336,4 +336,6 @@ def no_run(run: str) -> NotFound:
 
 def owned_by_other_process(run: str) -> Conflict:
     """Return the error for an attempt to control a run of another process."""
-    return Conflict(f"{run} goes on in another process, which alone can steer it; from here it can only be watched")
+    return Conflict(
+        f"{run} is executed by another process, and only that one can steer it; here it can only be watched"
+    )

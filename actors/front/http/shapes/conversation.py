@@ -277,6 +277,7 @@ class ClientCalls:
     def calls(self, run: str) -> tuple[Any, ...]:
         """Return the calls; the run is remembered until their results arrive."""
         if self._handed is None:
+            # Cached, since each further call would remember the run once more.
             self._handed = handed_out(run, self._said, self._before, one=self._one)
             if self._handed is not None:
                 self._remembered.keep(self._subject, self._handed)
