@@ -147,7 +147,7 @@ AgentRunner = Callable[["Actor", AgentCall], Awaitable[str]]
 
 
 class SeparatePart(msgspec.Struct, frozen=True, kw_only=True):
-    """Part of a run that another worker may execute (`front/cluster/placing`).
+    """Part of a run that another worker may execute (`front/cluster/remote_children`).
 
     It is a called agent, or an item of a map with its branch. Settings of its file, and of the agents above it, are
     sent along; see `protocol/place`.

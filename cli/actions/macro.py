@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from ...actors.front.chat.chat import Chat
+from ...actors.front.chat.execution import execute_line
 from ...actors.front.control.opening import open_hub
 from ...actors.io.directories import config_dir as configured
 from ...actors.io.saved_replies import store_reply
@@ -103,7 +104,7 @@ async def _played(
                 with progress.aside():
                     sys.stderr.write(f">> {safe(line)}\n")
             terminal.ends.clear()
-            done = await chat.play(line, terminal, in_macro=True)
+            done = await execute_line(chat, line, terminal, in_macro=True)
             code = await terminal.written() or code
             if code or done.leave:
                 break
@@ -166,7 +167,7 @@ class _Terminal:
                 node = outcome.error.node
                 complain(with_node(outcome.error.message, node))
 
-    async def said(self, told: frames.Said) -> None:
+    async def show(self, told: frames.Said) -> None:
         """Print the output of a chat command to stdout, and notes about it to stderr."""
         stream = sys.stderr if told.kind in ("note", "warning", "error", "echo") else sys.stdout
         with self._progress.aside():

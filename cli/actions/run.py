@@ -226,7 +226,7 @@ def _completed(request: RunRequest, flags: RunFlags, person: bool) -> RunRequest
 
 def seen_by_ps(event: Event) -> AbstractContextManager[None]:
     """Register the run that begins with this event for `callboard ps` of this user."""
-    from ...actors.front.control.presence import Present, present
+    from ...actors.front.control.liveness import Present, present
 
     assert isinstance(event.data, RunStarted)
     data = event.data

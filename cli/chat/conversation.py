@@ -342,10 +342,10 @@ class ChatConversation:
 
     def is_command(self, text: str) -> bool:
         """Return True if the text is a command of the chat."""
-        from ...actors.front.chat.matching import matched  # imported lazily: a chat on another server may not need it
+        from ...actors.front.chat.execution import find_command
 
         try:
-            return text[:1] in (".", "/") and matched(text) is not None
+            return text[:1] in (".", "/") and find_command(text) is not None
         except CallboardError:  # looks like a command, but does not exist
             return False
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ...actors.front.chat.chats import Chats
+from ...actors.front.chat.chat import Chats
 from ...actors.front.chat.methods import ChatMethods
 from ...actors.front.control.opening import open_hub
 from ...actors.front.control.peer import ControlPeer

@@ -154,7 +154,7 @@ async def test_a_browser_here_is_opened(place: Place, nursery: trio.Nursery, tmp
         while not said:
             await trio.sleep(0.05)
     code, out, err = said[0]
-    assert (code, out) == (0, fragment("front.chat.commands.signing_in._authenticate.2", name="lab' for chat\n…"))
+    assert (code, out) == (0, fragment("front.chat.commands.credentials._authenticate.2", name="lab' for chat\n…"))
     assert has_message(err, "cli.actions.auth._SigningIn.in_browser.3", who="client 'lab'")
 
 
@@ -223,7 +223,7 @@ async def test_another_device_signs_in(place: Place, nursery: trio.Nursery) -> N
     place.configure(device_url=f"{place.server.url}/device")
     place.server.device_says = ["authorization_pending", "authorization_pending"]
     code, out, err = await place.run("auth", "login", "lab", "--device")
-    assert (code, out) == (0, fragment("front.chat.commands.signing_in._authenticate.2", name="lab' for chat\n…"))
+    assert (code, out) == (0, fragment("front.chat.commands.credentials._authenticate.2", name="lab' for chat\n…"))
     assert f"{place.server.url}/activate?user_code=WDJB-MJHT" in err
     assert has_message(err, "cli.actions.auth._SigningIn.on_another_device.2", user_code="WDJB-MJHT", lifetime="10m")
 

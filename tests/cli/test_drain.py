@@ -21,7 +21,7 @@ from support.serve_process import Serving
 from support.waiting import PATIENCE
 from trio_websocket import ConnectionClosed, open_websocket_url
 
-from callboard.actors.front.control.logs.runs import list_logged_runs
+from callboard.actors.front.control.logs.run_logs import list_logged_runs
 
 SOON = PATIENCE
 AGENT = """

@@ -122,7 +122,7 @@ def test_an_agent_answers_until_it_is_left(callboard: Callboard, models: FakeMod
     put(home, "m", steps(".agent clerk work who=Ada", "one", "two", ".role code"))
     code, _, err = callboard("macro", "m")
     assert code == 2
-    assert has_message(err, "front.chat.table.7")
+    assert has_message(err, "front.chat.command_line.7")
     assert len(models.requests[-1].json["messages"]) == 4
 
 

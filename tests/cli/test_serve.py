@@ -17,7 +17,7 @@ import trio
 from support.screen import Screen
 from support.serve_process import CALLBOARD, SOON, Serving
 
-from callboard.actors.front.control.logs.runs import list_logged_runs
+from callboard.actors.front.control.logs.run_logs import list_logged_runs
 
 SLOW = """
 name: slow

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from callboard.actors.front.chat.command_line import COMMANDS
 from callboard.actors.front.chat.commands import load
-from callboard.actors.front.chat.setting import KEYS
-from callboard.actors.front.chat.table import COMMANDS
+from callboard.actors.front.chat.options import KEYS
 
 PAGE = Path(__file__).parents[2] / "docs" / "chat-commands.md"
 

@@ -29,7 +29,7 @@ class Scripted:
     async def began(self, told: frames.Began) -> None:
         self.runs.append(told)
 
-    async def said(self, told: frames.Said) -> None:
+    async def show(self, told: frames.Said) -> None:
         self.told.append(told)
 
     async def changed(self, told: frames.Changed) -> None:

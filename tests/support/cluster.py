@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import httpx
 import trio
 
-from callboard.actors.front.cluster.suspects import MOST
+from callboard.actors.front.cluster.poison_runs import MOST
 from callboard.supervisors.cluster import queue
 from callboard.supervisors.cluster.database import connected
 from support import cluster_history, secret_watch

@@ -272,7 +272,7 @@ def _compression() -> list[Moment]:
         "agents/lead/config.yaml": LEAD
         + "global_tools: [execute_command]\ncompression_threshold: 3000\ncompression_keep_last: 2\n"
     }
-    summed_up = "There is nothing to undo: of what was said there is only a summary."
+    summed_up = "There is nothing to undo: the earlier messages were replaced by a summary."
     for how, summary in (("held", held), ("under way", stalled)):
         found.append(
             Moment(

@@ -24,7 +24,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 import callboard
-from callboard.actors.front.chat.chats import Chats
+from callboard.actors.front.chat.chat import Chats
 from callboard.actors.front.chat.methods import ChatMethods
 from callboard.actors.front.control.peer import ControlPeer
 from callboard.protocol.control.caller import LOCAL
@@ -39,7 +39,7 @@ from support.waiting import PATIENCE
 
 WIRES = {"openai": "openai-compatible", "anthropic": "anthropic", "gemini": "gemini"}
 
-VAIN = "The last prompt has left nothing to take back"
+VAIN = "The last prompt added no messages, so nothing was removed"
 ANYTHING = "*"
 
 

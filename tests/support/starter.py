@@ -67,7 +67,6 @@ _MODULES = (
     "callboard.actors.front.acp",
     "callboard.actors.front.acp.agent",
     "callboard.actors.front.chat.commands",
-    "callboard.actors.front.chat.mentions",
     "callboard.actors.front.chat.methods",
     "callboard.actors.front.chat.opening",
     "callboard.actors.front.cluster.gateway",

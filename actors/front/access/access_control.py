@@ -157,10 +157,12 @@ class AccessControl:
         token = token_of(headers)
         if token is None:
             self._refuse(peer, "missing", "show a key: `Authorization: Bearer KEY`")
+        # Constant time, so that the duration of a refusal does not reveal the token byte by byte.
         if secrets.compare_digest(token.encode("utf-8", "surrogatepass"), self._token) and is_loopback(peer):
             return LOCAL
         if (caller := self._ring.known(token)) is not None:
             return caller
+        # A token whose key must first be fetched counts as unknown: made-up key ids must not cause requests for free.
         signed = self._signed if looks_signed(token) else None
         if signed is not None and signed.knows_key_of(token):
             return await self._by_signature(token, signed, peer)
@@ -197,6 +199,7 @@ class AccessControl:
         self._count_rejection("logins")
         if where not in self._reported:  # one line per burst
             if len(self._reported) >= MOST_REPORTED:
+                # The price of forgetting all of them is one more audit line for each address that goes on trying.
                 self._reported.clear()
             self._reported.add(where)
             self.audit.log("RateLimitRejection", "denied", peer=peer, reason="too many bad logins")
@@ -343,10 +346,12 @@ class AccessControl:
         before, self.settings = self.settings, settings
         limits = settings.limits
         self.requests.resize(limits.per_subject_concurrency, limits.max_concurrent_requests)
+        # A new limiter would forgive the requests of the last minute, so it replaces the old one only if needed.
         if _rate(before, loopback=self._loopback) != _rate(settings, loopback=self._loopback):
             self.rates = self._new_rates(settings)
         self.origins = Origins(settings, loopback=self._loopback)
         self._ring = KeyRing(settings.auth.static)
+        # With the same settings, the keys that were already fetched stay in use.
         if before.auth.signed != settings.auth.signed:
             self._signed = self._new_signed(settings)
             self._start_keeper()
@@ -391,6 +396,7 @@ def token_of(headers: Headers) -> str | None:
     scheme, _, token = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and token.strip():
         return token.strip()
+    # Browsers let pages set no headers of a websocket, only its subprotocols.
     for name in headers.get("sec-websocket-protocol", "").split(","):
         if name.strip().startswith(SUBPROTOCOL):
             encoded = name.strip().removeprefix(SUBPROTOCOL)

@@ -86,6 +86,7 @@ class RateLimiter:
         window = self._window(subject, now)
         wait = self._wait(window, now)
         if wait:
+            # Not counted: a client that keeps sending is admitted as soon as its window has room.
             if window.burst < cost:
                 return wait
             window.burst -= cost
@@ -106,6 +107,7 @@ class RateLimiter:
         for subject, window in self._windows.items():
             if window.minute == minute:
                 yield subject, window.before * (1 - (now - minute)) + window.now
+            # No request in this minute yet, so `now` is still the bucket of the previous one.
             elif window.minute == minute - 1:
                 yield subject, window.now * (1 - (now - minute))
 
@@ -117,6 +119,7 @@ class RateLimiter:
             self._forget(minute)
             window = self._windows[subject] = _Window(minute, float(self.burst), now)
         if window.minute != minute:
+            # After a silence of more than a minute, neither bucket counts.
             window.before = window.now if minute == window.minute + 1 else 0
             window.now = 0
             window.minute = minute
@@ -139,6 +142,7 @@ class RateLimiter:
     def _forget(self, minute: int) -> None:
         """Drop subjects without a request for two minutes, and the oldest beyond the limit."""
         while self._windows:
+            # `_window` moves each subject to the end, so the first one was idle for the longest time.
             oldest = next(iter(self._windows))
             if len(self._windows) < MOST and self._windows[oldest].minute >= minute - 1:
                 break

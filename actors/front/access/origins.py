@@ -90,6 +90,7 @@ def peer_of(headers: Headers, peer: str, trusted: tuple[str, ...]) -> str:
     """Return the client's address: behind trusted proxies, the last address that one of them reports."""
     if not trusted or not is_within(peer, trusted):
         return peer
+    # From the right: each proxy appends the address that it saw, and a client may write anything to the left of it.
     for hop in reversed(headers.get("x-forwarded-for", "").split(",")):
         name = hop.strip()
         if _address(name) is None:
@@ -111,6 +112,7 @@ def network_of(peer: str) -> str:
     address = _address(peer)
     if address is None:
         return peer[:64]
+    # One host usually has a whole /64, so a limit per IPv6 address would be none.
     return str(address) if address.version == 4 else str(ip_network((int(address), 64), strict=False))
 
 
@@ -125,6 +127,7 @@ def _same(origin: str, host: str, scheme: str) -> bool:
         return (
             page.scheme == scheme
             and page.hostname == here.hostname
+            # RFC 6454, section 6.2: an origin omits the default port of its scheme.
             and (page.port or _PORTS[page.scheme]) == (here.port or _PORTS[page.scheme])
         )
     except ValueError:
@@ -140,6 +143,7 @@ def is_within(peer: str, networks: tuple[str, ...]) -> bool:
 def _address(text: str) -> IPv4Address | IPv6Address | None:
     """Parse an address; IPv4-mapped IPv6 (`::ffff:192.0.2.1`) becomes IPv4."""
     try:
+        # Without the zone of a link-local address, such as `%eth0`.
         address = ip_address(text.partition("%")[0])
     except ValueError:
         return None

@@ -86,6 +86,7 @@ class SignedTokens:
         if header is None:
             raise Unauthorized("this is no signed token")
         algorithm, kid = header.get("alg"), header.get("kid")
+        # RFC 8725, section 3.1: the header is the attacker's, so the algorithm must be one that the issuer uses.
         if algorithm not in ALGORITHMS or algorithm not in self._settings.algorithms:
             raise Unauthorized(f"the token's algorithm must be one of {', '.join(self._settings.algorithms)}")
         if "crit" in header:  # extensions that must be understood; none is supported
@@ -93,7 +94,7 @@ class SignedTokens:
         if not isinstance(kid, str) or not kid:
             raise Unauthorized("the token does not say which key it was signed with (`kid`)")
         if not self.keys.has(kid):
-            await self.keys.look_for(kid)
+            await self.keys.fetch_for(kid)
         return self._caller(self._claims(token, kid, algorithm))
 
     def _claims(self, token: str, kid: str, algorithm: str) -> Mapping[str, Any]:
@@ -119,6 +120,7 @@ class SignedTokens:
             )
         except (jwt.PyJWTError, ValueError, TypeError) as error:
             raise Unauthorized(f"the token is not valid: {error}") from None
+        # PyJWT has checked signature, audience and issuer; times are checked by `now`, which tests replace.
         self._check_times(claims)
         return claims
 
@@ -126,8 +128,10 @@ class SignedTokens:
         now, leeway = self._now(), self._settings.leeway_seconds
         times = {name: claims[name] for name in ("exp", "nbf", "iat") if claims.get(name) is not None}
         for name, value in times.items():
+            # `bool` is a subclass of `int`.
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise Unauthorized(f"the token's `{name}` is no number")
+        # `not <` rather than `>=`: a NaN counts as expired.
         if not now < times["exp"] + leeway:
             raise Unauthorized("the token has expired")
         if max(times.get("nbf", 0), times.get("iat", 0)) > now + leeway:
@@ -137,6 +141,7 @@ class SignedTokens:
         subject = claims.get(self._settings.subject_claim)
         if not isinstance(subject, str) or not subject or len(subject) > 256 or not subject.isprintable():
             raise Unauthorized(f"the token's `{self._settings.subject_claim}` names no subject")
+        # The subject of `LOCAL`: such a token would own the runs of the user of this machine.
         if subject == "local":
             raise Unauthorized("the token's subject is 'local', which is the user who runs this server")
         found = claims.get(self._settings.scopes_claim, ())
@@ -193,6 +198,7 @@ class KeySet:
         from jwt.exceptions import PyJWTError
 
         entry = self._keys.get(kid)
+        # A symmetric key in a public document would let every reader of it sign tokens.
         if entry is None or entry.get("kty") == "oct" or entry.get("use", "sig") != "sig":
             return None
         if entry.get("alg", algorithm) != algorithm:
@@ -202,10 +208,11 @@ class KeySet:
         except (PyJWTError, ValueError, TypeError, KeyError):
             return None
 
-    async def look_for(self, kid: str) -> None:
+    async def fetch_for(self, kid: str) -> None:
         """Fetch the keys for an unknown id, unless they were just fetched."""
         async with self._lock:
             now = trio.current_time()
+            # Many tokens with unknown ids wait for the same fetch, and made-up ids cause at most one a minute.
             if kid in self._keys or now - self._looked < NOT_SOONER:
                 return
             self._looked = now

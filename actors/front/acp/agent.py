@@ -17,12 +17,12 @@ from ....protocol.version import VERSION
 from ...io.stdio import over_pipes, private_stdio
 from ...runs.loading import durable_by
 from ...runs.root import Root, played
+from ..control.method import Method
 from ..control.opening import open_hub
-from ..control.peer import ControlPeer, Method
+from ..control.peer import ControlPeer
 from ..control.requests import check_model
 from ..control.runs.live_run import HubOptions
-from .prompting import Prompting, Shows
-from .session import MODE, MODEL, MODES, AcpSession, workspace_of
+from .prompting import MODE, MODEL, MODES, AcpSession, Prompting, Shows, workspace_of
 from .updates import replay
 
 if TYPE_CHECKING:

@@ -36,30 +36,25 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from ....protocol.control import chat as frames
-from ....protocol.errors import CallboardError, Conflict
+from ....protocol.errors import CallboardError, Conflict, Saturated
 from ....protocol.jsonrpc import encode_notification
 from ....protocol.settings import Settings
 from ...runs.session_run import agent_of
 from ...runs.sessions.roles import name_of, prompt_of
 from ...runs.target import LoopAgent
+from ..control.runs.running import sees
 from ..control.runs.summary import rfc3339
-from .asked import LastPrompt
-from .backlog import NotificationBacklog
-from .order import Order
-from .place import ChatPlace
-from .playing import play, play_in_turn
-from .prompting import model_of, window_of
-from .setting import applied, current_values
+from .chat_storage import ChatStorage, LastPrompt
+from .clients import NotificationBacklog
+from .input_queue import Order
+from .options import KEYS, Value, applied, configured_value
 
 if TYPE_CHECKING:
     from ....protocol.control.caller import Caller
     from ....supervisors import Actor
     from ...runs.target import Loaded
     from ..control.hub import Hub
-    from .chats import Chats
-    from .line import ChatLine
-    from .order import LineTurn
-    from .person import ChatPerson
+    from .clients import ClientPort
 
 
 class Chat:
@@ -81,14 +76,14 @@ class Chat:
         memory: messages of the conversation outside of sessions.
         session: current session, if any.
         own: values set by `.set` for the chat, by key.
-        asked: last prompt.
+        last_prompt: last prompt of the user, for `.retry` and `.regenerate`.
         reply: last answer.
         run: run under way.
         last_run: last run that began.
         attached: run of another caller that `.attach` shows as if it answered here.
         cost: cost of all its runs in USD, as far as prices are known; `priced` is false once a price was missing.
         shell: output of `!` lines for the next prompt.
-        brought: files attached to the next prompt.
+        pending_files: files attached to the next prompt.
         steered: lines sent to the agent while it works on the current run.
         title: subject of the conversation, from its first prompt.
         doing: description for clients of work between runs.
@@ -99,7 +94,7 @@ class Chat:
         started: time of opening.
         touched: time of the last client request or end of a run, by `time.monotonic`.
         watchers: functions that send frames to the clients that watch, by client.
-        told: backlog of events for late subscribers.
+        backlog: output of events for late subscribers.
         warned: file problems already reported to the user; runs do not report them again.
         terms: limits and approvals for all its runs, as in `StartRun`.
         remembers: whether the conversation outside of sessions has a memory. A macro's own conversation has none: each
@@ -118,10 +113,10 @@ class Chat:
         self.in_default_agent = False
         self.variables: dict[str, str] = {}
         self.rag: str | None = None
-        self.memory = ChatPlace.in_memory()
-        self.session: ChatPlace | None = None
+        self.memory = ChatStorage.in_memory()
+        self.session: ChatStorage | None = None
         self.own: dict[str, Any] = {}
-        self.asked: LastPrompt | None = None
+        self.last_prompt: LastPrompt | None = None
         self.reply: str | None = None
         self.run: str | None = None
         self.last_run: str | None = None
@@ -129,12 +124,12 @@ class Chat:
         self.cost = 0.0
         self.priced = True
         self.shell: list[str] = []
-        self.brought: tuple[str, ...] = ()
+        self.pending_files: tuple[str, ...] = ()
         self.steered: list[str] = []
         self.title: str | None = None
         self.doing: str | None = None
-        self.watchers: dict[ChatPerson, Callable[[bytes], None]] = {}
-        self.told = NotificationBacklog()
+        self.watchers: dict[ClientPort, Callable[[bytes], None]] = {}
+        self.backlog = NotificationBacklog()
         self.warned: set[str] = set()
         self._scope: trio.CancelScope | None = None
         self._caller: Caller | None = None
@@ -156,7 +151,7 @@ class Chat:
     # --- state ------------------------------------------------------------------------------------------------
 
     @property
-    def place(self) -> ChatPlace:
+    def place(self) -> ChatStorage:
         """Storage of the current conversation: the session, else the memory."""
         return self.session or self.memory
 
@@ -197,8 +192,47 @@ class Chat:
 
     @property
     def model_in_use(self) -> str:
-        """Model for the next prompt; "" if none is known."""
-        return model_of(self)
+        """Model for the next prompt; "" if none is configured."""
+        found = self.place.session.model or self.model_of_files or self.model or self.hub.root.settings.model
+        if found:
+            return str(found)
+        try:
+            return self.hub.root.gateway.choice().model
+        except CallboardError:
+            return ""
+
+    @property
+    def model_of_files(self) -> str | None:
+        """Model named in the file of the agent or role, which overrides the chat's; None if the file names none."""
+        from ...work.roles.files import find
+
+        if self.loop_agent is not None:
+            return self.loop_agent.agent.model
+        if self.role is None:
+            return None
+        try:
+            return find(self.role, self.hub.root.config_dir).model
+        except CallboardError:  # the next prompt reports it
+            return None
+
+    def window_of(self, model: str) -> int | None:
+        """Return the context window of a model in tokens; None if unknown."""
+        try:
+            return self.hub.root.gateway.known_window(model) if model else None
+        except CallboardError:
+            return None
+
+    def value_of(self, key: str) -> Value:
+        """Return the effective value of a key of `.set`, wherever it is set; None for none."""
+        if KEYS[key].session:
+            value: Value = getattr(self.place.session, key)
+            if value is not None:
+                return value
+        return configured_value(self.settings, key)
+
+    def current_values(self) -> dict[str, Value]:
+        """Return every key of `.set` that has a value."""
+        return {key: value for key in KEYS if (value := self.value_of(key)) is not None}
 
     @property
     def subject(self) -> str | None:
@@ -208,7 +242,7 @@ class Chat:
     def info(self) -> frames.ChatInfo:
         """Return the state of the chat for clients."""
         model, place = self.model_in_use, self.place
-        tokens, window = place.tokens if place.turns else None, window_of(self, model)
+        tokens, window = place.tokens if place.turns else None, self.window_of(model)
         return frames.ChatInfo(
             chat=self.id,
             model=model,
@@ -224,7 +258,7 @@ class Chat:
             percent=round(100 * tokens / window) if tokens and window else None,
             cost=self.cost,
             priced=self.priced,
-            settings=current_values(self),
+            settings=self.current_values(),
             run=self.run,
             title=self.subject,
             doing=self.doing,
@@ -238,13 +272,13 @@ class Chat:
         """
         # A copy: a watcher that falls behind removes itself while it is called.
         watchers = list(self.watchers.items())
-        tells = [tell for who, tell in watchers if who is not but and all(map(who.caller.has, scopes))]
-        if tells:
+        sends = [send for who, send in watchers if who is not but and all(map(who.caller.has, scopes))]
+        if sends:
             frame = encode_notification(method, told)
-            for tell in tells:
-                tell(frame)
+            for send in sends:
+                send(frame)
 
-    async def change(self, person: ChatPerson) -> None:
+    async def change(self, person: ClientPort) -> None:
         """Send the current state to the sender and to all watchers."""
         told = frames.Changed(chat=self.info())
         await person.changed(told)
@@ -252,24 +286,9 @@ class Chat:
 
     # --- lines ------------------------------------------------------------------------------------------------
 
-    async def play_in_turn(self, text: str, person: ChatPerson, turn: LineTurn) -> frames.LineDone:
-        """Execute a line in order of arrival; a command that only reads state may overtake a waiting line."""
-        return await play_in_turn(self, text, person, turn)
-
-    async def play(self, text: str, person: ChatPerson, *, in_macro: bool = False) -> frames.LineDone:
-        """Execute a line and return when all that it started has ended.
-
-        Args:
-            in_macro: whether the line is a step of a macro.
-
-        Raises:
-            CallboardError: the line failed. The chat remains usable.
-        """
-        return await play(self, text, person, in_macro=in_macro)
-
     @contextmanager
-    def taken(self, line: ChatLine) -> Iterator[trio.CancelScope]:
-        """Mark this line as the only one executed during the block.
+    def taken(self, caller: Caller) -> Iterator[trio.CancelScope]:
+        """Mark this caller's line as the only one executed during the block.
 
         Raises:
             Conflict: a run is answering, or the chat was closed.
@@ -277,10 +296,9 @@ class Chat:
         if self.answering is not None:
             raise Conflict(f"{self.answering} answers; wait for its end, or interrupt it")
         self.check_open()
-        self._interrupted, self._caller = False, line.caller
+        self._interrupted, self._caller = False, caller
         with trio.CancelScope() as scope:
             self._scope = scope
-            line.begun()
             try:
                 yield scope
             finally:
@@ -290,17 +308,14 @@ class Chat:
                 self._moved.unpark_all()
 
     @contextmanager
-    def looking(self, line: ChatLine) -> Iterator[None]:
+    def looking(self) -> Iterator[trio.CancelScope]:
         """Execute a command that only reads state, concurrently with the current line; an interrupt cancels both."""
-        line.begun()
         with trio.CancelScope() as scope:
             self._looking.add(scope)
             try:
-                yield
+                yield scope
             finally:
                 self._looking.discard(scope)
-        if scope.cancelled_caught:
-            line.status = "cancelled"
 
     async def come_to_rest(self) -> None:
         """Wait while a line runs that no answering run belongs to.
@@ -332,6 +347,7 @@ class Chat:
         # Without `keep`, the run that is cancelled below does not outlive its line.
         self.closed, self.keep = True, False
         self._moved.unpark_all()
+        # A copy, because the callbacks remove themselves.
         for end in list(self.on_close.values()):
             end()
         self._cancel()
@@ -360,13 +376,13 @@ class Chat:
             scope.cancel()
         return at_work or bool(self._looking)
 
-    def outlive(self, run: str, over: trio.Event, settle: Callable[[], Awaitable[None]]) -> None:
-        """Take over a run whose requester is gone; call `settle` when the run is over."""
+    def outlive(self, run: str, over: trio.Event, store_results: Callable[[], Awaitable[None]]) -> None:
+        """Take over a run whose requester is gone; call `store_results` when the run is over."""
 
         async def wait(_: Actor) -> None:
             await over.wait()
             with suppress(CallboardError):  # for example, its session was deleted
-                await settle()
+                await store_results()
             if self.run == run:
                 self.outlived()
                 self.watched("_chat/changed", frames.Changed(chat=self.info()))
@@ -412,16 +428,17 @@ class Chat:
         finally:
             self.attached = None
 
-    def beside(self) -> Chat:
+    def macro_chat(self) -> Chat:
         """Return a new conversation within this chat for a macro, with the same model and settings.
 
         Clients see it as this chat, and an interrupt of this chat cancels its runs.
         """
         fresh = Chat(self.hub, self.owner)
+        # The id of this chat, so that clients see the macro's output in it.
         fresh.id, fresh.model, fresh.own = self.id, self.model, dict(self.own)
         # Shared, not copied: limits, watchers and warnings of the chat apply to its macros.
         fresh.terms, fresh.remembers, fresh._within = self.terms, False, self
-        fresh.watchers, fresh.told, fresh.started = self.watchers, self.told, self.started
+        fresh.watchers, fresh.backlog, fresh.started = self.watchers, self.backlog, self.started
         fresh.warned = self.warned
         return fresh
 
@@ -434,8 +451,8 @@ class Chat:
 
     def new_memory(self) -> None:
         """Forget the conversation outside of sessions, with the settings of its role or agent."""
-        self.memory = ChatPlace.in_memory(self._scope_of_agent())
-        self.asked = self.reply = None
+        self.memory = ChatStorage.in_memory(None if self.loaded is None else agent_of(self.loaded))
+        self.last_prompt = self.reply = None
 
     def leave_agent(self) -> None:
         """Leave the agent and its session, and forget the conversation outside of sessions."""
@@ -443,10 +460,57 @@ class Chat:
         self.agent, self.loaded, self.variables, self.in_default_agent = None, None, {}, False
         self.new_memory()
 
-    def _scope_of_agent(self) -> str | None:
-        return None if self.loaded is None else agent_of(self.loaded)
-
     @property
     def loop_agent(self) -> LoopAgent | None:
         """LLM agent in use; None without an agent, or for a graph or workflow."""
         return self.loaded if isinstance(self.loaded, LoopAgent) else None
+
+
+MOST_CHATS = 1000
+MOST_OF_ONE = 100
+"""Maximum number of chats of one subject."""
+
+KEPT_FOR = 24 * 3600.0
+"""Seconds without a request after which a kept chat may be closed to make room."""
+
+
+class Chats:
+    """Open chats of a hub, by id."""
+
+    def __init__(self, hub: Hub) -> None:
+        self.hub = hub
+        self.open: dict[str, Chat] = {}
+
+    def new(self, owner: str) -> Chat:
+        """Return a new chat.
+
+        Raises:
+            Saturated: too many chats are open, of this owner or in total.
+        """
+        # First, so that abandoned chats do not count.
+        self._close_abandoned()
+        own = sum(chat.owner == owner for chat in self.open.values())
+        if own >= MOST_OF_ONE:
+            raise Saturated(f"{owner} has {own} chats open, the maximum; close one of those that _chat/list returns")
+        if len(self.open) >= MOST_CHATS:
+            raise Saturated(f"{MOST_CHATS} chats are open, the maximum of this server; close one first")
+        chat = Chat(self.hub, owner, self)
+        self.open[chat.id] = chat
+        return chat
+
+    def seen_by(self, caller: Caller) -> list[Chat]:
+        """Return the chats that a caller may see, oldest first; callable from any thread."""
+        # A copy, because completion calls this in a worker thread.
+        return [chat for chat in list(self.open.values()) if sees(caller, chat.owner)]
+
+    def _close_abandoned(self) -> None:
+        """Close kept chats whose clients have been gone for long."""
+        last = time.monotonic() - KEPT_FOR
+        for chat in [each for each in self.open.values() if each.keep and each.touched < last]:
+            if not (chat.busy or chat.run is not None or chat.watchers):
+                self.close(chat)
+
+    def close(self, chat: Chat) -> None:
+        """Close a chat and cancel its work."""
+        if self.open.pop(chat.id, None) is not None:
+            chat.close()

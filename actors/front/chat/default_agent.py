@@ -23,13 +23,12 @@ from ....protocol.errors import CallboardError, Denied, ShuttingDown
 from ....protocol.model_names import models_of
 from ...runs.finding import own_agents
 from ...work.models.weights import KNOWN
-from . import names
-from .prompting import window_of
+from . import completion
 
 if TYPE_CHECKING:
     from ....protocol.settings import Settings
     from .chat import Chat
-    from .line import ChatLine
+    from .command_line import ChatLine
 
 ASSISTANT = "assistant"
 NONE = "none"
@@ -97,7 +96,7 @@ def _unfit(chat: Chat) -> str | None:
         return f"{model} calls no tools, so it only answers"
     if any(client.type == "local" and entry.name in KNOWN for client, entry in known):
         return f"{model} is too small a model for tools, so it only answers"
-    window = window_of(chat, model)
+    window = chat.window_of(model)
     if window is not None and window < LEAST_WINDOW:
         return f"the window of {model} is too small for tools ({window:,} tokens)"
     return None
@@ -113,11 +112,12 @@ def leave_default(chat: Chat) -> bool:
 
 async def _offered(line: ChatLine, name: str = "") -> list[str]:
     """Return a line about the agent, and one that lists the others."""
-    known = dict(await trio.to_thread.run_sync(names.agents, line.chat, line.caller))
+    known = dict(await trio.to_thread.run_sync(completion.agents, line.chat, line.caller))
     # An own agent of a hidden name replaces the built-in one, and is offered.
     about, hidden = known.pop(name, ""), _HIDDEN.difference(own_agents(line.root.config_dir))
     others = [each for each in known if each not in hidden]
-    first = [_fitted(f"{name}: {about}")] if name else []
+    shown = f"{name}: {about}"
+    first = [shown if len(shown) <= WIDTH else f"{shown[: WIDTH - 3]}..."] if name else []
     return [*first, *([_listed("Other agents: " if name else "Agents: ", others)] if others else [])]
 
 
@@ -129,7 +129,3 @@ def _listed(head: str, agents: list[str]) -> str:
         if len(line) <= WIDTH:
             break
     return line
-
-
-def _fitted(text: str) -> str:
-    return text if len(text) <= WIDTH else f"{text[: WIDTH - 3]}..."

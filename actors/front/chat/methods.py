@@ -24,22 +24,24 @@ from ....protocol.decoding import convert
 from ....protocol.errors import CallboardError, NotFound, ShuttingDown
 from ...io.outbox import PeerClosed
 from ...io.secret_redaction import hidden
-from ..control.peer import ControlPeer, Method
+from ..control.method import Method
+from ..control.peer import ControlPeer
 from ..control.runs.running import check_owner
-from .chats import Chats
-from .commands.trusting import asks_for_trust
+from .chat import Chats
+from .clients import Watcher
+from .commands.tools import asks_for_trust
 from .completion import completions
+from .execution import execute_in_turn
 from .opening import opened, seen_again
-from .watcher import Watcher
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
     from .chat import Chat
-    from .order import LineTurn
-    from .person import Given
+    from .input_queue import LineTurn
+from .clients import Given
 
 
-class ClientPerson:
+class ConnectedClient:
     """Client of a connection as the sender of lines: sends frames to it, and requests."""
 
     def __init__(self, peer: ControlPeer) -> None:
@@ -49,7 +51,7 @@ class ClientPerson:
     async def began(self, told: frames.Began) -> None:
         await self._peer.notify("_chat/began", told)
 
-    async def said(self, told: frames.Said) -> None:
+    async def show(self, told: frames.Said) -> None:
         await self._peer.notify("_chat/said", told)
 
     async def changed(self, told: frames.Changed) -> None:
@@ -87,7 +89,7 @@ class ChatMethods:
     def __init__(self, peer: ControlPeer, chats: Chats) -> None:
         self._peer = peer
         self._chats = chats
-        self._person = ClientPerson(peer)
+        self._person = ConnectedClient(peer)
         self._own: set[str] = set()
         self._watching: dict[str, Watcher] = {}
         self._holding = contextlib.ExitStack()
@@ -146,15 +148,10 @@ class ChatMethods:
         return self._play(chat, sent.line, chat.order.join())
 
     async def _play(self, chat: Chat, text: str, turn: LineTurn) -> frames.LineDone:
-        person: Any = self._watcher(chat) or self._person
-        done = await chat.play_in_turn(text, person, turn)
+        done = await execute_in_turn(chat, text, self._person, turn)
         if done.leave:
             self._end(chat)
         return done
-
-    def _watcher(self, chat: Chat) -> ClientPerson | None:
-        """Return this client if it watches. It gets the output of its own lines directly, and must not get it twice."""
-        return self._person if self._person in chat.watchers else None
 
     def _interrupt(self, of: frames.OfChat) -> frames.Interrupted:
         return frames.Interrupted(interrupted=self._of(of.chat).interrupt())
@@ -170,16 +167,16 @@ class ChatMethods:
         if chat.id not in self._watching:
             watcher = self._watching[chat.id] = Watcher(self._unread)
 
-            def tell(frame: bytes) -> None:
+            def send(frame: bytes) -> None:
                 if not watcher.put(frame):
                     self._unwatch(chat.id)
 
             # Before the backlog is read below, without a checkpoint between: no output is lost or sent twice.
-            chat.watchers[self._person] = tell
+            chat.watchers[self._person] = send
             chat.on_close[self._person] = lambda: self._unwatch(chat.id)
             with contextlib.suppress(ShuttingDown):
                 self._peer.me.spawn(self._notify, chat.id, watcher, name=f"watch-{chat.id}", link=False)
-        told = [] if wanted.after is None else chat.told.after(wanted.after, self._peer.caller.has)
+        told = [] if wanted.after is None else chat.backlog.after(wanted.after, self._peer.caller.has)
         return frames.WatchingChat(chat=chat.info(), told=told)
 
     async def _notify(self, _: Actor, id: str, watcher: Watcher) -> None:
@@ -220,6 +217,7 @@ class ChatMethods:
 
     def _end_connection(self) -> None:
         """Close the chats and watchers of a connection that has ended."""
+        # A copy, because `_unwatch` removes the entries.
         for id, watcher in list(self._watching.items()):
             watcher.drop()
             self._unwatch(id)

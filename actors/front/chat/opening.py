@@ -15,22 +15,23 @@ from ....protocol.control.errors import error_for_client
 from ....protocol.errors import CallboardError, NotFound, UsageError
 from ....protocol.settings.prelude import prelude_of
 from ...runs.sessions.names import as_id
+from .command_line import ChatLine, SaidKind
 from .commands.agent import begin_agent
 from .commands.rag import use_rag
+from .commands.resume import last_exchange, reopen, stores
 from .commands.role import use_prompt, use_role
 from .commands.session import enter
 from .commands.settings import set_model
 from .default_agent import begin_default
-from .interrupted_turns import interrupted_notice
-from .line import ChatLine, SaidKind
-from .reopening import last_exchange, reopen, stores
+from .execution import execute_line
+from .prompting import interrupted_notice
 
 if TYPE_CHECKING:
     from .chat import Chat
-    from .person import ChatPerson
+    from .clients import ClientPort
 
 
-async def opened(chat: Chat, person: ChatPerson, wanted: frames.OpenChat) -> list[str]:
+async def opened(chat: Chat, person: ClientPort, wanted: frames.OpenChat) -> list[str]:
     """Prepare a new chat as requested; returns the notices for the user.
 
     Raises:
@@ -77,10 +78,10 @@ async def opened(chat: Chat, person: ChatPerson, wanted: frames.OpenChat) -> lis
         await use_rag(line, wanted.rag)
     if wanted.files or wanted.attach:
         person.caller.need("run:files")
-        chat.brought = (*wanted.files, *wanted.attach)
+        chat.pending_files = (*wanted.files, *wanted.attach)
     if wanted.macro is not None:
         person.caller.need("write:runs")
-        await chat.play(f".macro {shlex.join([wanted.macro, *wanted.macro_arguments])}", person)
+        await execute_line(chat, f".macro {shlex.join([wanted.macro, *wanted.macro_arguments])}", person)
     gateway = chat.hub.root.gateway
     # Only for the automatic choice: a model that the user names has its own error.
     if chat.agent is None and chat.model_in_use == gateway.choice().model and (missing := gateway.lacks_model()):

@@ -5,12 +5,13 @@ the session consistent:
 
 - An exchange that was removed for a retry is put back if the new one adds nothing (`instead`).
 - A session file that was created for the prompt is deleted if it is empty.
-- The cost of the run is counted once (`RunningPrompt.settle`).
+- The cost of the run is counted once (`RunningPrompt.store_results`).
 """
 
 from __future__ import annotations
 
 import os
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,17 +34,19 @@ from ...runs.files import images_in
 from ...runs.loading import NO_HOOKS, RunCallbacks
 from ...runs.sessions.summary import compressed, first_words, too_long
 from ...runs.target import LoopAgent
-from .asked import LastPrompt
-from .place import ChatPlace, PromptStart, Taken, wish
+from ..control.runs.running import sees
+from .chat_storage import ChatStorage, LastPrompt, PromptStart, RemovedExchange, wish
 
 if TYPE_CHECKING:
     from ....protocol.control.caller import Caller
     from ....protocol.outcome import Outcome
     from ....protocol.session import Session
     from ....protocol.settings import Settings
+    from ...runs.orphaned_runs import InterruptedRun
     from ..control.sessions import SessionTurn
     from .chat import Chat
-    from .line import ChatLine
+    from .command_line import ChatLine
+
 
 END_WITHIN = 0.4
 """Seconds to write the session when the wait for its turn is interrupted."""
@@ -53,39 +56,6 @@ PUT_BACK_WITHIN = 2.0
 
 NAME = "chat"
 """Agent name of a model without an agent."""
-
-
-def model_of(chat: Chat) -> str:
-    """Return the model for the next prompt; "" if none is configured."""
-    found = chat.place.session.model or _model_of_files(chat) or chat.model or chat.hub.root.settings.model
-    if found:
-        return str(found)
-    try:
-        return chat.hub.root.gateway.choice().model
-    except CallboardError:
-        return ""
-
-
-def window_of(chat: Chat, model: str) -> int | None:
-    """Return the context window of a model in tokens; None if unknown."""
-    try:
-        return chat.hub.root.gateway.known_window(model) if model else None
-    except CallboardError:
-        return None
-
-
-def _model_of_files(chat: Chat) -> str | None:
-    """Return the model named in the file of the agent or role, which overrides the chat's."""
-    from ...work.roles.files import find
-
-    if chat.loop_agent is not None:
-        return chat.loop_agent.agent.model
-    if chat.role is None:
-        return None
-    try:
-        return find(chat.role, chat.hub.root.config_dir).model
-    except CallboardError:  # the next prompt reports it
-        return None
 
 
 def _role_has_tools(chat: Chat) -> bool:
@@ -129,11 +99,11 @@ def plain_agent(
 async def ask(
     line: ChatLine,
     prompt: LastPrompt,
-    place: ChatPlace | None = None,
+    place: ChatStorage | None = None,
     *,
     shown: str | None = None,
     start: PromptStart | None = None,
-    instead: Taken | None = None,
+    instead: RemovedExchange | None = None,
 ) -> Outcome:
     """Execute a prompt and wait for the answer.
 
@@ -148,7 +118,7 @@ async def ask(
     text = "\n\n".join([*before, prompt.text]) if before else prompt.text
     start = start or where.mark()
     if place is None and shown is None:
-        chat.asked = msgspec.structs.replace(prompt, text=text)
+        chat.last_prompt = msgspec.structs.replace(prompt, text=text)
     try:
         await _store(line, where)
         request, hooks = await _request(line, text, prompt, where)
@@ -167,7 +137,7 @@ async def ask(
     return await _followed(line, RunningPrompt(chat, line.caller, prompt, where, start, turn, stored, instead))
 
 
-async def _store(line: ChatLine, where: ChatPlace) -> None:
+async def _store(line: ChatLine, where: ChatStorage) -> None:
     """Create a session file for the conversation outside of sessions, if the chat is stored."""
     chat = line.chat
     if not chat.stores or where is not chat.memory or where.kept:
@@ -182,7 +152,7 @@ def about_chat(chat: Chat) -> dict[str, str]:
     return {"cwd": str(Path.cwd()), **({"target": chat.agent} if chat.agent is not None else {})}
 
 
-async def _discard_empty(chat: Chat, caller: Caller, where: ChatPlace) -> None:
+async def _discard_empty(chat: Chat, caller: Caller, where: ChatStorage) -> None:
     """Delete the session file that was created for a first prompt without any result."""
     if where.kept and where is chat.memory and where.is_empty:
         with suppress(CallboardError):  # another process holds the session
@@ -194,11 +164,11 @@ async def resume_turn(line: ChatLine, run: str, prompt: LastPrompt) -> Outcome:
     chat, where = line.chat, line.chat.place
     line.caller.need("write:runs")
     await where.refresh(chat.hub, line.caller)
-    info = await chat.hub.look(line.caller, run)
+    info = await chat.hub.read_run(line.caller, run)
     stored, start = len(where.session.compressed_messages), where.mark()
     turn = await chat.hub.resuming.resume(info)
     assert turn is not None, "it is a turn of a session"
-    chat.asked = prompt
+    chat.last_prompt = prompt
     start.run = run
     return await _followed(line, RunningPrompt(chat, line.caller, prompt, where, start, turn, stored, None))
 
@@ -216,14 +186,14 @@ class RunningPrompt:
     chat: Chat
     caller: Caller
     prompt: LastPrompt
-    where: ChatPlace
+    where: ChatStorage
     start: PromptStart
     turn: SessionTurn
     compressed: int
-    instead: Taken | None
+    instead: RemovedExchange | None
     charged: bool = False
 
-    async def settle(self, answer: str | None = None) -> None:
+    async def store_results(self, answer: str | None = None) -> None:
         """Update the chat with the results of the run once they are stored; call it again after a cancellation."""
         chat, where, turn = self.chat, self.where, self.turn
         if not self.charged:
@@ -231,7 +201,7 @@ class RunningPrompt:
             chat.add_cost(turn.info.cost, priced=turn.info.priced)
         await where.refresh(chat.hub, self.caller)
         await _discard_empty(chat, self.caller, where)
-        where.brought(self.start, turn.at, len(turn.added))
+        where.record_messages(self.start, turn.at, len(turn.added))
         shortened = turn.rounded.compressed or len(where.session.compressed_messages) != self.compressed
         if shortened:
             where.starts.clear()
@@ -248,7 +218,7 @@ async def _followed(line: ChatLine, asking: RunningPrompt) -> Outcome:
     chat.begun(run)
     chat.steered = []
     told = frames.Began(chat=chat.id, run=run, prompt=hidden(prompt.text), title=_title(chat))
-    chat.told.keep(told, ())
+    chat.backlog.keep(told, ())
     chat.watched("_chat/began", told, but=line.person)
     try:
         if chat.interrupted:  # the interrupt came between the decision to start and `begun`
@@ -257,7 +227,7 @@ async def _followed(line: ChatLine, asking: RunningPrompt) -> Outcome:
         outcome = await chat.hub.wait(line.caller, run)
     except BaseException:  # the requester is gone, or an interrupt coincided with the begin or end of the run
         if chat.goes_on and not chat.interrupted:
-            chat.outlive(run, turn.over, asking.settle)
+            chat.outlive(run, turn.over, asking.store_results)
             raise
         chat.hub.cancel(line.caller, run)
         chat.over()
@@ -267,7 +237,7 @@ async def _followed(line: ChatLine, asking: RunningPrompt) -> Outcome:
                 if line.run != run:
                     await _notify_began(line, told, turn.over)
                 await turn.over.wait()
-                await asking.settle()
+                await asking.store_results()
                 await _give_back(line, asking)
         raise
     chat.over()
@@ -275,13 +245,13 @@ async def _followed(line: ChatLine, asking: RunningPrompt) -> Outcome:
         turn.rounding.cancel()
     try:
         await _over(line, turn)
-        await asking.settle(outcome.output)
+        await asking.store_results(outcome.output)
         await _give_back(line, asking)
     except trio.Cancelled:  # skip the work on the session after the turn
         turn.rounding.cancel()
         with chat.hub.root.kernel.shield(END_WITHIN), suppress(PeerClosed):
             await turn.over.wait()
-            await asking.settle(outcome.output)
+            await asking.store_results(outcome.output)
             await _give_back(line, asking)
         raise
     line.status = outcome.status
@@ -310,7 +280,7 @@ async def announce_shortening(line: ChatLine) -> None:
 
 def shortened_by(tokens: int, now: int) -> str:
     """Return the message after a compression."""
-    return f"Compressed: about {tokens:,} tokens became {now:,}; `.context` shows what is left."
+    return f"Compressed: about {tokens:,} tokens became {now:,}; `.context` shows the rest."
 
 
 async def _notify_began(line: ChatLine, told: frames.Began, over: trio.Event) -> None:
@@ -318,14 +288,14 @@ async def _notify_began(line: ChatLine, told: frames.Began, over: trio.Event) ->
     failed: list[PeerClosed] = []
     async with trio.open_nursery() as nursery:
 
-        async def tell() -> None:
+        async def send() -> None:
             try:
                 await line.person.began(told)
             except PeerClosed as error:  # collected: the nursery would wrap it into an exception group
                 failed.append(error)
             nursery.cancel_scope.cancel()
 
-        nursery.start_soon(tell)
+        nursery.start_soon(send)
         await over.wait()
         nursery.cancel_scope.cancel()
     for error in failed:
@@ -355,13 +325,13 @@ async def _keep(line: ChatLine, prompt: str, reply: str) -> None:
         if saves:
             await trio.to_thread.run_sync(add_message, chat.hub.root.config_dir, _title(chat), prompt, reply)
     except OSError as error:
-        await line.warn(f"the answer could not be kept: {error}")
+        await line.warn(f"the answer could not be saved for `%%` and the messages file: {error}")
 
 
-async def _round_off(line: ChatLine, turn: SessionTurn, where: ChatPlace) -> None:
+async def _round_off(line: ChatLine, turn: SessionTurn, where: ChatStorage) -> None:
     """Report the work on the session after the turn; compress a temporary session here."""
     if turn.error is not None:
-        await line.warn(f"what was said could not be kept: {turn.error}")
+        await line.warn(f"the messages of this turn could not be saved in the session: {turn.error}")
     if turn.rounded.autonamed:
         await line.note(f"The session is called '{turn.rounded.autonamed}'.")
     if (rounded := turn.rounded).compressed:
@@ -370,7 +340,7 @@ async def _round_off(line: ChatLine, turn: SessionTurn, where: ChatPlace) -> Non
         await _compress(line, where)
 
 
-async def _compress(line: ChatLine, where: ChatPlace) -> None:
+async def _compress(line: ChatLine, where: ChatStorage) -> None:
     """Compress a session in memory if it is too long, as `runs.session_run` does for stored ones."""
     chat, agent = line.chat, line.chat.loop_agent
     of_agent = None if agent is None else agent.agent.compression_threshold
@@ -394,15 +364,17 @@ def _title(chat: Chat) -> str:
     return chat.agent or chat.role or chat.model_in_use
 
 
-async def _request(line: ChatLine, text: str, prompt: LastPrompt, where: ChatPlace) -> tuple[RunRequest, RunCallbacks]:
+async def _request(
+    line: ChatLine, text: str, prompt: LastPrompt, where: ChatStorage
+) -> tuple[RunRequest, RunCallbacks]:
     chat, caller = line.chat, line.caller
     settings = chat.settings
     if not await where.prepare(chat.hub, caller, settings):
-        await line.note("What is said from now on is not kept in the session's file.")
+        await line.note("From now on, messages are not saved in the session's file (`save_session` is false).")
     session = where.session
     # `.role NAME TEXT` asks in a session of its own, outside of the agent.
     agent = chat.agent if where is chat.place or where.stored.agent is not None else None
-    model = session.model or (None if _model_of_files(chat) else chat.model)
+    model = session.model or (None if chat.model_of_files else chat.model)
     files, images = await trio.to_thread.run_sync(images_in, prompt.files) if prompt.files else ((), ())
     if prompt.files:
         caller.need("run:files")
@@ -428,7 +400,7 @@ async def _request(line: ChatLine, text: str, prompt: LastPrompt, where: ChatPla
 
 
 async def _of_agent(
-    chat: Chat, request: RunRequest, hooks: RunCallbacks, where: ChatPlace
+    chat: Chat, request: RunRequest, hooks: RunCallbacks, where: ChatStorage
 ) -> tuple[RunRequest, RunCallbacks]:
     """Return the run of an agent; values set since its start override its file."""
     loaded = chat.loaded = await chat.hub.root.loader.load(request, hooks)
@@ -447,7 +419,6 @@ async def _of_agent(
 
 async def mentioned(line: ChatLine) -> tuple[str, ...]:
     """Return the files mentioned in a prompt (`@path`); none for a caller without access to files."""
-    from .mentions import files_in
 
     if not line.caller.has("run:files"):
         return ()
@@ -481,4 +452,69 @@ async def steer(line: ChatLine) -> bool:
         await trio.sleep(LOOKS_EVERY)
     else:
         return False
-    raise Conflict(f"no agent of {run} would read this now; wait for its end, or interrupt it")
+    raise Conflict(f"{run} has no agent that can read this message now. Wait until it finishes, or interrupt it")
+
+
+_MENTION = re.compile(r"(?<![\w@])@(\"[^\"\n]+\"|[^\s\"'`]+)")
+_ENDS = ".,;:!?)]}>"
+MOST = 50
+MOST_TRIED = 200
+"""Maximum number of names to look for; later ones are plain text."""
+
+
+def files_in(text: str) -> tuple[str, ...]:
+    """Return the mentioned files that exist; other words with an @ are plain text."""
+    found: dict[str, None] = {}
+    tried: set[str] = set()
+    for match in _MENTION.finditer(text):
+        name = match.group(1).strip('"')
+        # First literally, then without punctuation: `see @main.py.` mentions main.py, but a name may end in a dot.
+        for each in (name, name.rstrip(_ENDS)):
+            if not each or each in tried:
+                continue
+            tried.add(each)
+            if _is_there(each):
+                found[each] = None
+                break
+        if len(found) >= MOST or len(tried) >= MOST_TRIED:
+            break
+    return tuple(found)
+
+
+def _is_there(name: str) -> bool:
+    try:
+        return Path(name).expanduser().exists()
+    except (OSError, RuntimeError, ValueError):  # name too long, unknown home directory, or a zero byte
+        return False
+
+
+SHOWN = 60
+"""Characters of a prompt in the notice."""
+
+
+def resumable_turns(line: ChatLine) -> list[InterruptedRun]:
+    """Return the interrupted turns of the chat's session that can be resumed, oldest first."""
+    place = line.chat.place
+    if not place.kept:
+        return []
+    return [
+        run
+        for run in line.hub.logs.interrupted.values()
+        if run.about is not None
+        and run.about.session == place.stored.id
+        and not run.why_not
+        # Already resumed here, or about to be.
+        and run.run not in line.hub.running.live
+        and sees(line.caller, run.about.owner)
+    ]
+
+
+def interrupted_notice(line: ChatLine) -> list[str]:
+    """Return the notice for a user who opens the session; empty without interrupted turns."""
+    found = resumable_turns(line)
+    if not found:
+        return []
+    about = found[-1].about
+    words = " ".join(about.prompt.split()) if about is not None else ""
+    shown = words if len(words) <= SHOWN else f"{words[: SHOWN - 3]}..."
+    return [f"The answer to '{shown}' was interrupted ({found[-1].run}); `.resume` continues it."]

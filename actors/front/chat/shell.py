@@ -22,7 +22,7 @@ from ...work.tools.tool import Tool, shortened
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
-    from .line import ChatLine
+    from .command_line import ChatLine
 
 LONGEST = 8_000
 """Characters of the output that the next prompt includes."""
@@ -63,13 +63,13 @@ async def play(line: ChatLine) -> None:
     coming = _Coming(line)
 
     async def run(me: Actor) -> str:
-        telling = me.spawn(coming.tell, name="lines")
+        sending = me.spawn(coming.send_lines, name="lines")
         try:
             with me.stream.listen(lambda event: coming.hear(event, me.path)):
                 return str(await tool.run(me, arguments))
         finally:
             coming.ended.set()
-            await telling.wait()
+            await sending.wait()
 
     try:
         said = await result_of(line.root, run, name="shell")
@@ -79,7 +79,7 @@ async def play(line: ChatLine) -> None:
         raise ToolFailed(f"`{line.rest[:200]}` could not be run: {error}") from error
     written = "" if said == "DONE" else said
     # The result repeats the streamed lines, so show only the remainder.
-    if (rest := written.removeprefix(coming.told)) or not coming.told:
+    if (rest := written.removeprefix(coming.sent)) or not coming.sent:
         await line.say(hidden(rest), "shell")
     shown = shortened(hidden(written), LONGEST) or "(it wrote nothing)"
     line.chat.shell.append(f"I ran `{line.rest}` in the shell. It wrote:\n\n```\n{shown}\n```")
@@ -91,11 +91,11 @@ class _Coming:
     """Output of the command, sent to the user several times a second until `ended`.
 
     Attributes:
-        told: text sent so far, which is the beginning of the output.
+        sent: text sent so far, which is the beginning of the output.
     """
 
     def __init__(self, line: ChatLine) -> None:
-        self.told = ""
+        self.sent = ""
         self.ended = trio.Event()
         self._line = line
         self._lines: list[str] = []
@@ -106,11 +106,12 @@ class _Coming:
         if not isinstance(event.data, ToolDelta) or event.actor != actor or self._room < 0:
             return
         text = event.data.text
+        # -1 from here on: the rest is shown with the result.
         self._room = self._room - len(text) - 1 if len(text) < _PIECE else -1
         if self._room >= 0:
             self._lines.append(text)
 
-    async def tell(self, _: Actor) -> None:
+    async def send_lines(self, _: Actor) -> None:
         """Send the collected lines until the end."""
         while not self.ended.is_set():
             with trio.move_on_after(_GATHER):
@@ -122,7 +123,7 @@ class _Coming:
                 text = "\n".join(self._lines[:full]) + "\n"
                 del self._lines[:full]
                 await self._line.say(hidden(text), "shell")
-                self.told += text
+                self.sent += text
 
 
 def _tool(line: ChatLine) -> Tool:

@@ -26,39 +26,45 @@ import msgspec
 import trio
 
 from ....protocol.agent import Agent
+from ....protocol.control.things import RunInfo
 from ....protocol.decoding import decode_json
 from ....protocol.errors import CallboardError, Conflict, NotFound, Unsupported
+from ....protocol.journal import encode_about
 from ....protocol.kernel.questions import Answer, Question, understood
-from ....supervisors.cluster import queries, queue, spending, workers
+from ....protocol.requests import RunRequest
+from ....supervisors.cluster import forks, queries, queue, spending, workers
 from ....supervisors.cluster.queries import ClusterFigures, StoredRunState
 from ....supervisors.cluster.queue import Wanted
 from ....supervisors.journal.row import StoredRow
+from ...io.imports import imported
 from ...runs.begin import DIALECTS, check_fits, new_id
+from ...runs.durable import check_goes_on
 from ...runs.finding import find
 from ...runs.loading import NO_HOOKS
+from ...work.journal.fork_prefix import began
 from ...work.journal.pending_answers import encode_answer
 from ...work.library import AGENTS
 from ..control.runs.running import no_run
 from ..control.runs.summary import LONGEST_PROMPT, rfc3339
-from .bundle import bundled
-from .forks import Forks
-from .gateway_logs import GatewayLogs
+from .bundle import BundleLost, bundled, localize_first_row, unpacked
+from .logs import GatewayLogs
 from .provider_limits import ProviderLimits
-from .relay import KEY, ask, follow
+from .relay import KEY, TakeChanges, ask, follow, follow_actors, tree
 from .run_states import info_of
-from .trees import Take, tree
-from .trees import follow as follow_actors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ....protocol.control.things import ActorInfo, RunInfo
-    from ....protocol.requests import RunRequest
+    from ....protocol.control.things import ActorInfo
+    from ....protocol.journal import Began
+    from ....supervisors.cluster.forks import Origin
     from ...runs.rerun.fork import Fork, ForkChanges, RunRead
     from ...runs.root import Root
+    from ...work.journal.fork_prefix import Placed
     from ..control.hub import Hub
     from ..control.runs.live_run import HubOptions
     from .membership import ClusterMembership
+
 
 LOST = 1_000
 """Upper bound of the changes that a database loses in a crash: those of a fraction of a second."""
@@ -188,9 +194,9 @@ class ClusterGateway:
                 self._dirty |= dirty
                 continue
             for run in dirty:
-                self._logs.told(run)
+                self._logs.wake(run)
             if everything:
-                self._logs.changed_all()
+                self._logs.wake_all()
 
     async def _prune(self) -> None:
         """Delete runs beyond the retention limits."""
@@ -332,7 +338,9 @@ class ClusterGateway:
 
     async def resume(self, run: str, *, with_changes: bool) -> None:
         if with_changes:
-            raise Unsupported(f"{run} goes on with the files that came with it: a cluster keeps those")
+            raise Unsupported(
+                f"{run} can't be resumed with changed files: a cluster resumes runs with the files that they began with"
+            )
         how = await self.seat.do(lambda db: queue.unpark(db, run))
         if how == "missing":
             raise NotFound(f"there is no run {run[:60]!r}")
@@ -380,7 +388,7 @@ class ClusterGateway:
     async def actors(self, run: str | None) -> list[ActorInfo]:
         return await tree(self.seat, run)
 
-    async def watch_actors(self, run: str | None, interval: float, take: Take) -> None:
+    async def watch_actors(self, run: str | None, interval: float, take: TakeChanges) -> None:
         await follow_actors(self.seat, run, interval, take)
 
     async def answer(self, question: str, value: str | list[str], by: str) -> bool:
@@ -412,3 +420,107 @@ def _check(request: RunRequest) -> None:
     here = [name for name in ("save", "files", "attach", "roots") if getattr(request, name)]
     if here:
         raise Unsupported(f"`{here[0]}` names files of this machine, which a worker of the cluster does not have")
+
+
+class Forks:
+    """Reads runs for forks, and submits forks.
+
+    Args:
+        root: finds agents.
+        seat: membership of this process.
+    """
+
+    def __init__(self, root: Root, seat: ClusterMembership) -> None:
+        self._root = root
+        self._seat = seat
+
+    async def read(self, run: str, *, parts: bool) -> RunRead:
+        await imported(".actors.runs.rerun.fork")
+        from ...runs.rerun.fork import RunRead, nodes_of, rows_in
+
+        of = await self._origin(run)
+        if not of.past.rows:
+            raise Conflict(f"{run} has not begun, so it has no steps yet")
+        rows = await trio.to_thread.run_sync(rows_in, of.past)
+        first = await self._first_row(of, rows)
+        nodes = await self._root.loader.threaded(partial(nodes_of, rows, self._root.config_dir, first))
+        done = await self._done_by_parts(run) if parts else {}
+        return RunRead(run=run, rows=rows, about=of.past.kept.about, nodes=nodes, parts=done)
+
+    async def fork(self, info: RunInfo, fork: Fork, changes: ForkChanges) -> RunInfo:
+        of = await self._origin(fork.run)
+        request = decode_json(of.request, RunRequest)
+        of_info = decode_json(of.info, RunInfo)
+        # A fork spends like a new run, so the daily limit applies.
+        if self._root.days is not None:
+            await self._root.days.check(info.owner)
+        run = new_id()
+        rows, past = await trio.to_thread.run_sync(fork.begins, run, changes)
+        # Checked here, so that the caller gets the error instead of a parked run later.
+        check_goes_on(run, past)
+        first = past.began.request
+        request = msgspec.structs.replace(request, id=run, prompt=first.prompt, model=first.model, state=first.state)
+        info = msgspec.structs.replace(
+            info,
+            run=run,
+            status="queued",
+            target=of_info.target,
+            name=of_info.name,
+            dialect=of_info.dialect,
+            prompt=first.prompt[:LONGEST_PROMPT],
+            started=rfc3339(datetime.now(UTC)),
+        )
+        wanted = Wanted(
+            run=run,
+            request=msgspec.json.encode(request),
+            info=msgspec.json.encode(info),
+            bundle=of.bundle,
+            needs=of.needs,
+            priority=of.priority,
+            subject=of.subject,
+        )
+        await self._submit(of.run, wanted, encode_about(fork.about_it(past)), rows)
+        return info
+
+    async def _origin(self, run: str) -> Origin:
+        of = await self._seat.read(partial(forks.origin, run=run))
+        if of is None:
+            raise no_run(run)
+        return of
+
+    async def _done_by_parts(self, run: str) -> dict[str, list[str]]:
+        """Return the external effects of remote children, begun or done, by the id of the run's direct child."""
+        from ...runs.rerun.fork import done_behind, rows_in
+
+        def words(part: Origin) -> list[str]:
+            name = decode_json(part.info, RunInfo).name
+            return [f"{name}: {each}" for each in done_behind(rows_in(part.past), 0)] if part.past.rows else []
+
+        done: dict[str, list[str]] = {}
+        for id, of in await self._seat.read(partial(forks.parts_of, run=run)):
+            part = await self._seat.read(partial(forks.origin, run=id))
+            if part is not None:
+                done.setdefault(of, []).extend(await trio.to_thread.run_sync(words, part))
+        return done
+
+    async def _first_row(self, of: Origin, rows: list[Placed]) -> Began | None:
+        """Return the first row with the file paths of this machine, after unpacking the bundle here.
+
+        Returns None if the files are not available; then the nodes of the graph have no names.
+        """
+        if (hash := of.bundle) is None:
+            return None
+        request = decode_json(of.request, RunRequest)
+        try:
+            here = await unpacked(request, hash, partial(self._seat.read, partial(queries.blob, hash=hash)), os.environ)
+        except (BundleLost, OSError):  # not fatal: steps can be identified by their numbers
+            return None
+        return localize_first_row(began(rows), request.target, here.target)
+
+    async def _submit(self, origin: str, wanted: Wanted, about: bytes, rows: list[StoredRow]) -> None:
+        submit = partial(forks.submit, origin=origin, wanted=wanted, about=about, rows=rows)
+        how = await self._seat.do(submit)
+        if how == "gone":
+            raise NotFound(f"{origin} was removed")
+        if how == "taken":
+            raise Conflict(f"there is a run '{wanted.run}' already")

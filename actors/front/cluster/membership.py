@@ -149,6 +149,6 @@ def as_ours(error: Exception) -> CallboardError:
 def log_storage_trouble(trouble: str) -> None:
     """Log whether runs can be stored; "" means that they can again."""
     if trouble:
-        log.warning("runs wait before they change anything, since it can't be kept: %s", trouble)
+        log.warning("runs wait before their next effect, because their rows can't be stored: %s", trouble)
     else:
-        log.warning("runs go on: what they do can be kept again")
+        log.warning("runs continue: their rows can be stored again")

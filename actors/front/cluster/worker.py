@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
@@ -42,7 +42,7 @@ from ....protocol.outcome import ErrorReport
 from ....protocol.requests import RunRequest
 from ....protocol.version import VERSION
 from ....supervisors.cluster import queries, queue, workers
-from ....supervisors.cluster.store import ClusterStore
+from ....supervisors.cluster.store import ASKED, CLOSED, ClusterStore
 from ....supervisors.cluster.workers import Worker as Registered
 from ....supervisors.journal.journal import Journal, RunJournal
 from ...runs.durable import TakenRun as Interrupted
@@ -53,22 +53,24 @@ from ...work.journal.pending_answers import PendingAnswer, first_answers, run_of
 from ..control.cluster import NoWorkers
 from ..control.runs.summary import rfc3339
 from ..control.sessions import SessionTurn
-from .asking import ClusterAsking
 from .bundle import moved, unpacked
+from .logs import WorkerLogs
 from .membership import RETRY_EVERY, ClusterMembership, as_ours, log_storage_trouble
-from .placing import Placing
+from .poison_runs import MOST, SUSPICIOUS, Suspect
 from .provider_limits import ProviderLimits
-from .suspects import MOST, SUSPICIOUS, Suspect
-from .turns import Turns
-from .worker_logs import WorkerLogs
+from .remote_children import Placing
+from .session_turns import Turns
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ....protocol.kernel.questions import Question
     from ....supervisors.cluster.queue import Taken
     from ...runs.root import Root
+    from ...work.journal.run_journal import JournaledRun
     from ..control.hub import Hub
     from ..control.runs.live_run import HubOptions
+
 
 AT_ONCE = 8
 """Maximum number of runs claimed in one query, so that other workers get some."""
@@ -250,16 +252,20 @@ class ClusterWorker(NoWorkers):
         sign, lease = self.seat.sign, self.seat.options.lease
         lost = await self.seat.of_lease(lambda db: queue.sweep(db, sign, MOST, lease))
         for run in lost.back:
-            log.warning("%s goes on with another worker, since its own is dead", run)
+            log.warning("%s continues on another worker, because its own is dead", run)
         for run in lost.parked:
-            log.error("%s has ended %d workers without getting on: callboard resume has it go on", run, MOST)
+            log.error(
+                "%s has ended %d workers without a new row, so no worker claims it: callboard resume tries once more",
+                run,
+                MOST,
+            )
 
     def _lose(self, run: str, why: str = "this worker was silent for too long") -> None:
         """End a run here, because another worker has it or it must recover from its stored rows."""
         kept, actor = self._root.kept.get(run), self._root.kernel.actor.child(run)
         if kept is None or kept.handed_over or actor is None or actor.end is not None:
             return  # it is already ending
-        log.warning("%s goes on elsewhere, since %s: it ends here", run, why)
+        log.warning("%s ends on this worker and continues on another one, because %s", run, why)
         kept.hand_over()
         actor.interrupt()
 
@@ -397,15 +403,15 @@ class ClusterWorker(NoWorkers):
             past = await trio.to_thread.run_sync(taken_of, await self._again(taken.run), taken.past)
             check_goes_on(taken.run, past.past)
             past = await self._moved(taken, past)
-            go_on = self._hub.running.go_on if past.began.session is None else self._turns.go_on
-            await self._until_over(taken, lambda: go_on(info, past, self._turns.hooks(info)))
+            resume = self._hub.running.resume if past.began.session is None else self._turns.resume
+            await self._until_over(taken, lambda: resume(info, past, self._turns.hooks(info)))
         except ShuttingDown:
             return
         except ActorCancelled:
             await self._finish_cancelled(taken, info)
         except Exception as error:  # one failed run must not end the worker
             if not isinstance(error, CallboardError):
-                log.exception("%s could not go on", taken.run)
+                log.exception("%s could not be resumed", taken.run)
             await self._park(taken, info, error)
 
     async def _again(self, run: str) -> RunJournal:
@@ -452,7 +458,7 @@ class ClusterWorker(NoWorkers):
         await self.seat.at_last(lambda db: queue.finish(db, sign, taken.run, taken.life, data))
 
     async def _park(self, taken: Taken, info: RunInfo, error: Exception) -> None:
-        log.warning("%s does not go on: %s", taken.run, error)
+        log.warning("%s is not resumed: %s", taken.run, error)
         info = msgspec.structs.replace(info, status="interrupted", error=ErrorReport.of(as_ours(error)))
         data, sign = msgspec.json.encode(info), self.seat.sign
         await self.seat.at_last(lambda db: queue.park(db, sign, taken.run, taken.life, data))
@@ -462,3 +468,32 @@ def _info(taken: Taken, worker: str) -> RunInfo:
     info = decode_json(taken.info, RunInfo) if taken.info else RunInfo(run=taken.run)
     info.seq = max(info.seq, taken.seen)
     return msgspec.structs.replace(info, status="running", ended=None, error=None, worker=worker)
+
+
+class ClusterAsking:
+    """Writes opened and closed questions into the database, in the transaction of the run's rows.
+
+    Args:
+        kept: durable runs of this process, by id.
+    """
+
+    name = "cluster"
+
+    def __init__(self, kept: Mapping[str, JournaledRun]) -> None:
+        self._kept = kept
+        self._runs: dict[str, str] = {}
+
+    def asked(self, question: Question) -> None:
+        """Store an opened question."""
+        kept = self._kept.get(question.run)
+        if kept is not None:
+            self._runs[question.id] = question.run
+            kept.rows.store_data(ASKED, question.id, msgspec.json.encode(question))
+            kept.rows.hurry()
+
+    def closed(self, question_id: str, by: str) -> None:
+        """Store that a question is closed."""
+        kept = self._kept.get(self._runs.pop(question_id, ""))
+        if kept is not None:
+            kept.rows.store_data(CLOSED, question_id, by.encode())
+            kept.rows.hurry()

@@ -1,7 +1,9 @@
 """Control channel: clients start, watch, answer, cancel and inspect runs.
 
-`hub` is shared by all front ends of a process: runs with their logs, questions, the actor tree. `peer` is one JSON-RPC
-connection to it, `methods` is the table of methods, `websocket` carries frames that `io.outbox` collects, and `acp`
-serves editors. Watching does not slow a run down: the hub receives events in memory (`runs`), and `logs` writes them
-from a thread.
+Start with `hub.Hub`, which all front ends of a process share; `opening.open_hub` constructs it. `peer.ControlPeer` is
+one JSON-RPC connection to it, `methods.METHODS` the table of its methods, and `websocket` carries the frames.
+`subscription.Subscription` follows the events of a run. `runs/` has the runs under way and `logs/` their logs: the hub
+receives events in memory, and a thread writes them, so watching does not slow a run down. `sessions.HubSessions` runs
+turns of sessions, `resuming.Resuming` continues runs of killed processes. `durable_runs` has steps, rows and forks,
+`run_records` model calls and file changes. The package imports `access` and the layers below `front/`.
 """

@@ -122,7 +122,7 @@ class HubActors:
             raise UsageError(f"a text for an agent has 1 to {LONGEST_TEXT} characters, this one {len(text)}")
         known = self._known(path, actor.stream.run)
         if known is None or not known.talks or actor.stopping:
-            raise Conflict(f"{path} is no LLM agent at work, so no agent would read this")
+            raise Conflict(f"{path} is no active LLM agent, so it can't read messages")
         await actor.ref.tell(PersonSays(text=text, by=caller.called))
 
     def pause(self, caller: Caller, path: str) -> bool:
@@ -145,6 +145,7 @@ class HubActors:
         actor = introspection.find(self._root, path)
         if actor is not None and path != "/":
             run = actor.stream.run
+            # Actors outside of runs, such as MCP servers, are shared by all subjects.
             if not run and caller.has("admin:runs"):
                 return actor
             if run:
@@ -264,6 +265,7 @@ class TreeWatcher:
         return self
 
     def __exit__(self, *_: object) -> None:
+        # The stored value is None, so a second exit gets the default and stops no counting.
         if self.all.pop(self, self) is None:
             self.counting.__exit__(None, None, None)
 
@@ -278,6 +280,7 @@ class TreeWatcher:
         if ended and self._touched.pop(path, False):
             return
         if not self._touched:
+            # Before the mark is stored, which is safe: the woken task runs only after this function.
             self._news.unpark_all()
         self._touched.setdefault(path, began)
 
@@ -288,6 +291,7 @@ class TreeWatcher:
         while True:
             while not self._touched:
                 await self._news.park()
+            # The wait comes first, so that the changes of an interval are one message.
             await trio.sleep(self.interval)
             change = await self._change()
             if change.changed or change.gone:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ....protocol.requests import RunRequest
     from ....supervisors.journal.row import StoredRow
     from ...runs.rerun.fork import Fork, ForkChanges, RunRead
-    from .logs.runs import RunLogs
+    from .logs.run_logs import RunLogs
 
 
 RELAYED = frozenset(

@@ -18,13 +18,14 @@ import builtins
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import msgspec
 import trio
 
 from ....protocol.control.caller import Caller
-from ....protocol.control.own import StartRun
+from ....protocol.control.own import Events, StartRun
 from ....protocol.control.things import GraphPicture, RunInfo, TargetInfo
 from ....protocol.errors import Conflict, ShuttingDown, UsageError
 from ....protocol.events import TERMINAL, Event
@@ -35,12 +36,13 @@ from ....protocol.requests import RunRequest
 from ...io.outbox import UnreadOfAll
 from ...runs.execution import NUMBERS
 from ...runs.loading import NO_HOOKS, RunCallbacks
+from ...runs.offline_questions import leave_for
 from ...runs.retention import remove_stored_run
+from ...work.journal.pending_answers import run_of
 from .actors import HubActors
-from .answering import answer
-from .listing import first_page
 from .logs.reading import LoggedEvent
-from .logs.runs import RunLogs, order
+from .logs.run_logs import RunLogs, order
+from .method import Method
 from .open_questions import OpenQuestions, QuestionFeed
 from .requests import check_model, request_of
 from .resuming import Resuming
@@ -48,13 +50,12 @@ from .runs.dormant import Dormant
 from .runs.live_run import HubOptions
 from .runs.running import Running, check_owner, no_run, owned_by_other_process, sees
 from .runs.summary import outcome_of
+from .sessions import HubSessions
 from .subscription import Lagged, Subscription
 
 if TYPE_CHECKING:
     from ...runs.root import Root
     from .cluster import Cluster
-    from .peer import Method
-    from .sessions import HubSessions
 
 log = logging.getLogger("callboard.control")
 
@@ -63,6 +64,21 @@ PRUNE_AFTER = 1.0
 
 LOOK_EVERY = 2.0
 """Seconds between two scans for runs that other processes began and ended."""
+
+LONGEST_PAGE = 256 * 1024
+"""Bytes of a page of runs, unless a single one is longer."""
+
+LONGEST_LISTED = 2_000
+"""Characters of each run's output on a page; a request for a single run returns more of it."""
+
+LONGEST_EVENTS_PAGE = 512 * 1024
+"""Bytes of a page of events, unless a single one is longer."""
+
+ASKED_AGAIN_WITHIN = 10.0
+"""Seconds for a resuming run to ask its questions again."""
+
+CHECK_EVERY = 0.5
+"""Seconds between two checks whether it has asked."""
 
 END_WITHIN = 6.0
 """Seconds to write the remaining log lines at shutdown."""
@@ -100,8 +116,7 @@ class Hub:
         self.cluster = cluster
         self.logs = logs
         self.options = options
-        self.sessions: HubSessions
-        self.resuming: Resuming
+        self.sessions = HubSessions(self)
         self.methods: dict[str, Method] = {}
         self.since = trio.current_time()
         self.closing = False
@@ -110,12 +125,8 @@ class Hub:
         self._pictures: dict[str, GraphPicture] = {}
         self.running = Running(root, logs, self.options, redact)
         self.dormant = Dormant(root, self.running, self.shown, root.settings.durable.dormant_after)
+        self.resuming = Resuming(root, logs, self.running, self.sessions, self.dormant)
         self.actors = HubActors(root, self.running, self.get)
-
-    def complete(self, sessions: HubSessions) -> None:
-        """Set the services that need a finished hub: sessions and resumption."""
-        self.sessions = sessions
-        self.resuming = Resuming(self.root, self.logs, self.running, sessions, self.dormant)
 
     @contextlib.asynccontextmanager
     async def open(self) -> AsyncIterator[trio.Nursery]:
@@ -126,13 +137,14 @@ class Hub:
         try:
             with self.root.bus.listen(self._hear), self.root.kernel.questions.attach(self.shown):
                 async with trio.open_nursery() as nursery:
-                    self.running.nursery = nursery
+                    self.running.nursery = self.sessions.nursery = nursery
                     nursery.start_soon(self._prune)
                     nursery.start_soon(self._discover_runs)
                     nursery.start_soon(self.dormant.work)
                     yield nursery
                     nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:
+            # The nursery wraps an error of the block into a group; callers of `open_hub` expect the error itself.
             if len(group.exceptions) == 1:
                 raise group.exceptions[0] from None
             raise
@@ -213,7 +225,7 @@ class Hub:
         """Resume a run whose process was killed; returns when it has begun. Raises as `Resuming.resume` does."""
         caller.need("write:runs")
         self.check_open()
-        info = await self.look(caller, run)
+        info = await self.read_run(caller, run)
         if self.cluster is not None and self.cluster.has(run):
             await self.cluster.resume(run, with_changes=with_changes)
         else:
@@ -227,6 +239,7 @@ class Hub:
         caller.need("read:runs")
         last = None if before is None else order(self.get(caller, before))
         live = self.running.live
+        # A live record is newer than the summary of an earlier incarnation.
         past = (info for id, info in self.logs.past.items() if id not in live)
         runs = [info for info in (*past, *(record.info for record in live.values())) if sees(caller, info.owner)]
         runs.sort(key=order, reverse=True)
@@ -237,7 +250,21 @@ class Hub:
         self, caller: Caller, *, status: str | None = None, limit: int = 100, before: str | None = None
     ) -> tuple[builtins.list[RunInfo], str | None]:
         """Return one page of `list`, limited in bytes, and the `before` of the next page or None."""
-        return first_page(self.list(caller, status=status, limit=limit + 1, before=before), limit)
+        # One more than the page has, to know whether another page follows.
+        runs = self.list(caller, status=status, limit=limit + 1, before=before)
+        page: builtins.list[RunInfo] = []
+        size = 0
+        for info in runs[:limit]:
+            shown = info
+            if len(info.output) > LONGEST_LISTED:
+                cut = {"output": len(info.output), **info.cut}
+                shown = msgspec.structs.replace(info, output=info.output[:LONGEST_LISTED], cut=cut)
+            size += len(msgspec.json.encode(shown))
+            # The first run is always on the page, or a client could never list past it.
+            if page and size > LONGEST_PAGE:
+                break
+            page.append(shown)
+        return page, page[-1].run if len(page) < len(runs) else None
 
     def get(self, caller: Caller, run: str) -> RunInfo:
         """Return a run.
@@ -252,7 +279,7 @@ class Hub:
         check_owner(caller, info.owner, info.run)
         return info
 
-    async def look(self, caller: Caller, run: str) -> RunInfo:
+    async def read_run(self, caller: Caller, run: str) -> RunInfo:
         """Return a run like `get`, but read state that another process may have changed in a worker thread."""
         past = self.logs.past.get(run)
         if run in self.running.live or (past is not None and past.over):
@@ -267,6 +294,7 @@ class Hub:
         """
         self.get(caller, run)
         await self.dormant.woken(run)
+        # Read after the wait: a dormant run gets a new record when it is loaded.
         info, record = self.get(caller, run), self.running.live.get(run)
         if record is None:
             if self.cluster is not None and self.cluster.has(run):
@@ -294,6 +322,7 @@ class Hub:
             self.running.nursery.start_soon(self.cluster.cancel, run, caller.called)
             return True
         actor = self.root.kernel.actor.child(run)
+        # The run is live until its log is on disk, so its actor may be over already.
         if actor is None or actor.end is not None:
             return False
         actor.interrupt()
@@ -365,6 +394,18 @@ class Hub:
             found = record.after(max(after, record.first - 1))[:limit]
         return found
 
+    async def page_of_events(self, caller: Caller, run: str, after: int, limit: int) -> Events:
+        """Return a page of `events` with the `after` of the next page, which is None at the end of a finished run."""
+        found = await self.events(caller, run, after, limit)
+        sizes = accumulate(len(event.data) + 1 for event in found)
+        # At least one event, however long, or a client could never read past it.
+        found = found[: max(sum(size <= LONGEST_EVENTS_PAGE for size in sizes), 1)]
+        last = found[-1].seq if found else after
+        info = self.get(caller, run)
+        # `not found`: the last events are lost if the log could not be written.
+        at_the_end = info.over and (last >= info.seq or not found)
+        return Events(events=[msgspec.Raw(event.data) for event in found], next=None if at_the_end else last)
+
     def graph_of(self, caller: Caller, run: str) -> GraphPicture:
         """Return the graph of a run as a drawing. Blocking: reads the target's files.
 
@@ -413,7 +454,43 @@ class Hub:
             JournalError, ShuttingDown: the answer could not be stored, so at most this process has it.
             Conflict: an answer is already stored for it, or an answer must not be stored.
         """
-        return await answer(self, self.shown, caller, question, value)
+        caller.need("answer:questions")
+        asked = self.shown.open.get(question)
+        run = run_of(question) if asked is None else asked.run  # some ids do not contain a run
+        if self.cluster is not None and self.cluster.has(run):
+            check_owner(caller, self.running.owner_of(run), run)
+            return await self.cluster.answer(question, value, caller.called)
+        # The state of the run may change between a check and the answer, so each route has its own safeguard.
+        await self._wait_until_asked_again(question)
+        asked = self.shown.open.get(question)
+        if asked is None:
+            return await self._store_answer(caller, question, value)
+        check_owner(caller, self.running.owner_of(asked.run), asked.run)
+        if self.dormant.has(asked.run):
+            # A dormant run that is being unloaded or loaded: wait for the end of that change.
+            await self.dormant.settled(asked.run)
+            if await self.dormant.answer(asked, value, caller.called):
+                return True
+        return await self.root.kernel.questions.answer_for_good(question, value, by=caller.called)
+
+    async def _wait_until_asked_again(self, question: str) -> None:
+        """Wait while the asking run resumes and is about to ask again."""
+        run = run_of(question)
+        if not self.resuming.settles(run) or question in self.shown.open:
+            return
+        with trio.move_on_after(ASKED_AGAIN_WITHIN), self.shown.watch(lambda each: each.run == run) as feed:
+            while self.resuming.settles(run) and question not in self.shown.open:
+                with trio.move_on_after(CHECK_EVERY):
+                    await anext(feed)
+
+    async def _store_answer(self, caller: Caller, question: str, value: str | builtins.list[str]) -> bool:
+        """Store an answer that an interrupted run reads when it resumes; returns False if no such run waits for it."""
+        run = run_of(question)
+        info = self.logs.past.get(run)
+        if info is None or info.status != "interrupted" or run in self.running.live:
+            return False
+        check_owner(caller, info.owner, run)
+        return await trio.to_thread.run_sync(leave_for, run, question, value, caller.called)
 
     def watch_questions(self, caller: Caller) -> contextlib.AbstractContextManager[QuestionFeed]:
         """Watch questions: the open ones first, then each change."""
@@ -455,4 +532,4 @@ class Hub:
         """Pick up changes by other processes that write into the same directory."""
         while True:
             await trio.sleep(LOOK_EVERY)
-            await self.logs.look_again(self.running.live.keys() | self.resuming.held | self.dormant.runs.keys())
+            await self.logs.rescan(self.running.live.keys() | self.resuming.held | self.dormant.runs.keys())

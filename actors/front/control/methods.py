@@ -23,14 +23,12 @@ from ....protocol.errors import Denied, NotFound, UsageError
 from ....protocol.version import VERSION
 from ...runs.sessions.session_locks import Sessions
 from .actors import memory_of_process
-from .calls import call_of, calls_of
-from .changes import changes_of_run, restore_run
-from .forking import fork_run, steps_of_run
+from .durable_runs import fork_run, rows_of, steps_of_run
+from .method import Follow, Method
 from .open_questions import FeedLagged
-from .pages import page_of_events
-from .peer import ControlPeer, Follow, Method
+from .peer import ControlPeer
 from .requests import check_role
-from .rows import rows_of
+from .run_records import call_of, calls_of, changes_of_run, restore_run
 from .runs.summary import outcome_of
 from .subscription import Lagged, Subscription
 from .usage import usage_of
@@ -132,7 +130,7 @@ async def _events(peer: ControlPeer, params: own.ReadEvents) -> own.Events:
     _check_limit(params.limit, MOST_EVENTS)
     if params.after < 0:
         raise UsageError(f"`after` is the number of an event, 0 for before the first, not {params.after}")
-    return await page_of_events(peer.hub, peer.caller, params.run, params.after, params.limit)
+    return await peer.hub.page_of_events(peer.caller, params.run, params.after, params.limit)
 
 
 async def _rows(peer: ControlPeer, params: durable.ReadRows) -> durable.Rows:
@@ -292,7 +290,7 @@ def _server_info(peer: ControlPeer, _: own.Nothing) -> own.ServerInfo:
 _CALLS: dict[str, Callable[[ControlPeer, Any], Any]] = {
     "_run/start": _start,
     "_run/list": _list,
-    "_run/get": lambda peer, params: peer.hub.look(peer.caller, params.run),
+    "_run/get": lambda peer, params: peer.hub.read_run(peer.caller, params.run),
     "_run/cancel": lambda peer, params: peer.hub.cancel(peer.caller, params.run),
     "_run/resume": lambda peer, given: peer.hub.resume(peer.caller, given.run, with_changes=given.with_changes),
     "_run/rows": _rows,

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 
 from ...io.directories import state_dir
 from .hub import END_WITHIN, Hub
-from .logs.runs import RunLogs
+from .logs.run_logs import RunLogs
 from .methods import METHODS
 from .runs.live_run import HubOptions
-from .sessions import HubSessions
 
 if TYPE_CHECKING:
     from ...runs.root import Root
@@ -48,8 +47,7 @@ async def open_hub(
     await logs.__aenter__()
     try:
         hub = Hub(root, logs, options, redact, cluster)
-        async with hub.open() as nursery:
-            hub.complete(HubSessions(hub, nursery))
+        async with hub.open():
             hub.methods = dict(METHODS)
             yield hub
     finally:

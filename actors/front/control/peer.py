@@ -30,6 +30,7 @@ from ...io import peer
 from ...io.outbox import PeerClosed
 from .cluster import RELAYED
 from .frame_limit import shortened
+from .method import Follow, Method
 
 if TYPE_CHECKING:
     from ....supervisors import Actor, Ref
@@ -78,42 +79,6 @@ log = logging.getLogger("callboard.control")
 
 async def _always() -> None:
     """Report room at once: the default for a transport with a single client."""
-
-
-class Follow(msgspec.Struct, frozen=True):
-    """Result of a method that continues after its answer: the answer, and the body of a subscription actor.
-
-    Attributes:
-        result: the answer.
-        body: runs in the subscription's actor after the answer was sent.
-        id: id of the subscription.
-        after: called once at the end, even if `body` never started.
-    """
-
-    result: Any
-    body: Callable[[], Awaitable[None]]
-    id: str
-    after: Callable[[], None] | None = None
-
-
-class Method(msgspec.Struct, frozen=True):
-    """JSON-RPC method with its structs and its handler.
-
-    Attributes:
-        params: struct of its parameters.
-        result: struct of its result.
-        call: called with the connection and the parameters; returns the result, an awaitable of the result, or
-            `Follow`.
-        long: true if the result may be long. The call then waits for room in the transport, and one API key runs only
-            a few such awaitables at a time.
-        notification: true if the method has no answer.
-    """
-
-    params: Any
-    result: Any
-    call: Callable[[Any, Any], Any]
-    long: bool = False
-    notification: bool = False
 
 
 class ControlPeer(peer.Peer):
@@ -281,7 +246,7 @@ class ControlPeer(peer.Peer):
             Saturated: the connection has `MOST_SUBSCRIPTIONS` already.
         """
         if len(self._subscriptions) >= MOST_SUBSCRIPTIONS:
-            raise Saturated(f"this connection has {MOST_SUBSCRIPTIONS} subscriptions, and that is as many as may be")
+            raise Saturated(f"this connection has {MOST_SUBSCRIPTIONS} subscriptions, the maximum; end one first")
         self._count += 1
         return f"s{self._count}"
 

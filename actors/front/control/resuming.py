@@ -27,7 +27,7 @@ from .runs.running import Running
 if TYPE_CHECKING:
     from ...runs.orphaned_runs import InterruptedRun
     from ...runs.root import Root
-    from .logs.runs import RunLogs
+    from .logs.run_logs import RunLogs
     from .runs.dormant import Dormant
     from .sessions import HubSessions, SessionTurn
 
@@ -84,8 +84,8 @@ class Resuming:
                 continue
             if run.stuck:
                 log.warning(
-                    "%s is stuck: processes that went on with it were killed before they wrote a row of it, again and "
-                    "again; callboard resume has it go on",
+                    "%s is stuck: the processes that resumed it were killed before they stored a new row of it; "
+                    "callboard resume tries once more",
                     run.run,
                 )
             elif not run.why_not:
@@ -97,12 +97,14 @@ class Resuming:
         """Resume the expected runs, wait `WELL_AFTER`, and record that this process has survived them."""
         began = trio.current_time()
         limiter = trio.CapacityLimiter(AT_ONCE)
+        # By process (`sign`): the runs of one dead process are claimed in few steps, not one by one.
         waiting = sorted(self._waiting, key=lambda run: (run.sign, run.began))
         async with trio.open_nursery() as nursery:
             for _, same in groupby(waiting, key=lambda run: run.sign):
                 of_one = list(same)
                 for place in range(0, len(of_one), SEVERAL):
                     for taken in await self._taken(of_one[place : place + SEVERAL]):
+                        # Such a run only waits for a user, so it stays unloaded until the answer arrives.
                         if taken.asked:
                             self._sleeps_on(taken)
                             continue
@@ -110,7 +112,8 @@ class Resuming:
                         nursery.start_soon(self._resume, taken, limiter)
         if waiting:
             seconds = trio.current_time() - began
-            log.info("%d runs of servers that were killed go on (%.1f s)", len(waiting), seconds)
+            log.info("resumed %d runs of servers that were killed (%.1f s)", len(waiting), seconds)
+            # Until then, a death of this process counts against all of them, because any of them may be its cause.
             await trio.sleep(WELL_AFTER)
             for run in waiting:
                 kept = self._root.kept.get(run.run)
@@ -125,7 +128,7 @@ class Resuming:
         there = {each.id for each in taken}
         for run in runs:
             if run.run not in there:
-                why = failed.get(run.run) or Conflict(f"{run.run} goes on in another process")
+                why = failed.get(run.run) or Conflict(f"{run.run} was resumed by another process")
                 self._stays(run.run, why)
         return taken
 
@@ -142,7 +145,7 @@ class Resuming:
             self._running.stays(taken.id)
         except Exception as error:  # one failed run must not prevent the others
             if not isinstance(error, CallboardError):
-                log.exception("%s could not go on", taken.id)
+                log.exception("%s could not be resumed", taken.id)
             self._kept[taken.id] = taken
             self._stays(taken.id, error)
         finally:
@@ -151,16 +154,16 @@ class Resuming:
 
     def _stays(self, run: str, why: Exception) -> None:
         self._begun.pop(run, None)
-        log.warning("%s does not go on: %s", run, why)
+        log.warning("%s is not resumed: %s", run, why)
         self._running.stays(run, why)
 
     async def _played(self, info: RunInfo, taken: TakenRun, *, with_changes: bool = False) -> SessionTurn | None:
         turn: SessionTurn | None = None
         self._begun[taken.id] = -1.0
         if taken.began.session is None:
-            await self._running.go_on(info, taken, NO_HOOKS, with_changes=with_changes)
+            await self._running.resume(info, taken, NO_HOOKS, with_changes=with_changes)
         else:
-            turn = await self._sessions.go_on(info, taken, with_changes=with_changes)
+            turn = await self._sessions.resume(info, taken, with_changes=with_changes)
         self._begun[taken.id] = trio.current_time()
         return turn
 

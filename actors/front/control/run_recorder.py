@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from ....protocol.errors import ConfigError
 from ....protocol.events import Event, RunStarted
 from ...io.directories import state_dir
-from .logs.runs import CLOSE_WITHIN, RunLogs
+from .logs.run_logs import CLOSE_WITHIN, RunLogs
 from .runs.live_run import HubOptions
 from .runs.running import Running
 
@@ -41,7 +41,7 @@ async def keep_runs(
     try:
         await logs.__aenter__()
     except ConfigError as error:
-        note(f"this run is not kept: {error}")
+        note(f"this run is not logged: {error}")
         yield None
         return
     running = Running(root, logs, HubOptions())

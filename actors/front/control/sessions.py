@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 import trio
@@ -31,8 +31,10 @@ from ...runs.sessions.names import TEMP
 
 if TYPE_CHECKING:
     from ....protocol.control.caller import Caller
+    from ....protocol.outcome import Outcome
+    from ...runs.root import Root
     from ...runs.sessions.store import Stored
-    from .hub import Hub
+    from .runs.running import Running
 
 WAIT = 30.0
 """Seconds that a resumed turn waits for another process that holds the session's lock."""
@@ -65,12 +67,41 @@ class SessionTurn:
     error: Exception | None = None
 
 
-class HubSessions:
-    """Starts and resumes runs that are turns of a session, one after another per session."""
+class TurnRunner(Protocol):
+    """Part of the hub that turns use: their runs begin and end like all others."""
 
-    def __init__(self, hub: Hub, nursery: trio.Nursery) -> None:
+    root: Root
+    running: Running
+
+    def get(self, caller: Caller, run: str) -> RunInfo: ...
+
+    def hooks(self, caller: Caller, hooks: RunCallbacks = ...) -> RunCallbacks: ...
+
+    async def request(self, caller: Caller, wanted: StartRun) -> RunRequest: ...
+
+    async def begin(
+        self,
+        caller: Caller,
+        request: RunRequest,
+        hooks: RunCallbacks = ...,
+        *,
+        title: str = ...,
+        session: str | None = ...,
+    ) -> RunInfo: ...
+
+    async def wait(self, caller: Caller, run: str) -> Outcome: ...
+
+
+class HubSessions:
+    """Starts and resumes runs that are turns of a session, one after another per session.
+
+    Attributes:
+        nursery: nursery for the turns; the hub sets it when it opens.
+    """
+
+    def __init__(self, hub: TurnRunner) -> None:
         self._hub = hub
-        self._nursery = nursery
+        self.nursery: trio.Nursery
         self._turns: dict[str, SessionTurn] = {}
 
     async def start(self, caller: Caller, session: str, request: RunRequest, *, title: str = "") -> RunInfo:
@@ -148,12 +179,12 @@ class HubSessions:
         )
         return wanted if name in (None, TEMP) else msgspec.structs.replace(wanted, session=name)
 
-    async def kept(self, run: str) -> None:
+    async def wait_stored(self, run: str) -> None:
         """Wait until the messages of a run's turn are on disk."""
         if run in self._turns:
             await self._turns[run].over.wait()
 
-    async def go_on(
+    async def resume(
         self,
         info: RunInfo,
         taken: TakenRun,
@@ -166,7 +197,7 @@ class HubSessions:
         return await self._begun(partial(self._play_again, info, taken, hooks, with_changes=with_changes, wait=wait))
 
     async def _begun(self, play: Callable[..., Awaitable[None]]) -> SessionTurn:
-        turn: SessionTurn = await self._nursery.start(play)
+        turn: SessionTurn = await self.nursery.start(play)
         return turn
 
     async def _play(
@@ -216,7 +247,7 @@ class HubSessions:
     ) -> None:
         async def begin(act: Act) -> RunInfo:
             running, history = self._hub.running, act.request.history
-            await running.go_on(info, taken, act.hooks, history, with_changes=with_changes)
+            await running.resume(info, taken, act.hooks, history, with_changes=with_changes)
             return running.live[info.run].info
 
         acting = resumed_turn(self._hub.root, taken, hooks, wait=wait, on_wait=partial(_log_wait, str(info.session)))
@@ -237,6 +268,7 @@ class HubSessions:
                 at = len(act.turn.session.messages)
                 info = await begin(act)
                 turn = self._turns[info.run] = SessionTurn(info, at, act.turn.added)
+                # From here on, `begin` has returned, and errors go into `turn.error`.
                 task_status.started(turn)
                 try:
                     await hub.wait(caller, info.run)
@@ -256,6 +288,7 @@ class HubSessions:
             if turn is not None:
                 turn.over.set()
                 turn.shortening.set()
+                # After `over`: those that wait in `wait_stored` hold the turn itself.
                 del self._turns[turn.info.run]
 
     async def _ended(self, run: str) -> None:

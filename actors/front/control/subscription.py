@@ -18,7 +18,7 @@ from typing import Self
 from ....protocol.control.things import RunInfo
 from ....protocol.errors import CallboardError
 from .logs.reading import LoggedEvent
-from .logs.runs import RunLogs
+from .logs.run_logs import RunLogs
 from .runs.live_run import LiveRun
 
 
@@ -55,11 +55,12 @@ class Subscription:
         self.run = info.run
         self.seq = after
         self._info = info
+        # Weakly: a reader that is dropped without leaving its block no longer protects the log from `prune`.
         logs.readers.add(self)
         self.lost: tuple[int, int] | None = None
         self._logs = logs
         self._record = record
-        self._elsewhere = logs.elsewhere(info.run) if record is None and not info.over else None
+        self._remote_log = logs.remote_log(info.run) if record is None and not info.over else None
         self._offset = 0
         self._live = False
         self._batch: deque[LoggedEvent] = deque()
@@ -103,8 +104,8 @@ class Subscription:
 
     async def _written(self) -> list[LoggedEvent]:
         """Return the next events of a run without a live record here; waits for another process to write them."""
-        if self._elsewhere is not None:
-            page = await self._elsewhere.page(self._offset, self.seq)
+        if self._remote_log is not None:
+            page = await self._remote_log.page(self._offset, self.seq)
         else:
             page = await self._logs.page(self.run, self._offset, self.seq)
         self._offset = page.offset
@@ -121,7 +122,7 @@ class Subscription:
     def reads_log(self) -> bool:
         """True if the next events come from this process's log, so they are not shared and need memory of their own."""
         if self._record is None:
-            return self._elsewhere is None
+            return self._remote_log is None
         return not self._live and not self._record.has(self.seq)
 
     def _miss(self, last: int) -> None:

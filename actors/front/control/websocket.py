@@ -42,7 +42,8 @@ from ...io.http.headers import joined
 from ...io.outbox import Outbox, PeerClosed, Unread
 from ...io.secret_redaction import hidden
 from .frame_limit import LARGEST, MAX_FRAME, SMALLEST
-from .peer import ControlPeer, Method
+from .method import Method
+from .peer import ControlPeer
 
 if TYPE_CHECKING:
     from ....supervisors import Actor

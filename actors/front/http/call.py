@@ -13,9 +13,10 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from ....protocol.control.caller import Caller
-from ....protocol.errors import UsageError
+from ....protocol.errors import ConfigError, UsageError
 from ..access.scopes import Rule
-from .shapes.conversation import Remembered
+from ..control.requests import check_model
+from .shapes.conversation import ClientCalls, Remembered
 from .shapes.responses import StoredResponses
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from ..control.hub import Hub
     from ..metrics import Metrics
     from .health import Health
-    from .routes.chat import ClientCalls
 
 
 SSE = "text/event-stream"
@@ -81,6 +81,20 @@ class HttpCall:
         """Return True if the client accepts this media type."""
         return media in self.request.headers.get("accept", "")
 
+    def check_model(self, model: str | None) -> None:
+        """Check the model that the request names.
+
+        Raises:
+            UsageError: there is no such model.
+            Denied: it is a file that the caller may not load.
+        """
+        if model:
+            check_model(self.caller, model, self.api.root)
+            try:
+                self.api.root.gateway.check(model)
+            except ConfigError as error:
+                raise UsageError(f"model: {error}") from None
+
     def last_seen(self) -> int | None:
         """Return the number of the last event that a reconnecting client has.
 
@@ -90,6 +104,7 @@ class HttpCall:
         given = self.request.headers.get("last-event-id")
         if given is None or not given.strip():
             return None
+        # `int` also accepts signs, underscores and digits of other scripts. 15 digits stay below 2**53.
         if not (given.isascii() and given.isdigit() and len(given) < 16):
             raise UsageError("Last-Event-ID: the number of an event was expected")
         return int(given)
@@ -148,6 +163,7 @@ def route(method: str, path: str, rule: Rule, summary: str = "", **more: Any) ->
     """
 
     def of(handler: Handler) -> HttpRoute:
+        # The annotations are the schema: they decode requests, and describe the route in the OpenAPI document.
         taken = get_type_hints(handler)
         text = summary or (handler.__doc__ or "").removesuffix(".")
         query, body = taken.get("query"), taken.get("body")

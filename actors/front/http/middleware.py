@@ -87,6 +87,7 @@ class Frame:
         async def framed(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
+                # Known only when the reply begins; a request whose client leaves before that is logged as `GONE`.
                 status = message["status"]
                 message = {**message, "headers": _completed(message.get("headers", ()), id, headers)}
             await send(message)
@@ -119,6 +120,7 @@ class Frame:
 
 def _request_id(scope: Scope) -> str:
     """Return the client's own id, if it is valid, or else a new one."""
+    # Only an id of harmless characters, because it is repeated in a header and in the log.
     for name, value in scope["headers"]:
         if name.lower() == b"x-request-id" and _ID.fullmatch(given := value.decode("latin-1")):
             return str(given)
@@ -130,6 +132,7 @@ def _completed(given: object, id: str, headers: tuple[tuple[bytes, bytes], ...])
     assert isinstance(given, list | tuple)
     kept = [(bytes(name).lower(), bytes(value)) for name, value in given]
     kept = [(name, value) for name, value in kept if name not in (b"server", b"x-request-id")]
+    # A header that the handler has set takes precedence over the common one.
     names = {name for name, _ in kept}
     return [*kept, (b"x-request-id", id.encode()), *(header for header in headers if header[0] not in names)]
 
@@ -156,6 +159,7 @@ class Admission:
             try:
                 await self._enter(scope, headers, peer, receive, send)
             except CallboardError as error:
+                # `close`: the body was not read, so the connection can serve no further request.
                 await refusal(error, scope["state"]["request_id"], close=True)(scope, receive, send)
 
     async def _enter(self, scope: Scope, headers: dict[str, str], peer: str, receive: Receive, send: Send) -> None:
@@ -165,6 +169,7 @@ class Admission:
         if found is not None and path.startswith("/healthz/"):
             await self._app(scope, receive, send)
             return
+        # A preflight request never carries a key (Fetch standard), so it is answered before authentication.
         if method == "OPTIONS" and "origin" in headers and "access-control-request-method" in headers:
             self._access.check_origin(headers, peer)
             allowed = {"access-control-allow-methods": CORS_METHODS, "access-control-allow-headers": CORS_HEADERS}
@@ -198,6 +203,7 @@ class Admission:
                 await self._app(scope, receive, watched)
             finally:
                 if found is not None and found.rule.action is not None:
+                    # Without a status, the handler failed before its reply began.
                     status = watched.status or 500
                     self._access.audit.log(
                         found.rule.action,
@@ -216,6 +222,7 @@ def _shared(send: Send, origin: str, *, credentials: bool) -> Send:
     more = [
         (b"access-control-allow-origin", origin.encode("latin-1")),
         (b"access-control-expose-headers", CORS_EXPOSED),
+        # A cache must not give this reply to pages of other origins.
         (b"vary", b"origin"),
     ]
     if credentials:

@@ -67,11 +67,11 @@ class EventStream:
     """Reply with an event stream.
 
     Args:
-        tell: sends all events; it is cancelled when the client disconnects.
+        send_events: sends all events; it is cancelled when the client disconnects.
     """
 
-    def __init__(self, tell: Callable[[Say], Awaitable[object]]) -> None:
-        self._tell = tell
+    def __init__(self, send_events: Callable[[Say], Awaitable[object]]) -> None:
+        self._send_events = send_events
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request as an ASGI application; a HEAD does not wait for events."""
@@ -87,7 +87,7 @@ class EventStream:
         line = _Line(send)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(line.ping)
-            await self._tell(line.say)
+            await self._send_events(line.say)
             nursery.cancel_scope.cancel()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -180,11 +180,11 @@ class RunEnding(Protocol):
 def run_and_reply(
     call: HttpCall,
     start: Callable[[], Awaitable[RunInfo]],
-    tell: Callable[[RunInfo, Say], Awaitable[RunEnding]],
+    send_events: Callable[[RunInfo, Say], Awaitable[RunEnding]],
     *,
     streams: bool,
 ) -> Performed:
-    """Return a reply for a run: as the stream of `tell`, or as its final reply."""
+    """Return a reply for a run: as the stream of `send_events`, or as its final reply."""
 
     async def unsaid(_: bytes) -> None:
         pass
@@ -192,9 +192,9 @@ def run_and_reply(
     async def perform(send: Send) -> None:
         async with RunBlock(call, start) as running:
             if streams:
-                await EventStream(lambda say: tell(running.info, say)).run(send)
+                await EventStream(lambda say: send_events(running.info, say)).run(send)
                 return
-            told = await tell(running.info, unsaid)
+            told = await send_events(running.info, unsaid)
         if told.error is not None:
             raise StartedRunFailed(*told.error)
         await reply(told.reply)(call.request.scope, call.request.receive, send)

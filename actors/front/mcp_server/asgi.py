@@ -290,11 +290,12 @@ class _Pieces:
 async def _stream(pieces: _Pieces, ref: Ref[Never, None], scope: Scope, receive: Receive, send: Send) -> None:
     """Reply with JSON if only the answer is to be sent, else with a stream."""
 
-    async def tell() -> Response | None:
+    async def answer() -> Response | None:
         started = over = False
         while not over:
             said = await pieces.take()
             over = pieces.over
+            # The protocol allows a reply as JSON or as a stream; a stream would be an envelope for a single message.
             if over and not started and len(said) <= 1:
                 return StatusReply(200, said[0]).response if said else StatusReply(202).response
             if not started:
@@ -306,7 +307,7 @@ async def _stream(pieces: _Pieces, ref: Ref[Never, None], scope: Scope, receive:
         return None
 
     try:
-        reply = await while_there(receive, tell)
+        reply = await while_there(receive, answer)
     finally:
         ref.cancel()
     if reply is not None:

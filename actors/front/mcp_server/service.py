@@ -27,8 +27,7 @@ from ...io.json_schema import schema_errors
 from ...runs.begin import perform
 from ...runs.loading import RunCallbacks
 from ...runs.root import Root
-from .call import McpToolCall
-from .elicitation import can_be_asked
+from .call import McpToolCall, can_be_asked
 from .offers import OfferedAgent
 
 Json = Any

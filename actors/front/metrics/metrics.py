@@ -24,49 +24,27 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 
 import trio
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.metrics_core import CounterMetricFamily as CounterFamily
-from prometheus_client.metrics_core import GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from ....supervisors.histogram import LatencyHistogram
 from ....supervisors.mailbox import Mailbox
-from .cluster import cluster_figures
-from .daily import daily_limits
-from .spending import Spending
-from .work import SECONDS, WorkMetrics
+from .work import OTHER, SECONDS, Names, WorkMetrics
 
 if TYPE_CHECKING:
+    from ....protocol.chat import TokenUsage
     from ....supervisors import Actor
     from ....supervisors.cluster.queries import ClusterFigures
     from ...runs.root import Root
+    from ...work.spending.days import DayReading
+
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-MOST_NAMES = 100
-"""Maximum number of values of one label; later values are counted as `other`."""
-
-OTHER = "other"
-
 PULSE = 0.25
 """Seconds between two measurements of the event loop's lag."""
-
-
-@final
-class Names:
-    """The known values of each label."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, set[str]] = {}
-
-    def of(self, label: str, value: str) -> str:
-        """Return the value, or `OTHER` once the label has `MOST_NAMES` values."""
-        known = self._known.setdefault(label, set())
-        if value not in known:
-            if len(known) >= MOST_NAMES:
-                return OTHER
-            known.add(value)
-        return value
 
 
 class LogWrites(Protocol):
@@ -294,3 +272,120 @@ def timed_by(waits: LatencyHistogram) -> type[Mailbox]:
         lane = Lane
 
     return Timed
+
+
+def cluster_figures(figures: ClusterFigures) -> Iterable[Metric]:
+    """Yield the cluster's metrics."""
+    yield GaugeMetricFamily("cluster_queued_runs", "Runs that wait for a worker.", figures.queued)
+    yield GaugeMetricFamily("cluster_queued_oldest_seconds", "For how long the first of them has.", figures.oldest)
+    yield GaugeMetricFamily("cluster_workers", "Workers that are alive.", figures.workers)
+    yield GaugeMetricFamily("cluster_least_lease_seconds", "What is left of the lease over next.", figures.least_lease)
+    yield CounterMetricFamily("cluster_takeovers", "Runs that were taken from dead workers.", figures.takeovers)
+    yield CounterMetricFamily("cluster_fenced", "Runs that a worker has found to be others'.", figures.fenced)
+
+
+GAUGES = {
+    "daily_limit_cost_usd": "What may be spent today, in USD.",
+    "daily_spent_cost_usd": "What was spent today, in USD.",
+    "daily_reserved_cost_usd": "What requests under way may come to at most, in USD.",
+    "daily_limit_tokens": "What may be spent today, in tokens.",
+    "daily_spent_tokens": "What was spent today, in tokens.",
+    "daily_reserved_tokens": "What requests under way may come to at most, in tokens.",
+}
+ALL = "*"
+"""Label value of the limit that all subjects share."""
+
+
+def daily_limits(readings: Iterable[DayReading], name: Callable[[str, str], str], other: str) -> Iterable[Metric]:
+    """Return the gauges of daily limits.
+
+    Subjects without a label of their own are omitted, because one gauge cannot hold several limits.
+
+    Args:
+        name: bounds the values of a label; returns `other` beyond the bound.
+    """
+    families = {name: GaugeMetricFamily(name, text, labels=["subject"]) for name, text in GAUGES.items()}
+    for reading in readings:
+        subject = name("subject", reading.subject) if reading.subject else ALL
+        if subject == other:
+            continue
+        limits, spent, held = reading.limits, reading.spent, reading.held
+        if limits.max_cost is not None:
+            families["daily_limit_cost_usd"].add_metric([subject], limits.max_cost)
+            families["daily_spent_cost_usd"].add_metric([subject], spent.cost)
+            families["daily_reserved_cost_usd"].add_metric([subject], held.cost)
+        if limits.max_tokens is not None:
+            families["daily_limit_tokens"].add_metric([subject], limits.max_tokens)
+            families["daily_spent_tokens"].add_metric([subject], spent.tokens)
+            families["daily_reserved_tokens"].add_metric([subject], held.tokens)
+    return families.values()
+
+
+OF_MODELS = ("llm_tokens", "llm_cost_usd", "llm_unpriced_requests")
+OF_SUBJECTS = ("subject_tokens", "subject_cost_usd", "subject_unpriced_requests")
+KINDS = ("input", "cached", "cache_write", "output", "reasoning")
+
+
+@final
+class _Sums:
+    """Sums of a model, or of a subject."""
+
+    __slots__ = ("cost", "priced", "tokens", "unpriced")
+
+    def __init__(self) -> None:
+        self.tokens = dict.fromkeys(KINDS, 0)
+        self.cost = 0.0
+        self.priced = self.unpriced = 0
+
+    def add(self, used: TokenUsage, cost: float | None) -> None:
+        tokens = self.tokens
+        tokens["input"] += max(0, used.input_tokens - used.cached_tokens - used.cache_write_tokens)
+        tokens["cached"] += used.cached_tokens
+        tokens["cache_write"] += used.cache_write_tokens
+        tokens["output"] += max(0, used.output_tokens - used.reasoning_tokens)
+        tokens["reasoning"] += used.reasoning_tokens
+        if cost is None:
+            self.unpriced += 1
+        else:
+            self.priced += 1
+            self.cost += cost
+
+
+@final
+class Spending(Collector):
+    """Collects usage per model and per subject.
+
+    Args:
+        name: bounds the values of a label.
+    """
+
+    def __init__(self, name: Callable[[str, str], str]) -> None:
+        self._name = name
+        self._models: dict[str, _Sums] = {}
+        self._subjects: dict[str, _Sums] = {}
+
+    def heard(self, subject: str, model: str, used: TokenUsage, cost: float | None) -> None:
+        """Add one reply; `cost` is None when the price is unknown."""
+        for label, value, all in (("model", model, self._models), ("subject", subject, self._subjects)):
+            name = self._name(label, value)
+            sums = all.get(name)
+            if sums is None:
+                sums = all[name] = _Sums()
+            sums.add(used, cost)
+
+    def collect(self) -> Iterable[Metric]:
+        yield from _families(OF_MODELS, "model", self._models)
+        yield from _families(OF_SUBJECTS, "subject", self._subjects)
+
+
+def _families(names: tuple[str, str, str], label: str, all: dict[str, _Sums]) -> Iterable[Metric]:
+    tokens = CounterMetricFamily(names[0], f"Tokens of models, by {label} and kind.", labels=[label, "kind"])
+    cost = CounterMetricFamily(names[1], f"What models cost in USD, by {label}.", labels=[label])
+    unpriced = CounterMetricFamily(names[2], f"Requests whose price is not known, by {label}.", labels=[label])
+    for name, sums in sorted(all.items()):
+        for kind, count in sums.tokens.items():
+            tokens.add_metric([name, kind], count)
+        if sums.priced:
+            cost.add_metric([name], sums.cost)
+        unpriced.add_metric([name], sums.unpriced)
+    return (tokens, cost, unpriced)

@@ -22,7 +22,6 @@ from ...views.run_view import RunView
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from .metrics import Names
 
 SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)
 OPERATION = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
@@ -30,6 +29,11 @@ CHUNK = (0.001, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 
 LONG = (0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 14400)
 TOKENS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864)
 CALLS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+MOST_NAMES = 100
+"""Maximum number of values of one label; later values are counted as `other`."""
+
+OTHER = "other"
 
 GRAPHS = ("graph", "workflow")
 """Dialects of runs that the conventions call workflows."""
@@ -47,6 +51,24 @@ _ENDS = {ev.RunFinished: "done", ev.RunFailed: "failed", ev.RunCancelled: "cance
 
 def _now(_: Event) -> float:
     return trio.current_time()
+
+
+@final
+class Names:
+    """The known values of each label."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, set[str]] = {}
+
+    def of(self, label: str, value: str) -> str:
+        """Return the value, or `OTHER` once the label has `MOST_NAMES` values."""
+        known = self._known.setdefault(label, set())
+        if value not in known:
+            # Each new value is a new time series, in this process and in Prometheus, and none is ever removed.
+            if len(known) >= MOST_NAMES:
+                return OTHER
+            known.add(value)
+        return value
 
 
 @final
@@ -150,7 +172,7 @@ class WorkMetrics:
         if chat is not None and chat.pieces > 1:
             self._chunks.labels(model).observe((chat.last - chat.first) / (chat.pieces - 1))
 
-    def _looked(self, _: Event, data: ev.LlmEmbedding | ev.LlmRerank, __: ActivityChange) -> None:
+    def _knowledge_call(self, _: Event, data: ev.LlmEmbedding | ev.LlmRerank, __: ActivityChange) -> None:
         if data.error is None:
             model = self._names.of("model", data.model)
             self._operations.labels(model).observe(data.seconds)
@@ -192,8 +214,8 @@ class WorkMetrics:
         ev.LlmDelta: _llm_piece,
         ev.LlmReasoning: _llm_piece,
         ev.LlmResponse: _llm_response,
-        ev.LlmEmbedding: _looked,
-        ev.LlmRerank: _looked,
+        ev.LlmEmbedding: _knowledge_call,
+        ev.LlmRerank: _knowledge_call,
         ev.LlmRetry: _llm_retry,
         ev.LlmWaiting: _llm_waiting,
         ev.LlmFallback: _llm_fallback,

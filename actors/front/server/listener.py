@@ -66,8 +66,10 @@ def bind(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
+        # A server that restarts must not wait for old connections in TIME_WAIT.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
+            # By default, Linux would accept IPv4 on `::` as well, and take the port from an IPv4 listener.
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         sock.bind((host, port))
     except (OSError, OverflowError) as error:
@@ -130,7 +132,7 @@ class InspectedStream(trio.abc.HalfCloseableStream):
         except OSError:
             return ""
 
-    async def look(self) -> bytes:
+    async def peek(self) -> bytes:
         """Return the first request's head, up to the first empty line; empty after `HEAD_WITHIN` seconds."""
         with trio.move_on_after(HEAD_WITHIN) as waiting:
             while EMPTY_LINE not in self._head and len(self._head) < LONGEST_HEAD and _may_be_http(self._head):
@@ -143,6 +145,7 @@ class InspectedStream(trio.abc.HalfCloseableStream):
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         if not self._head and self._answered is not None:
             await self._answered.wait()
+            # The answer was sent: release the bytes that were held behind the head.
             self._answered, self._head, self._behind = None, self._behind, b""
         if not self._head:
             return bytes(await self.stream.receive_some(max_bytes))
@@ -204,7 +207,7 @@ async def serve_port(
         try:
             opened = InspectedStream(stream)
             with limiter.entering(opened.peer) as room:
-                if room and (head := await opened.look()):
+                if room and (head := await opened.peek()):
                     await (talk if websocket is not None and upgrades(head) else http)(opened)
         except* (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
             pass  # the client has disconnected

@@ -53,7 +53,7 @@ from .token_file import ServerFile, new_token, remove_server, write_server
 if TYPE_CHECKING:
     from ....protocol.settings.api import ApiSettings
     from ...work.spending.ledger import LedgerStore
-    from ..chat.chats import Chats
+    from ..chat.chat import Chats
     from ..cluster.gateway import ClusterGateway
     from ..cluster.membership import ClusterOptions
     from ..cluster.worker import ClusterWorker
@@ -392,7 +392,7 @@ def _http(
 
 
 def _chats(hub: Hub) -> Chats:
-    from ..chat.chats import Chats
+    from ..chat.chat import Chats
 
     return Chats(hub)
 

@@ -153,7 +153,7 @@ class RunSpans:
         change = self._view.see(event)
         about = change.about
         if isinstance(event.data, ev.LlmEmbedding | ev.LlmRerank):
-            self._looked(event, event.data)
+            self._knowledge_call(event, event.data)
         elif about is not None:
             if change.began:
                 self._begin(about, event)
@@ -302,7 +302,7 @@ class RunSpans:
         span.end(_ns(event.ts))
         self._measured.record("gen_ai.client.operation.duration", data.seconds, labels)
 
-    def _looked(self, event: Event, data: ev.LlmEmbedding | ev.LlmRerank) -> None:
+    def _knowledge_call(self, event: Event, data: ev.LlmEmbedding | ev.LlmRerank) -> None:
         provider, model = provider_and_model(data.model)
         name = "embeddings" if isinstance(data, ev.LlmEmbedding) else "rerank"
         labels = {"gen_ai.operation.name": name, "gen_ai.provider.name": provider, "gen_ai.request.model": model}

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from ....actors.front.control.calls import below, no_call, no_stored_call
-from ....actors.front.control.logs.calls import has_calls, read_body, read_call, read_calls
+from ....actors.front.control.logs.model_calls import has_calls, read_body, read_call, read_calls
+from ....actors.front.control.run_records import below, no_call, no_stored_call
 from ....protocol.control.things import RunInfo
 from ....protocol.errors import NotFound, UsageError
 from ....protocol.model_calls import ModelCall, ModelCallDetail

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import trio
 
-from ....actors.front.control.changes import redacted_changes
+from ....actors.front.control.run_records import redacted_changes
 from ....actors.runs.root import Root
 from ....actors.work.tools.changes.run_changes import changes_of, restore, store_of
 from ....protocol.changes import ChangedFile, Restored

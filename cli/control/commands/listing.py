@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from ....actors.front.control.presence import read_present
+from ....actors.front.control.liveness import read_present
 from ....protocol.ages import age, seconds_since
 from ....protocol.control import own
 from ....protocol.control.caller import LOCAL

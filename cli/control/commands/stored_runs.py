@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from ....actors.front.control.logs.reading import read_page
-from ....actors.front.control.logs.runs import is_settled, list_logged_runs, order, with_interrupted
+from ....actors.front.control.logs.run_logs import is_settled, list_logged_runs, order, with_interrupted
 from ....actors.io.directories import state_dir
 from ....actors.runs.orphaned_runs import interrupted
 from ....actors.runs.retention import remove_stored_run

@@ -47,9 +47,9 @@ async def test_completion_says_what_commands_do_and_ctrl_c_drops_the_line_then_s
     start(window, fake_model, tmp_path)
     await window.shows(fragment("cli.chat.conversation.ChatConversation._open"))
     window.press(".hel")
-    await window.shows(fragment("front.chat.commands.looking._help.3"))
+    await window.shows(fragment("front.chat.commands.info._help.3"))
     window.press("C-c")
-    await window.gone(fragment("front.chat.commands.looking._help.3"))
+    await window.gone(fragment("front.chat.commands.info._help.3"))
     window.press("C-c")
     await window.shows("To leave, press Ctrl-D")
     window.press("still here", "Enter")
@@ -121,7 +121,7 @@ async def test_no_color_means_no_colours(
     window.press("1", "Enter")
     await window.shows("at the end")
     window.press(".hel")
-    await window.shows(fragment("front.chat.commands.looking._help.3"))
+    await window.shows(fragment("front.chat.commands.info._help.3"))
     window.press("Tab", "Tab")
     codes = {code for found in re.findall(r"\x1b\[([0-9;:]*)m", window.raw) for code in found.split(";")}
     coloured = {code for code in codes if re.match(r"[349][0-8]|10[0-7]", code)}

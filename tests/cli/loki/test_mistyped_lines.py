@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from callboard.actors.front.chat.matching import matched
-from callboard.actors.front.chat.table import ALIASES
-from callboard.actors.front.chat.table import COMMANDS as CHAT_COMMANDS
+from callboard.actors.front.chat.command_line import ALIASES
+from callboard.actors.front.chat.command_line import COMMANDS as CHAT_COMMANDS
+from callboard.actors.front.chat.execution import find_command
 from callboard.cli.loki.routing import is_prompt
 from callboard.cli.main import COMMANDS, cli
 from callboard.protocol.errors import UsageError
@@ -119,6 +119,6 @@ def test_no_mistyped_command_of_a_chat_is_a_prompt() -> None:
         first, *second = name[1:].split()
         for line in (f".{slip_of(first, chance)} {' '.join(second)}", f"/{slip_of(first, chance)} some words"):
             try:
-                assert matched(line) is not None, line
+                assert find_command(line) is not None, line
             except UsageError:
                 continue

@@ -1,54 +1,41 @@
-"""Chat commands, a module per family. On import by `load`, each registers its commands in `table`."""
+"""Chat commands, a module per family, named after its main command.
+
+On import by `load`, each module registers its commands in `command_line.COMMANDS`. A command gets a `ChatLine`: its
+arguments, its chat and the client that sent it. The package may import all of `chat` but `execution`, `methods` and
+`opening`, which import it.
+"""
 
 from __future__ import annotations
 
 from types import ModuleType
 
-from ..table import COMMANDS
+from ..command_line import COMMANDS
 
 
 def load() -> tuple[ModuleType, ...]:
     """Register every command, in the order of the help."""
     from . import (
         agent,
-        agent_looking,
-        attaching,
-        deleting,
-        editing,
+        credentials,
+        delete,
+        edit,
+        exit_chat,
         files,
         history,
-        leaving,
-        looking,
+        info,
         rag,
-        reporting,
-        resuming,
+        reports,
+        resume,
         role,
+        runs,
         session,
         settings,
         sharing,
-        signing_in,
-        stepping,
-        trusting,
-        vault,
-        watching,
+        tools,
     )
 
-    talking = settings, role, session, agent, agent_looking, rag, files, history, resuming
-    families = (
-        looking,
-        *talking,
-        reporting,
-        stepping,
-        attaching,
-        watching,
-        trusting,
-        editing,
-        signing_in,
-        vault,
-        deleting,
-        sharing,
-        leaving,
-    )
+    conversation = settings, role, session, agent, rag, files, history, resume
+    families = (info, *conversation, reports, runs, tools, edit, credentials, delete, sharing, exit_chat)
     places = {module.__name__: place for place, module in enumerate(families)}
     in_order = sorted(COMMANDS.values(), key=lambda each: places[each.play.__module__])
     COMMANDS.clear()

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from pathlib import Path
 
 import msgspec
 
 from .....protocol.chat import AssistantTurn, Turn, UserTurn
 from .....protocol.control.own import StartRun
-from .....protocol.errors import ConfigError, Conflict, UsageError
+from .....protocol.errors import ConfigError, Conflict, Denied, UsageError
 from .....protocol.session_turns import messages_of, turns_of
 from .....protocol.words import split_words
 from ....io.vault.lookups import ForChecks
 from ....runs.loading import NO_HOOKS
 from ....runs.target import GraphAgent, Loaded, LoopAgent, WorkflowAgent
+from ....work.agent.todo import TodoList
 from ....work.variables import missing_variables, session_of
-from .. import names
-from ..asked import LastPrompt
-from ..line import ChatLine
+from .. import completion
+from ..chat_storage import LastPrompt
+from ..command_line import MISSING, ChatLine, command
 from ..prompting import ask
-from ..table import MISSING, command
+from .edit import edit_file
+from .info import table
 from .session import enter, leave
 
 INIT = """\
@@ -37,7 +40,7 @@ UNCOMMITTED = (
     "the changes here that are not committed (`git status`, `git diff HEAD`), or the last commit if there are none"
 )
 
-_STANDING = ("agent", "loaded", "variables", "in_default_agent", "session", "memory", "asked", "reply")
+_RESTORED = ("agent", "loaded", "variables", "in_default_agent", "session", "memory", "last_prompt", "reply")
 """Attributes of a chat that a change of agents sets; a failed change restores them."""
 
 
@@ -45,7 +48,7 @@ _STANDING = ("agent", "loaded", "variables", "in_default_agent", "session", "mem
     ".agent",
     "Change to an agent, which reads the conversation so far",
     usage="<name> [session] [key=value]...",
-    completes=lambda chat, caller, words: names.agents(chat, caller) if len(words) < 2 else [],
+    completes=lambda chat, caller, words: completion.agents(chat, caller) if len(words) < 2 else [],
 )
 async def _agent(line: ChatLine) -> None:
     words = split_words(line.rest)
@@ -66,7 +69,7 @@ async def _agent(line: ChatLine) -> None:
     if said and chat.place.is_empty and chat.loop_agent is not None:
         async with chat.place.change(line.hub, line.caller) as session:
             session.messages = messages_of(said)
-        await line.note(f"{words[0]} reads what was said so far; `.clear` begins anew.")
+        await line.note(f"{words[0]} reads the conversation so far; `.clear` starts a new one.")
 
 
 def spoken(turns: Iterable[Turn]) -> list[Turn]:
@@ -108,7 +111,7 @@ async def begin_agent(
             raise ConfigError(
                 f"agent '{name}' uses MCP servers, and MCP is turned off; `.set mcp_server_support true` first"
             )
-    before = {name: getattr(chat, name) for name in _STANDING}
+    before = {name: getattr(chat, name) for name in _RESTORED}
     chat.agent, chat.loaded, chat.variables, chat.in_default_agent = name, loaded, dict(variables), False
     chat.new_memory()
     if own_session and session is None and isinstance(loaded, LoopAgent) and line.caller.has("write:sessions"):
@@ -166,3 +169,105 @@ async def _init(line: ChatLine) -> None:
 @command(".review", "Have the agent review uncommitted changes, or what you name", usage="[what]", needs=("agent",))
 async def _review(line: ChatLine) -> None:
     await ask(line, LastPrompt(REVIEW.format(what=UNCOMMITTED if not line.rest else line.rest)))
+
+
+@command(".info agent", "Show the agent", needs=("agent",), at_work=True)
+async def _info(line: ChatLine) -> None:
+    chat, loaded = line.chat, line.chat.loaded
+    shows_files = line.shows("run:files")
+    rows: list[tuple[str, object]] = [("agent", chat.agent), ("model", chat.model_in_use)]
+    if isinstance(loaded, LoopAgent):
+        agent = loaded.agent
+        rows += [
+            ("description", agent.description.strip()),
+            ("version", agent.version),
+            ("temperature", agent.temperature),
+            ("top_p", agent.top_p),
+            ("global_tools", ", ".join(agent.global_tools)),
+            ("mcp_servers", ", ".join(agent.mcp_servers)),
+            ("documents", ", ".join(agent.documents) if shows_files else None),
+            ("can_spawn_agents", agent.can_spawn_agents or None),
+            ("auto_continue", agent.auto_continue or None),
+        ]
+    elif isinstance(loaded, GraphAgent):
+        rows += [("description", loaded.graph.description.strip()), ("nodes", len(loaded.graph.nodes))]
+    rows += [(f"variable {name}", value) for name, value in chat.variables.items()]
+    if loaded is not None and shows_files:
+        rows.append(("file", loaded.file))
+    said = table((name, value) for name, value in rows if value not in (None, ""))
+    starters = _starters(line)
+    if starters:
+        said += "\n\nconversation starters\n" + _numbered(starters)
+    await line.say(said)
+
+
+def _starters(line: ChatLine) -> tuple[str, ...]:
+    loaded = line.chat.loaded
+    if isinstance(loaded, LoopAgent):
+        return loaded.agent.conversation_starters
+    return loaded.graph.conversation_starters if isinstance(loaded, GraphAgent) else ()
+
+
+def _numbered(texts: tuple[str, ...]) -> str:
+    return "\n".join(f"{number}: {text}" for number, text in enumerate(texts, 1))
+
+
+@command(".starter", "Show the agent's conversation starters, or use one", usage="[number]", needs=("agent",))
+async def _starter(line: ChatLine) -> None:
+    starters = _starters(line)
+    if not starters:
+        raise Conflict(f"Agent '{line.chat.agent}' has no conversation starters.")
+    if not line.rest:
+        await line.say(_numbered(starters) + "\n\n`.starter NUMBER` uses one.")
+        return
+    if not line.rest.isdecimal() or not 1 <= int(line.rest) <= len(starters):
+        raise UsageError(f"Usage: .starter [number], from 1 to {len(starters)}, not {line.rest[:60]!r}")
+    await ask(line, LastPrompt(starters[int(line.rest) - 1]))
+
+
+@command(
+    ".edit agent-config", "Edit the agent's file", needs=("agent",), scopes=("run:files", "admin:mcp"), in_macros=False
+)
+async def _edit(line: ChatLine) -> None:
+    loaded = line.chat.loaded
+    if loaded is None or loaded.directory is None:
+        raise Conflict(f"'{line.chat.agent}' has no file")
+    file = _file(loaded)
+    # Only files of the user's configuration directory, not files of built-in agents or other paths.
+    if not file.is_relative_to(line.root.config_dir):
+        raise Denied(f"{file} can't be edited here: it is outside of {line.root.config_dir}")
+    if await edit_file(line, file, check=None):
+        await line.note("Takes effect with the next prompt.")
+
+
+def _file(loaded: GraphAgent | LoopAgent | WorkflowAgent) -> Path:
+    assert loaded.directory is not None
+    return loaded.directory / Path(loaded.file).name
+
+
+@command(".clear todo", "Clear the todo list, so that the agent stops")
+async def _clear(line: ChatLine) -> None:
+    place = line.chat.place
+    await place.refresh(line.hub, line.caller)
+    if not _goes_on(line) and place.session.todo is None:
+        raise Conflict(
+            "Auto-continue is not enabled. Set 'auto_continue: true' in the agent's file, or `.set auto_continue true`."
+        )
+    async with place.change(line.hub, line.caller) as session:
+        session.todo = None
+    await line.note("The todo list is clear.")
+
+
+def _goes_on(line: ChatLine) -> bool:
+    agent = line.chat.loop_agent
+    # The session overrides the agent, which overrides the settings.
+    own = line.chat.place.session.auto_continue
+    if own is not None:
+        return own
+    return agent.agent.auto_continue if agent is not None else line.chat.settings.other.get("auto_continue") is True
+
+
+@command(".todo", "Show the todo list", at_work=True)
+async def _todo(line: ChatLine) -> None:
+    session = line.chat.place.session
+    await line.say(TodoList(session.todo).render() if session.todo is not None else "The todo list is empty.")

@@ -10,12 +10,11 @@ from .....protocol.errors import NotFound
 from .....protocol.words import split_files, split_words
 from ....io.saved_replies import store_reply
 from ....work.macros import FILES, find, lines_of
-from .. import names
-from ..asked import LastPrompt
-from ..line import ChatLine
+from .. import completion
+from ..chat_storage import LastPrompt
+from ..command_line import ChatLine, command
 from ..prompting import ask
-from ..table import command
-from .looking import counted
+from .info import counted
 
 _LAST_REPLY = "%%"
 
@@ -50,7 +49,7 @@ async def _file(line: ChatLine) -> None:
     "Run a macro, or make one",
     usage="<name> [text...]",
     in_macros=False,
-    completes=lambda chat, caller, words: names.macros(chat, caller) if len(words) == 1 else [],
+    completes=lambda chat, caller, words: completion.macros(chat, caller) if len(words) == 1 else [],
 )
 async def _macro(line: ChatLine) -> None:
     words = split_words(line.rest)
@@ -68,10 +67,10 @@ async def _macro(line: ChatLine) -> None:
     lines = lines_of(macro, arguments)
     if left := macro.unused_arguments(arguments):
         await line.warn(f"{counted(len(left), 'argument')} that no variable takes: passed over. Usage: {macro.usage}")
-    chat = line.chat.beside() if macro.isolated else line.chat
+    chat = line.chat.macro_chat() if macro.isolated else line.chat
     for each in lines:
         await line.say(f">> {each}", "echo")
-        done = await chat.play(each, line.person, in_macro=True)
+        done = await line.step(chat, each)
         line.run, line.status = done.run or line.run, done.status or line.status
         # Clients interrupt `line.chat`, also while the steps run in an isolated chat.
         if done.leave or line.chat.interrupted:
@@ -82,7 +81,9 @@ async def _new(line: ChatLine, name: str) -> None:
     """Open the user's editor to create a missing macro."""
     base = line.root.config_dir
     FILES.place_for(name, base)  # raises if the name is invalid, before the editor opens
-    await line.note(f"There is no macro '{name}'. Your editor opens to make one; left as it is, none is made.")
+    await line.note(
+        f"There is no macro '{name}'. Your editor opens to make one; if you leave the text unchanged, none is created."
+    )
     new = await line.edit_until(f"{name}.yaml", _NEW_MACRO, lambda text: FILES.save(name, text, base, replace=False))
     if new is None:
         await line.note(f"nothing was written, so there is no macro '{name}'")

@@ -12,12 +12,10 @@ from .....protocol.chat import UserTurn, text_of
 from .....protocol.errors import CallboardError, Conflict
 from .....protocol.session import Session
 from .....protocol.session_turns import turns_of
-from ...control.changes import changes_of_run, restore_run
-from ..asked import LastPrompt
-from ..line import ChatLine
-from ..place import Message, PromptStart
+from ...control.run_records import changes_of_run, restore_run
+from ..chat_storage import LastPrompt, Message, PromptStart
+from ..command_line import ChatLine, command
 from ..prompting import ask
-from ..table import command
 
 CONTINUE = "Go on exactly where your last answer ends. Repeat nothing of it, and say nothing before you go on."
 
@@ -67,17 +65,17 @@ async def _again(line: ChatLine) -> None:
     # After a prompt without any result, the last exchange belongs to an earlier prompt and must stay.
     vain = place.drop_vain()
     last, taken = place.last(), None
-    if last is not None and (chat.asked is None or (last in place.starts and not vain)):
+    if last is not None and (chat.last_prompt is None or (last in place.starts and not vain)):
         if last.end < len(place.session.messages):
             # Removing the exchange would leave later messages of others without their context.
             raise Conflict("Something else was said in the session since; `.undo` takes back what you have asked.")
-        taken = await place.take_last(line.hub, line.caller)
+        taken = await place.remove_last(line.hub, line.caller)
     await ask(line, prompt, instead=taken)
 
 
 def _last_prompt(line: ChatLine) -> LastPrompt | None:
-    if line.chat.asked is not None:
-        return line.chat.asked
+    if line.chat.last_prompt is not None:
+        return line.chat.last_prompt
     said = line.chat.place.last_exchange()
     turns = turns_of(Session(messages=said[:1]))
     if not turns or not isinstance(turns[0], UserTurn):
@@ -90,15 +88,17 @@ async def _undo(line: ChatLine) -> None:
     chat = line.chat
     # Only forgets the failed prompt. The exchange before it stays, so that `.undo` never removes two at once.
     if chat.place.drop_vain():
-        chat.asked = None
-        await line.note("The last prompt has left nothing to take back; `.undo` again takes back what was said before.")
+        chat.last_prompt = None
+        await line.note(
+            "The last prompt added no messages, so nothing was removed; `.undo` again removes the exchange before it."
+        )
         return
-    last = await chat.place.take_last(line.hub, line.caller)
+    last = await chat.place.remove_last(line.hub, line.caller)
     if last is None:
-        why = "nothing was said yet" if chat.place.is_empty else "of what was said there is only a summary"
+        why = "nothing was said yet" if chat.place.is_empty else "the earlier messages were replaced by a summary"
         raise Conflict(f"There is nothing to undo: {why}.")
     run, taken = last[0].run, last[1]
-    chat.asked, chat.reply = None, chat.place.last_reply
+    chat.last_prompt, chat.reply = None, chat.place.last_reply
     said = turns_of(Session(messages=taken[:1]))
     words = text_of(said[0].content) if said and isinstance(said[0], UserTurn) else ""
     await line.note(f"Taken back: {_short(words)}")

@@ -13,10 +13,9 @@ from .....protocol.events.decode import decode
 from ....work.knowledge import registry
 from ....work.knowledge.overview import base_info
 from ....work.knowledge.recipe import Recipe
-from .. import names
-from ..line import ChatLine
-from ..table import command
-from .looking import counted, table
+from .. import completion
+from ..command_line import ChatLine, command
+from .info import counted, table
 
 if TYPE_CHECKING:
     from ....work.knowledge.base.model import BuildReport
@@ -33,12 +32,12 @@ _NAMED = 20
     ".rag",
     "Look prompts up in a knowledge base, or make one",
     usage="<name>",
-    completes=lambda chat, caller, words: names.rags(chat, caller) if len(words) == 1 else [],
+    completes=lambda chat, caller, words: completion.rags(chat, caller) if len(words) == 1 else [],
 )
 async def _rag(line: ChatLine) -> None:
     name = line.rest
     if not name:
-        known = [each for each, _ in await trio.to_thread.run_sync(names.rags, line.chat, line.caller)]
+        known = [each for each, _ in await trio.to_thread.run_sync(completion.rags, line.chat, line.caller)]
         name = (await line.choose("Which knowledge base?", known) if known else None) or ""
     if not name:
         raise UsageError("Usage: .rag <name>; a name that is not known makes a new one")
@@ -156,7 +155,9 @@ async def _edit(line: ChatLine) -> None:
     file = registry.file_of(recipe.target, line.root.config_dir)
     # Bases of Loki have no file of Callboard's format.
     if file is None or recipe.upstream is not None:
-        raise UsageError(f"{recipe.what} has no file of ours that says what it is made of, so it can't be changed here")
+        raise UsageError(
+            f"{recipe.what} has no definition file in the configuration directory, so it can't be changed here"
+        )
     text = await trio.to_thread.run_sync(partial(file.read_text, encoding="utf-8"))
     base = line.root.config_dir
     if await line.edit_until(file.name, text, lambda edited: registry.replace(recipe.target, edited, base)) is None:

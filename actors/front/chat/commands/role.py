@@ -16,14 +16,12 @@ from ....runs.role_run import without_servers
 from ....runs.sessions.roles import change_role
 from ....work.roles.files import FILES, find, locate, save
 from ...control.requests import check_role
-from .. import names
-from ..asked import LastPrompt
+from .. import completion
+from ..chat_storage import ChatStorage, LastPrompt
+from ..command_line import MISSING, ChatLine, command
 from ..default_agent import leave_default
-from ..line import ChatLine
-from ..place import ChatPlace
 from ..prompting import ask
-from ..table import MISSING, command
-from .looking import table
+from .info import table
 
 
 @command(
@@ -31,7 +29,7 @@ from .looking import table
     "Take on a role, or ask in one once",
     usage="<name> [text]",
     needs=("no agent",),
-    completes=lambda chat, caller, words: names.roles(chat, caller) if len(words) < 2 else [],
+    completes=lambda chat, caller, words: completion.roles(chat, caller) if len(words) < 2 else [],
 )
 async def _role(line: ChatLine) -> None:
     name, _, text = line.rest.partition(" ")
@@ -43,7 +41,7 @@ async def _role(line: ChatLine) -> None:
         raise NotFound(f"Unknown role `{repr(name[:60])[1:-1]}`: there is no such role, and none was made")
     if text.strip():
         # A session of its own: the exchange must not become part of the conversation.
-        once = ChatPlace.in_memory(None, Session(role_name=name))
+        once = ChatStorage.in_memory(None, Session(role_name=name))
         await ask(line, LastPrompt(text.strip()), once)
         return
     await use_role(line, name)
@@ -81,7 +79,9 @@ def _check_empty(line: ChatLine) -> None:
 async def _leave_default(line: ChatLine) -> None:
     """Leave the default agent, which the user did not name, because a role is for a model without an agent."""
     if (agent := line.chat.agent) is not None and leave_default(line.chat):
-        await line.note(f"Left {agent}, with what was said to it: the model answers in the role, without its tools.")
+        await line.note(
+            f"Left {agent} and its conversation: the model now answers in the role, without the agent's tools."
+        )
 
 
 async def _change(line: ChatLine, name: str | None, prompt: str | None) -> None:
@@ -117,16 +117,19 @@ async def _made(line: ChatLine, name: str) -> bool:
     base = split_name(name)[0]
     if line.in_macro or not line.caller.has("write:roles") or not is_name(base):
         return False
-    known = [each for each, _ in await trio.to_thread.run_sync(names.roles, line.chat, line.caller)]
+    known = [each for each, _ in await trio.to_thread.run_sync(completion.roles, line.chat, line.caller)]
     hint = f" ({near})" if (near := did_you_mean(base, known)) else ""
-    await line.note(f"There is no role '{base}'{hint}. Your editor opens to make one; left as it is, none is made.")
+    await line.note(
+        f"There is no role '{base}'{hint}. Your editor opens to make one; "
+        "if you leave the text unchanged, none is created."
+    )
     return await _edited(line, base, _NEW)
 
 
 async def _edited(line: ChatLine, name: str, text: str) -> bool:
     if await line.edit_until(f"{name}.md", text, lambda edited: save(name, edited, line.root.config_dir)) is None:
         return False
-    await line.note(f"The role is kept as '{name}'.")
+    await line.note(f"The role was saved as '{name}'.")
     return True
 
 
@@ -186,7 +189,7 @@ async def _edit(line: ChatLine) -> None:
     place = locate(base, line.root.config_dir)
     text = await trio.to_thread.run_sync(FILES.text_of, place.file)
     if await _edited(line, base, text):
-        await line.note("It counts from the next prompt on.")
+        await line.note("Takes effect with the next prompt.")
 
 
 @command(".save role", "Keep the role under a name", usage="[name]", needs=("role",), scopes=("write:roles",))
@@ -212,7 +215,7 @@ async def _save(line: ChatLine) -> None:
     await trio.to_thread.run_sync(lambda: save(name, head + role.text, line.root.config_dir))
     async with chat.place.change(line.hub, line.caller) as session:
         change_role(session, name, None)
-    await line.note(f"The role is kept as '{name}'.")
+    await line.note(f"The role was saved as '{name}'.")
 
 
 @command(".exit role", "Leave the role", needs=("role",))

@@ -18,13 +18,11 @@ from ....runs.sessions.roles import change_role, name_of, prompt_of
 from ....runs.sessions.session_locks import forget_all
 from ....runs.sessions.summary import compressed
 from ....work.agent.compaction import turn_as_text
-from .. import names
-from ..interrupted_turns import interrupted_notice
-from ..line import ChatLine
-from ..place import ChatPlace, wish
-from ..prompting import about_chat, announce_shortening, shortened_by
-from ..table import MISSING, command
-from .looking import table
+from .. import completion
+from ..chat_storage import ChatStorage, wish
+from ..command_line import MISSING, ChatLine, command
+from ..prompting import about_chat, announce_shortening, interrupted_notice, shortened_by
+from .info import table
 
 if TYPE_CHECKING:
     from ..chat import Chat
@@ -37,7 +35,7 @@ CARRY_OVER = "Start a session that incorporates the last question and answer?"
     "Start a session, or continue one",
     usage="[name]",
     needs=("no session",),
-    completes=lambda chat, caller, words: names.sessions(chat, caller) if len(words) < 2 else [],
+    completes=lambda chat, caller, words: completion.sessions(chat, caller) if len(words) < 2 else [],
 )
 async def _session(line: ChatLine) -> None:
     await enter(line, line.rest)
@@ -62,7 +60,7 @@ async def enter(line: ChatLine, name: str, *, asks: bool = True) -> None:
         role, prompt = chat.role, chat.role_prompt
         async with place.change(line.hub, line.caller) as session:
             change_role(session, role, prompt)
-    chat.session, chat.asked = place, None
+    chat.session, chat.last_prompt = place, None
     if place.session.agent_variables and chat.agent is not None:
         # Values given on the command line override the session's.
         chat.variables = {**place.session.agent_variables, **chat.variables}
@@ -71,23 +69,23 @@ async def enter(line: ChatLine, name: str, *, asks: bool = True) -> None:
         chat.rag = rag
 
 
-async def _opened(line: ChatLine, name: str) -> ChatPlace:
+async def _opened(line: ChatLine, name: str) -> ChatStorage:
     chat = line.chat
     scope = chat.memory.stored.agent
     if not name or name == TEMP:
-        return ChatPlace.in_memory(scope, temporary=True)
+        return ChatStorage.in_memory(scope, temporary=True)
     sessions = line.root.sessions
     line.caller.need("write:sessions")
     try:
         stored = await sessions.get(line.caller, name, agent=scope)
     except NotFound:
         if _wish(chat, Session()) is False:
-            return ChatPlace.in_memory(scope, alias=checked_alias(name))
+            return ChatStorage.in_memory(scope, alias=checked_alias(name))
         store = sessions.store
         stored = await trio.to_thread.run_sync(
             lambda: store.open_or_create_by_alias(name, scope, lambda: _new(chat), caller=line.caller)
         )
-    return ChatPlace.of(stored, chat.settings)
+    return ChatStorage.of(stored, chat.settings)
 
 
 def _new(chat: Chat) -> Session:
@@ -117,8 +115,8 @@ async def _clear(line: ChatLine) -> None:
     memory = deepcopy(chat.memory.session)  # a copy: model, role and settings remain
     forget_all(memory)
     memory.meta, memory.title = type(memory.meta)(), None
-    chat.memory = ChatPlace.in_memory(chat.memory.stored.agent, memory)
-    chat.asked = chat.reply = chat.title = None
+    chat.memory = ChatStorage.in_memory(chat.memory.stored.agent, memory)
+    chat.last_prompt = chat.reply = chat.title = None
     await line.note("A new conversation begins." + (" `.resume` lists the earlier ones." if stored else ""))
 
 
@@ -127,7 +125,7 @@ async def _empty(line: ChatLine) -> None:
     await _now(line.chat).empty(line.hub, line.caller)
 
 
-def _now(chat: Chat) -> ChatPlace:
+def _now(chat: Chat) -> ChatStorage:
     assert chat.session is not None
     return chat.session
 
@@ -205,7 +203,7 @@ async def _edit(line: ChatLine) -> None:
 async def _save(line: ChatLine) -> None:
     chat = line.chat
     if chat.session is None and chat.memory.kept:  # a name turns a stored chat into a session
-        chat.session, chat.memory = chat.memory, ChatPlace.in_memory(chat.memory.stored.agent)
+        chat.session, chat.memory = chat.memory, ChatStorage.in_memory(chat.memory.stored.agent)
     if chat.session is None:
         raise Conflict(MISSING["session"])
     await save(line, line.rest)
@@ -218,7 +216,7 @@ async def save(line: ChatLine, name: str) -> None:
     sessions = line.root.sessions
     if place.kept:
         if not name:
-            await line.note(f"The session is kept as '{place.name}'.")
+            await line.note(f"The session was saved as '{place.name}'.")
         elif name != place.name:
             await sessions.rename(line.caller, place.stored.id, name)
             before = place.name
@@ -233,9 +231,9 @@ async def save(line: ChatLine, name: str) -> None:
         stored = await keep_unnamed(line.root, session, agent=agent, model=model, caller=line.caller)
     else:
         stored = await trio.to_thread.run_sync(lambda: sessions.store.create(agent, name, session, caller=line.caller))
-    starts, line.chat.session = place.starts, ChatPlace(stored, kept=True)
+    starts, line.chat.session = place.starts, ChatStorage(stored, kept=True)
     line.chat.session.starts = starts
-    await line.note(f"The session is kept as '{line.chat.session.name}'.")
+    await line.note(f"The session was saved as '{line.chat.session.name}'.")
 
 
 @command(".exit session", "Leave the session", needs=("session",))
@@ -250,7 +248,7 @@ async def leave(line: ChatLine) -> None:
     keeps = _wish(chat, place.session)
     ends = place.temporary and not place.is_empty and keeps is not False
     if ends and not line.caller.has("write:sessions"):
-        await line.note("The session is not kept: that needs the scope 'write:sessions'.")
+        await line.note("The session was not saved: that needs the scope 'write:sessions'.")
     elif ends:
         name: str | None = ""
         if keeps is None:
@@ -263,7 +261,7 @@ async def leave(line: ChatLine) -> None:
     # A named session that was not saved at first.
     elif keeps is True and place.stored.id == TEMP and not place.is_empty:
         await save(line, place.name)
-    chat.session = chat.asked = None
+    chat.session = chat.last_prompt = None
     if chat.agent is None:
         chat.rag = None if chat.rag and chat.rag == place.session.other.get("rag") else chat.rag
 
@@ -277,7 +275,7 @@ async def _fork(line: ChatLine) -> None:
     copy = read_session(write_session(place.session), "the session")
     copy.meta = type(copy.meta)()
     if not line.rest:
-        chat.session = ChatPlace.in_memory(place.stored.agent, copy, temporary=True)
+        chat.session = ChatStorage.in_memory(place.stored.agent, copy, temporary=True)
     else:
         line.caller.need("write:sessions")
         _to_keep(chat, copy)
@@ -285,6 +283,6 @@ async def _fork(line: ChatLine) -> None:
         stored = await trio.to_thread.run_sync(
             lambda: store.create(place.stored.agent, line.rest, copy, caller=line.caller)
         )
-        chat.session = ChatPlace(stored, kept=True)
+        chat.session = ChatStorage(stored, kept=True)
     chat.session.starts = [replace(each) for each in place.starts]
     await line.note(f"This is now a copy: session '{chat.session.name}'.")

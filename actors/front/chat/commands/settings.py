@@ -11,11 +11,10 @@ from .....protocol.errors import UsageError
 from .....protocol.mcp.config import split
 from ....work.tools.registry import ALL
 from ...control.requests import check_model
-from .. import names
-from ..line import ChatLine
-from ..setting import KEYS, read_value, value_of
-from ..table import command
-from .looking import as_text
+from .. import completion
+from ..command_line import ChatLine, command
+from ..options import KEYS, read_value
+from .info import as_text
 
 if TYPE_CHECKING:
     from .....protocol.control.caller import Caller
@@ -24,8 +23,8 @@ if TYPE_CHECKING:
 _USAGE = "Usage: .set <key> <value>. If value is null, unset key."
 
 
-def _models(chat: Chat, caller: Caller, words: Sequence[str]) -> names.Names:
-    return names.models(chat.hub.root) if len(words) < 2 and caller.has("read:models") else []
+def _models(chat: Chat, caller: Caller, words: Sequence[str]) -> completion.Names:
+    return completion.models(chat.hub.root) if len(words) < 2 and caller.has("read:models") else []
 
 
 @command(
@@ -37,7 +36,7 @@ def _models(chat: Chat, caller: Caller, words: Sequence[str]) -> names.Names:
 async def _model(line: ChatLine) -> None:
     if not line.rest:
         line.caller.need("read:models")
-        known = dict(await trio.to_thread.run_sync(names.models, line.root))
+        known = dict(await trio.to_thread.run_sync(completion.models, line.root))
         chosen = await line.choose("Which model? (prices: USD per million tokens)", list(known), list(known.values()))
         if chosen is None:
             raise line.misused()
@@ -69,15 +68,15 @@ def _check_model_name(name: str) -> None:
         raise UsageError(f"{name[:60]!r} names no model; `.list models` shows those there are")
 
 
-def _values(chat: Chat, caller: Caller, words: Sequence[str]) -> names.Names:
+def _values(chat: Chat, caller: Caller, words: Sequence[str]) -> completion.Names:
     """Return completions: keys, or values of the key before."""
     if len(words) < 2:
-        held = {key: value_of(chat, key) for key in KEYS}
+        held = {key: chat.value_of(key) for key in KEYS}
         told = [(key, each.about + ("" if held[key] is None else f" ({held[key]})")) for key, each in KEYS.items()]
         return [*told, ("model", "the model that answers")]
     key, root = words[0], chat.hub.root
     if key in ("model", "rag_reranker_model"):
-        return names.models(root, "reranker" if key != "model" else "chat") if caller.has("read:models") else []
+        return completion.models(root, "reranker" if key != "model" else "chat") if caller.has("read:models") else []
     if key == "enabled_tools":
         offered = [*root.registry.global_names(), *root.settings.mapping_tools]
         return _list_of(words[1], [("all", ""), *((name, "") for name in dict.fromkeys(offered))])
@@ -89,12 +88,12 @@ def _values(chat: Chat, caller: Caller, words: Sequence[str]) -> names.Names:
     known = KEYS.get(key)
     if known is None or len(words) > 2:
         return []
-    now = value_of(chat, key)
+    now = chat.value_of(key)
     shown = [] if now is None else [(as_text(now), "as it is now")]
     return [*shown, *((each, "") for each in known.suggests if each not in dict(shown))]
 
 
-def _list_of(typed: str, offered: names.Names) -> names.Names:
+def _list_of(typed: str, offered: completion.Names) -> completion.Names:
     """Return completions of the last name in a comma-separated list."""
     before, comma, _ = typed.rpartition(",")
     return [(f"{before}{comma}{name}", about) for name, about in offered]
@@ -140,15 +139,17 @@ async def _set(line: ChatLine) -> None:
         chat.own[key] = value
         return
     if key == "save_session" and value is True and await chat.place.resume(line.hub, line.caller):
-        chat.asked, chat.reply = None, chat.place.last_reply
-        await line.note("The session goes on as its file has it; what was said meanwhile is not in it.")
+        chat.last_prompt, chat.reply = None, chat.place.last_reply
+        await line.note(
+            "The session is saved again, and continues from its file; messages from the time in between are not in it."
+        )
         return
     async with chat.place.change(line.hub, line.caller) as session:
         setattr(session, key, value)
     if key == "save_session" and value is False and chat.session is not None and chat.session.kept:
         # The setting itself is already in the file.
         chat.session = chat.session.apart()
-        await line.note("What is said from now on is not kept in the session's file.")
+        await line.note("From now on, messages are not saved in the session's file (`save_session` is false).")
 
 
 async def _check_names(line: ChatLine, key: str, text: str) -> None:

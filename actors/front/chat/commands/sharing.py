@@ -13,8 +13,7 @@ from ....runs.root import result_of
 from ....work.bundles import manage
 from ....work.bundles.install_flow import InstallPrompts, InstallResult, Wishes
 from ....work.bundles.source import BUILT_IN
-from ..line import ChatLine
-from ..table import command
+from ..command_line import ChatLine, command
 
 if TYPE_CHECKING:
     from .....supervisors import Actor

@@ -5,20 +5,12 @@ A read ends at the first line that cannot be decoded, for example one torn by a 
 
 from __future__ import annotations
 
-import contextlib
-from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
 
-from .....protocol.control.things import RunInfo
 from .....protocol.decoding import json_decoder
-from .....protocol.events import KINDS
-from .....protocol.events.decode import decode
-from .....protocol.jsonrpc import UNREADABLE
-from ....views.run_view import RunView
-from ..runs.summary import CONCERNS, rfc3339, sum_up
 from .files import EVENTS
 
 PAGE = 256 * 1024
@@ -47,12 +39,7 @@ class _Head(msgspec.Struct, gc=False):
     actor: str = ""
 
 
-class _Time(msgspec.Struct, gc=False):
-    ts: datetime
-
-
 _HEAD = json_decoder(_Head)
-_TIME = json_decoder(_Time)
 
 
 def logged(line: bytes) -> LoggedEvent:
@@ -149,25 +136,3 @@ def last_event(directory: Path) -> LoggedEvent | None:
     except FileNotFoundError:
         pass
     return None
-
-
-def summed_up(directory: Path, info: RunInfo) -> RunInfo:
-    """Return the summary of a run whose process is dead, computed from its log; a run without an end is `lost`."""
-    info, view = msgspec.structs.replace(info, seq=0), RunView()
-    offset, last = 0, b""
-    while True:
-        page = read_page(directory, offset, info.seq)
-        if not page.events:
-            break
-        offset = page.offset
-        for logged in page.events:
-            info.seq, last = logged.seq, logged.data
-            if KINDS.get(logged.kind) in CONCERNS and (event := decode(logged.data)) is not None:
-                with contextlib.suppress(*UNREADABLE):  # perhaps of another version; it must not hide all other runs
-                    view.see(event)
-                    sum_up(info, view, event)
-    if not info.over:
-        with contextlib.suppress(*UNREADABLE):
-            info.ended = rfc3339(_TIME.decode(last).ts)
-        info.status, info.ended, info.open_questions = "lost", info.ended or info.started or None, 0
-    return info

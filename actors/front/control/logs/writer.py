@@ -105,6 +105,7 @@ class RunLog:
         if self.broken:
             return
         if self._writer.behind > BACKLOG:
+            # The event loop must not wait, and memory is bounded, so the log gives up; the run continues.
             self.spoil("the disk does not keep up")
             return
         self._writer.put(self, line)
@@ -156,8 +157,9 @@ class RunLog:
             else:
                 self.done = item
         block = b"\n".join([*lines, b""])
+        # One block may exceed the limit if nothing else waits: a disk that works takes it at once.
         if self.unwritten + len(block) > max(MOST_UNWRITTEN, len(block)):
-            self.spoil("more of it would have to be kept in memory than there is room for")
+            self.spoil("the unwritten events of its log exceed the memory for them")
         if self.broken:
             return len(block)
         if block:
@@ -174,6 +176,7 @@ class RunLog:
             return True
         try:
             make_private(self.directory)
+            # Events first: a summary on disk never claims an event that the log lacks.
             if self._lines:
                 self._append(b"".join(self._lines))
                 self._drop_lines()
@@ -204,6 +207,7 @@ class RunLog:
                 if self._replaces:
                     (self.directory / self._replaces).unlink(missing_ok=True)
                     self._replaces = ""
+            # `write` may take only a part, for example shortly before the disk is full.
             left = memoryview(lines)
             while left:
                 left = left[os.write(self._file, left) :]
@@ -332,6 +336,7 @@ class LogWriter:
                 self._wake.set()
             elif ending:
                 break
+        # The logs could not be written until the end; those that wait for them must not wait forever.
         for file in self._stuck:
             if file.done is not None:
                 file.done()

@@ -1,5 +1,5 @@
 """Runs of the hub.
 
-`running` has the runs under way, each a `live_run`, and checks ownership. `dormant` unloads runs that wait for users.
-`summary` computes summaries and outcomes.
+Start with `running.Running`: the runs under way, each a `live_run.LiveRun`, and the check of their owners. `dormant`
+unloads runs that wait for users. `summary` computes summaries and outcomes, from events or from a log.
 """

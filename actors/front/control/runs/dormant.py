@@ -224,8 +224,8 @@ class Dormant:
             await work(run, *args)
         except Exception as error:  # one failed run must not end the hub
             if not isinstance(error, CallboardError):
-                log.exception("%s could not go on", run)
-            log.warning("%s does not go on: %s", run, error)
+                log.exception("%s could not be resumed", run)
+            log.warning("%s is not resumed: %s", run, error)
 
     async def _wake(self, run: str, asked: tuple[str, ...]) -> None:
         """Resume the run and wait until it has asked its questions again; after a failure, it is dormant again."""
@@ -245,7 +245,7 @@ class Dormant:
         info = self._running.known(run)
         if info is None:
             raise NotFound(f"there is no run {run}")
-        await self._running.go_on(info, await taken_again(self._root, run), NO_HOOKS)
+        await self._running.resume(info, await taken_again(self._root, run), NO_HOOKS)
         record = self._running.live.get(run)
         if record is None:
             return

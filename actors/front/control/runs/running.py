@@ -29,7 +29,7 @@ from ....runs.begin import new_id, perform
 from ....runs.durable import play
 from ....runs.loading import NO_HOOKS, RunCallbacks
 from ....views.run_view import RunView
-from ..logs.runs import RunLogs
+from ..logs.run_logs import RunLogs
 from .live_run import HubOptions, LiveRun
 from .summary import rfc3339
 
@@ -80,7 +80,7 @@ class Running:
         """Raise `Saturated` if the maximum number of runs is under way."""
         most = self._options.max_runs
         if most and self.under_way >= most:
-            raise Saturated(f"{most} runs are under way, and that is as many as may be; try again later")
+            raise Saturated(f"{most} runs are under way, the maximum of this server; try again later")
 
     @property
     def at_work(self) -> int:
@@ -180,7 +180,7 @@ class Running:
         record.goes_on()
         record.log.summarise(info)
 
-    async def go_on(
+    async def resume(
         self,
         info: RunInfo,
         taken: TakenRun,
@@ -335,4 +335,6 @@ def no_run(run: str) -> NotFound:
 
 def owned_by_other_process(run: str) -> Conflict:
     """Return the error for an attempt to control a run of another process."""
-    return Conflict(f"{run} goes on in another process, which alone can steer it; from here it can only be watched")
+    return Conflict(
+        f"{run} is executed by another process, and only that one can steer it; here it can only be watched"
+    )

@@ -5,15 +5,18 @@ The same code updates the summary of a live run, event by event, and computes th
 
 from __future__ import annotations
 
+import contextlib
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from .....protocol.control.things import RunInfo
-from .....protocol.decoding import convert, decode_json
+from .....protocol.decoding import convert, decode_json, json_decoder
 from .....protocol.errors import exit_codes
 from .....protocol.events import (
+    KINDS,
     TERMINAL,
     Event,
     EventData,
@@ -27,12 +30,11 @@ from .....protocol.events import (
     RunStarted,
     UsageUpdate,
 )
-from .....protocol.jsonrpc import readable
+from .....protocol.events.decode import decode
+from .....protocol.jsonrpc import UNREADABLE, readable
 from .....protocol.outcome import ErrorReport, Outcome
 from ....views.run_view import RunView
-
-if TYPE_CHECKING:
-    from ..logs.reading import LoggedEvent
+from ..logs.reading import LoggedEvent, read_page
 
 LONGEST_PROMPT = 2_000
 LONGEST_OUTPUT = 20_000
@@ -116,3 +118,32 @@ def outcome_of(info: RunInfo, last: LoggedEvent | None) -> Outcome:
     outcome = convert(decode_json(last.data, _Last).data.outcome, Outcome)
     outcome.exit_code = info.exit_code or 0
     return outcome
+
+
+class _Time(msgspec.Struct, gc=False):
+    ts: datetime
+
+
+_TIME = json_decoder(_Time)
+
+
+def summed_up(directory: Path, info: RunInfo) -> RunInfo:
+    """Return the summary of a run whose process is dead, computed from its log; a run without an end is `lost`."""
+    info, view = msgspec.structs.replace(info, seq=0), RunView()
+    offset, last = 0, b""
+    while True:
+        page = read_page(directory, offset, info.seq)
+        if not page.events:
+            break
+        offset = page.offset
+        for logged in page.events:
+            info.seq, last = logged.seq, logged.data
+            if KINDS.get(logged.kind) in CONCERNS and (event := decode(logged.data)) is not None:
+                with contextlib.suppress(*UNREADABLE):  # perhaps of another version; it must not hide all other runs
+                    view.see(event)
+                    sum_up(info, view, event)
+    if not info.over:
+        with contextlib.suppress(*UNREADABLE):
+            info.ended = rfc3339(_TIME.decode(last).ts)
+        info.status, info.ended, info.open_questions = "lost", info.ended or info.started or None, 0
+    return info

@@ -141,7 +141,7 @@ async def ready(call: HttpCall) -> Response:
 async def metrics(call: HttpCall) -> Response:
     """Figures for Prometheus."""
     if call.api.metrics is None:
-        raise NotFound("no figures are kept here")
+        raise NotFound("this server has no metrics: they are disabled")
     from ...metrics import CONTENT_TYPE
 
     return Response(call.api.metrics.exposition(), media_type=None, headers={"content-type": CONTENT_TYPE})

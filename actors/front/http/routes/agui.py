@@ -47,10 +47,10 @@ async def begin(call: HttpCall, query: TargetQuery, body: RunAgentInput) -> ASGI
         run, after = await _resumed(call, body.resume)
         told = Agui(body.thread_id, body.run_id, run.run, calls=_calls_of(call, run.run))
 
-        async def go_on(say: Say) -> None:
+        async def follow_run(say: Say) -> None:
             await _stream_events(call, told, run.run, say, after=after, again=True)
 
-        return EventStream(go_on)
+        return EventStream(follow_run)
     target = target_of(query.target, body.forwarded_props)
     prepared, warnings = await _prepared(call, target, body)
     # A run with tools of its client can't be resumed in another process.
@@ -61,10 +61,10 @@ async def begin(call: HttpCall, query: TargetQuery, body: RunAgentInput) -> ASGI
             run = running.info.run
             told = Agui(body.thread_id, body.run_id, run, calls=_calls_of(call, run), warnings=warnings)
 
-            async def tell(say: Say) -> None:
+            async def send_events(say: Say) -> None:
                 running.kept = await _stream_events(call, told, run, say)
 
-            await EventStream(tell).run(send)
+            await EventStream(send_events).run(send)
 
     return Performed(perform)
 
@@ -98,23 +98,23 @@ async def watch(call: HttpCall) -> ASGIApp:
     check_after(call, run.run, after)
     told = Agui(run.session or run.run, run.run, run.run, calls=_calls_of(call, run.run))
 
-    async def tell(say: Say) -> None:
+    async def send_events(say: Say) -> None:
         await _stream_events(call, told, run.run, say, after=after)
 
-    return EventStream(tell)
+    return EventStream(send_events)
 
 
 async def _stream_events(
     call: HttpCall, told: Agui, run: str, say: Say, *, after: int = 0, again: bool = False
 ) -> bool:
     """Stream events after number `after`; return True if the run continues, waiting for users."""
-    telling = trio.Lock()
+    lock = trio.Lock()
     seen = 0
     interrupted = False
 
     async def each(happened: LoggedEvent) -> None:
         nonlocal seen
-        async with telling:
+        async with lock:
             events = told.take(happened)
             seen = happened.seq
             if happened.seq > after:
@@ -122,12 +122,12 @@ async def _stream_events(
             elif happened.seq == after and again:
                 await say_all(say, happened.seq, told.begin_again())
 
-    async def look() -> None:
+    async def watch_questions() -> None:
         nonlocal interrupted
         while True:
             await trio.sleep(ASK_EVERY if _cluster_with_run(call, run) else LOOK_EVERY)
             waiting = await stuck(call, run)
-            async with telling:
+            async with lock:
                 # All past events are sent before the event that ends the stream.
                 told_all = seen >= max(after, 1, call.hub.get(call.caller, run).seq)
                 if waiting and told_all and waiting == call.hub.questions(call.caller, run):
@@ -137,7 +137,7 @@ async def _stream_events(
                     return
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(look)
+        nursery.start_soon(watch_questions)
         await call.hub.follow(call.caller, run, each)
         nursery.cancel_scope.cancel()
     return interrupted

@@ -23,10 +23,16 @@ from ....work.tools.tool import Tool
 from ...access.scopes import START
 from ...control.logs.reading import LoggedEvent
 from ..call import SSE, HttpCall, route
-from ..shapes.conversation import ConversationRequest, HandedOut, asked, handed_out
-from ..shapes.openai import ChatCompletionProjection, ChatCompletionReply, ChatCompletionRequest, ToolOffered
+from ..shapes.conversation import ClientCalls, ConversationRequest, asked
+from ..shapes.openai import (
+    ChatCompletionProjection,
+    ChatCompletionReply,
+    ChatCompletionRequest,
+    ChatMessage,
+    ToolOffered,
+)
+from ..shapes.responses import ResponseProjection, ResponseReply, ResponsesRequest, messages_of
 from ..streams import Say, run_and_reply
-from .models import check_model, plain
 
 _route = partial(route, tag="openai")
 
@@ -40,7 +46,7 @@ async def complete(call: HttpCall, body: ChatCompletionRequest) -> ASGIApp:
     find = partial(call.api.remembered.find, call.caller.subject)
     prepared = await prepare(call, body, asked(body.messages, tools=body.tools is not None, find=find))
 
-    async def tell(run: RunInfo, say: Say) -> ChatCompletionProjection:
+    async def send_events(run: RunInfo, say: Say) -> ChatCompletionProjection:
         usage = body.stream_options is not None and bool(body.stream_options.include_usage)
         told = ChatCompletionProjection(
             run.run, body.model, int(time.time()), usage=usage, calls=lambda: prepared.client_calls.calls(run.run)
@@ -54,7 +60,7 @@ async def complete(call: HttpCall, body: ChatCompletionRequest) -> ASGIApp:
         await say(DONE)
         return told
 
-    return run_and_reply(call, partial(prepared.start, call), tell, streams=bool(body.stream))
+    return run_and_reply(call, partial(prepared.start, call), send_events, streams=bool(body.stream))
 
 
 class PreparedChat(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,7 +93,7 @@ async def prepare(call: HttpCall, body: ChatCompletionRequest, conversation: Con
     beside = body.callboard
     request = await begun.request(call, variables=beside.variables, state=beside.state, timeout=beside.timeout)
     choice = body.first_choice
-    left = ClientCalls(call, request.history, one=body.parallel_tool_calls is False)
+    left = ClientCalls(call.api.remembered, call.caller.subject, request.history, one=body.parallel_tool_calls is False)
     hooks = NO_HOOKS
     if begun.talks:
         overrides = Overrides(sampling=body.sampling, tool_choice=choice)
@@ -96,29 +102,6 @@ async def prepare(call: HttpCall, body: ChatCompletionRequest, conversation: Con
     elif body.tools:
         raise UsageError(f"tools: {body.model} is no agent and no model; the tools of its nodes are its own")
     return PreparedChat(request=request, hooks=hooks, client_calls=left)
-
-
-class ClientCalls:
-    """Calls of the client's own tools that a run leaves to its client."""
-
-    def __init__(self, call: HttpCall, before: Sequence[Turn], *, one: bool) -> None:
-        self._call = call
-        self._before = before
-        self._one = one
-        self._said: Sequence[Turn] = ()
-        self._handed: HandedOut | None = None
-
-    def take(self, said: Sequence[Turn]) -> None:
-        """Record the whole conversation, when the agent has finished."""
-        self._said = said
-
-    def calls(self, run: str) -> tuple[Any, ...]:
-        """Return the calls; the run is remembered until their results arrive."""
-        if self._handed is None:
-            self._handed = handed_out(run, self._said, self._before, one=self._one)
-            if self._handed is not None:
-                self._call.api.remembered.keep(self._call.caller.subject, self._handed)
-        return () if self._handed is None else self._handed.calls
 
 
 def offered(tool: ToolOffered) -> Tool:
@@ -170,10 +153,10 @@ async def begin(call: HttpCall, model: str, conversation: ConversationRequest) -
     history, images, prompt = tuple(conversation.history), tuple(conversation.images), conversation.prompt
     if kind not in KINDS:
         try:
-            check_model(call, model)
+            call.check_model(model)
         except UsageError as error:
             raise NotFound(str(error)) from None
-        alone = plain(model, instructions=conversation.system)
+        alone = model_agent(model, instructions=conversation.system)
         return StartedConversation(
             wanted=StartRun(target="", prompt=prompt), model=alone, history=history, images=images
         )
@@ -221,3 +204,44 @@ def target_of(name: str | None, forwarded: Any) -> str:
     if not isinstance(named, str) or not named:
         raise UsageError("what is to be run? ?target=agent/NAME, or `target` in forwardedProps")
     return named
+
+
+@route(
+    "POST", "/v1/responses", START, tag="openai", gives=ResponseReply, media=(SSE,), errors=(404, 499, 502)
+)  # fmt: skip
+async def respond(call: HttpCall, body: ResponsesRequest) -> ASGIApp:
+    """A response as OpenAI's: `model` is agent/NAME, graph/NAME, workflow/NAME, or a model."""
+    stored, subject = call.api.responses, call.caller.subject
+    earlier = stored.messages(subject, body.previous_response_id)
+    fresh, places = messages_of(body.input, partial(stored.item, subject))
+    messages = [*earlier, *fresh]
+    places = [*["previous_response_id"] * len(earlier), *places]
+    if body.instructions:
+        messages.insert(0, ChatMessage(role="system", content=body.instructions))
+        places.insert(0, "instructions")
+    find = partial(call.api.remembered.find, subject)
+    conversation = asked(messages, tools=body.tools is not None, find=find, field="input", places=places)
+    prepared = await prepare(call, body.as_chat(messages), conversation)
+
+    async def send_events(run: RunInfo, say: Say) -> ResponseProjection:
+        calls = partial(prepared.client_calls.calls, run.run)
+        projection = ResponseProjection(run.run, body, int(time.time()), calls=calls)
+
+        async def each(happened: LoggedEvent) -> None:
+            sent = projection.take(happened)
+            reply = projection.reply
+            # Store it before the last event is sent: the client's next request may refer to this response at once.
+            if reply.store and reply.status in ("completed", "incomplete"):
+                stored.add(subject, reply.id, body.previous_response_id, fresh, reply.output)
+            for kind, data in sent:
+                await say(event(msgspec.json.encode(data), name=kind))
+
+        await call.hub.follow(call.caller, run.run, each)
+        return projection
+
+    return run_and_reply(call, partial(prepared.start, call), send_events, streams=bool(body.stream))
+
+
+def model_agent(model: str | None, instructions: str = "") -> Agent:
+    """Return an agent that is a model by itself: no tools, no questions."""
+    return Agent(name="model", model=model, instructions=instructions, can_ask_user=False)

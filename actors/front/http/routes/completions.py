@@ -33,8 +33,7 @@ from ..shapes.completion import (
 )
 from ..shapes.conversation import ConversationRequest
 from ..streams import Say, run_and_reply, say_all
-from .chat import DONE, KINDS, begin
-from .models import check_model, plain
+from .chat import DONE, KINDS, begin, model_agent
 from .roles import check_role
 
 _route = partial(route, tag="completions", media=(SSE,), errors=(404, 409, 499, 502))
@@ -48,11 +47,11 @@ async def one_shot(call: HttpCall, body: CompletionRequest) -> ASGIApp:
     if body.echo or body.stream_options or not isinstance(body.prompt, str):
         raise UsageError("echo, stream_options and a list as `prompt` need OpenAI's shape: a `model`, and no other key")
     await check_role(call, body.role, body.model)
-    check_model(call, body.model)
+    call.check_model(body.model)
     asked = await call.hub.request(call.caller, asked_for(body, body.agent or ""))
     request = msgspec.structs.replace(
         asked,
-        target=body.agent or plain(None if body.role else body.model),
+        target=body.agent or model_agent(None if body.role else body.model),
         role=body.role,
         overrides=overrides(body, agent=body.agent is not None),
     )
@@ -67,7 +66,7 @@ async def one_shot(call: HttpCall, body: CompletionRequest) -> ASGIApp:
 async def _as_openai(call: HttpCall, body: CompletionRequest) -> ASGIApp:
     assert body.model is not None
     if body.model.partition("/")[0] not in KINDS:
-        check_model(call, body.model)
+        call.check_model(body.model)
     begun = await begin(call, body.model, ConversationRequest(system="", history=(), prompt=body.text))
     request = await begun.request(call)
     if begun.talks:
@@ -75,7 +74,7 @@ async def _as_openai(call: HttpCall, body: CompletionRequest) -> ASGIApp:
     usage = body.stream_options is not None and bool(body.stream_options.include_usage)
     before = body.text if body.echo else ""
 
-    async def tell(run: RunInfo, say: Say) -> _Whole:
+    async def send_events(run: RunInfo, say: Say) -> _Whole:
         told = TextCompletion(call.id, run.run, body.model or "", int(time.time()), before=before, usage=usage)
 
         async def each(happened: LoggedEvent) -> None:
@@ -87,7 +86,7 @@ async def _as_openai(call: HttpCall, body: CompletionRequest) -> ASGIApp:
         return _Whole(told)
 
     return run_and_reply(
-        call, lambda: call.hub.begin(call.caller, request, durable=False), tell, streams=bool(body.stream)
+        call, lambda: call.hub.begin(call.caller, request, durable=False), send_events, streams=bool(body.stream)
     )
 
 
@@ -102,7 +101,7 @@ class _Whole:
 @_route("POST", "/v1/sessions/{id}/completions", PROMPT, gives=CompletionReply)
 async def in_session(call: HttpCall, body: SessionCompletionRequest) -> ASGIApp:
     """One prompt into a session."""
-    check_model(call, body.model)
+    call.check_model(body.model)
     stored = await call.api.root.sessions.get(call.caller, call.path("id"))
     asked = await call.hub.request(call.caller, asked_for(body, stored.agent or ""))
     request = msgspec.structs.replace(asked, target="", overrides=overrides(body, agent=stored.agent is not None))

@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Send
 from .....protocol.errors import ConfigError, CredentialsError, NotFound
 from ...access.scopes import START
 from ..call import HttpCall, reply, route
-from ..shapes.embeddings import EmbeddingsReply, EmbeddingsRequest, reply_of
+from ..shapes.openai import EmbeddingsReply, EmbeddingsRequest, reply_of
 from ..streams import Performed
 
 if TYPE_CHECKING:

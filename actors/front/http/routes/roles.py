@@ -20,7 +20,7 @@ from ....work.roles.files import FILES, locate, save
 from ...access.scopes import DELETE_ROLE, READ_ROLES, WRITE_ROLE
 from ...control.requests import check_role as check_file
 from ..call import HttpCall, reply, route
-from ..shapes.roles import RoleBody, RoleDetail, RolesList, RoleTold
+from ..shapes.api import RoleBody, RoleDetail, RolesList, RoleTold
 
 _route = partial(route, tag="roles")
 
@@ -130,7 +130,7 @@ def _without_directories(base: Path) -> Iterator[None]:
     """Remove the directory of role files from errors of the block: callers must not see it."""
     homes = [f"{home}{os.sep}" for home in (FILES.directory(base), FILES.ours)]
 
-    def shown(text: str) -> str:
+    def without_paths(text: str) -> str:
         for home in homes:
             text = text.replace(home, "")
         return text
@@ -138,7 +138,7 @@ def _without_directories(base: Path) -> Iterator[None]:
     try:
         yield
     except InvalidFile as error:
-        problems = [msgspec.structs.replace(each, file=shown(each.file)) for each in error.problems]
-        raise InvalidFile(shown(str(error)), problems) from None
+        problems = [msgspec.structs.replace(each, file=without_paths(each.file)) for each in error.problems]
+        raise InvalidFile(without_paths(str(error)), problems) from None
     except NotKept as error:
-        raise NotKept(shown(str(error))) from error
+        raise NotKept(without_paths(str(error))) from error

@@ -14,10 +14,8 @@ from .....protocol.control.things import RunInfo
 from .....protocol.errors import Conflict
 from ....io.http.sse import event
 from ...access.scopes import ANSWER, CONTROL, FORK, QUESTIONS, READ_RUNS, RESUME, ROWS, START
-from ...control.forking import fork_run, steps_of_run
+from ...control.durable_runs import fork_run, rows_of, steps_of_run
 from ...control.logs.reading import LoggedEvent
-from ...control.pages import page_of_events
-from ...control.rows import rows_of
 from ..call import SSE, HttpCall, reply, route
 from ..shapes.api import (
     AnswerBody,
@@ -55,7 +53,7 @@ async def listed(call: HttpCall, query: ListQuery) -> Response:
 @_route("GET", "/v1/runs/{run}", READ_RUNS, gives=RunInfo, errors=(404,))
 async def one(call: HttpCall) -> Response:
     """A run."""
-    return reply(await call.hub.look(call.caller, call.path("run")))
+    return reply(await call.hub.read_run(call.caller, call.path("run")))
 
 
 @_route("DELETE", "/v1/runs/{run}", CONTROL, status=204, errors=(404, 409))
@@ -106,17 +104,17 @@ async def events(call: HttpCall, query: EventsQuery) -> ASGIApp:
     run = call.hub.get(call.caller, call.path("run")).run
     seen = call.last_seen()
     if not call.accepts(SSE):
-        return reply(await page_of_events(call.hub, call.caller, run, query.after, query.limit))
+        return reply(await call.hub.page_of_events(call.caller, run, query.after, query.limit))
     after = query.after if seen is None else seen
     check_after(call, run, after)
 
-    async def tell(say: Say) -> None:
+    async def send_events(say: Say) -> None:
         async def each(happened: LoggedEvent) -> None:
             await say(event(happened.data, name=happened.kind, id=happened.seq))
 
         await call.hub.follow(call.caller, run, each, after)
 
-    return EventStream(tell)
+    return EventStream(send_events)
 
 
 @_route("GET", "/v1/runs/{run}/questions", QUESTIONS, gives=QuestionsPage, errors=(404,))

@@ -24,7 +24,6 @@ from ..shapes.api import (
     SessionsPage,
     SessionTold,
 )
-from .models import check_model
 from .roles import check_role
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ async def create(call: HttpCall, body: NewSession) -> Response:
         await _check_agent(call, body.agent)
     if body.rag is not None:
         await _check_rag(call, body.rag)
-    check_model(call, body.model)
+    call.check_model(body.model)
     made = await _sessions(call).create(
         call.caller, agent=body.agent, alias=body.alias, model=body.model, rag=body.rag, role=body.role
     )

@@ -257,3 +257,28 @@ class Remembered:
         """Return the run that ended with this call; None if it was dropped."""
         found = self._kept.get((subject, call))
         return None if found is None else found[0]
+
+
+class ClientCalls:
+    """Calls of the client's own tools that a run leaves to its client."""
+
+    def __init__(self, remembered: Remembered, subject: str, before: Sequence[Turn], *, one: bool) -> None:
+        self._remembered = remembered
+        self._subject = subject
+        self._before = before
+        self._one = one
+        self._said: Sequence[Turn] = ()
+        self._handed: HandedOut | None = None
+
+    def take(self, said: Sequence[Turn]) -> None:
+        """Record the whole conversation, when the agent has finished."""
+        self._said = said
+
+    def calls(self, run: str) -> tuple[Any, ...]:
+        """Return the calls; the run is remembered until their results arrive."""
+        if self._handed is None:
+            # Cached, since each further call would remember the run once more.
+            self._handed = handed_out(run, self._said, self._before, one=self._one)
+            if self._handed is not None:
+                self._remembered.keep(self._subject, self._handed)
+        return () if self._handed is None else self._handed.calls

@@ -218,6 +218,7 @@ def messages_of(
         message = _message(item, place)
         if message is None:
             continue
+        # The Responses API has an item for each call; a chat message has all calls of a turn.
         if message.tool_calls and messages and _joins(messages[-1]):
             said = messages[-1]
             messages[-1] = msgspec.structs.replace(said, tool_calls=[*(said.tool_calls or ()), *message.tool_calls])
@@ -323,6 +324,7 @@ class StoredResponses:
         self._stored[subject, id] = _StoredResponse(previous=previous, messages=whole, items=items, size=size)
         self._owners.update({(subject, item): id for item in items})
         self._bytes += size
+        # The oldest go first. A client that continues a dropped one must send its conversation again.
         while self._bytes > STORED_BYTES:
             (owner, _), oldest = self._stored.popitem(last=False)
             self._bytes -= oldest.size
@@ -426,6 +428,7 @@ class ResponseProjection:
                 yield from self._whole("response.created")
                 yield from self._whole("response.in_progress")
             case ev.LlmDelta(text=text) if text and self._view.speaks(event):
+                # Texts of several model turns form one message, each beginning on a line of its own.
                 between = "\n" if self._said and not self._turn_said else ""
                 self._turn_said = True
                 yield from self._say(between + text)
@@ -436,6 +439,7 @@ class ResponseProjection:
                 yield from self._end(event.kind)
 
     def _whole(self, kind: str) -> Iterator[Emitted]:
+        # A copy, because the reply still changes after this event.
         yield kind, {"response": msgspec.to_builtins(self.reply)}
 
     def _say(self, text: str) -> Iterator[Emitted]:
@@ -469,6 +473,7 @@ class ResponseProjection:
             yield "response.output_text.done", {**at, "text": text, "logprobs": []}
             yield "response.content_part.done", {**at, "part": item["content"][0]}
             yield "response.output_item.done", {"output_index": 0, "item": item}
+        # Only a finished run waits for results of its client's tools.
         calls = self._calls() if kind == "run.finished" else ()
         for number, call in enumerate(calls):
             yield from self._call(call, number)

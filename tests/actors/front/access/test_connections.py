@@ -254,7 +254,7 @@ async def test_unknown_signers_are_looked_for_by_few_at_a_time() -> None:
     looking = 0
     most = 0
 
-    async def look_for(_: str) -> None:
+    async def fetch_for(_: str) -> None:
         nonlocal looking, most
         looking += 1
         most = max(most, looking)
@@ -263,7 +263,7 @@ async def test_unknown_signers_are_looked_for_by_few_at_a_time() -> None:
         finally:
             looking -= 1
 
-    access._signed.keys.look_for = look_for  # type: ignore[method-assign] - a slow one
+    access._signed.keys.fetch_for = fetch_for  # type: ignore[method-assign] - a slow one
     ends: list[str] = []
 
     async def come(number: int) -> None:

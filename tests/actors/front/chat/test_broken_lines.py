@@ -12,6 +12,7 @@ from support.messages import says
 
 import callboard
 from callboard.actors.front.chat.chat import Chat
+from callboard.actors.front.chat.execution import execute_line
 from callboard.protocol.control import chat as frames
 from callboard.protocol.control.caller import Caller
 from callboard.protocol.errors import Denied, UsageError
@@ -34,7 +35,7 @@ async def test_a_client_that_takes_nothing_does_not_hold_the_chat_when_its_run_i
     done: list[frames.LineDone] = []
 
     async def play() -> None:
-        done.append(await chat.play("hello", Stalled()))
+        done.append(await execute_line(chat, "hello", Stalled()))
 
     with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
@@ -46,7 +47,7 @@ async def test_a_client_that_takes_nothing_does_not_hold_the_chat_when_its_run_i
                 chat.interrupt()
     hold.set()
     assert [each.status for each in done] == ["done" if how == "ends" else "cancelled"]
-    assert (await chat.play("and now?", person)).status == "done"
+    assert (await execute_line(chat, "and now?", person)).status == "done"
 
 
 async def test_an_agent_that_is_not_begun_leaves_what_was_said(
@@ -57,14 +58,14 @@ async def test_an_agent_that_is_not_begun_leaves_what_was_said(
     (folder / "config.yaml").write_text(
         "name: needy\ninstructions: Hello {{who}}.\nvariables: [{name: who, description: a name}]\n"
     )
-    await chat.play("remember this", person)
+    await execute_line(chat, "remember this", person)
     reply = chat.reply
     with pytest.raises(UsageError, match=says("front.chat.commands.agent._with_missing")):
-        await chat.play(".agent needy", Scripted(None))
+        await execute_line(chat, ".agent needy", Scripted(None))
     assert (chat.agent, chat.reply, chat.place.turns) == (None, reply, 1)
-    await chat.play("what was it?", person)
+    await execute_line(chat, "what was it?", person)
     assert "remember this" in str(fake_model.requests[-1].json["messages"])
-    await chat.play(".undo", person)
+    await execute_line(chat, ".undo", person)
     assert chat.place.turns == 1
 
 
@@ -78,8 +79,8 @@ async def test_a_role_whose_model_is_a_file_answers_nobody_who_may_not_have_it(
     bob = Scripted(caller=Caller("bob", frozenset({"run:agents", "read:runs", "write:runs"})))
     chat.owner = "bob"
     if not once:
-        await chat.play(".role heavy", bob)
+        await execute_line(chat, ".role heavy", bob)
     file.write_text(f"---\nmodel: local:{tmp_path}/weights.gguf\n---\nBe brief.\n")
     with pytest.raises(Denied, match=says("front.control.requests.check_model")):
-        await chat.play(".role heavy hello" if once else "hello", bob)
+        await execute_line(chat, ".role heavy hello" if once else "hello", bob)
     assert not fake_model.requests

@@ -13,11 +13,11 @@ from support.fake_models import FakeModels, Reply
 from support.messages import has_message, says
 
 from callboard.actors.front.chat.chat import Chat
+from callboard.actors.front.chat.command_line import ChatLine
 from callboard.actors.front.chat.completion import completions
-from callboard.actors.front.chat.line import ChatLine
-from callboard.actors.front.chat.matching import matched
+from callboard.actors.front.chat.execution import execute_in_turn, execute_line, find_command
+from callboard.actors.front.chat.input_queue import LineTurn
 from callboard.actors.front.chat.opening import opened
-from callboard.actors.front.chat.order import LineTurn
 from callboard.protocol.control.caller import Caller
 from callboard.protocol.control.chat import AskPerson, OpenChat
 from callboard.protocol.errors import Conflict, ToolFailed, UsageError
@@ -27,7 +27,7 @@ async def test_a_prompt_is_a_run_of_the_hub_whose_answer_is_the_last(
     chat: Chat, person: Scripted, fake_model: FakeModels
 ) -> None:
     fake_model.script(Reply("Hello you."))
-    done = await chat.play("hello", person)
+    done = await execute_line(chat, "hello", person)
     assert done.status == "done"
     assert done.run is not None
     assert [each.run for each in person.runs] == [done.run]
@@ -39,32 +39,32 @@ async def test_a_prompt_is_a_run_of_the_hub_whose_answer_is_the_last(
 async def test_a_chat_remembers_what_was_said_without_a_session(
     chat: Chat, person: Scripted, fake_model: FakeModels
 ) -> None:
-    await chat.play("my name is Ada", person)
-    await chat.play("what is my name?", person)
+    await execute_line(chat, "my name is Ada", person)
+    await execute_line(chat, "what is my name?", person)
     said = [message["content"] for message in fake_model.requests[1].json["messages"] if message["role"] == "user"]
     assert said == ["my name is Ada", "what is my name?"]
 
 
 async def test_an_empty_line_does_nothing(chat: Chat, person: Scripted) -> None:
-    done = await chat.play("  \n", person)
+    done = await execute_line(chat, "  \n", person)
     assert done.run is None
 
 
 @pytest.mark.parametrize("line", [".nonexistent", "/nonexistent"])
 async def test_an_unknown_command_is_an_error_that_names_help(chat: Chat, person: Scripted, line: str) -> None:
-    with pytest.raises(UsageError, match=says("front.chat.matching")):
-        await chat.play(line, person)
+    with pytest.raises(UsageError, match=says("front.chat.execution")):
+        await execute_line(chat, line, person)
 
 
 @pytest.mark.parametrize("line", ["./run.sh fails", "/etc/hosts is odd", "...and then?", ". so", "/zzz is a word"])
 async def test_a_path_at_the_beginning_of_a_line_makes_no_command(chat: Chat, person: Scripted, line: str) -> None:
-    done = await chat.play(line, person)
+    done = await execute_line(chat, line, person)
     assert done.status == "done"
 
 
 @pytest.mark.parametrize("line", [".info", "/info", ".help", "/help"])
 async def test_a_slash_works_like_a_dot(chat: Chat, person: Scripted, line: str) -> None:
-    await chat.play(line, person)
+    await execute_line(chat, line, person)
     assert person.told
 
 
@@ -72,10 +72,10 @@ async def test_a_slash_works_like_a_dot(chat: Chat, person: Scripted, line: str)
 async def test_a_word_that_people_type_to_leave_or_to_get_help_is_never_sent_to_a_model(
     chat: Chat, person: Scripted, fake_model: FakeModels, line: str
 ) -> None:
-    done = await chat.play(line, person)
+    done = await execute_line(chat, line, person)
     assert fake_model.requests == []
     assert done.leave is (line.strip("./") in ("exit", "quit"))
-    await chat.play(f"{line.strip(' ./')} is a word", person)
+    await execute_line(chat, f"{line.strip(' ./')} is a word", person)
     assert len(fake_model.requests) == 1
 
 
@@ -88,7 +88,7 @@ async def test_a_word_that_people_type_to_leave_or_to_get_help_is_never_sent_to_
     ],
 )
 async def test_names_that_people_know_from_other_programs_are_commands(chat: Chat, habit: str, meant: str) -> None:
-    found = matched(f"/{habit}")
+    found = find_command(f"/{habit}")
     assert found is not None
     assert (found[0].name, found[1]) == (f".{meant}", "")
     offered = completions(chat, Scripted().caller, f"/{habit[:3]}")
@@ -96,7 +96,7 @@ async def test_names_that_people_know_from_other_programs_are_commands(chat: Cha
 
 
 async def test_the_agents_are_listed(chat: Chat, person: Scripted) -> None:
-    await chat.play("/agents", person)
+    await execute_line(chat, "/agents", person)
     assert "assistant" in person.text
     assert "coder" in person.text
 
@@ -107,11 +107,11 @@ async def test_a_prompt_while_a_run_answers_is_told_to_its_agent(
     hold = trio.Event()
     fake_model.script(Reply("one", hold=hold), Reply("two"))
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(chat.play, "begin", person)
+        nursery.start_soon(execute_line, chat, "begin", person)
         with trio.fail_after(60):
             while chat.run is None or len(fake_model.requests) < 1:
                 await trio.sleep(0.01)
-        done = await chat.play("in French, please", person)
+        done = await execute_line(chat, "in French, please", person)
         assert done.steered
         hold.set()
     said = [message["content"] for message in fake_model.requests[-1].json["messages"] if message["role"] == "user"]
@@ -124,13 +124,13 @@ async def test_a_command_that_changes_something_is_refused_while_a_run_answers(
     hold = trio.Event()
     fake_model.script(Reply("one", hold=hold))
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(chat.play, "begin", person)
+        nursery.start_soon(execute_line, chat, "begin", person)
         with trio.fail_after(60):
             while chat.run is None:
                 await trio.sleep(0.01)
         with pytest.raises(Conflict):
-            await chat.play(".session", person)
-        await chat.play(".info", person)
+            await execute_line(chat, ".session", person)
+        await execute_line(chat, ".info", person)
         hold.set()
 
 
@@ -143,7 +143,7 @@ async def test_an_interrupt_keeps_what_was_said_and_gives_the_prompt_back(
         done = []
 
         async def play() -> None:
-            done.append(await chat.play("tell me a story", person))
+            done.append(await execute_line(chat, "tell me a story", person))
 
         nursery.start_soon(play)
         with trio.fail_after(60):
@@ -159,7 +159,7 @@ async def test_an_interrupt_keeps_what_was_said_and_gives_the_prompt_back(
     assert done[0].status == "cancelled"
     assert not chat.busy
     assert (chat.place.last_reply or "").startswith("word word")
-    await chat.play("go on", person)
+    await execute_line(chat, "go on", person)
     roles = [message["role"] for message in fake_model.requests[-1].json["messages"]]
     assert [role for role in roles if role != "system"] == ["user", "assistant", "user"]
 
@@ -170,15 +170,15 @@ async def test_what_an_interrupted_agent_has_not_read_is_said(
     hold = trio.Event()
     fake_model.script(Reply("first", hold=hold), Reply("word " * 10_000, gap=0.02))
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(chat.play, "tell me a story", person)
+        nursery.start_soon(execute_line, chat, "tell me a story", person)
         with trio.fail_after(60):
             while chat.answering is None:
                 await trio.sleep(0.01)
-            await chat.play("of a cat", person)
+            await execute_line(chat, "of a cat", person)
             hold.set()
             while len(fake_model.requests) < 2:
                 await trio.sleep(0.01)
-            await chat.play("or a dog", person)
+            await execute_line(chat, "or a dog", person)
             assert chat.interrupt()
     notes = [each.text for each in person.told if has_message(each.text, "front.chat.prompting._give_back")]
     assert notes == ["The agent has not read this; send it again if it still counts:\nor a dog"]
@@ -187,11 +187,11 @@ async def test_what_an_interrupted_agent_has_not_read_is_said(
 async def test_what_the_shell_has_written_goes_along_with_the_next_prompt(
     chat: Chat, person: Scripted, fake_model: FakeModels
 ) -> None:
-    await chat.play("!echo from the shell", person)
+    await execute_line(chat, "!echo from the shell", person)
     assert [(each.kind, each.text.strip()) for each in person.told] == [("shell", "from the shell")]
-    await chat.play("what was that?", person)
+    await execute_line(chat, "what was that?", person)
     assert "from the shell" in fake_model.requests[0].prompt
-    await chat.play("and now?", person)
+    await execute_line(chat, "and now?", person)
     assert "from the shell" not in fake_model.requests[1].prompt
 
 
@@ -210,14 +210,14 @@ async def test_what_the_shell_writes_is_shown_as_it_comes_and_once(
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(seen)
-        await chat.play(f"!{code}", person)
+        await execute_line(chat, f"!{code}", person)
     assert {each.kind for each in person.told} == {"shell"}
     whole = "".join(each.text for each in person.told)
     numbers = "\n".join(map(str, range(1, 20001)))
     assert whole == f"first\n\n{numbers}\n\nlast\n[exit status 3]"
     with pytest.raises(ToolFailed, match="NUL"):
-        await chat.play("!echo \0", person)
-    await chat.play("what was that?", person)
+        await execute_line(chat, "!echo \0", person)
+    await execute_line(chat, "what was that?", person)
     assert "last\n[exit status 3]" in fake_model.requests[0].prompt
 
 
@@ -226,7 +226,7 @@ async def test_a_line_of_the_shell_can_be_interrupted(chat: Chat, person: Script
         done = []
 
         async def play() -> None:
-            done.append(await chat.play("!echo begun; sleep 100", person))
+            done.append(await execute_line(chat, "!echo begun; sleep 100", person))
 
         nursery.start_soon(play)
         with trio.fail_after(60):
@@ -244,13 +244,13 @@ async def test_for_who_may_have_no_files_a_mention_is_text_and_none_is_looked_fo
     (tmp_path / "there.txt").write_text("its contents")
     person = Scripted(caller=Caller(subject="local", scopes=frozenset({"run:agents", "write:sessions"})))
     for name in ("there.txt", "missing.txt"):
-        await chat.play(f"what does @{tmp_path / name} say?", person)
+        await execute_line(chat, f"what does @{tmp_path / name} say?", person)
         assert "its contents" not in fake_model.requests[-1].prompt
 
 
 async def test_a_macro_can_not_use_the_shell(chat: Chat, person: Scripted) -> None:
     with pytest.raises(UsageError, match="because you are in a macro"):
-        await chat.play("!id", person, in_macro=True)
+        await execute_line(chat, "!id", person, in_macro=True)
 
 
 async def test_the_model_of_an_agents_file_goes_before_the_chats(
@@ -260,7 +260,7 @@ async def test_the_model_of_an_agents_file_goes_before_the_chats(
     file.parent.mkdir(parents=True)
     file.write_text("name: clerk\nmodel: fake:of-agent\ninstructions: Be brief.\n")
     for line in (".model fake:of-chat", ".agent clerk", "one", ".model fake:chosen", "two", ".exit agent", "three"):
-        await chat.play(line, person)
+        await execute_line(chat, line, person)
         if line == "one":
             assert chat.info().model == "fake:of-agent"
     assert [each.json["model"] for each in fake_model.requests] == ["of-agent", "chosen", "of-chat"]
@@ -270,14 +270,14 @@ async def test_words_behind_prompt_last_are_a_prompt(chat: Chat, person: Scripte
     hold = trio.Event()
     fake_model.script(Reply("the answer", hold=hold))
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(chat.play, "first", person)
+        nursery.start_soon(execute_line, chat, "first", person)
         await fake_model.arrived(1)
         with pytest.raises(Conflict, match=says("front.chat.chat.Chat.taken")):
-            await chat.play(".prompt last of the Mohicans", person)
+            await execute_line(chat, ".prompt last of the Mohicans", person)
         hold.set()
-    await chat.play("second", person)
+    await execute_line(chat, "second", person)
     assert [each["content"] for each in fake_model.requests[-1].json["messages"]] == ["first", "the answer", "second"]
-    await chat.play(".prompt last of the Mohicans", person)
+    await execute_line(chat, ".prompt last of the Mohicans", person)
     assert chat.role_prompt == "last of the Mohicans"
 
 
@@ -286,9 +286,9 @@ async def test_an_agent_has_the_tools_of_its_file(chat: Chat, person: Scripted, 
     file = chat.hub.root.config_dir / "agents" / "clerk" / "config.yaml"
     file.parent.mkdir(parents=True)
     file.write_text("name: clerk\nmodel: fake:of-agent\ninstructions: Be brief.\n")
-    await chat.play(".agent clerk", person)
+    await execute_line(chat, ".agent clerk", person)
     with pytest.raises(UsageError, match=says("front.chat.commands.settings._check_agent", agent="clerk")):
-        await chat.play(f".set {key} all", person)
+        await execute_line(chat, f".set {key} all", person)
     assert key not in chat.info().settings
 
 
@@ -301,18 +301,18 @@ async def test_a_line_waits_for_the_command_before_it(chat: Chat, fake_model: Fa
             return await super().ask(asked)
 
     person = Slow("yes")
-    await chat.play("the first", person)
+    await execute_line(chat, "the first", person)
     lines, order = [".session kept", ".fork copy", "the second"], list[str]()
 
     async def play(line: str, turn: LineTurn) -> None:
-        await chat.play_in_turn(line, person, turn)
+        await execute_in_turn(chat, line, person, turn)
         order.append(line)
 
     async with trio.open_nursery() as nursery:
         for line in lines:
             nursery.start_soon(play, line, chat.order.join())
         await trio.testing.wait_all_tasks_blocked(0.1)
-        await chat.play(".info", person)
+        await execute_line(chat, ".info", person)
         assert not order
         answered.set()
     assert order == lines
@@ -328,7 +328,7 @@ async def test_a_prompt_behind_one_whose_run_is_about_to_begin_is_told_to_it(
     done = []
 
     async def play(line: str, turn: LineTurn) -> None:
-        done.append(await chat.play_in_turn(line, person, turn))
+        done.append(await execute_in_turn(chat, line, person, turn))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(play, "begin", chat.order.join())
@@ -356,8 +356,8 @@ async def test_clients_are_told_whether_answers_stream_and_how_much_of_the_windo
 ) -> None:
     monkeypatch.setattr(chat.hub.root.gateway, "window", lambda _: 1000)
     assert (chat.info().settings["stream"], chat.info().percent) == (True, None)
-    await chat.play("word " * 100, person)
-    await chat.play(".set stream false", person)
+    await execute_line(chat, "word " * 100, person)
+    await execute_line(chat, ".set stream false", person)
     info = chat.info()
     assert info.settings["stream"] is False
     assert info.tokens is not None
@@ -393,7 +393,7 @@ async def test_a_chat_without_a_model_says_so_when_it_begins(
 async def test_what_stands_between_two_fences_is_the_line(
     chat: Chat, person: Scripted, fake_model: FakeModels, line: str, asked: str
 ) -> None:
-    await chat.play(line, person)
+    await execute_line(chat, line, person)
     assert fake_model.requests[0].json["messages"][-1]["content"] == asked
 
 
@@ -401,5 +401,5 @@ async def test_what_stands_between_two_fences_is_the_line(
 async def test_nothing_between_two_fences_is_no_line(
     chat: Chat, person: Scripted, fake_model: FakeModels, line: str
 ) -> None:
-    assert (await chat.play(line, person)).run is None
+    assert (await execute_line(chat, line, person)).run is None
     assert not fake_model.requests

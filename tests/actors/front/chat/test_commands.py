@@ -14,10 +14,11 @@ from support.messages import has_message, says
 
 import callboard
 from callboard.actors.front.chat.chat import Chat
+from callboard.actors.front.chat.command_line import COMMANDS
 from callboard.actors.front.chat.commands.history import CONTINUE
 from callboard.actors.front.chat.completion import completions
-from callboard.actors.front.chat.setting import KEYS
-from callboard.actors.front.chat.table import COMMANDS
+from callboard.actors.front.chat.execution import execute_line
+from callboard.actors.front.chat.options import KEYS
 from callboard.actors.front.control.hub import Hub
 from callboard.actors.work.spending.book import BookFile, SpendingBook
 from callboard.protocol.control.caller import LOCAL, Caller
@@ -38,19 +39,19 @@ def role(root: callboard.Root, name: str, text: str) -> Path:
 
 async def play(chat: Chat, person: Scripted, *lines: str) -> None:
     for line in lines:
-        await chat.play(line, person)
+        await execute_line(chat, line, person)
 
 
 # --- looking ------------------------------------------------------------------------------------------------
 
 
 async def test_10_7_help_names_every_command(chat: Chat, person: Scripted) -> None:
-    await chat.play(".help", person)
+    await execute_line(chat, ".help", person)
     assert all(name in person.text for name in COMMANDS)
 
 
 async def test_10_8_info_shows_how_the_chat_stands(chat: Chat, person: Scripted) -> None:
-    await chat.play(".info", person)
+    await execute_line(chat, ".info", person)
     assert "model" in person.text
     assert str(chat.hub.root.config_dir) in person.text
 
@@ -63,7 +64,7 @@ async def test_10_2_continue_makes_one_answer_of_two(chat: Chat, person: Scripte
     await play(chat, person, "say it", ".continue")
     assert said(fake_model)[-1] == ("user", CONTINUE)
     assert chat.reply == "The quick brown fox jumps."
-    await chat.play("thanks", person)
+    await execute_line(chat, "thanks", person)
     assert said(fake_model) == [("user", "say it"), ("assistant", "The quick brown fox jumps."), ("user", "thanks")]
 
 
@@ -84,16 +85,16 @@ async def test_an_answer_stays_if_no_other_comes(chat: Chat, person: Scripted, f
 
 async def test_retry_asks_again_what_has_failed(chat: Chat, person: Scripted, fake_model: FakeModels) -> None:
     fake_model.script(Reply(status=400, error="no"), "fine")
-    await chat.play("hello", person)
+    await execute_line(chat, "hello", person)
     assert chat.place.is_empty
-    await chat.play(".retry", person)
+    await execute_line(chat, ".retry", person)
     assert chat.reply == "fine"
 
 
 @pytest.mark.parametrize("line", [".continue", ".regenerate", ".copy", ".undo", ".fork", ".retry"])
 async def test_without_an_answer_there_is_nothing_to_go_on_with(chat: Chat, person: Scripted, line: str) -> None:
     with pytest.raises(Conflict):
-        await chat.play(line, person)
+        await execute_line(chat, line, person)
 
 
 async def test_10_4_copy_gives_the_last_answer_to_the_clipboard(
@@ -120,7 +121,7 @@ async def test_12_1_a_temporary_session_asks_at_its_end(chat: Chat, fake_model: 
     person = Scripted("yes", "kept")
     await play(chat, person, ".session", "hello")
     assert chat.info().session == "temp"
-    await chat.play(".exit session", person)
+    await execute_line(chat, ".exit session", person)
     assert chat.session is None
     assert person.asked[0].text == "Save session?"
     assert (await chat.hub.root.sessions.get(None, "kept")).session.messages
@@ -144,7 +145,7 @@ async def test_12_2_a_named_session_is_gone_on_with(chat: Chat, person: Scripted
     fake_model.script("one", "two")
     await play(chat, person, ".session mytest", "first", ".exit session", ".session mytest", "second")
     assert said(fake_model) == [("user", "first"), ("assistant", "one"), ("user", "second")]
-    await chat.play(".info session", person)
+    await execute_line(chat, ".info session", person)
     assert "mytest" in person.text
 
 
@@ -208,15 +209,15 @@ async def test_12_9_what_was_said_last_comes_along_if_the_person_wants_it(
 
 
 async def test_12_11_no_session_in_a_session(chat: Chat, person: Scripted) -> None:
-    await chat.play(".session", person)
-    with pytest.raises(Conflict, match=says("front.chat.table.6")):
-        await chat.play(".session", person)
+    await execute_line(chat, ".session", person)
+    with pytest.raises(Conflict, match=says("front.chat.command_line.6")):
+        await execute_line(chat, ".session", person)
 
 
 async def test_12_4_a_session_is_edited_until_it_is_one(chat: Chat, person: Scripted, fake_model: FakeModels) -> None:
     await play(chat, person, ".session mytest", "first")
     person.edits = ["messages: 3", "messages:\n- role: user\n  content: changed\n"]
-    await chat.play(".edit session", person)
+    await execute_line(chat, ".edit session", person)
     assert person.edited[1].problem is not None
     assert chat.place.session.messages == [{"role": "user", "content": "changed"}]
 
@@ -263,7 +264,7 @@ async def test_11_7_a_role_that_is_not_there_is_made_in_the_editor(
     chat: Chat, person: Scripted, root: callboard.Root
 ) -> None:
     person.edits = ["---\ntemperature: hot\n---\nx", "Be brief.\n"]
-    await chat.play(".role newname", person)
+    await execute_line(chat, ".role newname", person)
     assert person.edited[1].problem is not None
     assert (root.config_dir / "roles" / "newname.md").read_text() == "Be brief.\n"
     assert chat.role == "newname"
@@ -272,7 +273,7 @@ async def test_11_7_a_role_that_is_not_there_is_made_in_the_editor(
 async def test_24_1_a_role_that_is_not_there_and_is_not_made_is_an_error(chat: Chat, person: Scripted) -> None:
     person.edits = [None]
     with pytest.raises(NotFound, match=says("front.chat.commands.role._role")):
-        await chat.play(".role nonexistent_role_xxxxxxx", person)
+        await execute_line(chat, ".role nonexistent_role_xxxxxxx", person)
     assert chat.role is None
 
 
@@ -289,8 +290,8 @@ async def test_11_10_a_role_within_an_empty_session_only(
     role(root, "pirate", "Talk like a pirate.\n")
     await play(chat, person, ".session test", ".role pirate", "hello")
     assert said(fake_model)[0] == ("system", "Talk like a pirate.")
-    with pytest.raises(Conflict, match=says("front.chat.table.8")):
-        await chat.play(".prompt be brief", person)
+    with pytest.raises(Conflict, match=says("front.chat.command_line.8")):
+        await execute_line(chat, ".prompt be brief", person)
 
 
 async def test_a_prompt_is_a_role_without_a_name(chat: Chat, person: Scripted, fake_model: FakeModels) -> None:
@@ -336,9 +337,9 @@ async def test_13_10_mcp_disabled_blocks_an_agent_that_wants_servers(
     home = root.config_dir / "agents" / "clerk"
     home.mkdir(parents=True)
     (home / "config.yaml").write_text("name: clerk\nmcp_servers: [git]\n")
-    await chat.play(".set mcp_server_support false", person)
+    await execute_line(chat, ".set mcp_server_support false", person)
     with pytest.raises(CallboardError, match="MCP"):
-        await chat.play(".agent clerk", person)
+        await execute_line(chat, ".agent clerk", person)
     assert chat.agent is None
 
 
@@ -349,7 +350,7 @@ async def test_13_3_a_variable_without_a_value_is_asked_for(
     home.mkdir(parents=True)
     (home / "config.yaml").write_text(AGENT.replace(", default: a clerk", ""))
     with pytest.raises(UsageError, match=says("front.chat.commands.agent._with_missing", wanted="\n  - who: x…")):
-        await chat.play(".agent clerk", Scripted(None))
+        await execute_line(chat, ".agent clerk", Scripted(None))
     assert chat.agent is None
     await play(chat, Scripted("Ada"), ".agent clerk", "hello")
     assert "You are Ada." in str(said(fake_model)[0])
@@ -368,7 +369,7 @@ async def test_a_graph_answers_in_a_chat(
     assert fake_model.requests[0].prompt == "about bridges"
     for key, value in (("auto_continue", "true"), ("max_auto_continues", "3"), ("temperature", "0.5")):
         with pytest.raises(UsageError, match=f"`{key}` does not apply to 'flow', a graph"):
-            await chat.play(f".set {key} {value}", person)
+            await execute_line(chat, f".set {key} {value}", person)
     await play(chat, person, ".set max_output_tokens 77", "rivers")
     assert fake_model.requests[-1].json["max_tokens"] == 77
     await play(chat, person, ".undo", ".exit agent", ".set temperature 0.5")
@@ -397,7 +398,7 @@ async def test_a_session_that_is_not_to_be_kept_is_remembered_all_the_same(
     fake_model.script("one", "two", "three")
     await play(chat, person, ".session work", "first", ".set save_session false", "second", "third")
     assert [text for who, text in said(fake_model) if who == "user"] == ["first", "second", "third"]
-    await chat.play(".exit session", person)
+    await execute_line(chat, ".exit session", person)
     kept = (await chat.hub.root.sessions.get(None, "work")).session
     assert [each["content"] for each in kept.messages if each["role"] == "user"] == ["first"]
 
@@ -405,7 +406,7 @@ async def test_a_session_that_is_not_to_be_kept_is_remembered_all_the_same(
 async def test_what_was_asked_elsewhere_is_not_asked_again_in_a_session(chat: Chat, fake_model: FakeModels) -> None:
     fake_model.script("one", "two", "three")
     await play(chat, Scripted("no"), ".session old", "in the session", ".exit session", "outside", ".session old")
-    await chat.play(".regenerate", Scripted())
+    await execute_line(chat, ".regenerate", Scripted())
     assert said(fake_model) == [("user", "in the session")]
 
 
@@ -483,9 +484,9 @@ async def test_auto_continue_as_set(chat: Chat, person: Scripted, fake_model: Fa
     await play(chat, person, ".set continuation_prompt go on then", ".set auto_continue true", "work")
     assert (chat.reply or "").endswith("done")
     assert "go on then" in str(fake_model.requests[2].json)
-    await chat.play(".todo", person)
+    await execute_line(chat, ".todo", person)
     assert "1. t" in person.text
-    await chat.play(".clear todo", person)
+    await execute_line(chat, ".clear todo", person)
     assert chat.place.session.todo is None
 
 
@@ -515,14 +516,14 @@ async def test_17_6_save_keeps_a_file_of_messages(
 )
 async def test_wrong_usage_says_what_is_right(chat: Chat, person: Scripted, line: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
-        await chat.play(line, person)
+        await execute_line(chat, line, person)
     assert message in str(caught.value)
 
 
 async def test_24_2_a_model_that_is_not_there(chat: Chat, person: Scripted) -> None:
     for line in (".model nonexistent:model", ".set model nonexistent:model"):
         with pytest.raises(CallboardError):
-            await chat.play(line, person)
+            await execute_line(chat, line, person)
 
 
 @pytest.mark.parametrize(
@@ -531,7 +532,7 @@ async def test_24_2_a_model_that_is_not_there(chat: Chat, person: Scripted) -> N
 async def test_24_3_a_command_that_needs_something_says_what(chat: Chat, person: Scripted, name: str) -> None:
     if COMMANDS[name].needs and not {"no session", "no agent"} & set(COMMANDS[name].needs):
         with pytest.raises(Conflict, match="No "):
-            await chat.play(name, person)
+            await execute_line(chat, name, person)
 
 
 # --- watching -----------------------------------------------------------------------------------------------
@@ -543,18 +544,18 @@ async def test_what_goes_on_and_has_gone_on_is_shown(chat: Chat, person: Scripte
     )
     assert "last run" in person.text
     assert "your prompts" in person.text
-    assert has_message(person.text, "front.chat.commands.reporting._diff.2")
+    assert has_message(person.text, "front.chat.commands.reports._diff.2")
 
 
 async def test_what_the_model_saw_last_is_shown_where_it_is_kept(
     chat: Chat, person: Scripted, root: callboard.Root
 ) -> None:
     with pytest.raises(Conflict):
-        await chat.play(".prompt last", person)
+        await execute_line(chat, ".prompt last", person)
     root.settings = msgspec.structs.replace(root.settings, keep_requests=True)
     await play(chat, person, "what is a bridge?", ".prompt last")
     assert "what is a bridge?" in person.text
-    await chat.play(".prompt last words", person)
+    await execute_line(chat, ".prompt last words", person)
     assert chat.role_prompt == "last words"
 
 
@@ -576,7 +577,7 @@ async def test_what_a_tool_has_written_is_shown_and_taken_back_unless_the_person
     await play(chat, person, ".set enabled_tools fs_write", "change it", ".diff")
     assert (tmp_path / "notes.txt").read_text() == "after\n"
     assert "-before\n+after" in person.text
-    await chat.play(".undo", person)
+    await execute_line(chat, ".undo", person)
     assert [(each.text, each.default) for each in person.asked] == [
         ("Restore 1 file that the answer has changed (notes.txt)?", "yes")
     ]
@@ -592,14 +593,14 @@ async def test_who_may_not_touch_files_can_neither_edit_nor_run(chat: Chat) -> N
     may = Caller("bob", frozenset({"run:agents", "read:runs", "write:runs"}))
     for line in ("!id", ".edit config", ".edit mcp-config"):
         with pytest.raises(Denied):
-            await chat.play(line, Scripted(caller=may))
+            await execute_line(chat, line, Scripted(caller=may))
 
 
 async def test_the_model_that_was_chosen_last_answers(chat: Chat, fake_model: FakeModels) -> None:
     person = Scripted()
     for name in ("other", "model", "other"):
-        await chat.play(f".model fake:{name}", person)
-        await chat.play("hello", person)
+        await execute_line(chat, f".model fake:{name}", person)
+        await execute_line(chat, "hello", person)
         assert fake_model.requests[-1].json["model"] == name
 
 
@@ -682,7 +683,7 @@ async def test_a_mentioned_image_is_seen(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "dot.png").write_bytes(b"\x89PNG\r\n")
-    await chat.play("what is on @dot.png ?", person)
+    await execute_line(chat, "what is on @dot.png ?", person)
     content = fake_model.requests[-1].json["messages"][-1]["content"]
     assert [part["type"] for part in content] == ["text", "image_url"]
 
@@ -692,5 +693,5 @@ async def test_a_mentioned_file_comes_along(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "notes.txt").write_text("the sky is green")
-    await chat.play("what colour, says @notes.txt? ask ada@example.com", person)
+    await execute_line(chat, "what colour, says @notes.txt? ask ada@example.com", person)
     assert "the sky is green" in fake_model.requests[-1].prompt

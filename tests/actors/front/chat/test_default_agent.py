@@ -13,6 +13,7 @@ from support.fake_models import FakeModels, Reply
 import callboard
 from callboard.actors.front.chat.chat import Chat
 from callboard.actors.front.chat.default_agent import ASSISTANT, LEAST_WINDOW, WIDTH
+from callboard.actors.front.chat.execution import execute_line
 from callboard.actors.front.chat.opening import opened
 from callboard.protocol.control.caller import Caller
 from callboard.protocol.control.chat import OpenChat
@@ -38,7 +39,7 @@ async def begun(config_dir: Path, tmp_path: Path, fake_model: FakeModels, **want
     async with callboard.Root(config_dir=config_dir) as root, hub_of(root, tmp_path / "state") as hub:
         chat = Chat(hub, "local")
         notes = await opened(chat, person, OpenChat(default_agent=True, **wanted))  # type: ignore[arg-type]  # by name
-        await chat.play("hello", person)
+        await execute_line(chat, "hello", person)
         return chat, notes
 
 
@@ -46,7 +47,7 @@ async def test_an_assistant_with_tools_answers_where_nobody_is_named(
     chat: Chat, person: Scripted, fake_model: FakeModels
 ) -> None:
     notes = await opened(chat, person, OpenChat(default_agent=True))
-    await chat.play("hello", person)
+    await execute_line(chat, "hello", person)
     assert chat.agent == ASSISTANT
     assert tools(fake_model) >= {*FILES, "todo__init", "agent__spawn"}
     about, others = notes[:2]
@@ -61,7 +62,7 @@ async def test_a_client_that_does_not_want_it_has_a_model_alone(
     chat: Chat, person: Scripted, fake_model: FakeModels
 ) -> None:
     await opened(chat, person, OpenChat())
-    await chat.play("hello", person)
+    await execute_line(chat, "hello", person)
     assert chat.agent is None
     assert tools(fake_model) == set()
 
@@ -122,8 +123,8 @@ async def test_chat_agent_names_another_and_one_that_can_not_be_begun_keeps_no_c
 async def test_who_names_a_role_or_a_session_without_an_agent_has_none(
     tmp_path: Path, fake_model: FakeModels, chat: Chat, person: Scripted
 ) -> None:
-    await chat.play(".session bare", person)
-    await chat.play("hello", person)
+    await execute_line(chat, ".session bare", person)
+    await execute_line(chat, "hello", person)
     other = Chat(chat.hub, "local")
     await opened(other, person, OpenChat(default_agent=True, session="bare"))
     assert (other.agent, other.place.turns) == (None, 1)
@@ -148,12 +149,12 @@ async def test_a_role_takes_the_place_of_the_assistant_and_is_asked_once_beside_
     chat: Chat, person: Scripted, fake_model: FakeModels
 ) -> None:
     await opened(chat, person, OpenChat(default_agent=True))
-    await chat.play(".role explain-shell ls", person)
+    await execute_line(chat, ".role explain-shell ls", person)
     assert chat.agent == ASSISTANT
     assert tools(fake_model).isdisjoint(FILES)
-    await chat.play(".role explain-shell", person)
+    await execute_line(chat, ".role explain-shell", person)
     assert (chat.agent, chat.role) == (None, "explain-shell")
-    await chat.play("ls", person)
+    await execute_line(chat, "ls", person)
     assert tools(fake_model).isdisjoint(FILES)
 
 
@@ -162,16 +163,16 @@ async def test_another_agent_reads_what_was_said_without_the_calls_of_the_first(
 ) -> None:
     await opened(chat, person, OpenChat(default_agent=True))
     fake_model.script(Reply("Let me look.", calls=[("fs_ls", {})]), "Two files.")
-    await chat.play("what is here?", person)
-    await chat.play(".agent explore", person)
-    await chat.play("and where?", person)
+    await execute_line(chat, "what is here?", person)
+    await execute_line(chat, ".agent explore", person)
+    await execute_line(chat, "and where?", person)
     said = [(each["role"], each["content"]) for each in fake_model.requests[-1].json["messages"]]
     assert said[1:] == [
         ("user", "what is here?"),
         ("assistant", "Let me look.\n\nTwo files."),
         ("user", "and where?"),
     ]
-    await chat.play(".agent oracle", person)  # also from an agent that was named
+    await execute_line(chat, ".agent oracle", person)  # also from an agent that was named
     assert (chat.agent, chat.in_default_agent, chat.place.turns) == ("oracle", False, 2)
 
 
@@ -179,9 +180,9 @@ async def test_an_agent_that_can_not_be_begun_leaves_the_chat_as_it_was(
     chat: Chat, person: Scripted, fake_model: FakeModels
 ) -> None:
     await opened(chat, person, OpenChat(default_agent=True))
-    await chat.play("hello", person)
+    await execute_line(chat, "hello", person)
     with pytest.raises(callboard.CallboardError):
-        await chat.play(".agent nosuch", person)
+        await execute_line(chat, ".agent nosuch", person)
     assert (chat.agent, chat.in_default_agent, chat.place.turns) == (ASSISTANT, True, 1)
 
 
@@ -190,9 +191,9 @@ async def test_with_compat_loki_a_second_agent_is_refused(tmp_path: Path, fake_m
     person = Scripted()
     async with callboard.Root(config_dir=config_dir) as root, hub_of(root, tmp_path / "state") as hub:
         chat = Chat(hub, "local")
-        await chat.play(".agent explore", person)
+        await execute_line(chat, ".agent explore", person)
         with pytest.raises(Conflict):
-            await chat.play(".agent oracle", person)
+            await execute_line(chat, ".agent oracle", person)
 
 
 @pytest.mark.parametrize(
@@ -207,10 +208,10 @@ async def test_commands_of_other_programs_are_prompts_to_the_agent(
     chat: Chat, person: Scripted, fake_model: FakeModels, command: str, words: str
 ) -> None:
     await opened(chat, person, OpenChat(default_agent=True))
-    await chat.play(command, person)
+    await execute_line(chat, command, person)
     assert words in fake_model.requests[-1].json["messages"][-1]["content"]
     assert tools(fake_model) >= FILES
-    await chat.play("thanks", person)
+    await execute_line(chat, "thanks", person)
     assert len(fake_model.requests[-1].json["messages"]) == 4  # instructions, the prompt, its answer, the next one
 
 
@@ -219,5 +220,5 @@ async def test_a_model_without_tools_is_not_sent_to_the_files(
     chat: Chat, person: Scripted, fake_model: FakeModels, command: str
 ) -> None:
     with pytest.raises(Conflict):
-        await chat.play(command, person)
+        await execute_line(chat, command, person)
     assert fake_model.requests == []

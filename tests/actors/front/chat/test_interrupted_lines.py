@@ -13,8 +13,9 @@ from support.messages import has_message
 from trio.testing import wait_all_tasks_blocked
 
 from callboard.actors.front.chat.chat import Chat
-from callboard.actors.front.chat.order import LineTurn
-from callboard.actors.front.chat.table import COMMANDS
+from callboard.actors.front.chat.command_line import COMMANDS
+from callboard.actors.front.chat.execution import execute_in_turn, execute_line
+from callboard.actors.front.chat.input_queue import LineTurn
 from callboard.protocol.control.chat import AskPerson, LineDone
 from callboard.protocol.errors import Conflict
 
@@ -42,7 +43,7 @@ class Played:
 
     async def _play(self, line: str, turn: LineTurn) -> None:
         try:
-            self.ended[line] = await self._chat.play_in_turn(line, self._person, turn)
+            self.ended[line] = await execute_in_turn(self._chat, line, self._person, turn)
         except Conflict as error:
             self.ended[line] = error
 
@@ -70,7 +71,7 @@ async def test_lines_that_wait_are_interrupted_with_the_one_that_they_wait_for(
     chat: Chat, play: Play, fake_model: FakeModels
 ) -> None:
     async def body(played: Played) -> None:
-        await chat.play("hello", Scripted())
+        await execute_line(chat, "hello", Scripted())
         played.send(".session kept", ".fork copy", "behind it")
         await wait_all_tasks_blocked()
         assert chat.interrupt()
@@ -130,7 +131,7 @@ async def test_what_is_sent_while_an_interrupted_run_ends_is_no_steering_of_it(
 
 async def test_a_chat_that_is_closed_refuses_the_lines_that_wait(chat: Chat, play: Play) -> None:
     async def body(played: Played) -> None:
-        await chat.play("hello", Scripted())
+        await execute_line(chat, "hello", Scripted())
         played.send(".session kept", ".fork copy", "behind it")
         await wait_all_tasks_blocked()
         chat.close()
@@ -144,7 +145,7 @@ async def test_a_prompt_that_was_interrupted_before_its_run_is_the_last(
     chat: Chat, play: Play, person: Scripted, fake_model: FakeModels, again: str
 ) -> None:
     async def body(played: Played) -> None:
-        await chat.play("hello", person)
+        await execute_line(chat, "hello", person)
         played.send("tell me")
         while not chat.busy:
             await trio.lowlevel.checkpoint()
@@ -152,7 +153,7 @@ async def test_a_prompt_that_was_interrupted_before_its_run_is_the_last(
         assert chat.interrupt()
 
     await play(body)
-    await chat.play(again, person)
+    await execute_line(chat, again, person)
     if again == ".retry":
         assert fake_model.requests[-1].prompt == "tell me"
     else:
@@ -166,7 +167,7 @@ async def test_a_conversation_is_not_compressed_behind_an_answer_that_was_interr
     cut = Reply("word " * 200, stall=b"word")
     fake_model.script(cut, Reply("a summary", hold=trio.Event()))
     for line in (".session", ".set compression_threshold 10"):
-        await chat.play(line, Scripted())
+        await execute_line(chat, line, Scripted())
 
     async def body(played: Played) -> None:
         played.send("tell me " * 20)

@@ -16,6 +16,7 @@ from support.messages import has_message
 from support.waiting import until
 
 from callboard.actors.front.chat.chat import Chat
+from callboard.actors.front.chat.execution import execute_line
 
 
 def check_strict(messages: list[dict[str, Any]]) -> None:
@@ -56,31 +57,31 @@ async def test_at_any_moment(chat: Chat, person: Scripted, fake_model: FakeModel
     settings = chat.hub.root.settings
     chat.hub.root.settings = msgspec.structs.replace(settings, permissions={"execute_command": "allow"})
     fake_model.answer_with(story)
-    await chat.play(".set enabled_tools execute_command", person)
+    await execute_line(chat, ".set enabled_tools execute_command", person)
     if place:
-        await chat.play(place, person)
+        await execute_line(chat, place, person)
     with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(chat.play, "tell me", person)
+            nursery.start_soon(execute_line, chat, "tell me", person)
             await trio.sleep(moment * 0.02)
             chat.interrupt()
     assert not chat.busy
     assert chat.run is None
-    done = await chat.play("go on", person)
+    done = await execute_line(chat, "go on", person)
     assert done.status == "done"
     check_strict(fake_model.requests[-1].json["messages"])
     assert not [actor for actor in chat.hub.actors.tree(person.caller) if actor.run]
     taken = chat.place.turns
-    await chat.play(".undo", person)
+    await execute_line(chat, ".undo", person)
     assert chat.place.turns == taken - 1
 
 
 async def test_during_the_compression_of_a_session(chat: Chat, person: Scripted, fake_model: FakeModels) -> None:
     fake_model.script("word " * 200, Reply("a summary", hold=trio.Event()), "ok", "a summary")
-    await chat.play(".set compression_threshold 100", person)
-    await chat.play(".session kept", person)
+    await execute_line(chat, ".set compression_threshold 100", person)
+    await execute_line(chat, ".session kept", person)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(chat.play, "tell me", person)
+        nursery.start_soon(execute_line, chat, "tell me", person)
         await fake_model.arrived(2)
         assert chat.run is None
         with trio.fail_after(60):
@@ -88,8 +89,8 @@ async def test_during_the_compression_of_a_session(chat: Chat, person: Scripted,
             while chat.busy:
                 await trio.sleep(0.01)
     assert not chat.place.session.compressed_messages
-    await chat.play(".set compression_threshold null", person)
-    assert (await chat.play("go on", person)).status == "done"
+    await execute_line(chat, ".set compression_threshold null", person)
+    assert (await execute_line(chat, "go on", person)).status == "done"
     check_strict(fake_model.requests[-1].json["messages"])
 
 
@@ -98,13 +99,13 @@ async def test_a_prompt_during_the_compression_waits_for_it(
 ) -> None:
     hold = trio.Event()
     fake_model.script("word " * 200, Reply("a summary", hold=hold), "fine")
-    await chat.play(".set compression_threshold 100", person)
-    await chat.play(".session kept", person)
+    await execute_line(chat, ".set compression_threshold 100", person)
+    await execute_line(chat, ".session kept", person)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(chat.play, "tell me", person)
+        nursery.start_soon(execute_line, chat, "tell me", person)
         await fake_model.arrived(2)
         await until(lambda: chat.info().doing is not None)  # what clients show meanwhile
-        nursery.start_soon(chat.play, "and now?", person)
+        nursery.start_soon(execute_line, chat, "and now?", person)
         await trio.sleep(0.05)
         hold.set()
     assert chat.reply == "fine"
@@ -119,12 +120,12 @@ async def test_a_command_during_the_compression_waits_for_it(
 ) -> None:
     hold = trio.Event()
     fake_model.script("word " * 200, Reply("a summary", hold=hold))
-    await chat.play(".set compression_threshold 100", person)
-    await chat.play(".session kept", person)
+    await execute_line(chat, ".set compression_threshold 100", person)
+    await execute_line(chat, ".session kept", person)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(chat.play, "tell me", person)
+        nursery.start_soon(execute_line, chat, "tell me", person)
         await fake_model.arrived(2)
-        nursery.start_soon(chat.play, ".empty session", person)
+        nursery.start_soon(execute_line, chat, ".empty session", person)
         await trio.sleep(0.05)
         assert chat.busy
         hold.set()
@@ -133,22 +134,22 @@ async def test_a_command_during_the_compression_waits_for_it(
 
 async def test_while_an_agent_asks_the_person(chat: Chat, person: Scripted, fake_model: FakeModels) -> None:
     fake_model.script(Reply(calls=[("user__input", {"question": "Who?"})]), "ok")
-    await chat.play(".set enabled_tools fs_cat", person)
+    await execute_line(chat, ".set enabled_tools fs_cat", person)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(chat.play, "ask me", person)
+        nursery.start_soon(execute_line, chat, "ask me", person)
         with trio.fail_after(60):
             while not chat.hub.questions(person.caller):
                 await trio.sleep(0.01)
         chat.interrupt()
     assert not chat.hub.questions(person.caller)
-    await chat.play("go on", person)
+    await execute_line(chat, "go on", person)
     check_strict(fake_model.requests[-1].json["messages"])
 
 
 async def test_nothing_is_left_of_a_line_of_the_shell(chat: Chat, person: Scripted, tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(chat.play, f"!echo $$ > {pid}; sleep 100; touch {tmp_path}/done", person)
+        nursery.start_soon(execute_line, chat, f"!echo $$ > {pid}; sleep 100; touch {tmp_path}/done", person)
         await until(lambda: pid.exists() and pid.read_text(), 60)
         chat.interrupt()
     await until(lambda: not psutil.pid_exists(int(pid.read_text())), 60)

@@ -9,24 +9,25 @@ import pytest
 import trio
 from support.chat_person import Scripted
 
-from callboard.actors.front.chat import mentions
+from callboard.actors.front.chat import prompting
 from callboard.actors.front.chat.chat import Chat
+from callboard.actors.front.chat.execution import execute_line
 
 
 def test_files_that_are_there_come_along_each_once(tmp_path: Path) -> None:
     (tmp_path / "a b.txt").write_text("x")
     (tmp_path / "c.txt").write_text("x")
     text = f'what is in @{tmp_path}/c.txt, "@{tmp_path}/c.txt"? and @"{tmp_path}/a b.txt" @nothing a@{tmp_path}/c.txt'
-    assert mentions.files_in(text) == (f"{tmp_path}/c.txt", f"{tmp_path}/a b.txt")
+    assert prompting.files_in(text) == (f"{tmp_path}/c.txt", f"{tmp_path}/a b.txt")
 
 
 def test_each_name_is_looked_for_once_and_no_more_than_some(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[str] = []
-    monkeypatch.setattr(mentions, "_is_there", looked.append)
-    assert mentions.files_in("@a " * 10_000) == ()
+    monkeypatch.setattr(prompting, "_is_there", looked.append)
+    assert prompting.files_in("@a " * 10_000) == ()
     assert looked == ["a"]
-    assert mentions.files_in(" ".join(f"@b{number}" for number in range(10_000))) == ()
-    assert len(looked) == 1 + mentions.MOST_TRIED
+    assert prompting.files_in(" ".join(f"@b{number}" for number in range(10_000))) == ()
+    assert len(looked) == 1 + prompting.MOST_TRIED
 
 
 async def test_looking_for_files_is_interrupted_at_once(
@@ -38,11 +39,11 @@ async def test_looking_for_files_is_interrupted_at_once(
         trio.from_thread.run_sync(looks.set)
         return goes_on.wait(10)
 
-    monkeypatch.setattr(mentions, "_is_there", slow)
+    monkeypatch.setattr(prompting, "_is_there", slow)
     try:
         with trio.fail_after(60):
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(chat.play, "what is @this?", person)
+                nursery.start_soon(execute_line, chat, "what is @this?", person)
                 await looks.wait()
                 assert chat.interrupt()
     finally:

@@ -16,9 +16,10 @@ from support.fake_models import FakeModels, Reply
 from support.messages import says
 
 import callboard
-from callboard.actors.front.chat import chats, watcher
-from callboard.actors.front.chat.backlog import MOST, MOST_TEXT, NotificationBacklog
-from callboard.actors.front.chat.chats import Chats
+from callboard.actors.front.chat import chat as chat_module
+from callboard.actors.front.chat import clients
+from callboard.actors.front.chat.chat import Chats
+from callboard.actors.front.chat.clients import MOST, MOST_TEXT, NotificationBacklog
 from callboard.actors.front.chat.methods import ChatMethods
 from callboard.actors.front.control.hub import Hub
 from callboard.actors.front.control.peer import ControlPeer
@@ -335,19 +336,19 @@ async def test_a_chat_that_is_closed_before_its_line_begins_plays_it_not(
 
 
 async def test_a_subject_has_so_many_chats_and_others_have_room(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chats, "MOST_OF_ONE", 3)
+    monkeypatch.setattr(chat_module, "MOST_OF_ONE", 3)
     bob = Caller("bob", frozenset({"run:agents", "read:runs", "write:runs"}))
     side, ref = await house.connect(bob)
     for _ in range(3):
         await side.call("_chat/open", keep=True)
-    with pytest.raises(RuntimeError, match=says("front.chat.chats.Chats.new", owner="bob", own=3)):
+    with pytest.raises(RuntimeError, match=says("front.chat.chat.Chats.new", owner="bob", own=3)):
         await side.call("_chat/open")
     ref.cancel()
     await ref.wait()
     other, _ = await house.connect()
     await other.call("_chat/open")
     for chat in house.chats.open.values():
-        chat.touched -= chats.KEPT_FOR + 1
+        chat.touched -= chat_module.KEPT_FOR + 1
     again, _ = await house.connect(bob)
     await again.call("_chat/open")
     assert [chat.owner for chat in house.chats.open.values()] == ["local", "bob"]
@@ -360,7 +361,7 @@ async def test_a_kept_chat_that_is_at_work_is_not_closed_for_its_age(house: Hous
     chat = (await side.call("_chat/open", keep=True))["chat"]["chat"]
     line = await side.begin("_chat/line", chat=chat, line="hello")
     await fake_model.arrived(1)
-    house.chats.open[chat].touched -= chats.KEPT_FOR + 1
+    house.chats.open[chat].touched -= chat_module.KEPT_FOR + 1
     await side.call("_chat/open")
     assert chat in house.chats.open
     hold.set()
@@ -372,7 +373,7 @@ async def test_who_watches_is_told_that_a_chat_has_ended(
     house: House, monkeypatch: pytest.MonkeyPatch, ending: str
 ) -> None:
     if ending == "lagged":
-        monkeypatch.setattr(watcher, "MOST_BEHIND", 300)
+        monkeypatch.setattr(clients, "MOST_BEHIND", 300)
     first, ref = await house.connect()
     second, _ = await house.connect()
     chat = (await first.call("_chat/open"))["chat"]["chat"]
@@ -416,8 +417,8 @@ async def test_who_reads_nothing_of_a_chat_costs_so_many_bytes_at_most(
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert (got, len(chat.watchers)) == (count, 1)
-        assert watcher.MOST_BEHIND // 2 < most <= watcher.MOST_BEHIND + 10 * (length + 200)
-        assert peak < 4 * watcher.MOST_BEHIND
+        assert clients.MOST_BEHIND // 2 < most <= clients.MOST_BEHIND + 10 * (length + 200)
+        assert peak < 4 * clients.MOST_BEHIND
         assert unread.bytes == 0
     slow.reads.set()
     with trio.fail_after(60):
@@ -428,7 +429,7 @@ async def test_who_reads_nothing_of_a_chat_costs_so_many_bytes_at_most(
 
 
 async def test_all_watchers_of_a_key_share_its_bytes(house: House, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watcher, "MOST_BYTES", 10_000)
+    monkeypatch.setattr(clients, "MOST_BYTES", 10_000)
     sides = [(await house.connect())[0] for _ in range(4)]
     id = (await sides[0].call("_chat/open"))["chat"]["chat"]
     for side in sides:

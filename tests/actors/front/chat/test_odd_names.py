@@ -6,6 +6,7 @@ import pytest
 from support.chat_person import Scripted
 
 from callboard.actors.front.chat.chat import Chat
+from callboard.actors.front.chat.execution import execute_line
 from callboard.protocol.errors import CallboardError, UsageError
 
 NAMES = {
@@ -28,7 +29,7 @@ async def test_a_name_that_can_be_none_is_told_short_and_without_control_charact
     person = Scripted(None, None)
     person.edits = [None]
     with pytest.raises(CallboardError) as refused:
-        await chat.play(f"{before}{name}" + (" 1" if before == ".set " else ""), person)
+        await execute_line(chat, f"{before}{name}" + (" 1" if before == ".set " else ""), person)
     assert len(str(refused.value)) < 1000
     assert str(refused.value).replace("\n", " ").isprintable()
 
@@ -36,10 +37,10 @@ async def test_a_name_that_can_be_none_is_told_short_and_without_control_charact
 @pytest.mark.parametrize("name", ["a" * 5000, "a" * 5000 + ".png", "~nobody-here/x.png", "a\0b.png"])
 async def test_a_file_that_can_be_none_is_told(chat: Chat, person: Scripted, name: str) -> None:
     with pytest.raises(UsageError) as refused:
-        await chat.play(f".file {name}", person)
+        await execute_line(chat, f".file {name}", person)
     assert len(str(refused.value)) < 1000
 
 
 async def test_a_key_that_is_nearly_right_is_named(chat: Chat, person: Scripted) -> None:
     with pytest.raises(UsageError, match="Unknown key 'temprature'; did you mean 'temperature'"):
-        await chat.play(".set temprature 1", person)
+        await execute_line(chat, ".set temprature 1", person)

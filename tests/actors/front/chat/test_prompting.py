@@ -8,6 +8,7 @@ from support.fake_models import FakeModels, Reply
 
 import callboard
 from callboard.actors.front.chat.chat import Chat
+from callboard.actors.front.chat.execution import execute_line
 
 
 async def test_the_run_of_a_macro_goes_on_where_the_chat_is_kept(
@@ -19,7 +20,7 @@ async def test_the_run_of_a_macro_goes_on_where_the_chat_is_kept(
     (root.config_dir / "macros" / "m.yaml").write_text("steps:\n  - hello\n")
     chat.keep = True
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(chat.play, ".macro m", person)
+        nursery.start_soon(execute_line, chat, ".macro m", person)
         await fake_model.arrived(1)
         nursery.cancel_scope.cancel()
     run = chat.run
@@ -32,4 +33,4 @@ async def test_the_run_of_a_macro_goes_on_where_the_chat_is_kept(
             await trio.sleep(0.01)
         assert (await chat.hub.wait(person.caller, run)).output == "the answer"
     assert not chat.interrupt()
-    assert (await chat.play("and now?", person)).status == "done"
+    assert (await execute_line(chat, "and now?", person)).status == "done"

@@ -14,6 +14,7 @@ from support.messages import has_message
 
 import callboard
 from callboard.actors.front.chat.chat import Chat
+from callboard.actors.front.chat.execution import execute_line
 from callboard.actors.front.chat.opening import opened, seen_again
 from callboard.actors.front.control.hub import Hub
 from callboard.actors.views.money import usd
@@ -53,8 +54,8 @@ async def test_a_chat_is_stored_from_its_first_prompt_on(
 ) -> None:
     chat = await open_chat(hub, person)
     assert await stored(hub) == []
-    await chat.play("fix the bug", person)
-    await chat.play("and test it", person)
+    await execute_line(chat, "fix the bug", person)
+    await execute_line(chat, "and test it", person)
     assert await stored(hub) == [("fix the bug", str(here))]
     assert chat.session is None  # for commands it is a chat without a session
     assert chat.info().session is None
@@ -70,7 +71,7 @@ async def test_settings_keep_chats_from_being_stored(
     file.write_text(json.dumps({**json.loads(file.read_text()), **settings}))
     async with callboard.Root(config_dir=config_dir) as root, hub_of(root, tmp_path / "state") as hub:
         chat = await open_chat(hub, person)
-        await chat.play("hello", person)
+        await execute_line(chat, "hello", person)
         assert await stored(hub) == []
 
 
@@ -78,10 +79,10 @@ async def test_a_client_that_does_not_want_it_stores_nothing(
     hub: Hub, person: Scripted, fake_model: FakeModels
 ) -> None:
     chat = await open_chat(hub, person, store=False)
-    await chat.play("hello", person)
+    await execute_line(chat, "hello", person)
     assert await stored(hub) == []
     with pytest.raises(Conflict):
-        await chat.play(".resume", person)
+        await execute_line(chat, ".resume", person)
 
 
 async def test_a_first_prompt_that_fails_leaves_nothing_behind(
@@ -89,9 +90,9 @@ async def test_a_first_prompt_that_fails_leaves_nothing_behind(
 ) -> None:
     fake_model.script(Reply(status=400, error="no"), "fine")
     chat = await open_chat(hub, person)
-    assert (await chat.play("hello", person)).status == "failed"
+    assert (await execute_line(chat, "hello", person)).status == "failed"
     assert await stored(hub) == []
-    await chat.play(".retry", person)
+    await execute_line(chat, ".retry", person)
     assert [title for title, _ in await stored(hub)] == ["hello"]
 
 
@@ -100,11 +101,11 @@ async def test_the_newest_chat_of_the_directory_is_continued_with_its_agent_and_
 ) -> None:
     fake_model.script("I see.", "Elsewhere.", "Line 2.")
     first = await open_chat(hub, person)
-    await first.play("look at stats.py", person)
+    await execute_line(first, "look at stats.py", person)
     elsewhere = here / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
-    await (await open_chat(hub, person)).play("another", person)
+    await execute_line(await open_chat(hub, person), "another", person)
     monkeypatch.chdir(here)
     again = await open_chat(hub, person, reopen="last")
     assert (again.agent, again.in_default_agent, again.session) == ("assistant", True, None)
@@ -114,7 +115,7 @@ async def test_the_newest_chat_of_the_directory_is_continued_with_its_agent_and_
     assert "look at stats.py" in texts
     assert "I see." in texts
     assert "1 answer" in texts
-    await again.play("which line?", person)
+    await execute_line(again, "which line?", person)
     assert said(fake_model) == ["look at stats.py", "I see.", "which line?"]
     assert len(await stored(hub)) == 2
 
@@ -128,7 +129,7 @@ async def test_where_no_chat_of_the_directory_is_stored_it_says_so(hub: Hub, per
 async def test_the_person_chooses_by_title_date_and_directory(hub: Hub, fake_model: FakeModels, here: Path) -> None:
     nobody = Scripted()
     for prompt in ("one thing", "another thing", "another thing"):
-        await (await open_chat(hub, nobody)).play(prompt, nobody)
+        await execute_line(await open_chat(hub, nobody), prompt, nobody)
     person = Scripted("another thing (2)")
     again = await open_chat(hub, person, reopen="choose")
     assert person.asked[0].options == ["another thing", "another thing (2)", "one thing"]
@@ -145,18 +146,18 @@ async def test_resume_within_a_chat_goes_over_to_an_earlier_one_and_clear_begins
     person = Scripted("first words")
     fake_model.script("first answer", "second answer", "third answer")
     chat = await open_chat(hub, person)
-    await chat.play("first words", person)
-    await chat.play(".model fake:other", person)
+    await execute_line(chat, "first words", person)
+    await execute_line(chat, ".model fake:other", person)
     with pytest.raises(UsageError):
-        await chat.play(".clear toodo", person)
+        await execute_line(chat, ".clear toodo", person)
     assert not chat.place.is_empty
-    await chat.play(".clear", person)
-    await chat.play("second words", person)
+    await execute_line(chat, ".clear", person)
+    await execute_line(chat, "second words", person)
     assert said(fake_model) == ["second words"]
     assert fake_model.requests[-1].json["model"] == "other"  # what was set stays
-    await chat.play(".resume", person)
+    await execute_line(chat, ".resume", person)
     assert "first answer" in person.text
-    await chat.play("third words", person)
+    await execute_line(chat, "third words", person)
     assert said(fake_model) == ["first words", "first answer", "third words"]
     assert sorted(str(title) for title, _ in await stored(hub)) == ["first words", "second words"]
 
@@ -165,8 +166,8 @@ async def test_a_stored_chat_gets_a_name_and_is_a_session_then(
     hub: Hub, person: Scripted, fake_model: FakeModels
 ) -> None:
     chat = await open_chat(hub, person)
-    await chat.play("hello", person)
-    await chat.play(".save session greetings", person)
+    await execute_line(chat, "hello", person)
+    await execute_line(chat, ".save session greetings", person)
     assert chat.session is not None
     assert chat.session.name == "greetings"
     again = await open_chat(hub, person, reopen="last")
@@ -184,9 +185,9 @@ async def test_an_agent_and_its_values_come_back_with_the_chat(
         "name: clerk\ninstructions: You are {{who}}.\nvariables: [{name: who, description: who you are}]\n"
     )
     chat = await open_chat(hub, person, agent="clerk", variables={"who": "Ada"})
-    await chat.play("hello", person)
+    await execute_line(chat, "hello", person)
     again = await open_chat(hub, person, reopen="last")
-    await again.play("who are you?", person)
+    await execute_line(again, "who are you?", person)
     assert again.agent == "clerk"
     assert fake_model.requests[-1].system.startswith("You are Ada.")
 
@@ -199,8 +200,8 @@ async def test_what_a_chat_has_cost_is_in_its_session(tmp_path: Path, person: Sc
     file.write_text(json.dumps(keys))
     async with callboard.Root(config_dir=config_dir) as root, hub_of(root, tmp_path / "state") as hub:
         chat = await open_chat(hub, person)
-        await chat.play("one", person)
-        await chat.play("two", person)
+        await execute_line(chat, "one", person)
+        await execute_line(chat, "two", person)
         (meta,) = await root.sessions.list(None)
         assert chat.cost is not None
         assert meta.cost == pytest.approx(chat.cost)
@@ -223,15 +224,15 @@ async def test_what_is_known_of_the_cost_is_shown_beside_a_model_without_a_price
     file.write_text(json.dumps(keys))
     async with callboard.Root(config_dir=config_dir) as root, hub_of(root, tmp_path / "state") as hub:
         chat = await open_chat(hub, person)
-        await chat.play("one", person)
+        await execute_line(chat, "one", person)
         cost = chat.cost
         assert cost > 0
         assert variables(chat.info(), {})["cost"] == f"{cost:.4f}"
-        await chat.play(".model fake:other", person)
-        await chat.play("two", person)
+        await execute_line(chat, ".model fake:other", person)
+        await execute_line(chat, "two", person)
         person.told.clear()
-        await chat.play(".cost", person)
+        await execute_line(chat, ".cost", person)
         assert chat.cost == cost
         assert f"chat           {usd(cost)}+\n" in person.text
-        assert has_message(person.text, "front.chat.commands.reporting._cost")
+        assert has_message(person.text, "front.chat.commands.reports._cost")
         assert variables(chat.info(), {})["cost"] == f"{cost:.4f}+"

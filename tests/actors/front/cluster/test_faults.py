@@ -24,7 +24,7 @@ def some(rows: list[int], number: int) -> list[object]:
 
 def runs_ended(worker: Process) -> int:
     """Count the runs that a worker stopped because another worker had claimed them."""
-    return worker.said.count("performance summary") + worker.said.count("goes on elsewhere")
+    return worker.said.count("performance summary") + worker.said.count("continues on another one")
 
 
 @pytest.mark.parametrize("row", some(list(range(1, ROWS + 1)), 0))

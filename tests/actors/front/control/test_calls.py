@@ -16,8 +16,8 @@ from support.messages import says
 from support.waiting import until
 
 import callboard
-from callboard.actors.front.control.calls import call_of, calls_of
 from callboard.actors.front.control.hub import Hub
+from callboard.actors.front.control.run_records import call_of, calls_of
 from callboard.actors.io.secret_redaction import handed_out
 from callboard.actors.work.models import recorder
 from callboard.protocol.control.caller import LOCAL, Caller
@@ -230,15 +230,15 @@ async def test_only_who_may_read_the_run_gets_its_calls(keeping: Hub, stage: Sta
 async def test_what_is_not_there_is_told(keeping: Hub, hub: Hub, stage: Stage) -> None:
     stage.plain("", name="clerk")
     run = await played(keeping, "clerk")
-    with pytest.raises(NotFound, match=f"{run} has no call 7; kept are 1 to 1"):
+    with pytest.raises(NotFound, match=f"{run} has no call 7; calls 1 to 1 are recorded"):
         await call_of(keeping, LOCAL, run, 7)
-    with pytest.raises(UsageError, match=says("front.control.calls.calls_of", MOST=1000, limit=0)):
+    with pytest.raises(UsageError, match=says("front.control.run_records.calls_of", MOST_CALLS=1000, limit=0)):
         await calls_of(keeping, LOCAL, run, limit=0)
     with pytest.raises(NotFound, match="there is no run"):
         await calls_of(keeping, LOCAL, "run-none")
     run = await played(hub, "clerk")
     for read in (calls_of, call_of):
-        with pytest.raises(NotFound, match=says("front.control.calls.no_stored_call")):
+        with pytest.raises(NotFound, match=says("front.control.run_records.no_stored_call")):
             await read(hub, LOCAL, run)
 
 
@@ -255,7 +255,7 @@ async def test_the_oldest_calls_are_dropped_for_want_of_room_and_that_is_told(
     assert len(files_of(keeping, run)) == 2
     assert page.dropped > 0
     assert [call.number for call in page.calls] == list(range(page.dropped + 1, 14))
-    with pytest.raises(NotFound, match=f"call 1 of {run} was dropped for want of room"):
+    with pytest.raises(NotFound, match=f"call 1 of {run} was dropped to limit disk space"):
         await call_of(keeping, LOCAL, run, 1)
     for number in (page.dropped + 1, 13):  # each file can be read alone
         call = await call_of(keeping, LOCAL, run, number)

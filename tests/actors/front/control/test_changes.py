@@ -13,8 +13,8 @@ from support.fake_models import FakeModels, Reply
 from support.messages import says
 
 from callboard.actors.front.access.scopes import METHODS
-from callboard.actors.front.control.changes import changes_of_run, restore_run
 from callboard.actors.front.control.hub import Hub
+from callboard.actors.front.control.run_records import changes_of_run, restore_run
 from callboard.actors.io.secret_redaction import handed_out
 from callboard.protocol.control.caller import LOCAL, Caller
 from callboard.protocol.control.own import StartRun
@@ -103,7 +103,7 @@ async def test_nothing_is_taken_back_while_the_run_goes_on(
 ) -> None:
     fake_model.script(Reply(calls=[("fs_write", {"path": "new.txt", "contents": "new"})]))
     info = await hub.start(LOCAL, StartRun(target="clerk", prompt="go"))  # it asks, and nobody answers
-    with pytest.raises(Conflict, match=says("front.control.changes.restore_run")):
+    with pytest.raises(Conflict, match=says("front.control.run_records.restore_run")):
         await restore_run(hub, LOCAL, info.run)
     hub.cancel(LOCAL, info.run)
 

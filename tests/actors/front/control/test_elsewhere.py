@@ -20,10 +20,10 @@ from support.waiting import until
 
 import callboard
 from callboard.actors.front.control.hub import Hub
-from callboard.actors.front.control.logs import remote_log, runs
+from callboard.actors.front.control.liveness import Alive
+from callboard.actors.front.control.logs import run_logs
 from callboard.actors.front.control.logs.files import StoredRun, write_summary
 from callboard.actors.front.control.logs.reading import LogPage
-from callboard.actors.front.control.presence import Alive
 from callboard.protocol.control.caller import LOCAL
 from callboard.protocol.control.own import StartRun
 from callboard.protocol.control.things import RunInfo
@@ -49,7 +49,7 @@ async def _asking(other: Hub) -> tuple[str, str]:
 
 async def test_a_run_begun_elsewhere_is_listed_and_so_is_its_end(stage: Stage, hub: Hub, other: Hub) -> None:
     run, question = await _asking(other)
-    await hub.logs.look_again(())
+    await hub.logs.rescan(())
     assert [info.run for info in hub.list(LOCAL)] == [run]
     assert not hub.list(LOCAL)[0].over
     assert await other.answer(LOCAL, question, "Anna")
@@ -57,7 +57,7 @@ async def test_a_run_begun_elsewhere_is_listed_and_so_is_its_end(stage: Stage, h
     await other.logs.flush()
     with trio.fail_after(60):
         while not hub.list(LOCAL)[0].over:
-            await hub.logs.look_again(())
+            await hub.logs.rescan(())
             await trio.sleep(0.01)
     assert hub.list(LOCAL)[0].status == "done"
 
@@ -65,14 +65,14 @@ async def test_a_run_begun_elsewhere_is_listed_and_so_is_its_end(stage: Stage, h
 async def test_runs_of_ones_own_are_not_taken_for_those_of_others(stage: Stage, hub: Hub) -> None:
     run, _ = await _asking(hub)
     await hub.logs.flush()
-    await hub.logs.look_again(())
+    await hub.logs.rescan(())
     assert run not in hub.logs.past
     assert [info.run for info in hub.list(LOCAL)] == [run]
 
 
 async def test_a_directory_that_is_gone_is_no_reason_to_end(stage: Stage, hub: Hub, tmp_path: Path) -> None:
     shutil.rmtree(hub.logs.directory)
-    await hub.logs.look_again(())
+    await hub.logs.rescan(())
     assert hub.list(LOCAL) == []
 
 
@@ -117,21 +117,21 @@ async def test_many_who_follow_a_run_elsewhere_read_its_log_once(
     stage: Stage, hub: Hub, other: Hub, monkeypatch: pytest.MonkeyPatch, nursery: trio.Nursery
 ) -> None:
     reads = looks = 0
-    real_read, real_look = runs.read_page, runs.RunLogs.is_over
+    real_read, real_look = run_logs.read_page, run_logs.RunLogs.is_over
 
     def read(*place: Any) -> LogPage:
         nonlocal reads
         reads += 1
         return real_read(*place)
 
-    async def look(logs: runs.RunLogs, run: str) -> bool:
+    async def look(logs: run_logs.RunLogs, run: str) -> bool:
         nonlocal looks
         looks += 1
         return await real_look(logs, run)
 
-    monkeypatch.setattr(runs, "read_page", read)
-    monkeypatch.setattr(runs.RunLogs, "is_over", look)
-    monkeypatch.setattr(remote_log, "LOOK_EVERY", 0.02)
+    monkeypatch.setattr(run_logs, "read_page", read)
+    monkeypatch.setattr(run_logs.RunLogs, "is_over", look)
+    monkeypatch.setattr(run_logs, "LOOK_EVERY", 0.02)
     run, question = await _asking(other)
     so_far = other.get(LOCAL, run).seq
     seen: list[list[int]] = [[] for _ in range(300)]
@@ -185,9 +185,9 @@ async def test_a_long_log_of_a_process_that_was_killed_is_not_read_while_everybo
     other, log = _begun_elsewhere(hub)
     log.write_text("".join(LINE % number for number in range(1, 31)))
     other.end()
-    monkeypatch.setattr(runs, "QUICKLY_READ", 1000)
+    monkeypatch.setattr(run_logs, "QUICKLY_READ", 1000)
     assert hub.get(LOCAL, "run-killed").status == "running"
-    await hub.logs.look_again(())
+    await hub.logs.rescan(())
     info = hub.get(LOCAL, "run-killed")
     assert (info.status, info.seq) == ("lost", 30)
 
@@ -195,7 +195,7 @@ async def test_a_long_log_of_a_process_that_was_killed_is_not_read_while_everybo
 async def test_a_run_elsewhere_whose_process_was_killed_ends_for_all_who_follow_it(
     root: callboard.Root, hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote_log, "LOOK_EVERY", 0.02)
+    monkeypatch.setattr(run_logs, "LOOK_EVERY", 0.02)
     other, log = _begun_elsewhere(hub)
     seen: list[list[int]] = [[], [], []]
 

@@ -13,7 +13,7 @@ from support.control_hub import Client, Served, hub_of
 from support.messages import has_message
 
 import callboard
-from callboard.actors.front.control.forking import fork_run, steps_of_run
+from callboard.actors.front.control.durable_runs import fork_run, steps_of_run
 from callboard.actors.front.control.hub import Hub
 from callboard.protocol.control import durable, own
 from callboard.protocol.control.caller import LOCAL, Caller

@@ -17,10 +17,10 @@ from support.control_hub import Client, MadeRun, Served, hub_of
 
 import callboard
 from callboard.actors.front.control.hub import Hub
-from callboard.actors.front.control.logs import reading, runs
+from callboard.actors.front.control.liveness import Alive
+from callboard.actors.front.control.logs import reading, run_logs
 from callboard.actors.front.control.logs.files import EVENTS
 from callboard.actors.front.control.logs.reading import read_page
-from callboard.actors.front.control.presence import Alive
 from callboard.protocol.control.caller import LOCAL
 from callboard.protocol.errors import NotFound
 
@@ -86,7 +86,7 @@ async def test_a_page_of_long_events_is_bounded_and_the_next_goes_on(root: callb
     await _over(hub, run)
     first = await hub.events(LOCAL, run.id)
     assert 1 <= len(first) < 10
-    assert sum(len(event.data) for event in first) < 3 * runs.MOST_AT_ONCE
+    assert sum(len(event.data) for event in first) < 3 * run_logs.MOST_AT_ONCE
     seen = [event.seq for event in first]
     while page := await hub.events(LOCAL, run.id, seen[-1]):
         seen += [event.seq for event in page]

@@ -15,8 +15,7 @@ from support.fake_models import Reply
 from support.waiting import until
 
 import callboard
-from callboard.actors.front.control.hub import Hub
-from callboard.actors.front.control.listing import LONGEST_PAGE
+from callboard.actors.front.control.hub import LONGEST_PAGE, Hub
 from callboard.protocol.control.caller import LOCAL, Caller
 from callboard.protocol.control.own import StartRun
 from callboard.protocol.control.things import QuestionAsked, QuestionClosed

@@ -23,7 +23,7 @@ import callboard
 from callboard.actors.front.control.hub import Hub
 from callboard.actors.front.control.logs import writer
 from callboard.actors.front.control.logs.files import EVENTS, SUMMARY
-from callboard.actors.front.control.logs.runs import RunLogs, list_logged_runs
+from callboard.actors.front.control.logs.run_logs import RunLogs, list_logged_runs
 from callboard.protocol.control.caller import LOCAL
 from callboard.protocol.errors import ConfigError, NotFound
 

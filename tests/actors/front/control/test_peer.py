@@ -136,7 +136,7 @@ async def test_errors_say_nothing_that_the_vault_has_handed_out(line: Line, monk
     def refuse(*_: object, **_more: object) -> None:
         raise InvalidFile("mcp.json: supersecretvalue", [problem])
 
-    monkeypatch.setattr(Hub, "look", refuse)
+    monkeypatch.setattr(Hub, "read_run", refuse)
     await line.put(1, "_run/get", run="run-1")
     error = (await line.answer(1))["error"]
     assert error["message"] == "mcp.json: [redacted]"

@@ -35,7 +35,7 @@ async def test_runs_of_a_session_are_its_turns_one_after_another(
             nursery.start_soon(start, number)
     for run in runs:
         await hub.wait(LOCAL, run.run)
-        await hub.sessions.kept(run.run)
+        await hub.sessions.wait_stored(run.run)
     stored = await hub.root.sessions.get(None, "work", agent="clerk")
     assert {run.session for run in runs} == {stored.id}
     assert len(stored.session.messages) == 20
@@ -102,7 +102,7 @@ async def test_an_agent_that_is_always_run_in_a_session_is_so_for_the_person_at_
     stage.plain("agent_session: temp", name="fleeting")
     run = (await client.result("_run/start", target="clerk", prompt="one"))["run"]
     await hub.wait(LOCAL, run["run"])
-    await hub.sessions.kept(run["run"])
+    await hub.sessions.wait_stored(run["run"])
     stored = await hub.root.sessions.get(None, "diary", agent="clerk")
     assert run["session"] == stored.id
     for name, session in (("clerk", ""), ("fleeting", None)):

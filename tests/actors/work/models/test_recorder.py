@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.messages import has_message
 
-from callboard.actors.front.control.logs.calls import read_body, read_call, read_calls
 from callboard.actors.front.control.logs.files import REQUESTS
+from callboard.actors.front.control.logs.model_calls import read_body, read_call, read_calls
 from callboard.actors.work.models import recorder
 from callboard.actors.work.models.recorder import Recorder, parted, ranges
 from callboard.protocol.chat import (
@@ -254,7 +254,7 @@ def test_lines_that_are_torn_or_lost_do_not_hide_the_others(kept: Kept) -> None:
     assert [(call.number, call.status) for call in calls] == [(1, "answered"), (2, "asked")]
     call = read_call(kept.directory, 2)
     assert call is not None
-    assert call.request.system == "[this was not kept: it could not be written]"
+    assert call.request.system == "[not recorded: it could not be written to disk]"
     assert [message["content"][:2].strip() for message in call.request.messages] == ["1", "2"]
 
 

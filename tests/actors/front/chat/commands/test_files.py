@@ -11,6 +11,7 @@ from support.fake_models import FakeModels, Reply
 from support.messages import says
 
 from callboard.actors.front.chat.chat import Chat
+from callboard.actors.front.chat.execution import execute_line
 from callboard.protocol.errors import Denied, UsageError
 
 
@@ -25,7 +26,7 @@ async def test_a_file_is_put_before_the_prompt(
 ) -> None:
     note = tmp_path / "a note.txt"
     note.write_text("The bridge is closed.")
-    done = await chat.play(f".file '{note}' -- what is closed?", person)
+    done = await execute_line(chat, f".file '{note}' -- what is closed?", person)
     assert done.status == "done"
     assert "The bridge is closed." in fake_model.requests[-1].prompt
     assert "what is closed?" in fake_model.requests[-1].prompt
@@ -36,8 +37,8 @@ async def test_the_last_reply_is_that_of_this_chat(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # others are at work, whose replies are kept there
     fake_model.script(Reply("Ponte."))
-    await chat.play("bridge in Italian?", person)
-    await chat.play(".file %% -- and in French?", person)
+    await execute_line(chat, "bridge in Italian?", person)
+    await execute_line(chat, ".file %% -- and in French?", person)
     assert "Ponte." in fake_model.requests[-1].json["messages"][-1]["content"]
 
 
@@ -46,7 +47,7 @@ async def test_a_file_needs_the_scope_for_files(chat: Chat, tmp_path: Path) -> N
 
     person = Scripted(caller=Caller(subject="alice", scopes=frozenset({"run:agents"})))
     with pytest.raises(Denied):
-        await chat.play(f".file {tmp_path} -- what is there?", person)
+        await execute_line(chat, f".file {tmp_path} -- what is there?", person)
 
 
 async def test_a_macro_plays_its_lines_in_a_conversation_of_its_own(
@@ -57,8 +58,8 @@ async def test_a_macro_plays_its_lines_in_a_conversation_of_its_own(
         "twice",
         "variables: [{name: topic, rest: true}]\nsteps: ['.prompt Be brief.', 'About {{topic}}?', 'More?']",
     )
-    await chat.play("before", person)
-    done = await chat.play(".macro twice old bridges", person)
+    await execute_line(chat, "before", person)
+    done = await execute_line(chat, ".macro twice old bridges", person)
     assert done.status == "done"
     assert [each.text for each in person.told if each.kind == "echo"] == [
         ">> .prompt Be brief.",
@@ -75,8 +76,8 @@ async def test_a_macro_that_is_not_isolated_plays_in_the_chat(
     chat: Chat, person: Scripted, fake_model: FakeModels
 ) -> None:
     macro(chat, "here", "isolated: false\nsteps: ['and more']")
-    await chat.play("before", person)
-    await chat.play(".macro here", person)
+    await execute_line(chat, "before", person)
+    await execute_line(chat, ".macro here", person)
     assert "before" in [message["content"] for message in fake_model.requests[-1].json["messages"]]
     assert chat.place.turns == 2
 
@@ -88,7 +89,7 @@ async def test_an_interrupt_ends_the_macro_with_its_run(chat: Chat, person: Scri
     async with trio.open_nursery() as nursery:
 
         async def play() -> None:
-            done.append(await chat.play(".macro long", person))
+            done.append(await execute_line(chat, ".macro long", person))
 
         nursery.start_soon(play)
         with trio.fail_after(60):
@@ -103,19 +104,19 @@ async def test_an_interrupt_ends_the_macro_with_its_run(chat: Chat, person: Scri
 @pytest.mark.parametrize("step", [".edit config", ".vault list", ".macro other", ".install x", ".update"])
 async def test_a_macro_may_not_use_what_needs_a_person(chat: Chat, person: Scripted, step: str) -> None:
     macro(chat, "bad", f"steps: ['{step}']")
-    with pytest.raises(UsageError, match=says("front.chat.playing._check")):
-        await chat.play(".macro bad", person)
+    with pytest.raises(UsageError, match=says("front.chat.execution._check_allowed")):
+        await execute_line(chat, ".macro bad", person)
 
 
 async def test_a_macro_that_is_not_there_is_written_in_the_editor(chat: Chat, person: Scripted) -> None:
     person.edits = ["steps: 5\n", "steps: [hello]\n"]
-    await chat.play(".macro greet", person)
+    await execute_line(chat, ".macro greet", person)
     assert person.edited[1].problem is not None
-    done = await chat.play(".macro greet", person)
+    done = await execute_line(chat, ".macro greet", person)
     assert done.status == "done"
 
 
 async def test_an_editor_that_writes_nothing_leaves_no_macro(chat: Chat, person: Scripted) -> None:
     person.edits = [None]
-    await chat.play(".macro greet", person)
+    await execute_line(chat, ".macro greet", person)
     assert not (chat.hub.root.config_dir / "macros" / "greet.yaml").exists()

@@ -11,13 +11,14 @@ from support.fake_models import FakeModels, Reply
 from support.messages import has_message, says
 
 from callboard.actors.front.chat.chat import Chat
+from callboard.actors.front.chat.execution import execute_line
 from callboard.actors.front.control.hub import Hub
 from callboard.protocol.errors import Conflict
 
 
 async def play(chat: Chat, person: Scripted, *lines: str) -> None:
     for line in lines:
-        await chat.play(line, person)
+        await execute_line(chat, line, person)
 
 
 async def said(chat: Chat) -> list[str]:
@@ -36,7 +37,7 @@ async def gone(chat: Chat, person: Scripted, line: str, model: FakeModels, reque
     """Play a line whose client goes away while it is answered; returns when its run is over all the same."""
     chat.keep = True
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(chat.play, line, person)
+        nursery.start_soon(execute_line, chat, line, person)
         await model.arrived(requests)
         nursery.cancel_scope.cancel()
     assert chat.run is not None
@@ -50,11 +51,11 @@ async def test_undo_knows_a_prompt_that_was_interrupted_while_its_session_was_co
     fake_model.script("hi", "word " * 200, Reply("a summary", hold=trio.Event()))
     await play(chat, person, ".session kept", "first", ".set compression_threshold 100")
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(chat.play, "second", person)
+        nursery.start_soon(execute_line, chat, "second", person)
         await fake_model.arrived(3)
         await until(lambda: chat.run is None)
         chat.interrupt()
-    await chat.play(".undo", person)
+    await execute_line(chat, ".undo", person)
     assert "Taken back: second" in person.text
     assert await said(chat) == ["first", "hi"]
 
@@ -67,7 +68,7 @@ async def test_undo_knows_an_answer_that_came_when_who_had_asked_was_gone(
     await play(chat, person, ".session s", "one")
     await gone(chat, person, "two", fake_model, 2, hold)
     assert chat.place.turns == 2
-    await chat.play(".undo", person)
+    await execute_line(chat, ".undo", person)
     assert await said(chat) == ["one", "first answer"]
 
 
@@ -96,9 +97,9 @@ async def test_nothing_is_asked_again_where_another_has_asked_since(
     await play(chat, person, "A1")
     await play(other, person, "B1")
     with pytest.raises(Conflict, match=says("front.chat.commands.history._again.2")):
-        await chat.play(".regenerate", person)
+        await execute_line(chat, ".regenerate", person)
     assert await said(chat) == ["A1", "a", "B1", "b"]
-    await chat.play(".continue", person)
+    await execute_line(chat, ".continue", person)
     assert await said(chat) == ["A1", "a", "B1", "b and more"]
 
 
@@ -109,7 +110,7 @@ async def test_undo_of_a_prompt_that_failed_leaves_the_exchange_before_it(
     await play(chat, person, "one", "two", ".undo")
     assert await said(chat) == ["one", "good"]
     assert has_message(person.text, "front.chat.commands.history._undo")
-    await chat.play(".undo", person)
+    await execute_line(chat, ".undo", person)
     assert await said(chat) == []
 
 
@@ -132,7 +133,7 @@ async def test_an_answer_that_came_when_who_had_asked_was_gone_is_the_last(
     costs: list[float] = []
     monkeypatch.setattr(chat, "add_cost", lambda cost, **_: costs.append(cost))
     await gone(chat, person, "two", fake_model, 2, hold)
-    await chat.play(".copy", person)
+    await execute_line(chat, ".copy", person)
     assert person.copied == ["second answer"]
     assert len(costs) == 1
 
@@ -158,7 +159,7 @@ async def test_asked_again_by_who_is_gone_then(
     await play(chat, person, *([session] if session else []), "one")
     await gone(chat, person, ".regenerate", fake_model, 2, hold)
     assert await said(chat) == ["one", "first answer" if fails else "second answer"]
-    await chat.play(".undo", person)
+    await execute_line(chat, ".undo", person)
     assert await said(chat) == []
 
 
@@ -180,7 +181,7 @@ async def test_what_an_agent_was_told_meanwhile_begins_no_exchange(
 @pytest.mark.parametrize("line", [".regenerate", ".retry"])
 async def test_where_nothing_was_asked_nothing_is_asked_again(chat: Chat, person: Scripted, line: str) -> None:
     with pytest.raises(Conflict, match=says("front.chat.commands.history._again")):
-        await chat.play(line, person)
+        await execute_line(chat, line, person)
 
 
 @pytest.mark.parametrize("line", [".regenerate", ".retry"])
@@ -190,5 +191,5 @@ async def test_the_question_asked_again_is_the_session_s_last_one_also_where_ano
     fake_model.script("one", "two", "two again")
     await play(chat, person, ".session s", "first", ".exit session", ".session s")
     await play(Chat(hub, "local"), Scripted(), ".session s", "second")
-    await chat.play(line, person)
+    await execute_line(chat, line, person)
     assert await said(chat) == ["first", "one", "second", "two again"]

@@ -11,6 +11,7 @@ from support.fake_models import FakeModels
 from support.messages import says
 
 from callboard.actors.front.chat.chat import Chat
+from callboard.actors.front.chat.execution import execute_line
 from callboard.actors.front.chat.opening import opened
 from callboard.actors.work.knowledge.embed import local
 from callboard.actors.work.models import weights
@@ -40,57 +41,57 @@ async def test_a_name_that_is_not_known_makes_a_base_of_what_the_person_names(
     chat: Chat, fake_model: FakeModels, documents: Path
 ) -> None:
     person = Scripted(str(documents), "", "")
-    await chat.play(".rag handbook", person)
+    await execute_line(chat, ".rag handbook", person)
     assert chat.rag == "handbook"
     assert "1 source," in person.text
-    await chat.play("How long is the warranty?", person)
+    await execute_line(chat, "How long is the warranty?", person)
     assert "three years" in fake_model.requests[-1].prompt
-    await chat.play(".sources rag", person)
+    await execute_line(chat, ".sources rag", person)
     assert str(documents / "warranty.md") in person.told[-1].text
-    await chat.play(".info rag", person)
+    await execute_line(chat, ".info rag", person)
     assert "handbook" in person.told[-1].text
-    await chat.play(".exit rag", person)
+    await execute_line(chat, ".exit rag", person)
     assert chat.rag is None
-    await chat.play("And now?", person)
+    await execute_line(chat, "And now?", person)
     assert "three years" not in fake_model.requests[-1].json["messages"][-1]["content"]
 
 
 async def test_no_documents_make_no_base(chat: Chat) -> None:
     with pytest.raises(UsageError, match=says("front.chat.commands.rag._make.2")):
-        await chat.play(".rag handbook", Scripted(None))
+        await execute_line(chat, ".rag handbook", Scripted(None))
     assert chat.rag is None
 
 
 async def test_edited_documents_are_built_and_errors_come_back_to_the_editor(chat: Chat, documents: Path) -> None:
     person = Scripted(str(documents), "", "")
-    await chat.play(".rag handbook", person)
+    await execute_line(chat, ".rag handbook", person)
     other = documents.parent / "other.txt"
     other.write_text("Returns are free.")
     person.edits = ["documents: []\n", f"documents: [{documents}, {other}]\n"]
-    await chat.play(".edit rag-docs", person)
+    await execute_line(chat, ".edit rag-docs", person)
     assert "documents" in (person.edited[1].problem or "")
     assert "2 sources" in person.told[-1].text
-    await chat.play(".rebuild rag", person)
+    await execute_line(chat, ".rebuild rag", person)
     assert "2 sources" in person.told[-1].text
 
 
 @pytest.mark.parametrize("line", [".info rag", ".sources rag", ".edit rag-docs", ".rebuild rag", ".exit rag"])
 async def test_without_a_base_there_is_nothing_to_look_at(chat: Chat, person: Scripted, line: str) -> None:
     with pytest.raises(Conflict, match="No RAG"):
-        await chat.play(line, person)
+        await execute_line(chat, line, person)
 
 
 async def test_where_a_base_lies_is_for_who_may_have_files(chat: Chat, documents: Path) -> None:
-    await chat.play(".rag handbook", Scripted(str(documents), "", ""))
+    await execute_line(chat, ".rag handbook", Scripted(str(documents), "", ""))
     few = Scripted(caller=Caller("bob", frozenset({"run:agents", "read:runs", "write:runs"})))
-    await chat.play(".info rag", few)
+    await execute_line(chat, ".info rag", few)
     assert "handbook" in few.text
     assert str(documents.parent) not in few.text
     assert str(chat.hub.root.config_dir) not in few.text
 
 
 async def test_a_chat_opens_in_a_base_as_rag_enters_one(chat: Chat, documents: Path, tmp_path: Path) -> None:
-    await chat.play(".rag handbook", Scripted(str(documents), "", ""))
+    await execute_line(chat, ".rag handbook", Scripted(str(documents), "", ""))
     few = Scripted(caller=Caller("bob", frozenset({"run:agents", "read:runs", "write:runs"})))
     other = Chat(chat.hub, "bob")
     with pytest.raises(Denied, match="run:files"):

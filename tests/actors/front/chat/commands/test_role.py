@@ -11,6 +11,7 @@ from support.messages import has_message
 
 import callboard
 from callboard.actors.front.chat.chat import Chat
+from callboard.actors.front.chat.execution import execute_line
 from callboard.protocol.errors import NotFound
 
 
@@ -23,12 +24,12 @@ def role(root: callboard.Root, name: str, text: str) -> Path:
 
 async def play(chat: Chat, person: Scripted, *lines: str) -> None:
     for line in lines:
-        await chat.play(line, person)
+        await execute_line(chat, line, person)
 
 
 async def test_a_role_whose_name_has_blanks_is_taken_on(chat: Chat, person: Scripted, root: callboard.Root) -> None:
     role(root, "my code", "You write code.")
-    await chat.play(".role my code", person)
+    await execute_line(chat, ".role my code", person)
     assert chat.role == "my code"
 
 
@@ -46,7 +47,7 @@ async def test_before_the_editor_opens_it_is_said_why(chat: Chat, person: Script
     for line in (".role shel", ".macro nope"):
         person.edits = [None]
         with suppress(NotFound):
-            await chat.play(line, person)
+            await execute_line(chat, line, person)
     assert has_message(person.text, "front.chat.commands.role._made", base="shel", hint="…'shell'…")
     assert has_message(person.text, "front.chat.commands.files._new", name="nope")
 

@@ -10,6 +10,7 @@ from support.messages import has_message
 
 from callboard.actors.front.chat.chat import Chat
 from callboard.actors.front.chat.completion import completions
+from callboard.actors.front.chat.execution import execute_line
 from callboard.protocol.control.caller import LOCAL, Caller
 from callboard.protocol.errors import Denied
 from callboard.protocol.settings import ClientSettings, ModelSettings
@@ -48,9 +49,9 @@ async def test_names_are_for_who_may_read_them(chat: Chat, kind: str, scope: str
     make(chat)
     few, more = (Scripted(caller=Caller("bob", scopes)) for scopes in (FEW, FEW | {scope}))
     with pytest.raises(Denied, match=scope):
-        await chat.play(f".list {kind}", few)
+        await execute_line(chat, f".list {kind}", few)
     assert completions(chat, few.caller, typed) == []
-    await chat.play(f".list {kind}", more)
+    await execute_line(chat, f".list {kind}", more)
     assert more.text
     offered = completions(chat, more.caller, typed)
     assert offered
@@ -60,13 +61,13 @@ async def test_names_are_for_who_may_read_them(chat: Chat, kind: str, scope: str
 async def test_a_roles_text_is_for_who_may_read_roles(chat: Chat) -> None:
     make(chat)
     few, more = (Scripted(caller=Caller("bob", scopes)) for scopes in (FEW, FEW | {"read:roles"}))
-    await chat.play(".role secret", few)
+    await execute_line(chat, ".role secret", few)
     with pytest.raises(Denied, match="read:roles"):
-        await chat.play(".info role", few)
-    await chat.play(".info role", more)
+        await execute_line(chat, ".info role", few)
+    await execute_line(chat, ".info role", more)
     assert "The role's text" in more.text
-    await chat.play(".prompt my own words", few)
-    await chat.play(".info role", few)
+    await execute_line(chat, ".prompt my own words", few)
+    await execute_line(chat, ".info role", few)
     assert "my own words" in few.text
 
 
@@ -75,7 +76,7 @@ async def test_who_may_keep_no_session_can_leave_one(chat: Chat, fake_model: Fak
     chat.hub.root.settings.other["save_session"] = wish
     few = Scripted(caller=Caller("bob", FEW))
     for line in (".session", "hello", ".exit session"):
-        await chat.play(line, few)
+        await execute_line(chat, line, few)
     assert chat.session is None
     assert has_message(few.text, "front.chat.commands.session.leave")
     assert await chat.hub.root.sessions.list(LOCAL) == []
@@ -100,8 +101,8 @@ async def test_who_watches_sees_what_a_command_says_only_with_what_it_takes_to_b
         watcher = Scripted(caller=Caller("local", scopes))
         chat.watchers[watcher] = seen.setdefault(scopes, []).append
     for line in lines:
-        await chat.play(line, person)
+        await execute_line(chat, line, person)
     assert person.told
     assert not [frame for frame in seen[FEW] if b"_chat/said" in frame]
     assert [frame for frame in seen[FEW | {scope}] if b"_chat/said" in frame]
-    assert chat.told.after(0, FEW.__contains__) == []
+    assert chat.backlog.after(0, FEW.__contains__) == []

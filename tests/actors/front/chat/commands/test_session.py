@@ -8,6 +8,7 @@ from support.fake_models import FakeModels
 from support.messages import has_message, says
 
 from callboard.actors.front.chat.chat import Chat
+from callboard.actors.front.chat.execution import execute_line
 from callboard.actors.front.chat.opening import opened
 from callboard.actors.front.control.hub import Hub
 from callboard.actors.runs.sessions.turn import StoredTurn
@@ -20,7 +21,7 @@ from callboard.protocol.errors import Conflict
 
 async def play(chat: Chat, person: Scripted, *lines: str) -> None:
     for line in lines:
-        await chat.play(line, person)
+        await execute_line(chat, line, person)
 
 
 def asked(model: FakeModels) -> list[str]:
@@ -139,7 +140,7 @@ async def test_a_summary_is_no_question_that_could_be_taken_back(
     fake_model.script("word " * 200, "a summary")
     await play(chat, person, ".session kept", "tell me", ".compress session")
     with pytest.raises(Conflict, match=says("front.chat.commands.history._undo.3")):
-        await chat.play(".undo", person)
+        await execute_line(chat, ".undo", person)
     turn = StoredTurn(chat.place.stored)
     turn.keep((UserTurn(f"{HEAD}\nThey have asked."), AssistantTurn("so it is")))
     assert turn.session.messages[0]["within"]
