@@ -124,6 +124,11 @@ class HeldProcess:
             self._door.forget(self._client)
 
     @property
+    def has_files(self) -> bool:
+        """True if `end` removes a directory. See `Confinement.has_files`."""
+        return self._own.is_made
+
+    @property
     def refused_hosts(self) -> Mapping[str, str]:
         """Hosts that the process was refused, as `host:port`, with the reasons."""
         return {} if self._client is None else self._client.refused
