@@ -1,8 +1,8 @@
 """Interface between `start_process` and a sandbox: the restrictions of one process.
 
-A `Confinement` serves one process. `begin` and `end` run in threads, since they access files. `begin` only describes
-the restrictions: the reaper that starts the process applies them (see `guardian`), so the program that embeds Callboard
-is never restricted itself.
+A `Confinement` serves one process. `begin` runs in a thread, since it accesses files, and so does `end` if it does.
+`begin` only describes the restrictions: the reaper that starts the process applies them (see `guardian`), so the
+program that embeds Callboard is never restricted itself.
 """
 
 from __future__ import annotations
@@ -108,4 +108,8 @@ class Confinement(Protocol):
         """Return the program's own exit status as in `subprocess`; bubblewrap reports signal n as 128 + n."""
 
     def end(self) -> None:
-        """Free the resources of the sandbox. The process and its descendants have ended. Blocks."""
+        """Free the resources of the sandbox. The process and its descendants have ended. Blocks if `has_files`."""
+
+    @property
+    def has_files(self) -> bool:
+        """True if `end` removes files."""

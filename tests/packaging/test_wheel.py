@@ -24,7 +24,7 @@ def test_it_holds_callboard_alone(wheel: zipfile.ZipFile) -> None:
     tops = {name.split("/")[0] for name in wheel.namelist()}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"callboard"}
     rooms = {name.split("/")[1] for name in wheel.namelist() if name.startswith("callboard/")}
-    assert rooms == {"__init__.py", "py.typed", "examples", *FLOORS}
+    assert rooms == {"__init__.py", "__main__.py", "py.typed", "examples", *FLOORS}
     # cli/commands/setup.py is a command, and no build script.
     of_tests_or_builds = r"(^|/)(tests?|conftest\.py)(/|$)|^(callboard/)?setup\.py$"
     assert not [name for name in wheel.namelist() if re.search(of_tests_or_builds, name)]

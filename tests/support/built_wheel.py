@@ -24,7 +24,9 @@ def build(source: Path, built: Path) -> Path:
 
 def sources() -> list[Path]:
     """What a checkout holds, seen from its root, without what is built or installed into it."""
-    found = [Path(name) for name in ("__init__.py", "py.typed", "pyproject.toml", "README.md", "LICENSE")]
+    found = [
+        Path(name) for name in ("__init__.py", "__main__.py", "py.typed", "pyproject.toml", "README.md", "LICENSE")
+    ]
     for folder in (*FLOORS, "examples", "tests", "benchmarks"):
         found += [path.relative_to(ROOT) for path in (ROOT / folder).rglob("*") if path.is_file()]
     return [path for path in found if "__pycache__" not in path.parts]

@@ -49,6 +49,31 @@ CACHES = {
 }
 """Variables for the caches of package managers: a folder of Callboard's cache each, and the usual place in the home."""
 
+NEXT_TO_BIN = (
+    "Cellar",
+    "VERSION",
+    "cli-plugins",
+    "global_packages",
+    "go.env",
+    "hosted",
+    "include",
+    "jmods",
+    "lib",
+    "lib64",
+    "libexec",
+    "node_modules",
+    "opt",
+    "package.json",
+    "pkg",
+    "pyvenv.cfg",
+    "release",
+    "share",
+    "src",
+    "store",
+    "toolchains",
+)
+"""Entries next to a `bin` on the PATH that programs read and that hold no credentials."""
+
 DATABASES = (".db", ".db3", ".sqlite", ".sqlite3", ".duckdb")
 
 CACHES_LEFT_FOR = 30 * 24 * 3600.0
@@ -122,6 +147,11 @@ class HeldProcess:
         self._own.remove()
         if self._door is not None and self._client is not None:
             self._door.forget(self._client)
+
+    @property
+    def has_files(self) -> bool:
+        """True if `end` removes a directory. See `Confinement.has_files`."""
+        return self._own.is_made
 
     @property
     def refused_hosts(self) -> Mapping[str, str]:
@@ -372,8 +402,13 @@ def on_path(env: Mapping[str, str], home: str) -> list[str]:
             found.append(place)
         above = os.path.dirname(place)
         if place.startswith(f"{home}/.") and os.path.basename(place) == "bin" and above.count("/") > home.count("/"):
-            # Programs read files next to their `bin`: libraries, the modules of a virtual environment.
-            found.append(place if above == f"{home}/.local" else above)
+            found.append(place)
+            # Programs read files next to their `bin`: libraries, the modules of a virtual environment. A directory of a
+            # program's own (`~/.cargo`, `~/.config/x`) has its credentials there, too. Deeper ones are installations.
+            if os.path.dirname(above) not in (home, f"{home}/.config"):
+                found.append(above)
+            elif above != f"{home}/.local":
+                found += [f"{above}/{name}" for name in NEXT_TO_BIN]
     return found
 
 

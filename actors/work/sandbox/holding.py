@@ -23,7 +23,7 @@ from .held import HeldProcess
 from .hosts import matches_host, named
 from .place import Nature, SandboxPlace
 from .proxy import ProxyClient
-from .variables import looks_secret, program_in, withheld
+from .variables import NO_PROGRAM, looks_secret, program_in, withheld
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
@@ -51,7 +51,7 @@ async def hold(me: Actor, place: SandboxPlace, nature: Nature, shared: Shared, a
         await _without(me, place, way, name, shared)
         return None
     door = await _egress(me, place, way, shared, asks)
-    program = await trio.to_thread.run_sync(program_in, nature.file)
+    program = NO_PROGRAM if nature.file is None else await trio.to_thread.run_sync(program_in, nature.file)
     has: Iterable[str] = program.names
     lacks: Mapping[str, str] = {}
     if not ours and place.profile != "open":

@@ -181,7 +181,7 @@ def secret_files(home: Path, config_dir: Path, environ: Mapping[str, str]) -> tu
     ours = [config, *(config_dir / name for name in _OF_CONFIG)]
     ours += [user_folder("functions", config_dir, environ) / name for name in ("mcp.json", ".env")]
     ours += [journal_dir(environ), state_dir(environ)]
-    return real([*_hidden_in(home), *ours])
+    return tuple(dict.fromkeys((*_hidden_in(home), *real(ours))))
 
 
 def no_secrets(home: Path) -> tuple[str, ...]:
@@ -206,7 +206,8 @@ def no_secrets(home: Path) -> tuple[str, ...]:
 def _hidden_in(home: Path) -> list[str]:
     """List the entries of a home directory whose names begin with a dot, except toolchains and caches (`NO_SECRETS`).
 
-    A list of programs that store credentials would be no boundary: it is never complete.
+    A list of programs that store credentials would be no boundary: it is never complete. The paths are without links. A
+    link to a missing file is left out.
     """
     found = []
     top = os.path.realpath(home)
@@ -215,9 +216,10 @@ def _hidden_in(home: Path) -> list[str]:
             for entry in entries:
                 if not entry.name.startswith(".") or entry.name in NO_SECRETS:
                     continue
-                path = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
+                is_link = entry.is_symlink()
+                path = os.path.realpath(entry.path) if is_link else entry.path
                 # A link that leads out, to a disk or a toolchain, is not part of the home directory's privacy.
-                if path.startswith(f"{top}/"):
+                if path.startswith(f"{top}/") and not (is_link and not os.path.exists(path)):
                     found.append(path)
     except OSError:
         return []
@@ -226,7 +228,7 @@ def _hidden_in(home: Path) -> list[str]:
 
 def protected_files(home: Path, config_dir: Path) -> tuple[str, ...]:
     """Return paths that stay read-only inside writable directories: agents, and start files of the user's programs."""
-    return real([config_dir, *(home / name for name in STARTED)])
+    return real([config_dir, *(f"{home}/{name}" for name in STARTED)])
 
 
 def is_env_file(name: str) -> bool:

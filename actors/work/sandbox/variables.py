@@ -13,6 +13,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
@@ -93,7 +94,13 @@ CODE = (".sh", ".bash", ".py", ".ts", ".js", ".mjs", ".rb", ".pl")
 
 def looks_secret(name: str, value: str) -> bool:
     """Return True if a variable is treated as a secret."""
-    if name in _DOORS or _SECRET_VALUE.search(value):
+    return _is_secret_name(name) or _SECRET_VALUE.search(value) is not None
+
+
+# Every process has the same names, and a name is no secret. Values are not cached: they would stay in memory.
+@lru_cache(maxsize=1000)
+def _is_secret_name(name: str) -> bool:
+    if name in _DOORS:
         return True
     return _SECRET_NAME.search(name.upper()) is not None and not _NO_SECRETS.fullmatch(name)
 
@@ -111,14 +118,24 @@ def withheld(environ: Mapping[str, str], granted: Sequence[str], named: Iterable
         name
         for name, value in environ.items()
         if not any(fnmatchcase(name, pattern) for pattern in granted)
-        and (looks_secret(name, value) or not (is_plain(name, value) or name in named))
+        and (not (is_plain(name, value) or name in named) or looks_secret(name, value))
     )
 
 
 def is_plain(name: str, value: str) -> bool:
     """Return True if programs commonly need a variable and its value is no secret."""
-    if ADDRESSES.fullmatch(name):
+    if _is_address(name):
         return all(_PLAIN_ADDRESS.fullmatch(each) for each in _BETWEEN_ADDRESSES.split(value.strip()))
+    return _is_plain_name(name)
+
+
+@lru_cache(maxsize=1000)
+def _is_address(name: str) -> bool:
+    return ADDRESSES.fullmatch(name) is not None
+
+
+@lru_cache(maxsize=1000)
+def _is_plain_name(name: str) -> bool:
     return PLAIN.fullmatch(name) is not None
 
 

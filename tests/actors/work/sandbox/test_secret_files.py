@@ -148,3 +148,26 @@ async def test_programs_in_the_hidden_part_of_a_home_directory_run(
         there.note_state()
         assert (await there.run(["mine"], there.sandbox())).stdout == b"a library\n"
         assert (await there.run(["sh", str(code)], there.sandbox())).stdout == b"{}\n"
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_credentials_beside_a_program_on_the_path_are_hidden(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    need(backend, monkeypatch)
+    chance = random.Random(12)
+    programs = [".cargo", ".docker", *(f".{chance.randbytes(4).hex()}" for _ in range(5)), ".config/made-up"]
+    with world(tmp_path) as there:
+        for program in programs:
+            for name in ("credentials.toml", "config.json", f"{chance.randbytes(4).hex()}.yml", "keystores/key"):
+                (there.home / program / name).parent.mkdir(parents=True, exist_ok=True)
+                (there.home / program / name).write_text(SECRET)
+            for name in ("bin/tool", "lib/code"):
+                (there.home / program / name).parent.mkdir(parents=True, exist_ok=True)
+                (there.home / program / name).write_text("read\n")
+        path = ":".join(f"{there.home}/{program}/bin" for program in programs)
+        monkeypatch.setenv("PATH", f"{path}:/usr/bin:/bin")
+        there.note_state()
+        done = await there.run(["bash", "-c", "find $HOME -type f -print0 | xargs -0 cat"], there.sandbox())
+        assert there.harm(done) == []
+        assert done.stdout.decode().splitlines() == ["read"] * 2 * len(programs)
