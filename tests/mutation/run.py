@@ -9,6 +9,9 @@ runs the mutations of `selection.json` one after the other and prints the outcom
     survived   no test failed within `--limit` seconds of processor time
     gone       the code no longer exists, neither at its path nor in another module
 
+A row of the selection may have `now`: the fields that changed when the code was rewritten so that it is not found by
+itself any more, but has one statement in its place.
+
 Results are appended to the `--results` file as JSON lines. To resume, run the same command again: mutations with a
 result are skipped. With `--before`, mutations killed there that survive now are listed, and the exit status is 1.
 
@@ -66,12 +69,21 @@ def _namespace() -> tuple[str, ...]:
 class Check:
     """A selection of mutations run against the code under `root`."""
 
-    def __init__(self, root: Path, package: str, packages: list[str], limit: float, show: bool) -> None:
+    def __init__(
+        self,
+        root: Path,
+        package: str,
+        packages: list[str],
+        limit: float,
+        show: bool,
+        successors: dict[str, Mutation] | None = None,
+    ) -> None:
         self.root = root
         self.package = package
         self.packages = packages
         self.limit = limit
         self.show = show
+        self.successors = successors or {}
         self.red: dict[str, bool] = {}
         self.lock = threading.Lock()
 
@@ -81,6 +93,8 @@ class Check:
         row: dict[str, object] = {"id": mutation.id}
         with self.lock:
             here = locate(self.root, self.packages, mutation)
+            if here is None and mutation.id in self.successors:
+                here = locate(self.root, self.packages, self.successors[mutation.id])
         if here is None:
             return {**row, "outcome": "gone"}
         files = test_files(self.root, self.package, _folder(self.packages, here.path), here)
@@ -161,16 +175,14 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{len(selected)} mutations in {options.save}")
         return 0
 
-    rows = json.loads(options.selection.read_text())
-    selected = [Mutation(**{name: value for name, value in row.items() if name != "id"}) for row in rows]
-    selection = {mutation.id: mutation for mutation in selected}
+    selection, successors = _read_selection(options.selection)
     done = _read(options.results)
     todo = {
         id: mutation
         for id, mutation in selection.items()
         if id not in done and (not options.only or any(id.startswith(each) for each in options.only))
     }
-    check = Check(root, options.package, options.packages, options.limit, options.show)
+    check = Check(root, options.package, options.packages, options.limit, options.show, successors)
 
     def finish(id: str) -> None:
         row = check.run(todo[id])
@@ -195,6 +207,17 @@ def main(arguments: list[str] | None = None) -> int:
     for line in lost:
         print(f"killed before, survived now: {line}")
     return 1 if lost else 0
+
+
+def _read_selection(file: Path) -> tuple[dict[str, Mutation], dict[str, Mutation]]:
+    """Return the mutations of a selection by id, and those that took the place of code which was rewritten."""
+    selection, successors = {}, {}
+    for row in json.loads(file.read_text()):
+        id, now = row.pop("id"), row.pop("now", None)
+        selection[id] = Mutation(**row)
+        if now is not None:
+            successors[id] = replace(selection[id], **now)
+    return selection, successors
 
 
 def _read(file: Path | None) -> dict[str, dict[str, object]]:
