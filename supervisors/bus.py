@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from time import time as time_of_day
 from typing import Literal, Protocol, final
 
 import trio
@@ -154,7 +154,7 @@ class Stream(_Listeners):
         # Inline: a call for the time of each event took a tenth of the CPU of a graph's node.
         if bus.now is not None:
             ts = bus.now()
-        elif 0 <= (seconds := time_of_day()) - bus.read_at < RESOLUTION:
+        elif 0 <= (seconds := time.time()) - bus.read_at < RESOLUTION:
             ts = bus.time
         else:
             bus.read_at = seconds

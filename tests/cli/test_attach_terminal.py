@@ -140,7 +140,7 @@ async def test_ctrl_c_detaches_and_the_run_goes_on(
     else:
         process.send_signal(signal.SIGINT)
     assert await process.wait() == 130
-    await screen.shows(rf"callboard: detached; {run} goes on \(callboard attach {run}")
+    await screen.shows(rf"callboard: detached; {run} continues \(callboard attach {run}")
     assert screen.modes() == before
 
     def check() -> None:

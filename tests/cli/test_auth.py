@@ -245,7 +245,7 @@ async def test_more_scopes_are_asked_for(place: Place, nursery: trio.Nursery) ->
         (
             (),
             {"authorization_url": "", "device_url": "http://127.0.0.1:1/d"},
-            "there is no terminal here; see --device",
+            "needs a terminal, and there is none; see --device",
         ),
     ],
 )

@@ -145,7 +145,7 @@ def test_of_an_agent_with_several_calls_the_last_is_shown(
     ("words", "message"),
     [
         (["zz"], "no run 'zz' in "),
-        (["last", "9"], "has no call 9; kept are 1 to 2"),
+        (["last", "9"], "has no call 9; calls 1 to 2 are recorded"),
         (["last", "nobody"], "has no stored request of 'nobody'"),
         (["last", "graph-of-nothing/plan"], "it has those of plan, write"),
     ],
@@ -185,7 +185,7 @@ def test_a_run_that_asks_no_model_is_kept_and_has_no_calls(callboard: Callboard,
     assert callboard("run", str(file), "--keep-requests", "-q")[0] == 0
     code, _out, err = callboard("show", "last")
     assert code == 2
-    assert f"no request to a model is kept of {only_run(state)}: it made none" in err
+    assert f"no model call of {only_run(state)} is recorded: it made none" in err
     assert "keep_requests: true" in err
 
 

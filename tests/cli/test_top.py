@@ -493,10 +493,10 @@ async def test_pause_and_cancel_ask_before_anything_is_lost(
     await press(screen, f"/{run}/gate/gate\r", rf"> /{run}/gate/gate")
     await press(screen, "p", r"starts no new work[\s\S]*")
     await press(screen, "p", r"goes on")
-    await press(screen, "c", rf"cancel /{run}/gate/gate\? y does")
+    await press(screen, "c", rf"cancel /{run}/gate/gate\? y: yes")
     await press(screen, "n", fragment("cli.control.top.app.Top._cancel.3"))
     assert (await trio.to_thread.run_sync(house.get, run)).status == "waiting"
-    await press(screen, "c", r"y does")
+    await press(screen, "c", r"y: yes")
     await press(screen, "y", r"asked to end")
     assert (await trio.to_thread.run_sync(house.ended, run)).status in ("cancelled", "failed")
     process.send_signal(signal.SIGINT)
@@ -530,7 +530,7 @@ async def test_cancelling_a_run_counts_all_that_ends_with_it(
 ) -> None:
     run, process = await begun(house, screen, nursery)
     await press(screen, f"/{run}\r", rf"> /{run} ")
-    await press(screen, "c", rf"cancel /{run} and the 2 actors below it\? y does")
+    await press(screen, "c", rf"cancel /{run} and the 2 actors below it\? y: yes")
     await press(screen, "n", fragment("cli.control.top.app.Top._cancel.3"))
     await press(screen, "\x1bo", r"  /control ")
     screen.press("q")
@@ -544,7 +544,7 @@ async def test_keys_mean_the_actor_that_is_looked_at_closely(
     await press(screen, "/gate/gate\r\r", rf"path      /{run}/gate/gate")
     await press(screen, "p", r"starts no new work[\s\S]*")
     await press(screen, "p", r"goes on")
-    await press(screen, "c", rf"cancel /{run}/gate/gate\? y does")
+    await press(screen, "c", rf"cancel /{run}/gate/gate\? y: yes")
     await press(screen, "y", r"asked to end|it may have ended")  # the next look finds it gone
     assert (await trio.to_thread.run_sync(house.ended, run)).over
     await press(screen, "q", r"by path")

@@ -297,7 +297,7 @@ SCENES = {
     ),
     "docs/workspace.md": Scene(
         files={"AGENTS.md": "Use tabs.\n"},
-        rows={"callboard trust --show": Row(shows="new to you"), "callboard trust": Row(shows="is trusted")},
+        rows={"callboard trust --show": Row(shows="no decision yet"), "callboard trust": Row(shows="is trusted")},
     ),
     "docs/telemetry.md": Scene(
         before=("callboard agents new my-agent",),

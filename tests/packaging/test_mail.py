@@ -74,6 +74,7 @@ def ways(path: str) -> dict[str, Counter[str]]:
         calls = [node.func for node in nodes if isinstance(node, ast.Call)]
         calls += [node.value for node in nodes if isinstance(node, ast.keyword) and node.arg == "default_factory"]
         names = [call.attr if isinstance(call, ast.Attribute) else getattr(call, "id", "") for call in calls]
+        names += [node.arg for node in nodes if isinstance(node, ast.keyword) and node.arg in AROUND]
         if taken := Counter(name for name in names if name in AROUND):
             found[str(file.relative_to(ROOT / path).with_suffix(""))] = taken
     return found

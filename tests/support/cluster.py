@@ -337,7 +337,7 @@ def answer_all(http: httpx.Client, value: str = "yes") -> int:
     """Answer what is asked: `again` to what was under way, else the value; how many counted."""
     counted = 0
     for each in http.get("/v1/questions").json()["questions"]:
-        said = "again" if "under way" in each["text"] else value
+        said = "again" if "was running when" in each["text"] else value
         counted += http.post(f"/v1/questions/{each['id']}/answer", json={"value": said}).status_code == 200
     return counted
 

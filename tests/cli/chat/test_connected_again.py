@@ -29,7 +29,7 @@ async def test_the_rest_of_a_run_stands_above_what_was_asked_after_it(
     await window.shows("ask one")
     await fake_model.arrived(1)
     wire.cut()
-    await window.shows("trying again")
+    await window.shows("reconnecting")
     hold.set()
     await wide.shows("The first answer.")
     for ask, answer in (("ask two", "The second answer."), ("ask three", "The third answer.")):

@@ -33,7 +33,7 @@ async def wire(
         window.press("count", "Enter")
         await window.shows("4. No")
         wire.cut()
-        await window.shows("trying again")
+        await window.shows("reconnecting")
         window.press("1", "Enter")
         await window.shows("= Yes, once")
         yield wire, house

@@ -70,7 +70,7 @@ async def test_a_conversation_with_a_server_is_watched_elsewhere_and_goes_on_aft
     first.press("go on", "Enter")
     await first.shows("word word")
     os.kill(server.pid, signal.SIGKILL)
-    await first.shows("is lost; trying again")
+    await first.shows("is lost; reconnecting")
     first.press("and now?", "Enter", "half a")
     await serve()
     await first.until(lambda lines: "The last one." in lines and lines[-1].startswith("model> half a"))

@@ -67,7 +67,7 @@ async def test_a_run_that_is_over_stays_and_is_no_more_interrupted(tmp_path: Pat
     journal = await open_journal(tmp_path / "journal")
     run = journal.begin("run-1")
     run.append("a", b"1")
-    run.replace_about(b"all is well", over=True)
+    run.set_summary(b"all is well", over=True)
     assert await closed(journal)
     (kept,) = stored_runs(tmp_path / "journal")
     assert (kept.state, kept.about, kept.rows) == (State.OVER, b"all is well", 1)
@@ -80,13 +80,13 @@ async def test_many_runs_that_begin_at_once_are_all_there_and_those_that_were_ov
     for name in names[::7]:
         old = journal.begin(name, b"old")
         old.append("a", b"old")
-        old.replace_about(b"old", over=True)
+        old.set_summary(b"old", over=True)
     await journal.barrier()
     runs = [journal.begin(name, name.encode()) for name in names]
     for number, run in enumerate(runs):
         for row in range(number % 3):
             run.append("a", b"%d" % row)
-        run.replace_about(b"about " + run.run.encode())
+        run.set_summary(b"about " + run.run.encode())
     await journal.barrier()
     for number, run in enumerate(runs):
         past = read_run(tmp_path / "journal", run.run)
@@ -173,7 +173,7 @@ async def test_a_stopped_run_keeps_nothing_more_and_begins_nothing_more(tmp_path
     run.append("a", b"1")
     run.stop()
     run.append("a", b"2")
-    run.replace_about(b"", over=True)
+    run.set_summary(b"", over=True)
     with pytest.raises(ShuttingDown):
         await run.barrier()
     await closed(journal)
@@ -186,7 +186,7 @@ async def test_a_run_begun_anew_under_its_id_replaces_the_one_that_is_over(tmp_p
     for text in (b"first", b"second"):
         run = journal.begin("run-1")
         run.append("a", text)
-        run.replace_about(text, over=True)
+        run.set_summary(text, over=True)
         await run.barrier()
     past = read_run(tmp_path / "journal", "run-1")
     assert past is not None
@@ -355,7 +355,7 @@ async def test_a_run_that_was_stopped_goes_on_where_its_rows_end_and_may_be_left
     journal = await open_journal(tmp_path / "journal")
     run = journal.begin("run-1", b"about it")
     run.append("a", b"1")
-    run.replace_about(b"it waits")
+    run.set_summary(b"it waits")
     run.stop()
     run.append("a", b"never kept")
     await journal.add_to_inbox("run-1", b"an answer")

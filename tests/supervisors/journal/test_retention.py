@@ -22,7 +22,7 @@ async def write(place: Path, runs: list[str], *, over: bool, size: int = 100) ->
         for row in range(5):
             run.append("a", bytes([number, row]) * size)
         if over:
-            run.replace_about(b"", over=True)
+            run.set_summary(b"", over=True)
         await run.barrier()
     await journal.aclose()
     return journal.sign
@@ -58,7 +58,7 @@ async def test_the_room_that_is_free_is_given_back_and_shared_blobs_stay(tmp_pat
         run.append("shared", bytes(100_000))
         for row in range(200):
             run.append("own", bytes([number, row % 256]) * 2_000)
-        run.replace_about(b"", over=True)
+        run.set_summary(b"", over=True)
     await journal.barrier()
     last = journal.begin("run-last")
     last.append("shared", bytes(100_000))
@@ -77,7 +77,7 @@ async def test_what_a_process_that_lives_keeps_is_its_own_business(tmp_path: Pat
     journal = await open_journal(place)
     run = journal.begin("run-1")
     run.append("a", b"1")
-    run.replace_about(b"", over=True)
+    run.set_summary(b"", over=True)
     await run.barrier()
     (place / "9-gone.alive").touch()
     (place / "9-gone.db-wal").touch()
@@ -125,7 +125,7 @@ async def test_one_run_is_removed_unless_its_process_plays_it(tmp_path: Path) ->
     playing, done = journal.begin("run-3"), journal.begin("run-4")
     playing.append("", b"1")
     done.append("", b"1")
-    done.replace_about(b"", over=True)
+    done.set_summary(b"", over=True)
     await journal.barrier()
     removed = [run for run in ("run-1", "run-3", "run-4", "run-5") if remove_run(place, run)]
     assert removed == ["run-1", "run-4"]

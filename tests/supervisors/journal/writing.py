@@ -65,7 +65,7 @@ async def work(run: RunJournal, rows: int, world: Path, done: Callable[[], None]
             done()
         await trio.lowlevel.checkpoint()
     await run.barrier()
-    run.replace_about(b"over", over=True)
+    run.set_summary(b"over", over=True)
     await run.barrier()
     effect(world, f"{run.run} over")
 

@@ -50,7 +50,7 @@ class Nothing:
     def __init__(self, *_: Any) -> None:
         self.memories = self
 
-    async def settle(self, _: Any) -> None:
+    async def choose_paths(self, _: Any) -> None:
         pass
 
     def close(self) -> None:

@@ -133,7 +133,7 @@ class GreatHouse(WholeHouse):
         text, node = question["text"], question.get("node") or ""
         if text.startswith("PERSON"):
             return f"yes {text.split()[-1]}" if together else None
-        if question.get("permission") or "under way" in text:
+        if question.get("permission") or "was running when" in text:
             return "again"
         if node == "ok":
             return "yes" if "1" in text else "no"

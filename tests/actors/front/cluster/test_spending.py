@@ -398,7 +398,7 @@ async def test_what_is_spent_while_answers_are_lost_counts_once(
         last, looked = cluster.book(), cluster.days(all_of_it)
         spent = SpendingSums(2 * times, 20 * times, 0, 0, 0.5 * times, 0)
         assert await last.read(by=["model"]) == {("a:b",): spent}
-        await looked.look()
+        await looked.poll()
         assert (reading(looked).spent, reading(looked).held) == (Amount(14 * times, 0.5 * times), Amount())
         await looked.aclose()
         await last.aclose()
