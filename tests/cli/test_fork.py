@@ -115,7 +115,7 @@ async def test_at_a_terminal_it_is_asked_what_may_be_done_again(town: Town, key:
     run = await town.run()
     screen = Screen()
     program = town.start(("fork", run, "--at", "out"), screen.slave, screen.slave)
-    await screen.shows("(?s)it is done again.*out#1: the script 'out.sh'.*arrows or a number")
+    await screen.shows("(?s)repeats.*out#1: the script 'out.sh'.*arrows or a number")
     os.write(screen.master, f"{key}\r".encode())
     async with trio.open_nursery() as nursery:
         nursery.start_soon(screen.shows, "never")  # a terminal that nobody reads holds a program up

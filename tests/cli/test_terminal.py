@@ -152,7 +152,7 @@ async def test_a_prompt_that_is_missing_is_asked_for_before_the_run(
     (tmp_path / "graph.yaml").write_text(NEEDS_PROMPT)
     config = fake_model.config_dir(tmp_path / "config")
     process = await started(nursery, ["run", str(tmp_path)], {"CALLBOARD_CONFIG_DIR": str(config)}, screen)
-    await screen.shows(r"\? greeter asks\s+What is greeter to do\?[\s\S]*  >")
+    await screen.shows(r"\? greeter asks\s+What should greeter do\?[\s\S]*  >")
     assert fake_model.requests == []
     screen.press("Ada\r")
     assert process.stdout is not None

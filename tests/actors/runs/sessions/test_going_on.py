@@ -125,7 +125,7 @@ async def test_an_answer_that_can_not_be_kept_is_given_all_the_same(
     def full(_fd: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(files.whole_file.os, "fsync", full)
+    monkeypatch.setattr(files.atomic_write.os, "fsync", full)
     outcome = await say(stage.root, None, "x", RunRequest(prompt="two"))
     assert (outcome.status, outcome.output, outcome.exit_code) == ("done", "ok", 1)
     assert outcome.save_error is not None
