@@ -43,7 +43,7 @@ def test_a_file_that_is_there_is_left_alone_and_nothing_else_is_written(callboar
     (target / "graph.yaml").write_text("mine\n")
     code, out, err = callboard("init", str(target), "--template", "script")
     assert (code, out) == (2, "")
-    assert "left alone" in err
+    assert "was not changed" in err
     assert (target / "graph.yaml").read_text() == "mine\n"
     assert [path.name for path in target.iterdir()] == ["graph.yaml"]
 
