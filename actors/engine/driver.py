@@ -201,7 +201,10 @@ class Driver:
         self._decider.heard = self._me.stream.heard
         self._is_stepping = True
         try:
-            self._carry_out(self._hand_over(message))
+            effects = self._decider.on(message)
+            for tape in self._tapes:
+                tape.wrote(message, effects)
+            self._carry_out(effects)
         finally:
             self._is_stepping = False
         if type(message) is WorkFailed:

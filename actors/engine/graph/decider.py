@@ -78,7 +78,15 @@ class GraphDecider:
         """Handle the end of a node, the graph's timeout, or a changed state."""
         if type(message) is NodeLeft:
             self._node_ended(message)
-            return [] if self._running else self._guarded([], self._next_step)
+            if self._running:
+                return []
+            effects: list[Effect] = []
+            try:  # `_guarded`, inlined: this is the way of every node that succeeds
+                self._next_step(effects)
+            except CallboardError as error:
+                self.result.error = error
+                effects.append(Finish(self.result))
+            return effects
         if isinstance(message, WorkFailed):
             effects = self._cancelled(message)
             return effects if self._running else self._guarded(effects, self._next_step)

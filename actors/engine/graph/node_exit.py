@@ -69,8 +69,9 @@ def succeeded(plan: GraphPlan, step: PlanStep, state: State, result: NodeResult,
     Raises:
         GraphMistake: the node has no target, or its updates cannot be rendered.
     """
-    writes = dict(result.writes)
+    writes = result.writes
     if step.updates:
+        writes = dict(writes)
         apply_updates(step.updates, state, writes, result.scope, result.output, plan.compat)
     targets = result.goto if result.goto is not None else step.next
     if targets is None:
