@@ -17,6 +17,7 @@ from msgspec.structs import force_setattr
 
 from ...protocol.agent import Agent as AgentData
 from ...protocol.decoding import convert
+from ...protocol.deferred_types import defer
 from ...protocol.errors import UsageError
 from ...protocol.problems import Problem
 from ..work.results import ResultType
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     R = TypeVar("R", default=Any)
 else:
     from typing import TypeVar
+
+    defer(globals(), {"..work.models.python_model": "Model", "..work.tools.registry": "ToolRegistry"})
 
     R = TypeVar("R")
 

@@ -207,7 +207,7 @@ async def test_a_run_with_the_id_of_one_under_way_is_refused_and_the_others_go_o
     for run in (first, second, other):
         run.append("a", b"1")
     await first.barrier()
-    with pytest.raises(JournalError, match="another run .run-1. is under way"):
+    with pytest.raises(JournalError, match="is under way; choose another id"):
         await second.barrier()
     for run in (first, other):
         run.append("a", b"2")
