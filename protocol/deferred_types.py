@@ -30,10 +30,10 @@ if sys.version_info >= (3, 14):
 else:
 
     class _Deferred(ForwardRef, _root=True):  # type: ignore[call-arg,misc]  # final in its stub; `_root` permits subclasses
-        __slots__ = ("_package",)
+        __slots__ = ("_module", "_package")
 
         def __init__(self, module: str, package: str, name: str) -> None:
-            self._package = package
+            self._module, self._package = module, package
             self.__forward_arg__ = name
             self.__forward_module__ = module
             self.__forward_evaluated__ = False
@@ -42,7 +42,7 @@ else:
 
         def _evaluate(self, *_: Any, **__: Any) -> Any:
             try:
-                return getattr(import_module(self.__forward_module__, self._package), self.__forward_arg__)
+                return getattr(import_module(self._module, self._package), self.__forward_arg__)
             except ModuleNotFoundError:  # it belongs to an extra that is not installed
                 return Any
 

@@ -62,6 +62,13 @@ class Agent(AgentData, Generic[R], frozen=True, kw_only=True, dict=True):
     """
 
     can_ask_user: bool = False
+    # The fields of a file are tuples. `__post_init__` converts what a program gives.
+    global_tools: Sequence[str] = ()  # type: ignore[assignment]  # see above
+    mcp_servers: Sequence[str] = ()  # type: ignore[assignment]  # see above
+    documents: Sequence[str] = ()  # type: ignore[assignment]  # see above
+    conversation_starters: Sequence[str] = ()  # type: ignore[assignment]  # see above
+    spawnable_agents: Sequence[str] | None = None  # type: ignore[assignment]  # see above
+    enabled_skills: Sequence[str] | None = None  # type: ignore[assignment]  # see above
     model: str | Model | None = None  # type: ignore[assignment]  # a text after `__post_init__`
     tools: Sequence[Function | Tool] = ()
     agents: Sequence[Agent[Any]] = ()

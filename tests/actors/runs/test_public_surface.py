@@ -157,7 +157,8 @@ def test_types_of_annotations_can_be_read(name: str) -> None:
 def test_functions_and_structs_have_signatures() -> None:
     structs = [kind for kind in CLASSES.values() if issubclass(kind, msgspec.Struct)]
     assert len(structs) > 50
-    for value in (*FUNCTIONS.values(), *structs, callboard.Root, callboard.Graph, callboard.Context):
+    values: list[Callable[..., object]] = [*FUNCTIONS.values(), *structs]
+    for value in (*values, callboard.Root, callboard.Graph, callboard.Context):
         inspect.signature(value)
     parameters = inspect.signature(callboard.Agent).parameters
     assert list(parameters["model"].annotation.__args__) == [str, callboard.Model, type(None)]

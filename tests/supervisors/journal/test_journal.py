@@ -361,7 +361,7 @@ async def test_rows_beyond_what_may_wait_for_the_disk_break_the_journal_by_name(
             await trio.lowlevel.checkpoint()
         with (
             trio.fail_after(PATIENCE),
-            pytest.raises(JournalBroken, match=says("supervisors.journal.journal.Journal.put")),
+            pytest.raises(JournalBroken, match=says("supervisors.journal.journal.Journal.put.2")),
         ):
             await run.barrier()
         assert run.refused is not None

@@ -42,7 +42,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 async def run(root: callboard.Root, id: str) -> str:
-    return (await root.run(CLERK, "Hi", model=ScriptedModel(["Hello."]), durable=True, id=id)).unwrap()
+    outcome = await root.run(CLERK, "Hi", model=ScriptedModel(["Hello."]), durable=True, id=id)
+    return outcome.final
 
 
 async def test_the_id_of_a_run_that_is_over_is_refused_and_others_stay_durable() -> None:
@@ -77,8 +78,17 @@ async def test_the_id_of_a_run_under_way_is_refused_and_that_run_goes_on() -> No
         await asked.wait()
         with pytest.raises(Conflict, match="run-a exists already, and is under way"):
             await run(root, "run-a")
+        with pytest.raises(Conflict, match="run-a goes on in this process"):
+            await root.resume("run-a", agent=CLERK)
         answer.set()
     assert ended == ["Hello."]
+
+
+async def test_a_run_that_is_over_cant_be_resumed_and_says_so() -> None:
+    async with callboard.Root() as root:
+        await run(root, "run-a")
+        with pytest.raises(Conflict, match="run-a is over"):
+            await root.resume("run-a", agent=CLERK)
 
 
 @pytest.mark.parametrize("state", ["is over", "was interrupted", "is under way"])
