@@ -385,16 +385,16 @@ class Permissions:
 
                 raise nobody_to_ask(tool.name, guard) from None
             why = f"; {reason}" if reason else ""
-            # The agent's own rules and hooks ask about calls that `--allow` names.
-            if self._allows(tool) or (own and self._own_asks(tool, arguments, own)):
+            if not self._allows(tool) and not (own and self._own_asks(tool, arguments, own)):
                 raise ToolFailed(
-                    f"'{tool.name}' was not run: its agent or a hook wants a person's permission and nobody is there "
-                    f"to give it (--yes or `approve_all=True` gives it beforehand; --allow or `allow` does not){why}"
+                    f"'{tool.name}' was not run: it needs a person's permission and nobody is there to give it "
+                    f"(--allow {tool.name} or --yes gives it beforehand, in Python `allow=['{tool.name}']` or "
+                    f"`approve_all=True`, as does `permissions` in config.yaml){why}"
                 ) from None
+            # The agent's own rules and hooks ask about calls that `--allow` names.
             raise ToolFailed(
-                f"'{tool.name}' was not run: it needs a person's permission and nobody is there to give it "
-                f"(--allow {tool.name} or --yes gives it beforehand, in Python `allow=['{tool.name}']` or "
-                f"`approve_all=True`, as does `permissions` in config.yaml){why}"
+                f"'{tool.name}' was not run: its agent or a hook wants a person's permission and nobody is there "
+                f"to give it (--yes or `approve_all=True` gives it beforehand; --allow or `allow` does not){why}"
             ) from None
         finally:
             if not guard:

@@ -159,7 +159,7 @@ class Person:
 
 
 async def test_nobody_there_is_a_no_that_says_how_to_give_leave(me: Actor) -> None:
-    with pytest.raises(ToolFailed, match=says("work.tools.permissions.Permissions._ask.2", name_2="fs_write")):
+    with pytest.raises(ToolFailed, match=says("work.tools.permissions.Permissions._ask", name_2="fs_write")):
         await Permissions().admit(me, WRITE, {"path": "a"})
 
 
