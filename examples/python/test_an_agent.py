@@ -1,4 +1,4 @@
-"""A test of an agent with a scripted model, without a network: `python -m pytest test_an_agent.py` in this directory."""
+"""A test with a scripted model, without a network: `python -m pytest test_an_agent.py` in this directory."""
 
 from tools import clerk
 
