@@ -62,7 +62,7 @@ format: $(VENV)/.dev  ## put into the house's format
 
 types: $(VENV)/.dev .types/callboard  ## mypy --strict
 	$(BIN)/mypy -p callboard
-	$(BIN)/mypy examples/python/[!f]*.py  # FastAPI is in the environment of tests/interop alone
+	MYPYPATH=examples/python $(BIN)/mypy examples/python/[!f]*.py  # FastAPI is in the environment of tests/interop alone
 
 bench: $(VENV)/.dev  ## the speed budget, as ratios (rivals: make bench-rivals)
 	@for each in benchmarks/*.py; do echo "== $$each"; $(BIN)/python $$each; done

@@ -42,6 +42,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, get_args
 from .actors.runs.root import Root, current, in_asyncio
 from .actors.runs.run import Options, run, run_sync
 from .actors.runs.stand_in import FunctionModel, ScriptedModel, call
+from .protocol.deferred_types import defer
 from .protocol.events import Event, ToolFinished, ToolStarted
 from .protocol.json_values import NotJson, decode
 
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
 
     from .actors.runs.run import Target
     from .protocol.outcome import Outcome
+else:
+    defer(globals(), {".actors.runs.run": "Target", ".protocol.outcome": "Outcome"})
 
 __all__ = ["Call", "Calls", "Cassettes", "FunctionModel", "ScriptedModel", "call"]
 

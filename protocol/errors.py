@@ -17,11 +17,14 @@ import functools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Self
 
+from .deferred_types import defer
 from .kernel.errors import *  # noqa: F403 - the kernel's errors are public here as well
 from .kernel.errors import CallboardError, LimitReached, RunFailed, Saturated
 
 if TYPE_CHECKING:
     from .problems import Problem
+else:
+    defer(globals(), {".problems": "Problem"})
 
 # --- the user's input and files ---------------------------------------------------------------------------
 

@@ -60,18 +60,25 @@ async def perform(request: RunRequest, hooks: RunCallbacks, root: Root) -> Outco
     """Execute a request to its end. Returns and raises as `callboard.run` does.
 
     Raises:
+        Conflict: a durable run with the id that a program has chosen exists.
         DayReached: its owner has reached the spending limit of the day.
         LedgerBroken: the owner's spending is unknown.
     """
     if root.days is not None:
         await root.days.check(hooks.owner)
+    durable = hooks.durable is not False and not (hooks.settings or root.settings).dry_run
+    if durable:
+        await imported(*_KEEPING)
+        if request.id is not None and not hooks.by:  # front ends choose ids that are free, and a batch its own
+            from .first_row import check_id
+
+            await check_id(root, request.id)
     if _in_memory(request, hooks):  # Starting a thread would cost more than it saves.
         await root.gateway.import_codecs()
         execution = begin(request, hooks, root)
     else:
         execution = await root.loader.threaded(partial(begin, request, hooks, root))
-    if hooks.durable is not False and not (hooks.settings or root.settings).dry_run:
-        await imported(*_KEEPING)
+    if durable:
         from .first_row import keep
 
         await keep(execution, request, hooks)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
+from ...protocol.deferred_types import defer
 from ...protocol.errors import ConfigError, UsageError
 from ...protocol.json_values import is_too_deep
 from ...protocol.mcp.config import Server
@@ -30,8 +31,10 @@ from ...protocol.settings import ClientSettings, Settings, read_settings
 if TYPE_CHECKING:
     from ..work.middleware import Middleware
     from ..work.models.python_model import Model
+else:
+    defer(globals(), {"..work.middleware": "Middleware", "..work.models.python_model": "Model"})
 
-PathLike: TypeAlias = "str | os.PathLike[str]"
+PathLike: TypeAlias = str | os.PathLike[str]
 
 SOURCE = "callboard.Config"
 """Name of the source in problems, in place of a file."""

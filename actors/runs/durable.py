@@ -109,11 +109,17 @@ async def take(root: Root, run: str, *, by: str = "") -> TakenRun:
     from ...supervisors.journal.reading import read_run
     from ...supervisors.journal.row import State
 
+    own = root.journal_in_use
+    if own is not None:
+        await own.do(lambda _: None)  # the end of a run that has just ended here is written
     found = await trio.to_thread.run_sync(read_run, journal_dir(environ()), run)
     if found is None:
         raise NotFound(f"no durable run '{run}' is kept; `callboard runs --interrupted` lists those that may go on")
-    if found.kept.state is not State.INTERRUPTED:
-        raise Conflict(f"{run} {'is over' if found.kept.state is State.OVER else 'goes on in another process'}")
+    if found.kept.state is State.OVER:
+        raise Conflict(f"{run} is over: its outcome was returned when it ended, and nothing of it can be resumed")
+    if found.kept.state is State.PLAYED:
+        here = own is not None and found.kept.sign == own.sign
+        raise Conflict(f"{run} goes on in {'this' if here else 'another'} process")
     if by != BATCH and decode_about(found.kept.about).by == BATCH:  # Only the batch can store the result of its task.
         raise Conflict(f"{run} is a task of a batch: the same `callboard batch` goes on with it")
     check_goes_on(run, await trio.to_thread.run_sync(past_of, found.rows))

@@ -15,12 +15,14 @@ import msgspec
 import trio
 
 from ...protocol.agent import Agent
-from ...protocol.errors import CallboardError, JournalError
+from ...protocol.errors import CallboardError, Conflict, JournalError
 from ...protocol.journal import BY_SERVER, FOLD, About, Began, encode_about
 from ...protocol.problems import Problem
 from ...protocol.requests import RunRequest
 from ...protocol.version import VERSION
+from ..io.directories import journal_dir
 from ..io.secret_redaction import without_secrets
+from ..io.tenancy import environ
 from ..work.journal.directory import ATTACHED, directory_of, make
 from ..work.journal.run_journal import JournaledRun
 from .execution import Execution
@@ -64,6 +66,24 @@ async def keep(execution: Execution, request: RunRequest, hooks: RunCallbacks) -
             hint=hint,
         )
         execution.problems = (*execution.problems, told)
+
+
+async def check_id(root: Root, run: str) -> None:
+    """Raise `Conflict` if a durable run has this id, whichever process executes or executed it."""
+    from ...supervisors.journal.reading import state_of
+    from ...supervisors.journal.row import State
+
+    try:
+        await (await root.journal()).do(lambda _: None)  # the last rows of a run that has just ended are written
+    except JournalError:  # reported by `keep`, which knows whether the run insists on its journal
+        return
+    state = await trio.to_thread.run_sync(state_of, journal_dir(environ()), run)
+    if state is State.OVER:
+        raise Conflict(f"{run} exists already, and is over: choose another id, or `callboard runs delete {run}` first")
+    if state is State.INTERRUPTED:
+        raise Conflict(f"{run} exists already, and was interrupted: resume it (`root.resume`), or choose another id")
+    if state is not None:
+        raise Conflict(f"{run} exists already, and is under way: choose another id")
 
 
 async def _keep(execution: Execution, request: RunRequest, hooks: RunCallbacks) -> JournaledRun:

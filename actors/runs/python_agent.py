@@ -17,6 +17,7 @@ from msgspec.structs import force_setattr
 
 from ...protocol.agent import Agent as AgentData
 from ...protocol.decoding import convert
+from ...protocol.deferred_types import defer
 from ...protocol.errors import UsageError
 from ...protocol.problems import Problem
 from ..work.results import ResultType
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     R = TypeVar("R", default=Any)
 else:
     from typing import TypeVar
+
+    defer(globals(), {"..work.models.python_model": "Model", "..work.tools.registry": "ToolRegistry"})
 
     R = TypeVar("R")
 
@@ -59,6 +62,13 @@ class Agent(AgentData, Generic[R], frozen=True, kw_only=True, dict=True):
     """
 
     can_ask_user: bool = False
+    # The fields of a file are tuples. `__post_init__` converts what a program gives.
+    global_tools: Sequence[str] = ()  # type: ignore[assignment]  # see above
+    mcp_servers: Sequence[str] = ()  # type: ignore[assignment]  # see above
+    documents: Sequence[str] = ()  # type: ignore[assignment]  # see above
+    conversation_starters: Sequence[str] = ()  # type: ignore[assignment]  # see above
+    spawnable_agents: Sequence[str] | None = None  # type: ignore[assignment]  # see above
+    enabled_skills: Sequence[str] | None = None  # type: ignore[assignment]  # see above
     model: str | Model | None = None  # type: ignore[assignment]  # a text after `__post_init__`
     tools: Sequence[Function | Tool] = ()
     agents: Sequence[Agent[Any]] = ()

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, final, overload
 import msgspec
 
 from ...protocol.decoding import convert
+from ...protocol.deferred_types import defer
 from ...protocol.errors import InvalidFile, UsageError
 from ...protocol.graph.model import (
     NODE_TYPES,
@@ -55,6 +56,8 @@ from .target import GraphAgent
 if TYPE_CHECKING:
     from ..work.models.python_model import Model
     from ..work.tools.functions import Function
+else:
+    defer(globals(), {"..work.models.python_model": "Model", "..work.tools.functions": "Function"})
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -31,6 +31,7 @@ import msgspec
 import trio
 
 from ...protocol.control.caller import LOCAL
+from ...protocol.deferred_types import defer
 from ...protocol.errors import JournalError, ShuttingDown, UsageError
 from ...protocol.mcp.config import McpConfig
 from ...protocol.requests import Limits, RunRequest
@@ -71,6 +72,33 @@ if TYPE_CHECKING:
     from .config import Config
     from .sessions.session_locks import Sessions
     from .tenants import TenantHome
+else:
+    defer(
+        globals(),
+        {
+            "outcome": "Outcome as Result",
+            "...protocol.mcp.config": "Server",
+            "...protocol.outcome": "Outcome",
+            "...protocol.problems": "Problem",
+            "...protocol.settings": "Settings",
+            "...supervisors.journal.journal": "Journal",
+            "..work.context": "SeparatePart",
+            "..work.journal.of_run": "JournaledRun",
+            "..work.knowledge.base.model": "BuildReport",
+            "..work.knowledge.recipe": "Recipe",
+            "..work.knowledge.service": "Knowledge",
+            "..work.mcp.pool.servers": "McpServers",
+            "..work.middleware": "Middleware",
+            "..work.models.python_model": "Model",
+            "..work.sandbox.place": "SandboxPlace",
+            "..work.spending.book": "SpendingBook",
+            "..work.spending.days": "Days",
+            "..work.spending.meter": "Meter",
+            ".config": "Config",
+            ".sessions.live": "Sessions",
+            ".tenants": "TenantHome",
+        },
+    )
 
 current: ContextVar[Root | None] = ContextVar("callboard_root", default=None)
 """Root of the enclosing block."""

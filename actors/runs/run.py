@@ -19,6 +19,7 @@ import trio
 from ...protocol.agent import Agent as AgentData
 from ...protocol.chat import Part, Turn
 from ...protocol.decoding import convert
+from ...protocol.deferred_types import defer
 from ...protocol.deprecation import renamed
 from ...protocol.errors import UsageError
 from ...protocol.events import Event
@@ -45,12 +46,26 @@ if TYPE_CHECKING:
     from ..work.models.python_model import Model
     from ..work.results import ResultType
     from .python_agent import Agent
-    from .python_graph import Graph
+    from .python_graph import Graph  # noqa: TC004 - a deferred name at run time
+else:
+    defer(
+        globals(),
+        {
+            "...protocol.mcp.config": "Server",
+            "..work.agent.todo": "TodoList",
+            "..work.hooks.hooks": "Functions",
+            "..work.middleware": "Middleware",
+            "..work.models.python_model": "Model",
+            "..work.results": "ResultType",
+            ".python_agent": "Agent",
+            ".python_graph": "Graph",
+        },
+    )
 
 R = TypeVar("R")
-PathLike: TypeAlias = "str | os.PathLike[str]"
-Target: TypeAlias = "PathLike | Loaded | AgentData | Graph"
-Answers: TypeAlias = "Sequence[Any] | Mapping[str, Any]"
+PathLike: TypeAlias = str | os.PathLike[str]
+Target: TypeAlias = PathLike | Loaded | AgentData | Graph
+Answers: TypeAlias = Sequence[Any] | Mapping[str, Any]
 
 
 F = TypeVar("F", bound=Callable[..., Any])

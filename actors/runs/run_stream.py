@@ -29,6 +29,7 @@ import msgspec
 from outcome import Error, Value
 from outcome import Outcome as Result
 
+from ...protocol.deferred_types import defer
 from ...protocol.errors import UsageError
 from ...protocol.events import AgentStarted, Event, LlmDelta, LlmReasoning, RunStarted, Warned
 from ...protocol.outcome import Outcome
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     R = TypeVar("R", default=Any)
 else:
     from typing import TypeVar
+
+    defer(globals(), {"...supervisors.event_loops": "Call", ".root": "Root"})
 
     R = TypeVar("R")
 

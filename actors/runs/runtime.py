@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Unpack, final, overload
 
 import trio
 
+from ...protocol.deferred_types import defer
 from ...protocol.deprecation import warn_of
 from ...protocol.errors import UsageError
 from ...protocol.events import Event
@@ -45,6 +46,20 @@ if TYPE_CHECKING:
     from .python_graph import Graph
     from .rerun.fork import At
     from .run_stream import RunStream
+else:
+    defer(
+        globals(),
+        {
+            "...supervisors": "Desk",
+            "..work.middleware": "Middleware",
+            "..work.models.python_model": "Model",
+            ".inbox": "Inbox",
+            ".python_agent": "Agent",
+            ".python_graph": "Graph",
+            ".rerun.fork": "At",
+            ".run_stream": "RunStream",
+        },
+    )
 
 
 class RootOptions(RunOptions, total=False):

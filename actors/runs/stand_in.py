@@ -20,6 +20,7 @@ import msgspec
 import trio
 
 from ...protocol.chat import ChatReply, ChatRequest, TokenUsage, ToolCall, ToolTurn, UserTurn, text_of
+from ...protocol.deferred_types import defer
 from ...protocol.errors import CallboardError, ModelError
 from ...protocol.json_values import to_json
 from ...supervisors.event_loops import caller
@@ -31,6 +32,8 @@ from .loading import stand_ins
 if TYPE_CHECKING:
     from ...supervisors import Actor
     from ..work.playback.playback import Asking
+else:
+    defer(globals(), {"...supervisors": "Actor", "..work.playback.playback": "Asking"})
 
 Said: TypeAlias = Any
 """Reply of a test model. It is one of:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from ...protocol.agent import Agent, draft_agent
+from ...protocol.deferred_types import defer
 from ...protocol.errors import InvalidFile, UsageError
 from ...protocol.graph.model import Graph
 from ...protocol.graph.read import read_graph
@@ -46,6 +47,17 @@ if TYPE_CHECKING:
     from ..engine.graph.plan import PlanStep
     from ..work.models.python_model import Model
     from ..work.results import ResultType
+else:
+    defer(
+        globals(),
+        {
+            "...protocol.workflow": "Workflow",
+            "..engine.graph.picture": "Picture",
+            "..engine.graph.plan": "PlanStep",
+            "..work.models.python_model": "Model",
+            "..work.results": "ResultType",
+        },
+    )
 
 
 class GraphAgent(msgspec.Struct, frozen=True, kw_only=True):

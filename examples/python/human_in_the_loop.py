@@ -1,40 +1,47 @@
-"""A question that outlives its process: the run is durable. Another process answers, and resumes it.
+"""Human in the loop: a refund needs approval. The run is durable: killed at the question, it asks again when restarted.
 
-python human_in_the_loop.py ask                        prints run and question, and waits; kill it
-python human_in_the_loop.py answer RUN QUESTION yes
+python human_in_the_loop.py run-refund7
 """
 
 import asyncio
 import sys
+import threading
 
 import callboard
-from callboard.events import QuestionAsked
 
 
-def pay(amount: int) -> str:
-    """Pay an amount."""
-    return f"paid {amount}"
+def refund(order: int) -> str:
+    """Pay an order back."""
+    return f"Order {order} is refunded."
 
 
-clerk = callboard.Agent(name="clerk", instructions="Ask before you pay.", tools=[pay], can_ask_user=True)
+clerk = callboard.Agent(name="clerk", instructions="Refund.", tools=[refund], permissions={"refund": "ask"})
 
 
-async def ask() -> None:
-    # region: peers 5
-    async with callboard.Root(wait_for_front_end=True) as root, root.stream(clerk, "Pay 7.", durable=True) as run:
-        async for event in run:
-            if isinstance(event.data, QuestionAsked):
-                print(run.id, event.id, flush=True)
-    # endregion
+class Terminal:
+    name = "terminal"
+
+    def __init__(self, root: callboard.Root) -> None:
+        self.root = root
+
+    def on_question(self, question: callboard.Question) -> None:
+        threading.Thread(target=self.ask, args=[question], daemon=True).start()
+
+    def on_question_closed(self, question_id: str, by: str) -> None: ...
+
+    def ask(self, question: callboard.Question) -> None:
+        self.root.inbox.answer(question.id, input(f"{question.text} {question.options} "), by=self.name)
 
 
-async def answer(run: str, question: str, value: str) -> None:
-    # region
+async def main(run: str) -> None:
     async with callboard.Root() as root:
-        await root.answer(question, value)
-        print((await root.resume(run, agent=clerk)).unwrap())
-    # endregion
+        with root.inbox.attach(Terminal(root)):
+            try:
+                outcome = await root.resume(run, agent=clerk)
+            except callboard.errors.NotFound:
+                outcome = await root.run(clerk, "Refund order 7.", durable=True, id=run)
+        print(outcome.unwrap())
 
 
 if __name__ == "__main__":
-    asyncio.run(ask() if sys.argv[1] == "ask" else answer(*sys.argv[2:]))
+    asyncio.run(main(sys.argv[1]))

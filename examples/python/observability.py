@@ -1,32 +1,25 @@
-"""Observability: spans and metrics by OpenTelemetry, events in `logging`, and middleware around requests to models."""
+"""Observability: spans on the console, and middleware that keeps an address from the model."""
 
 import asyncio
-import logging
-import time
+
+import msgspec
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
 
 import callboard
-from callboard.chat import ChatReply, ChatRequest
-
-bot = callboard.Agent(name="bot", instructions="Be brief.")
-log = logging.getLogger("app.models")
 
 
-async def timed(request: ChatRequest, call_next: callboard.CallNext) -> ChatReply:
-    began = time.monotonic()
-    reply = await call_next(request)
-    log.info("%s answered in %.3f s", reply.model, time.monotonic() - began)
-    return reply
+async def redact(request: callboard.chat.ChatRequest, call_next: callboard.CallNext) -> callboard.chat.ChatReply:
+    hidden = msgspec.json.encode(request).replace(b"ada@example.com", b"[e-mail]")
+    return await call_next(msgspec.json.decode(hidden, type=callboard.chat.ChatRequest))
 
 
 async def main() -> None:
-    # region: peers 1
-    async with callboard.Root(middleware=[timed]) as root:
-        with callboard.telemetry(root), root.bus.listen(callboard.log_events("app.events")):
-            outcome = await root.run(bot, "Who are you?")
-    # endregion
-    print(outcome.unwrap())
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(ConsoleSpanExporter()))
+    async with callboard.Root(middleware=[redact]) as root:
+        with callboard.telemetry(root, tracer_provider=provider):
+            print((await root.run(callboard.Agent(name="clerk"), "Write to ada@example.com.")).unwrap())
 
 
-if __name__ == "__main__":
-    logging.basicConfig(level=logging.INFO)
-    asyncio.run(main())
+asyncio.run(main())

@@ -1,33 +1,21 @@
-"""Streams: text as it arrives, and calls of tools. Leaving the block early cancels the run."""
-
-import asyncio
+"""Streaming: print text and tool calls as they arrive, then tokens and cost."""
 
 import callboard
-from callboard.events import LlmDelta, ToolFinished
+from callboard.events import LlmDelta, ToolFinished, ToolStarted
 
 
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
+def count_words(text: str) -> int:
+    """Count the words of a text."""
+    return len(text.split())
 
 
-bot = callboard.Agent(name="bot", instructions="Use your tool.", tools=[add])
+def show(event: callboard.Event) -> None:
+    if isinstance(event.data, LlmDelta):
+        print(event.data.text, end="", flush=True)
+    elif isinstance(event.data, ToolStarted | ToolFinished):
+        print(f"\n> {event.data}")
 
 
-async def main() -> None:
-    # region: peers 2
-    async with callboard.Root() as root, root.stream(bot, "What is 1 + 2?") as run:
-        async for event in run:
-            # endregion
-            match event.data:
-                case LlmDelta(text=text):
-                    print(text, end="", flush=True)
-                case ToolFinished(tool=tool, result=result):
-                    print(f"[{tool}: {result}]")
-                case _:
-                    pass
-        print("\n", (await run.outcome()).status, sep="")
-
-
-if __name__ == "__main__":
-    asyncio.run(main())
+clerk = callboard.Agent(name="clerk", instructions="You count words.", tools=[count_words])
+outcome = callboard.run_sync(clerk, "How long is 'to be or not to be'?", on_event=show)
+print(f"\n{outcome.usage} ${sum(usage.cost for usage in outcome.usage.values()):.6f}")

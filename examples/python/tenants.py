@@ -1,23 +1,34 @@
-"""Tenants: a key, a model, and limits per run, in one process. Tenants see nothing of each other."""
+"""Tenants: each has its own key, directory, and limits. Neither sees anything of the other."""
 
 import asyncio
 import os
+from pathlib import Path
 
 import callboard
 
-bot = callboard.Agent(name="bot", instructions="Be brief.")
+BASE = os.environ.get("OPENAI_BASE_URL", "https://api.openai.com/v1")
+clerk = callboard.Agent(name="clerk", instructions="You keep notes.", global_tools=("fs_write",))
 
 
-async def main(keys: dict[str, str]) -> None:
+def tenant(name: str, max_cost: float) -> callboard.Config:
+    return callboard.Config(
+        name=name,
+        clients=[{"type": "openai", "api_key": os.environ[f"{name.upper()}_KEY"], "api_base": BASE}],
+        model="openai:gpt-5-mini",
+        limits=callboard.Limits(max_cost=max_cost),
+        directory=Path("tenants", name).resolve(),
+    )
+
+
+async def main() -> None:
     async with callboard.Root() as root:
-        for name, key in keys.items():
-            # region: peers 1
-            client = {"type": "openai", "api_key": key}
-            config = callboard.Config(name=name, clients=[client], model="openai:gpt-5-mini")
-            outcome = await root.run(bot, "Who are you?", config=config)
-            # endregion
-            print(name, outcome.unwrap())
+        runs = [
+            root.run(clerk, "Note that I was here.", config=tenant(name, cost), allow=["fs_write"])
+            for name, cost in {"acme": 1.0, "bolt": 0.1}.items()
+        ]
+        for outcome in await asyncio.gather(*runs):
+            print(outcome.status, outcome.final, outcome.error)
 
 
 if __name__ == "__main__":
-    asyncio.run(main({"acme": os.environ["ACME_KEY"], "globex": os.environ["GLOBEX_KEY"]}))
+    asyncio.run(main())

@@ -1,22 +1,13 @@
-"""Tests without a network: pytest examples/python/test_an_agent.py"""
+"""A test with a scripted model, without a network: `python -m pytest test_an_agent.py` in this directory."""
+
+from tools import clerk
 
 import callboard
 from callboard.testing import Calls, ScriptedModel, call
 
 
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
-
-
-bot = callboard.Agent(name="bot", instructions="Use your tool.", tools=[add])
-
-
-def test_the_agent_uses_its_tool() -> None:
-    calls = Calls()
-    # region: peers 2
-    model = ScriptedModel([call("add", a=1, b=2), "It is 3."])
-    outcome = callboard.run_sync(bot, "What is 1 + 2?", model=model, on_event=calls)
-    # endregion
-    assert outcome.final == "It is 3."
-    assert calls.assert_called("add", a=1, b=2).result == "3"
+def test_the_clerk_asks_for_the_weather() -> None:
+    calls, model = Calls(), ScriptedModel([call("weather", city="Oslo"), "It rains."])
+    outcome = callboard.run_sync(clerk, "Does it rain in Oslo?", model=model, on_event=calls)
+    assert outcome.unwrap() == "It rains."
+    calls.assert_called("weather", city="Oslo", times=1)

@@ -1,6 +1,7 @@
-"""Tools: async and plain functions, pydantic-like types, dependencies of the program."""
+"""Tools: plain and async functions, a dataclass as a parameter, and a database that they share."""
 
 import asyncio
+import sqlite3
 from dataclasses import dataclass
 
 import callboard
@@ -8,33 +9,42 @@ import callboard
 
 @dataclass
 class Shop:
-    orders: dict[int, str]
+    database: sqlite3.Connection
 
 
 @dataclass
-class Item:
-    name: str
-    count: int = 1
+class Address:
+    street: str
+    city: str
 
 
-# region: peers 6
-async def status(ctx: callboard.Context[Shop], number: int) -> str:
-    """Return the status of an order."""
-    return ctx.deps.orders[number]
+def find_order(ctx: callboard.Context[Shop], number: int) -> str:
+    """Return the state of an order."""
+    row = ctx.deps.database.execute("SELECT state FROM orders WHERE number = ?", [number]).fetchone()
+    return str(row[0]) if row else "no such order"
 
 
-def total(items: list[Item]) -> int:
-    """Count the items."""
-    return sum(item.count for item in items)
+async def weather(city: str) -> str:
+    """Return the weather in a city."""
+    await asyncio.sleep(0.01)
+    return f"It rains in {city}."
 
 
-clerk = callboard.Agent(name="clerk", instructions="Answer questions about orders.", tools=[status, total])
-# endregion
+def redirect(ctx: callboard.Context[Shop], number: int, to: Address) -> str:
+    """Send an order to another address."""
+    with ctx.deps.database as db:
+        db.execute("UPDATE orders SET address = ? WHERE number = ?", [f"{to.street}, {to.city}", number])
+    return "done"
+
+
+clerk = callboard.Agent(name="clerk", instructions="You look after orders.", tools=[find_order, weather, redirect])
 
 
 async def main() -> None:
+    database = sqlite3.connect("shop.db", check_same_thread=False)
     async with callboard.Root() as root:
-        outcome = await root.run(clerk, "Where is order 7?", deps=Shop({7: "shipped"}))
+        prompt = "If order 7 has not left and it rains in Oslo, send it to 1 Quay, Bergen."
+        outcome = await root.run(clerk, prompt, deps=Shop(database))
         print(outcome.unwrap())
 
 

@@ -1,27 +1,19 @@
-"""Typed results: the answer is a dataclass, checked, and asked for again if it does not fit."""
+"""Typed results: the answer is a dataclass. An answer that does not fit is asked for again."""
 
-import asyncio
 from dataclasses import dataclass
+from typing import Annotated
+
+import msgspec
 
 import callboard
 
 
 @dataclass
 class Verdict:
-    good: bool
+    score: Annotated[int, msgspec.Meta(ge=1, le=5)]
     reasons: list[str]
 
 
-# region: peers 1
 judge = callboard.Agent(name="judge", instructions="Judge the text.", result=Verdict)
-# endregion
-
-
-async def main() -> None:
-    async with callboard.Root() as root:
-        verdict = (await root.run(judge, "A short text.")).unwrap()
-        print("good" if verdict.good else "bad", verdict.reasons)
-
-
-if __name__ == "__main__":
-    asyncio.run(main())
+verdict = callboard.run_sync(judge, "It was a dark and stormy night.").unwrap()
+print(verdict.score, *verdict.reasons)

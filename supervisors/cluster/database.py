@@ -15,7 +15,7 @@ import trio
 
 from ...protocol.kernel.errors import CallboardError, JournalBroken
 from ..installation import install_command
-from ..journal.row import Unwritten
+from ..journal.row import Unstorable, Unwritten
 from .tables import CHANNEL
 
 if TYPE_CHECKING:
@@ -106,6 +106,7 @@ def journal_errors() -> Iterator[None]:
 
     Raises:
         Unwritten: a later attempt may work.
+        Unstorable: a value can never be stored; without it an attempt will work.
         JournalBroken: no attempt will work.
     """
     psycopg = driver()
@@ -115,6 +116,8 @@ def journal_errors() -> Iterator[None]:
         text = " ".join(str(error).split()) or type(error).__name__
         if passes(error):
             raise Unwritten(f"the database of the cluster: {text}") from error
+        if isinstance(error, psycopg.DataError):
+            raise Unstorable(f"the database of the cluster refuses a value: {text}") from error
         raise JournalBroken(f"the database of the cluster refuses what is written: {text}") from error
 
 

@@ -28,8 +28,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from ...protocol.kernel.errors import JournalBroken, RunClaimed
-from ..journal.row import LARGE, OVER, RowBlock, RunRecord, RunRows, StoredRow, hash_of, packed, pieces
+from ...protocol.kernel.errors import RunClaimed
+from ..journal.row import LARGE, OVER, RowBlock, RunRecord, RunRows, StoredRow, hash_of, id_taken, packed, pieces
 from .database import connected, journal_errors
 from .queries import put_blob
 from .queue import count
@@ -228,7 +228,8 @@ class ClusterStore:
                 "select id from callboard.runs where run = %s and owner = %s and life = 1", (run.run, self.sign)
             ).fetchone()
             if found is None:
-                raise JournalBroken(f"the cluster has a run '{run.run}' already")
+                run.refused = id_taken(run.run)
+                continue
             run.key = found[0]
 
     def _drop_stored(self, db: psycopg.Connection[Any], group: Mapping[RunRecord, RunRows]) -> None:

@@ -17,8 +17,9 @@ survives a power failure; other groups survive only the death of the process.
 
 **Failures.** Rows that can't be written now (the disk is full) stay in memory and are tried again every second;
 barriers keep waiting, so an effect without its row does not begin. `trouble` says why, and `on_trouble` is called when
-that changes. Two failures are final: `JournalBroken` (the file is damaged or gone) and `RunClaimed` (another process
-has taken the run over). The barrier raises them, and further rows are dropped.
+that changes. `JournalBroken` (the file is damaged or gone) is final for all runs. Other failures are final for one run,
+which is then refused: `RunClaimed` (another process has taken it over), and `JournalError` for an id that another run
+has, or a row that can't be stored. The barrier raises them, and further rows are dropped.
 
 **A stopped process.** SIGSTOP or a suspended laptop may stop this process between the moment in which the run was
 certainly its own and the moment in which the waiting task continues. Another process may take the run over in between.
@@ -47,7 +48,7 @@ import trio
 
 from ...protocol.kernel.errors import JournalBroken, JournalError, JournalUnread, ShuttingDown
 from .liveness_lock import LivenessLock, unique_process_name
-from .row import RowStore, RunRecord, RunRows, Unwritten
+from .row import RowStore, RunRecord, RunRows, Unstorable, Unwritten
 
 if TYPE_CHECKING:
     from .store import SqliteStore
@@ -262,6 +263,11 @@ class Journal:
         """Queue a row of this actor; without an actor, a summary of the run, or data `beside` its rows."""
         if record.refused is not None or self.broken is not None:
             return
+        if len(data) > MOST_BEHIND:  # counted below, it would break the journal for all runs
+            mib = len(data) / 2**20
+            record.refused = JournalError(f"{record.run} can't be kept: a row of it has {mib:.0f} MiB")
+            log.error("%s", record.refused)
+            return
         self._bytes_put += len(data)
         if self._bytes_put - self._bytes_written > MOST_BEHIND:
             self.breaks(JournalBroken(f"more than {MOST_BEHIND // 2**20} MiB wait for the disk ({self.trouble})"))
@@ -435,7 +441,7 @@ class _Writer:
         checked = time.monotonic()
         try:
             if self.group or (waits and self.store.is_open):
-                self.store.write(self.group, full=full)
+                self._store(full=full)
                 checked = self.store.checked
         except Unwritten as error:
             journal.report_trouble(str(error))
@@ -451,6 +457,20 @@ class _Writer:
             self.over += waits
             self.waits = []
         return self._forget()
+
+    def _store(self, *, full: bool) -> None:
+        """Write the group. If it holds a value that can't be stored, refuse the run with that value, and only that."""
+        try:
+            self.store.write(self.group, full=full)
+        except Unstorable:
+            for run, part in list(self.group.items()):
+                try:
+                    self.store.write({run: part}, full=full)
+                except Unstorable as error:
+                    run.refused = JournalError(f"{run.run} can't be kept: {error}")
+                    log.error("%s", run.refused)
+                # What is written must not be written again if a later run has to wait for the disk.
+                self.group[run] = RunRows()
 
     def give_up(self) -> int:
         for wait in self.waits:

@@ -113,6 +113,15 @@ def read_run(directory: Path, run: str) -> Past | None:
     return None
 
 
+def state_of(directory: Path, run: str) -> State | None:
+    """Return the state of a run without reading its rows; None if no readable journal holds it."""
+    for sign in databases(directory):
+        with contextlib.suppress(Damaged, sqlite3.Error, FileNotFoundError), reading(directory, sign) as db:
+            for entry in own_entries(directory, sign, db, run=run):
+                return _stored(directory, sign, entry).state
+    return None
+
+
 def read_rows(directory: Path, run: str, after: int, most: int) -> list[StoredRow] | None:
     """Return up to `most` rows of a run after number `after`; None if it does not exist. Earlier rows are not checked.
 
@@ -183,18 +192,29 @@ def inbox_of(db: sqlite3.Connection, run: str, where: str) -> list[InboxEntry]:
     return found
 
 
-def own_entries(directory: Path, sign: str, db: sqlite3.Connection, state: State | None = None) -> Iterator[RunEntry]:
-    """Yield the runs that belong to this database: neither claimed by another process nor an invalid copy."""
-    for entry in entries(db, str(path_of(directory, sign)), state):
+def own_entries(
+    directory: Path, sign: str, db: sqlite3.Connection, state: State | None = None, run: str | None = None
+) -> Iterator[RunEntry]:
+    """Yield the runs that belong to this database: neither claimed by another process nor an invalid copy.
+
+    Args:
+        state, run: only runs in this state, or with this id.
+    """
+    for entry in entries(db, str(path_of(directory, sign)), state, run):
         if entry.owner == sign and (entry.state != CLAIMING or counts(directory, entry)):
             yield entry
 
 
-def entries(db: sqlite3.Connection, where: str, state: State | None = None) -> Iterator[RunEntry]:
+def entries(
+    db: sqlite3.Connection, where: str, state: State | None = None, run: str | None = None
+) -> Iterator[RunEntry]:
     """Yield the entries of all runs in a database, including claimed runs and copies. Raises `Damaged`."""
-    wanted = "" if state is None else f"where state {'=' if state is State.OVER else '<>'} {OVER}"
+    wanted = "true" if state is None else f"state {'=' if state is State.OVER else '<>'} {OVER}"
+    if run is not None:
+        wanted += " and run=:run"
+    query = f"select {RUN_COLUMNS} from runs where {wanted} order by id"  # noqa: S608 - constants only
     with damage_raised(where):
-        for row in db.execute(f"select {RUN_COLUMNS} from runs {wanted} order by id"):  # noqa: S608 - constants only
+        for row in db.execute(query, {"run": run}):
             yield _entry(row, where)
 
 

@@ -35,6 +35,10 @@ class Unwritten(Exception):
     """A write failed that may succeed later; the text says why."""
 
 
+class Unstorable(Exception):
+    """A group holds a value that the database can never store. The other runs of the group can be written."""
+
+
 class State(enum.Enum):
     """State of a stored run: executed by a living process, interrupted, or ended."""
 
@@ -306,6 +310,11 @@ class RunRows:
             raise JournalBroken(f"{where} has other rows of '{record.run}' than were written")
         record.rows, record.crc = there, crc
         del self.rows[:ahead]
+
+
+def id_taken(run: str) -> JournalError:
+    """Return the error because of which a new run is refused whose id another run of this store has."""
+    return JournalError(f"nothing of this run can be kept: another run '{run}' is under way; choose another id")
 
 
 class RowStore(Protocol):

@@ -42,9 +42,11 @@ from .row import (
     RowBlock,
     RunRecord,
     RunRows,
+    Unstorable,
     Unwritten,
     entry_checksum,
     hash_of,
+    id_taken,
     packed,
     pieces,
     sum_of_run,
@@ -86,6 +88,9 @@ RUN_COLUMNS = "id, run, state, owner, origin, life, rows, crc, began, ended, abo
 _SELECT = f"select {RUN_COLUMNS} from runs where run=? and owner=?"  # noqa: S608 - constant names
 
 _PASSES = {"SQLITE_FULL", "SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_CANTOPEN", "SQLITE_NOMEM", "SQLITE_READONLY"}
+_OF_VALUES = (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
+"""Errors of what is written. The others are errors of the file or the disk."""
+
 _DOES_NOT_PASS = {"SQLITE_IOERR_FSYNC", "SQLITE_IOERR_DIR_FSYNC", "SQLITE_IOERR_CORRUPTFS"}
 
 
@@ -121,6 +126,7 @@ class SqliteStore:
 
         Raises:
             Unwritten: the group was not written; a later attempt may succeed.
+            Unstorable: the group was not written; one of its runs has a value that can never be stored.
             JournalBroken: nothing can ever be written again.
         """
         done = list[tuple[RunRecord, int, int, int]]()
@@ -147,12 +153,15 @@ class SqliteStore:
                 updates.append((run.state, seq, crc, run.ended, run.about, self._sum(run, seq, crc), run.key))
                 inserts += [values_of(db, run.key, block) for block in blocks]
                 done.append((run, run.key, seq, crc))
-            keys = self._insert(db, [(run, seq, crc) for run, seq, crc, _ in fresh])
-            for key, (run, seq, crc, blocks) in zip(keys, fresh, strict=True):
-                inserts += [values_of(db, key, block) for block in blocks]
-                done.append((run, key, seq, crc))
+            keys = insert_runs(db, [self._values(run, seq, crc) for run, seq, crc, _ in fresh])
+            if keys is not None:
+                for key, (run, seq, crc, blocks) in zip(keys, fresh, strict=True):
+                    inserts += [values_of(db, key, block) for block in blocks]
+                    done.append((run, key, seq, crc))
             insert_rows(db, inserts)
             update_runs(db, updates)
+            if keys is None:  # after the updates: the run that has the id may end in this group
+                done += self._insert_each(db, fresh)
             if full and not done and self._behind:  # SQLite syncs nothing for a transaction without a change
                 db.execute("insert or replace into about values ('synced', ?)", (str(time.time_ns()),))
             # If all runs were claimed, the claiming process has removed the file; this is not an error.
@@ -195,7 +204,7 @@ class SqliteStore:
         """Open a transaction.
 
         Raises:
-            Unwritten, JournalBroken: see `write`.
+            Unwritten, Unstorable, JournalBroken: see `write`.
         """
         try:
             db = self._connected()
@@ -210,7 +219,12 @@ class SqliteStore:
             self._disconnect()
             if passes(error):
                 raise Unwritten(_error_text(error)) from error
+            if isinstance(error, _OF_VALUES):
+                raise Unstorable(_error_text(error)) from error
             raise JournalBroken(f"the journal {self.path} can't be written any more: {_error_text(error)}") from error
+        except (OverflowError, ValueError) as error:  # sqlite3 raises them for texts and numbers that it can't encode
+            self._disconnect()
+            raise Unstorable(f"{error}") from error
         except BaseException:  # whatever it was, half a transaction must not stay open
             self._disconnect()
             raise
@@ -277,18 +291,23 @@ class SqliteStore:
                 who = "it was removed" if row is None else f"the process {row[0]} has claimed it"
                 run.refused = RunClaimed(f"nothing more of {run.run} can be kept or done here: {who}")
 
-    def _insert(self, db: sqlite3.Connection, fresh: Sequence[tuple[RunRecord, int, int]]) -> Sequence[int]:
-        """Insert new runs and return their numbers. An ended or claimed run with the same id is deleted."""
-        values = [self._values(run, rows, crc) for run, rows, crc in fresh]
-        if (keys := insert_runs(db, values)) is not None:
-            return keys
-        for each, _, _ in fresh:
-            found = db.execute("select id, state, owner from runs where run=?", (each.run,)).fetchone()
+    def _insert_each(
+        self, db: sqlite3.Connection, fresh: Sequence[tuple[RunRecord, int, int, list[RowBlock]]]
+    ) -> Iterator[tuple[RunRecord, int, int, int]]:
+        """Insert new runs of which one has the id of a stored run; yield each with its number, rows, and checksum.
+
+        An ended or claimed run with the same id is deleted. If that run is under way, the new one is refused.
+        """
+        for run, seq, crc, blocks in fresh:
+            found = db.execute("select id, state, owner from runs where run=?", (run.run,)).fetchone()
             if found is not None and (found[1], found[2]) == (OPEN, self.sign):
-                raise JournalBroken(f"the journal {self.path} has a run '{each.run}' that goes on already")
+                run.refused = id_taken(run.run)
+                continue
             if found is not None:
                 forget(db, found[0])
-        return [insert_run(db, of_run) for of_run in values]
+            key = insert_run(db, self._values(run, seq, crc))
+            insert_rows(db, [values_of(db, key, block) for block in blocks])
+            yield run, key, seq, crc
 
     def _values(self, run: RunRecord, rows: int, crc: int) -> tuple[Any, ...]:
         known = run.run, run.state, self.sign, run.origin, run.life, rows, crc, run.began, run.ended, run.about
@@ -299,7 +318,9 @@ class SqliteStore:
 
     def _drop_written(self, db: sqlite3.Connection, run: RunRecord, part: RunRows) -> None:
         """Remove stored rows from the part: a commit that reported an error may have taken effect."""
-        found = db.execute("select id, rows, crc from runs where run=? and owner=?", (run.run, self.sign)).fetchone()
+        # A new run may have the id of an older one: the time tells them apart.
+        which = "select id, rows, crc from runs where run=? and owner=? and began=?"
+        found = db.execute(which, (run.run, self.sign, run.began)).fetchone()
         if found is None or run.refused is not None:
             return  # never written, or refused
         key, stored, crc = found

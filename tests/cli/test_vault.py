@@ -269,7 +269,7 @@ async def at_terminal(
 
 async def test_at_a_terminal_the_value_is_typed_and_not_shown(tmp_path: Path, screen: Screen) -> None:
     environ = {"CALLBOARD_CONFIG_DIR": str(tmp_path / "config"), "XDG_STATE_HOME": str(tmp_path / "state")}
-    typed = ((r"Value of KEY \(it is not shown\): ", f"{VALUE}\r"),)
+    typed = ((r"Value of KEY \(not echoed\): ", f"{VALUE}\r"),)
     assert await at_terminal(screen, environ, "add", "KEY", keys=typed) == 0
     assert VALUE not in screen.text
     assert "KEY is kept in" in screen.text

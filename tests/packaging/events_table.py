@@ -29,7 +29,7 @@ def table() -> str:
 def _entry(data: type[EventData]) -> str:
     story = " ".join(inspect.getdoc(data).split())
     fields = "".join(_field(field, data) for field in msgspec.structs.fields(data))
-    return f"**`{data.kind}`** {story}\n\n{fields}".strip()
+    return f"**`{data.kind}`** (`{data.__name__}`) {story}\n\n{fields}".strip()
 
 
 def _field(field: msgspec.structs.FieldInfo, data: type[EventData]) -> str:

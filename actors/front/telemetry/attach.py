@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from ....protocol.deferred_types import defer
 from ....protocol.errors import ConfigError, UsageError
 from ....protocol.version import VERSION
 from ....supervisors.installation import install_command
@@ -15,6 +16,8 @@ from ...runs.root import Root, current
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
+else:
+    defer(globals(), {"opentelemetry.metrics": "MeterProvider", "opentelemetry.trace": "TracerProvider"})
 
 
 VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"

@@ -53,7 +53,7 @@ from ...work.journal.run_journal import CannotGoOn, JournaledRun, RunPast, is_of
 from ..begin import new_id
 from ..durable import resume_from_rows
 from ..execution import EventCallback
-from ..first_row import PROMPT
+from ..first_row import PROMPT, check_id
 from ..loading import NO_HOOKS, RunCallbacks
 from ..pinned_files import loaded_of
 from ..root import Root, check_new_root, check_no_settings, current
@@ -89,13 +89,17 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
     async def play(self, root: Root, changes: ForkChanges | None = None, hooks: RunCallbacks = NO_HOOKS) -> Outcome:
         """Execute the fork to its end; `hooks` has its listeners. Returns and raises as `callboard.run` does, and:
 
-        UsageError: the run does not support such a change at this row. CannotGoOn: the run cannot be continued from
-        there. JournalError: the journal cannot be written.
+        Conflict: a durable run has the id of the changes.
+        UsageError: the run does not support such a change at this row.
+        CannotGoOn: the run cannot be continued from there.
+        JournalError: the journal cannot be written.
         """
         changes = changes or ForkChanges()
         run = changes.id or new_id()
-        rows, past = await trio.to_thread.run_sync(self._local_rows, run, changes)
         await imported(".supervisors.journal.journal", ".supervisors.journal.store")
+        if changes.id is not None and not hooks.by:
+            await check_id(root, changes.id)
+        rows, past = await trio.to_thread.run_sync(self._local_rows, run, changes)
         journal = await root.journal()
         about = self.about_it(past)
         told = encode_about(about)

@@ -284,6 +284,10 @@ class Permissions:
             raise CallRefused(f"'{tool.name}' was not run: the user refused{why}")
         return _asked_about(access)
 
+    def _own_asks(self, tool: Tool, arguments: Arguments, own: Rules) -> bool:
+        """Return whether the agent's own permissions ask about a call. `--allow` does not widen them."""
+        return ruled(own, JudgedCall(tool, arguments, PathContext.of(self._here))) == "ask"
+
     def _why_asked(self, tool: Tool, arguments: Arguments, own: Rules | None) -> str:
         """Return why the rules ask about a shell line; "" if a pattern matches it, or no rule is about its text."""
         reasons = [
@@ -380,10 +384,17 @@ class Permissions:
                 from ..sandbox.unchangeable import nobody_to_ask
 
                 raise nobody_to_ask(tool.name, guard) from None
+            why = f"; {reason}" if reason else ""
+            if not self._allows(tool) and not (own and self._own_asks(tool, arguments, own)):
+                raise ToolFailed(
+                    f"'{tool.name}' was not run: it needs a person's permission and nobody is there to give it "
+                    f"(--allow {tool.name} or --yes gives it beforehand, in Python `allow=['{tool.name}']` or "
+                    f"`approve_all=True`, as does `permissions` in config.yaml){why}"
+                ) from None
+            # The agent's own rules and hooks ask about calls that `--allow` names.
             raise ToolFailed(
-                f"'{tool.name}' was not run: it needs a person's permission and nobody is there to give it "
-                f"(--allow {tool.name} or --yes gives it beforehand, as does `permissions` in config.yaml)"
-                + (f"; {reason}" if reason else "")
+                f"'{tool.name}' was not run: its agent or a hook wants a person's permission and nobody is there "
+                f"to give it (--yes or `approve_all=True` gives it beforehand; --allow or `allow` does not){why}"
             ) from None
         finally:
             if not guard:

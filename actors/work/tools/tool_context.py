@@ -16,11 +16,14 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, final, overlo
 
 import trio
 
+from ....protocol.deferred_types import defer
 from ....protocol.errors import UsageError
 
 if TYPE_CHECKING:
     from ....protocol.outcome import Outcome
     from ....supervisors import Actor
+else:
+    defer(globals(), {"....protocol.outcome": "Outcome", "....supervisors": "Actor"})
 
 D = TypeVar("D")
 R = TypeVar("R")

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import inspect
+import pydoc
+import subprocess
+import sys
+import textwrap
+import typing
 import warnings
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import callboard
+from callboard import testing
 from callboard.actors.runs.run import NEW_NAMES, Options
 from callboard.protocol.errors import UsageError
 
@@ -118,3 +125,53 @@ async def test_an_inbox_shows_questions_to_front_ends(tmp_path: Path) -> None:
         with pytest.raises(UsageError), root.inbox.attach(object()):  # type: ignore[arg-type]  # wrong on purpose
             pass
     assert seen == ["Who?", "web"]
+
+
+PUBLIC = {
+    f"{module.__name__}.{name}": getattr(module, name)
+    for module in (callboard, callboard.chat, callboard.errors, callboard.events, testing)
+    for name in module.__all__
+}
+CLASSES = {name: value for name, value in PUBLIC.items() if inspect.isclass(value)}
+FUNCTIONS = {
+    **{name: value for name, value in PUBLIC.items() if inspect.isfunction(value)},
+    **{
+        f"{name}.{method}": value
+        for name, kind in CLASSES.items()
+        for method, value in inspect.getmembers(kind, inspect.isfunction)
+        if not method.startswith("_") or method == "__init__"
+    },
+}
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_help_shows_every_public_name(name: str) -> None:
+    assert pydoc.render_doc(PUBLIC[name])
+
+
+@pytest.mark.parametrize("name", [*FUNCTIONS, *CLASSES])
+def test_types_of_annotations_can_be_read(name: str) -> None:
+    typing.get_type_hints(FUNCTIONS.get(name, CLASSES.get(name)))
+
+
+def test_functions_and_structs_have_signatures() -> None:
+    structs = [kind for kind in CLASSES.values() if issubclass(kind, msgspec.Struct)]
+    assert len(structs) > 50
+    values: list[Callable[..., object]] = [*FUNCTIONS.values(), *structs]
+    for value in (*values, callboard.Root, callboard.Graph, callboard.Context):
+        inspect.signature(value)
+    parameters = inspect.signature(callboard.Agent).parameters
+    assert list(parameters["model"].annotation.__args__) == [str, callboard.Model, type(None)]
+
+
+def test_annotations_import_nothing_before_they_are_read() -> None:
+    program = """
+        import sys, typing, callboard
+        service = "callboard.actors.work.knowledge.service"
+        knowledge = callboard.Root.knowledge
+        assert service not in sys.modules
+        typing.get_type_hints(knowledge.fget)
+        assert service in sys.modules
+    """
+    types = Path(__file__).parents[3] / ".types"
+    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True, cwd=types)

@@ -12,6 +12,7 @@ from support.fake_models import Reply, Request
 import callboard
 from callboard.protocol.errors import UsageError
 from callboard.protocol.requests import Limits
+from callboard.testing import ScriptedModel, call
 
 
 def look() -> str:
@@ -167,3 +168,31 @@ async def test_options_may_be_spelled_out(stage: Stage) -> None:
 async def test_what_is_no_agent_is_named(stage: Stage, target: Any) -> None:
     with pytest.raises(UsageError):
         await callboard.run(target, "go", root=stage.root)
+
+
+@pytest.mark.parametrize(
+    ("rules", "options", "advice"),
+    [
+        (
+            {"refund": "ask"},
+            {"allow": ["refund"]},
+            "`approve_all=True` gives it beforehand; --allow or `allow` does not",
+        ),
+        ({"refund": "ask"}, {}, "`approve_all=True` gives it beforehand; --allow or `allow` does not"),
+        ({"refund": "ask"}, {"approve_all": True}, None),
+    ],
+)
+async def test_a_refusal_advises_what_helps(rules: dict[str, Any], options: dict[str, Any], advice: str | None) -> None:
+    def refund() -> str:
+        """Pay back."""
+        return "refunded"
+
+    agent = callboard.Agent(name="a", tools=[refund], permissions=rules)
+    model = ScriptedModel([call("refund"), "Done."])
+    await callboard.run(agent, "Go.", model=model, **options)
+    assert ("refunded" if advice is None else advice) in model.results[0]
+
+
+def test_lists_are_taken_for_names() -> None:
+    agent = callboard.Agent(name="a", global_tools=["fs_cat"], documents=["notes"], spawnable_agents=["b"])
+    assert (agent.global_tools, agent.documents, agent.spawnable_agents) == (("fs_cat",), ("notes",), ("b",))

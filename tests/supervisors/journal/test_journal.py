@@ -16,7 +16,14 @@ from support.journals import small_disk
 from support.messages import says
 from support.waiting import PATIENCE, until
 
-from callboard.protocol.kernel.errors import JournalBroken, JournalPlace, RunClaimed, ShuttingDown, StillPlayed
+from callboard.protocol.kernel.errors import (
+    JournalBroken,
+    JournalError,
+    JournalPlace,
+    RunClaimed,
+    ShuttingDown,
+    StillPlayed,
+)
 from callboard.supervisors.journal import journal as journals
 from callboard.supervisors.journal.claiming import claim
 from callboard.supervisors.journal.journal import Journal, RunJournal, open_journal
@@ -194,6 +201,64 @@ async def test_a_run_begun_anew_under_its_id_replaces_the_one_that_is_over(tmp_p
     await closed(journal)
 
 
+async def test_a_run_with_the_id_of_one_under_way_is_refused_and_the_others_go_on(tmp_path: Path) -> None:
+    journal = await open_journal(tmp_path / "journal")
+    first, second, other = journal.begin("run-1"), journal.begin("run-1"), journal.begin("run-2")
+    for run in (first, second, other):
+        run.append("a", b"1")
+    await first.barrier()
+    with pytest.raises(JournalError, match="is under way; choose another id"):
+        await second.barrier()
+    for run in (first, other):
+        run.append("a", b"2")
+        await run.barrier()
+        past = read_run(tmp_path / "journal", run.run)
+        assert past is not None
+        assert [row.data for row in past.rows] == [b"1", b"2"]
+    assert await closed(journal)
+
+
+async def test_a_run_may_have_the_id_of_one_that_ends_in_the_same_group(tmp_path: Path) -> None:
+    journal = await open_journal(tmp_path / "journal")
+    first = journal.begin("run-1")
+    first.append("a", b"old")
+    await first.barrier()
+    first.append("a", b"older")
+    first.tell(b"", over=True)
+    second = journal.begin("run-1")
+    second.append("a", b"new")
+    await second.barrier()
+    past = read_run(tmp_path / "journal", "run-1")
+    assert past is not None
+    assert [row.data for row in past.rows] == [b"new"]
+    assert await closed(journal)
+
+
+@pytest.mark.parametrize("row", [("\ud800", b"1"), ("a", bytes(2_000_000))], ids=["text", "size"])
+async def test_a_row_that_cant_be_stored_refuses_its_run_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: tuple[str, bytes]
+) -> None:
+    monkeypatch.setattr(journals, "MOST_BEHIND", 1_000_000)
+    journal = await open_journal(tmp_path / "journal")
+    runs = [journal.begin(f"run-{number}") for number in range(3)]
+    for run in runs:
+        run.append("a", b"0")
+    await runs[0].barrier()
+    runs[1].append(*row)
+    for run in (runs[0], runs[2]):
+        run.append("a", b"1")
+    for run in (runs[0], runs[2]):
+        await run.barrier()
+        run.append("a", b"2")
+        await run.barrier()
+        past = read_run(tmp_path / "journal", run.run)
+        assert past is not None
+        assert [row.data for row in past.rows] == [b"0", b"1", b"2"]
+    with pytest.raises(JournalError, match="run-1 can't be kept"):
+        await runs[1].barrier()
+    assert await closed(journal)
+
+
 async def test_no_journal_is_kept_where_other_machines_write() -> None:
     mounts = (
         "22 1 8:1 / / rw - ext4 /dev/vda rw\n"
@@ -296,7 +361,7 @@ async def test_rows_beyond_what_may_wait_for_the_disk_break_the_journal_by_name(
             await trio.lowlevel.checkpoint()
         with (
             trio.fail_after(PATIENCE),
-            pytest.raises(JournalBroken, match=says("supervisors.journal.journal.Journal.put")),
+            pytest.raises(JournalBroken, match=says("supervisors.journal.journal.Journal.put.2")),
         ):
             await run.barrier()
         assert run.refused is not None

@@ -71,7 +71,11 @@ BROKEN = {
     ),
     "other counts": ("meta.json", _meta(lambda meta: meta.update(chunks=7)), r"are of \(2, 2\) chunks, not of 7"),
     "generation gone": ("", lambda path: path.rename(path.with_name("lost")), "names a generation that is not there"),
-    "current garbled": ("../current", lambda path: path.write_text("gen-x\n"), "holds 'gen-x' instead of the name of a generation"),
+    "current garbled": (
+        "../current",
+        lambda path: path.write_text("gen-x\n"),
+        "holds 'gen-x' instead of the name",
+    ),
 }
 
 

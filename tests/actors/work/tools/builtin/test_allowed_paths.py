@@ -145,7 +145,7 @@ def test_a_link_put_in_the_way_after_the_check_is_not_followed(tmp_path: Path, s
     else:
         (project / "a" / "secret").unlink()
         (project / "a" / "secret").symlink_to(outside / "secret")
-    with pytest.raises(ToolFailed, match="a moment ago|during the call"), place.opened():
+    with pytest.raises(ToolFailed, match=r"a moment ago|during the call"), place.opened():
         pass
 
 

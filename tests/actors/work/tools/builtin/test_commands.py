@@ -214,7 +214,7 @@ async def test_only_so_many_rows_are_shown(call: Bench, monkeypatch: pytest.Monk
 
 
 async def test_a_failing_statement_is_told_with_its_number(call: Bench) -> None:
-    with pytest.raises(ToolFailed, match="statement 2 failed: no such table: u; the statements before it were executed"):
+    with pytest.raises(ToolFailed, match="statement 2 failed: no such table: u; the statements before it were"):
         await call("execute_sql_code", database="t.db", code="create table t(a); select * from u; drop table t")
     with sqlite3.connect(call.project / "t.db") as connection:
         assert connection.execute("select name from sqlite_master").fetchall() == [("t",)]
