@@ -83,7 +83,7 @@ def convert(
 def convert(
     value: Any, type: Any, *, strict: bool = True, from_attributes: bool = False, dec_hook: DecHook | None = None
 ) -> Any:
-    """Call `msgspec.convert`, with the type prepared.
+    """Call `msgspec.convert` safely from several threads: the type's fields are collected under a lock before.
 
     Raises:
         msgspec.ValidationError: as `msgspec.convert`.

@@ -539,7 +539,11 @@ class GuardianLink:
             return answer
 
     async def _replace(self) -> None:
-        """Start a new guardian. The caller holds the lock. Shielded: a cancelled start would lose the process."""
+        """Start a new guardian. The caller holds the lock. Shielded: a cancelled start would lose the process.
+
+        Raises:
+            ProcessError: it did not start within `START_WITHIN` seconds.
+        """
         with trio.move_on_after(START_WITHIN, shield=True):
             await self._start()
             return

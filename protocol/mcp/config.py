@@ -171,7 +171,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The inputs of its process: arguments, variables, its directory."""
+        """Texts that may name a path or hold a secret: arguments, variables, directory; not the command."""
         return (*self.args, *self.env.values(), self.cwd or "")
 
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:

@@ -272,7 +272,10 @@ class ClusterLog(RunLog):
         return self._rows
 
     def append(self, line: bytes) -> None:
-        """Queue an event; the terminal one waits for `close`."""
+        """Queue an event for storage; pieces of a model's text are joined into one, pieces of tool output dropped.
+
+        The terminal event is stored by `close`. Without a journal, events are dropped.
+        """
         event = logged(line)
         if event.kind in PIECES:
             if event.kind == LlmDelta.kind:

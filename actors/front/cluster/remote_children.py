@@ -110,7 +110,7 @@ class Placing:
         return len(self._waiting)
 
     def hear(self, kind: str, about: list[str]) -> None:
-        """Handle a notification about runs or questions."""
+        """Wake `watch` for a notification about runs (`r`) that are waited for, or about questions (`k`)."""
         if self._waited and (kind == "k" or (kind == "r" and not self._waited.keys().isdisjoint(about))):
             self._news.set()
 

@@ -274,7 +274,11 @@ def _sealed(data: bytes, identities: Sequence[str], others: Sequence[str]) -> by
 
 
 def _read_private(path: Path, what: str) -> bytes | None:
-    """Return the content of a private file; None if there is none."""
+    """Return the content of a file that only its user may write; its group may read it. None if there is no file.
+
+    Raises:
+        ConfigError: it is no regular file, others may read or write it, or it is longer than `MOST` bytes.
+    """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):

@@ -229,7 +229,10 @@ def own_headers(client: ClientSettings, settings: Settings) -> dict[str, str]:
 
 
 def with_client(name: str, settings: Settings, environ: Mapping[str, str], finder: Finder) -> str | None:
-    """Return the id of a usable model with this name, from a client that lists it or has a price for it, else None."""
+    """Return the id of a usable model with this name, else None.
+
+    A client has the model if it lists it. A client that lists no chat model has each model with a known price.
+    """
     entry = ModelSettings(name=name)
     for client in usable_clients(settings, environ):
         listed = [each.name for each in client.models if each.type == "chat"]

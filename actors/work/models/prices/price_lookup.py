@@ -167,7 +167,7 @@ def _seller(table: PriceTable, client: ClientSettings, api_base: str) -> Provide
 
 
 def is_local(client: ClientSettings, model: ModelSettings, api_base: str) -> bool:
-    """Return True if a model runs on this machine."""
+    """Return True if the model belongs to a client of type `local` or `ollama`, whose calls cost nothing."""
     if client.type == "local":
         return True
     if client.type != "ollama" or (model.real_name or model.name).endswith(("-cloud", ":cloud")):
