@@ -273,7 +273,7 @@ async def test_at_a_terminal_the_value_is_typed_and_not_shown(tmp_path: Path, sc
     assert await at_terminal(screen, environ, "add", "KEY", keys=typed) == 0
     assert VALUE not in screen.text
     assert "KEY is kept in" in screen.text
-    assert await at_terminal(screen, environ, "delete", "KEY", keys=((r"for good\? \[y/N\]: ", "n\r"),)) == 1
+    assert await at_terminal(screen, environ, "delete", "KEY", keys=((r"permanently\? \[y/N\]: ", "n\r"),)) == 1
     assert await at_terminal(screen, environ, "get", "KEY", keys=()) == 0
     assert VALUE in screen.text
 
