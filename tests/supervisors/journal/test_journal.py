@@ -224,7 +224,7 @@ async def test_a_run_may_have_the_id_of_one_that_ends_in_the_same_group(tmp_path
     first.append("a", b"old")
     await first.barrier()
     first.append("a", b"older")
-    first.tell(b"", over=True)
+    first.set_summary(b"", over=True)
     second = journal.begin("run-1")
     second.append("a", b"new")
     await second.barrier()

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 import trio
+from support.waiting import until
 
 import callboard
+from callboard.actors.io.directories import journal_dir
 from callboard.errors import Conflict
 from callboard.testing import ScriptedModel
 
@@ -101,6 +103,8 @@ async def test_the_id_of_a_run_of_another_process_is_refused(state: str) -> None
         try:
             assert process.stdout is not None
             await trio.to_thread.run_sync(process.stdout.readline)
+            # Rows are stored in groups, a moment after the request: a kill before that leaves no run of this id.
+            await until(lambda: any(b"run-7" in each.read_bytes() for each in journal_dir(os.environ).iterdir()))
             if state != "is under way":
                 if words:
                     process.kill()
