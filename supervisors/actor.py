@@ -547,7 +547,7 @@ class Actor(Generic[M]):
         return self.body(self, *self.args)
 
     def leave(self) -> bool:
-        """Give up the scope: the body has ended. Return True if nobody asked it to end and no child lives."""
+        """Give up the scope: the body has ended. Return True if it was not asked to end and has no living child."""
         self._scope = NO_SCOPE
         return not self._children and self._reason == "normal" and self.crashed_with is None
 

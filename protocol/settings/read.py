@@ -219,7 +219,7 @@ class _Reading(Reading):
 
     # --- how this file differs from others ------------------------------------------------------------------
 
-    def taken_as(self, wanted: inspect.Type, extra: Dict[str, Any], node: Node, path: Path) -> Node:  # noqa: ARG002
+    def taken_as(self, wanted: inspect.Type, extra: Dict[str, Any], node: Node, path: Path) -> Node:  # noqa: ARG002 - an override
         """Return the scalar with its references replaced. A number becomes a text if the field is a text."""
         if isinstance(wanted, inspect.AnyType) and not isinstance(node, Scalar):
             return self._expanded_below(node, path)
@@ -265,7 +265,7 @@ class _Reading(Reading):
         path: Path,
         what: str,  # noqa: ARG002 - a line about the settings is short
         known: Iterable[str],
-        elsewhere: Dict[str, str],  # noqa: ARG002
+        elsewhere: Dict[str, str],  # noqa: ARG002 - an override
     ) -> None:
         """Warn of a key that no part of the program reads."""
         place, hint = (entry.line, entry.column), did_you_mean(key, [*known, *(KEPT if not path else ())])

@@ -124,7 +124,7 @@ def own_places(policy: Policy) -> dict[str, bool]:
 def _temporary(policy: Policy) -> list[str]:
     if "/tmp" in policy.writes:  # noqa: S108 - the user works there
         return []
-    return ["--tmpfs", "/tmp"] if policy.temporary is None else ["--bind", policy.temporary, "/tmp"]  # noqa: S108
+    return ["--tmpfs", "/tmp"] if policy.temporary is None else ["--bind", policy.temporary, "/tmp"]  # noqa: S108 - the mount point inside
 
 
 def _places(policy: Policy) -> dict[str, list[str]]:

@@ -245,7 +245,7 @@ class HeldProcess:
             of_git = (each.path for each in policy.git)
             never = (*policy.hides, *policy.fixed, *env_paths(policy), *of_git, *OF_KERNEL)
             forbidden = any(is_below(place, each) for each in never)
-            allowed = any(is_below(place, each) for each in (*policy.writes, policy.temporary or "/tmp"))  # noqa: S108
+            allowed = any(is_below(place, each) for each in (*policy.writes, policy.temporary or "/tmp"))  # noqa: S108 - as inside
             too_much = place == self._place.home or place.count("/") < 2  # `/etc` is not asked about, `/etc/x` is
             if not forbidden and not allowed and not too_much and os.access(place, os.W_OK):
                 return place

@@ -25,6 +25,7 @@ import os
 import sys
 import typing
 
+# The old forms of types: this file is also run by the interpreters of users' tools, back to Python 3.8.
 Json = typing.Dict[str, typing.Any]  # noqa: UP006
 Parts = typing.Tuple[typing.Any, ...]  # noqa: UP006
 
@@ -206,7 +207,7 @@ def _known_hints(owner: typing.Any) -> typing.Iterator[typing.Tuple[str, typing.
         for name, hint in vars(one).get("__annotations__", getattr(one, "__annotations__", {})).items():
             try:
                 # The annotation is code of the tool's own file, which runs in this process anyway.
-                yield name, eval(hint, dict(names)) if isinstance(hint, str) else hint  # noqa: S307
+                yield name, eval(hint, dict(names)) if isinstance(hint, str) else hint  # noqa: S307 - see above
             except Exception:  # noqa: BLE001, S112 - that one stays what JSON says
                 continue
 
