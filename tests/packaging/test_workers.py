@@ -43,7 +43,14 @@ class Suite:
         return subprocess.Popen(
             [*command, "-v", *arguments],
             cwd=self.directory,
-            env={**os.environ, "PYTHONPATH": str(SUPPORT), "PYTHONFAULTHANDLER": "1"},
+            env={
+                **os.environ,
+                "PYTHONPATH": str(SUPPORT),
+                "PYTHONFAULTHANDLER": "1",
+                # At its end pytest deletes what earlier runs left in this place: below /tmp that can be another run of
+                # all tests, which takes minutes.
+                "PYTEST_DEBUG_TEMPROOT": str(self.directory),
+            },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
