@@ -10,10 +10,12 @@ import trio
 import trio.testing
 
 from callboard.actors.engine.conversation.calls import CallRounds
+from callboard.actors.work.tools.calls import CallPlayer
 from callboard.actors.work.tools.checking import MOST_CALLS, tame
 from callboard.actors.work.tools.permissions import Permissions
 from callboard.actors.work.tools.tool import Arguments, Tool, ToolSpec
 from callboard.protocol.chat import ToolCall, ToolTurn
+from callboard.protocol.effects import CallTool
 from callboard.protocol.errors import BudgetReached, ToolFailed
 from callboard.protocol.events import Event
 from callboard.supervisors import Actor
@@ -316,3 +318,23 @@ async def test_calls_that_wait_for_others_may_come_again(me: Actor) -> None:
             me, [ToolCall(id="1", name="agent__collect", arguments={"id": "agent_kid_1"})]
         )
         assert turn.content == "pending"
+
+
+async def test_a_call_that_the_labels_forbid_is_not_executed(me: Actor) -> None:
+    executed: list[Arguments] = []
+
+    async def send(own: Actor, arguments: Arguments) -> None:
+        executed.append(arguments)
+
+    class Forbidding:
+        async def check(self, me: Actor, tool: Tool, arguments: Arguments) -> None:
+            raise ToolFailed(f"{tool.name} would send private text")
+
+        async def heard_of_hooks(self) -> None:
+            raise AssertionError("there are no hooks")
+
+    sending = tool("send", send)
+    player = CallPlayer({"send": sending}, Permissions(yes=True), flow=Forbidding())
+    with pytest.raises(ToolFailed, match="send would send private text"):
+        await player.play(me, CallTool(key=1, name="send", tool="send", call="a", arguments={"text": "x"}))
+    assert executed == []

@@ -40,6 +40,17 @@ async def test_write_replaces_a_file_and_keeps_its_mode(call: Bench) -> None:
     assert names(call.project) == ["run.sh"]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file away")
+async def test_a_replaced_file_keeps_its_owner(call: Bench) -> None:
+    path = call.file("of_another", "old")
+    try:
+        os.chown(path, 1234, 5678)
+    except OSError as error:
+        pytest.skip(f"no files of others here, as in a user namespace: {error}")
+    await call("fs_write", path="of_another", contents="new")
+    assert (path.stat().st_uid, path.stat().st_gid) == (1234, 5678)
+
+
 async def test_what_is_written_is_exactly_what_was_given(call: Bench) -> None:
     for text in ("", "a\r\nb", "ü漢😀", "\0\x01", "$(rm -rf /)`'\"\\"):
         await call("fs_write", path="x", contents=text)
