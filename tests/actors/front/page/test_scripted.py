@@ -75,7 +75,7 @@ async def test_a_thousand_agents_are_a_tree_of_few_elements_that_the_keyboard_wa
         assert page.problems == []
 
 
-@pytest.mark.parametrize(("number", "seconds"), [(10_000, 60), pytest.param(100_000, 300, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(("number", "seconds"), [(10_000, 300), pytest.param(100_000, 1_200, marks=pytest.mark.soak)])
 async def test_many_events_are_few_elements_and_none_is_missing(
     scripted: Scripted, browser: Browser, number: int, seconds: float
 ) -> None:
