@@ -47,6 +47,7 @@ def show_role(name: str, config_dir: str | None, *, as_json: bool) -> str:
     """
     base = _base(config_dir)
     place = locate(name, base)
+    # `find` refuses a role whose arguments are missing; without any, its placeholders are shown.
     role = find(name, base) if "#" in name else FILES.load(place)
     if as_json:
         return json_object(

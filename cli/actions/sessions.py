@@ -106,7 +106,8 @@ def path_of(session: str, agent: str | None, config_dir: str | None) -> Path:
 def _there(store: SessionStore, id: str, agent: str | None) -> Path:
     path = store.path(id, agent)
     if not path.is_file():
-        store.open(id, agent)  # of an older program; this copies it
+        # A session of Loki is copied to its new place when it is first opened.
+        store.open(id, agent)
     return path
 
 
@@ -138,6 +139,7 @@ def empty_session(session: str, agent: str | None, config_dir: str | None) -> No
     store = _store(config_dir)
     stored = _found(store, session, agent)
     with _held(store, stored):
+        # Read again under the lock: a turn of another process may have ended since.
         stored = store.fresh(stored)
         forget_all(stored.session)
         store.save(stored)
