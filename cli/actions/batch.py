@@ -35,7 +35,7 @@ def run_tasks(
     durable: bool | None,
     config_dir: str | None,
 ) -> int:
-    """Run the request for each task. Return 0, 1 if a task failed, or 3 if all of them would.
+    """Run the request for each task. Return 0; 1 if a task failed; 3 if every task would fail for the same reason.
 
     Raises:
         CallboardError: the batch could not start, or results can't be written any more.

@@ -34,7 +34,7 @@ def check_prompt(request: RunRequest, config_dir: str | None) -> None:
 
     Raises:
         UsageError: a node uses the prompt, and there is none.
-        CallboardError: the target can't be read, as the run would say it.
+        CallboardError: the target can't be read; the same error as in the run.
     """
     # Not stripped: a prompt of blanks is how a script gives an empty one, as the error below says.
     if request.prompt or request.files or request.attach:

@@ -25,7 +25,7 @@ _HERE = ("ui", "dry_run", "keep_requests", "record", "replay", "loose")
 """Flags that concern this machine and not the run."""
 
 _EITHER = {"save_session": ("--save-session", "--no-save-session"), "durable": ("--durable", "--ephemeral")}
-"""Such flags with a positive and a negative form."""
+"""Flags of this machine with a positive and a negative form."""
 
 # `session` and `needs` are sent apart, from the flags; the command line has no title.
 _TRAVELS = {name for name in own.StartRun.__struct_fields__ if name not in ("session", "title", "needs")}
@@ -35,7 +35,7 @@ def run_on_cluster(request: RunRequest, on: str, needs: Sequence[str], flags: Ma
     """Execute the run on a server; returns its exit code.
 
     Args:
-        on: the URL of a server, or `cluster` for the newest one here.
+        on: the URL of a server, or `cluster` for $CALLBOARD_URL, else the newest server of this machine.
         needs: labels that a worker must have.
         flags: of `callboard run`, without those of the request.
 

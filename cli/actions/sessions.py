@@ -56,7 +56,7 @@ def stored_variables(session: str, agent: Loaded, config_dir: str | None) -> dic
 
 
 def list_sessions(agent: str | None, *, as_json: bool, config_dir: str | None) -> str:
-    """Return the list of sessions as text."""
+    """Return the sessions, as a table or as JSON."""
     found = _store(config_dir).list(agent, everywhere=agent is None)
     if as_json:
         return json.dumps([msgspec.to_builtins(meta) for meta in found], indent=2, ensure_ascii=False) + "\n"

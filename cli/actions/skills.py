@@ -89,7 +89,7 @@ def validate_skills(directories: Sequence[Path], *, strict: bool) -> int:
 
 
 def new_skill(name: str, config_dir: str | None, *, of_user: bool) -> str:
-    """Write the first files of a skill.
+    """Write the SKILL.md of a new skill; return a message for the user.
 
     Raises:
         UsageError: the name is invalid.
