@@ -137,6 +137,7 @@ def show_agent(target: str, config_dir: str | None) -> AgentDetails:
 
 
 def _listed(directory: Path, origin: Literal["yours", "built in"], config_dir: str | None) -> dict[str, Any]:
+    # By the file's name, not by the loaded agent: an agent with errors has a kind too.
     kind: Kind = "graph" if (directory / "graph.yaml").is_file() else "agent"
     file = directory / ("graph.yaml" if kind == "graph" else "config.yaml")
     description, model, error = "", None, None
@@ -226,6 +227,7 @@ def make_agent(name: str, config_dir: str | None) -> str:
     contents: dict[Path, bytes] = {}
     for file in ("config.yaml", "tools.py"):
         text = (TEMPLATES / f"{file}.in").read_text("utf-8")
+        # The key first: YAML may need quotes around the name, which the comments and the tools file must not get.
         text = text.replace("name: NAME", f"name: {_in_yaml(name)}").replace("NAME", name)
         contents[home / file] = text.encode()
     return _written(contents, name, PROMPT)
@@ -240,6 +242,8 @@ def make_graph(name: str, template: str, config_dir: str | None) -> str:
     source = files(__package__.partition(".")[0]).joinpath("examples", "agents", template)
     contents = {path: entry.read_bytes() for path, entry in template_copies(source, home).items()}
     graph = home / "graph.yaml"
+    # Replaced in the text: parsing and dumping it would lose the template's comments. `^` skips the indented names of
+    # variables and the like.
     renamed = re.sub(rb"(?m)^name:[^#\n]*", f"name: {_in_yaml(name)}".encode(), contents[graph], count=1)
     return _written({**contents, graph: renamed}, name, PROMPTS[template])
 

@@ -82,6 +82,7 @@ class _SigningIn:
         import msgspec
 
         server = auth_server_of(client, file)
+        # A value may hold several scopes, separated by blanks as in the parameter `scope` (RFC 6749, section 3.3).
         more = (each for text in scopes for each in text.split())
         self.server = msgspec.structs.replace(server, scopes=tuple(dict.fromkeys((*server.scopes, *more))))
         self.who = f"client '{safe(client.name)}'"
@@ -91,10 +92,13 @@ class _SigningIn:
     async def in_browser(self, me: Actor, *, no_browser: bool) -> OAuthToken:
         """Sign in through a browser on this machine."""
         server = self.server
+        # Any other redirect is a page of the provider that shows the code, which the user pastes here.
         comes_back = is_on_loopback(server.redirect_uri)
         async with listening(server.redirect_uri) if comes_back else nullcontext() as redirect:
             request = authorization(server, server.redirect_uri if redirect is None else redirect.uri)
             opened = not no_browser and has_browser()
+            # Without a terminal nothing can be pasted, so the redirect has to arrive here. --no-browser is accepted
+            # without a terminal: the caller opens the printed address by other means.
             if not self.person and (redirect is None or not (opened or no_browser)):
                 raise NobodyToAsk(
                     f"signing in to {self.who} needs a browser or a terminal, and there is neither: run this "
@@ -173,6 +177,8 @@ def sign_out_of_client(name: str, config_dir: str | None) -> str:
     """
     settings, file = _settings(config_dir), token_file_of(name, os.environ)
     client = next((each for each in settings.clients if each.name == name), None)
+    # A client that is no longer in config.yaml may still have a token. `exists` is False for a broken link, which can
+    # be removed too.
     if (client is None or not signs_in(client)) and not file.path.is_symlink() and not file.path.exists():
         client_to_sign_in(name, settings)
     who = f"client '{safe(name)}'"
@@ -182,6 +188,7 @@ def sign_out_of_client(name: str, config_dir: str | None) -> str:
 
     async def forget() -> str:
         token, endpoint = None, None
+        # Otherwise another process that is refreshing the token could write it again after the removal.
         async with file.locked():
             try:
                 if client is not None and signs_in(client):
@@ -192,6 +199,7 @@ def sign_out_of_client(name: str, config_dir: str | None) -> str:
                 pass  # the token can be removed even if the file is unreadable or the entry broken
             there = await trio.to_thread.run_sync(file.remove)
         try:
+            # After the removal: a server that does not answer must not keep the user signed in.
             if endpoint is not None and token is not None:
                 await endpoint.revoke(token)
         except (OAuthRefused, UpstreamError, ConfigError) as error:
@@ -351,6 +359,8 @@ def _entries(root: Root) -> list[Server]:
 
 
 def _store(server: Server) -> LoginStore:
+    # MCP's authorization is for HTTP; a stdio server gets its credentials from the environment (specification,
+    # Authorization).
     if server.type == "stdio":
         raise UsageError(f"MCP server '{server.name}' is started as a program; its credentials belong in its `env`")
     return LoginStore(folder(os.environ), server)

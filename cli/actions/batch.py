@@ -35,7 +35,7 @@ def run_tasks(
     durable: bool | None,
     config_dir: str | None,
 ) -> int:
-    """Run the request for each task. Return 0, 1 if a task failed, or 3 if all of them would.
+    """Run the request for each task. Return 0; 1 if a task failed; 3 if every task would fail for the same reason.
 
     Raises:
         CallboardError: the batch could not start, or results can't be written any more.
@@ -50,12 +50,14 @@ def run_tasks(
         async with keeping(root, root.settings.keep_requests is True, progress.note) as recorder:
             keeps = durable_by(durable, root.settings)
             target = BatchTarget(request, root, RunCallbacks(recorder=recorder, durable=keeps, by=BATCH))
+            # Before `with journal`, which creates the file of results: a batch that can't start leaves no file.
             name = await target.check(file, rows)
             for problem in (*root.problems, *target.warnings):
                 progress.note(str(problem))
             with journal:
                 left = journal.remaining_tasks(rows, name)
                 await target.resume_earlier(journal.path, name, [task for task in rows if task.id in journal.done])
+                # Last, since it deletes the file of failures: `remaining_tasks` may still refuse the batch.
                 journal.begin()
                 progress.begin(len(rows), len(rows) - len(left))
                 return await run_batch(
@@ -77,6 +79,7 @@ def run_tasks(
     except click.exceptions.Exit:
         sys.stderr.write("callboard: completed tasks are stored; the same command continues from there\n")
         if as_json:
+            # -o json promises an object whatever happens (see `..failure`).
             _print_progress(as_json, journal, progress, None)
         raise
     _print_progress(as_json, journal, progress, given_up)

@@ -44,6 +44,7 @@ Found = dict[str, Any]
 
 _KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
 _ADDRESSES = ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "OLLAMA_HOST", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY")
+# Node runs .ts files without a flag since 22.18; older ones need tsx.
 _INTERPRETERS = {"bash": ".sh", "python3": ".py", "node": ".ts (22.18 on)", "npx": ".ts (npx tsx)"}
 _KEY_TOLD = {True: "set", False: "not set", "config.yaml": "set in config.yaml"}
 _TYPESCRIPT = ("tree-sitter", "tree-sitter-typescript")
@@ -191,6 +192,8 @@ def _version(package: str) -> str | None:
 
 def _packages() -> dict[str, str | None]:
     names = {
+        # `packaging`, which parses these entries, is no dependency. No dependency's name ends in a digit, which this
+        # would cut off.
         entry.split(";")[0].split("[")[0].rstrip("<>=!~.,0123456789 ")
         for entry in requires("callboard") or ()
         if "extra ==" not in entry
@@ -207,6 +210,7 @@ def _read_settings(file: Path) -> tuple[Settings, str]:
         text, health = "", f"can't be read: {error}"
     else:
         health = ""
+    # Not `load_settings`: it raises if the file has errors, and the other findings would be lost.
     settings, problems = read_settings(text, str(file), os.environ)
     return settings, _health(problems) if problems else health or "no problems"
 
@@ -228,6 +232,7 @@ def _keys(settings: Settings) -> dict[str, bool | str]:
 
     found: dict[str, bool | str] = {name: bool(os.environ.get(name)) for name in _KEYS}
     for client in settings.clients:
+        # It has a token instead of a key; `callboard auth status` shows it.
         if signs_in(client):
             continue
         name = re.sub(r"[^A-Z0-9]", "_", (client.name or client.type).upper()) + "_API_KEY"
@@ -320,6 +325,7 @@ def _node_version(path: str | None) -> str | None:
     try:
         told = subprocess.run([path, "--version"], capture_output=True, timeout=5, check=False, text=True)
     except (OSError, ValueError, subprocess.SubprocessError):
+        # ValueError: the output is not text (UnicodeDecodeError).
         return None
     return told.stdout.strip() or None
 
@@ -413,6 +419,8 @@ def examine_environment(home: Path, environ: Mapping[str, str] = os.environ) -> 
     return {
         "file": str(file) if file.exists() else None,
         "error": error,
+        # The file sets only variables that were missing. If the values differ, the variable came from the environment
+        # itself.
         "from_file": sorted(name for name, value in of_file.items() if environ.get(name) == value),
         "variables": _variables(environ),
     }
@@ -445,9 +453,11 @@ def _variables(environ: Mapping[str, str]) -> dict[str, Found]:
             first = next(each for each in names_of(key) if environ.get(each))
             note = f"{first} overrides it" if first != name else keys[key] and f"no effect yet: {keys[key]}"
             found[name] = {"value": _without_secrets(environ[name]), "note": note}
+        # A patch of requests (`CALLBOARD_PATCH_...`) may add headers with keys, so its value is not shown.
         elif name in ours or name.partition("_")[2].startswith("PATCH_"):
             shown = name not in _SECRETS and name in ours
             found[name] = {"value": _without_secrets(environ[name]) if shown else None, "note": ""}
+        # Not for LOKI_: an unknown one may be a variable that only Loki reads.
         elif name.startswith("CALLBOARD_"):
             note = did_you_mean(name, known) or "nothing reads it"
             found[name] = {"value": None, "note": note}

@@ -88,6 +88,7 @@ def _agreed(fork: Fork, *, no_input: bool) -> bool:
             f"what {fork.run} did behind row {fork.at} is done again ({counted(len(fork.again), 'time')} it changed the"
             " world), and no person can be asked whether it may be; --yes agrees beforehand"
         )
+    # Deferred: prompt_toolkit, which a fork without a question does not need.
     from ..render.dialog import Dialog
 
     rows = [f"  {safe(each)}" for each in fork.again[:_SHOWN]]
@@ -96,6 +97,7 @@ def _agreed(fork: Fork, *, no_input: bool) -> bool:
         [f"Continue? {fork.run} made these changes after step {fork.at}, and the fork repeats them:", *rows]
     )
     try:
+        # default="no": Enter alone must not repeat changes.
         return Dialog(Question(id="", actor="", kind="confirm", text=text, default="no")).run() == "yes"
     except EOFError:
         return False

@@ -57,6 +57,7 @@ def update_bundles(name: str | None, *, force: bool, yes: bool, no_input: bool, 
             try:
                 done.append(await manage.update(me, base, each, wishes, person, os.environ))
             except NobodyToAsk:
+                # Every further bundle would need the same answer.
                 raise
             except CallboardError as error:
                 sys.stderr.write(f"callboard: {safe(each)}: {safe(str(error))}\n")
@@ -120,6 +121,7 @@ def _held(bundle: Bundle) -> str:
 
 def bundle_names(config_dir: str | None) -> list[str]:
     """Return the names of installed bundles; none if the record can't be read."""
+    # For completion, which can't print errors; the command itself reports them.
     with suppress(CallboardError, OSError):
         return list(read_manifest(configured(config_dir, os.environ)[0]).bundles)
     return []
@@ -130,6 +132,7 @@ def _played(body: Body, config_dir: str | None, *, no_input: bool) -> int:
 
     async def by_actor(me: Actor, root: Root) -> list[InstallResult]:
         async def ask(text: str) -> bool:
+            # people=True: programs of the bundle will run here, so no model may agree.
             question = Question(
                 id=root.kernel.questions.new_id(), actor=me.path, text=text, kind="confirm", people=True
             )

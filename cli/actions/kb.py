@@ -49,6 +49,7 @@ def build_bases(target: str, config_dir: str | None, *, quiet: bool, as_json: bo
 
     async def build(me: Actor, root: Root) -> None:
         for recipe in found:
+            # Providers charge for vectors as for a run's requests, so `callboard usage` includes them.
             with root.knowledge.charges.on(root.meter()):
                 report = await root.knowledge.build(me, recipe, rebuild=rebuild)
             reports.append(report)
@@ -78,6 +79,7 @@ def build_bases(target: str, config_dir: str | None, *, quiet: bool, as_json: bo
             for recipe, report in zip(found, reports, strict=True)
         ]
         sys.stdout.write(json_object(bases=rows))
+    # An empty base is a failure for scripts: nothing can be found in it.
     return 0 if all(report.chunks for report in reports) else 1
 
 
@@ -117,6 +119,7 @@ def drop_bases(target: str, config_dir: str | None, *, yes: bool) -> int:
         UsageError: there is no terminal for the confirmation.
         KnowledgeBusy: a base is being built.
     """
+    # `is_dir`, not `meta`: an interrupted first build has files to remove too.
     there = [seen for seen in map(base_info, recipes(target, config_dir)) if seen.recipe.directory.is_dir()]
     if not there:
         sys.stdout.write(f"{safe(target)} is not built\n")
@@ -165,6 +168,7 @@ def show_status(target: str, config_dir: str | None, *, pages: bool, as_json: bo
             try:
                 compared[seen.recipe.target] = await root.knowledge.changes(me, seen.recipe, pages=pages)
             except KnowledgeError as error:
+                # One broken base must not hide the state of the others.
                 compared[seen.recipe.target] = str(error)
         return compared
 
@@ -306,6 +310,7 @@ def _built(target: str, config_dir: str | None) -> list[Recipe]:
     found = recipes(target, config_dir)
     for recipe in found:
         seen = base_info(recipe)
+        # A broken base passes: opening it raises the error that says what to do.
         if seen.meta is None and seen.error is None:
             raise KnowledgeMissing(
                 f"{recipe.what} is {state_of(seen)}; run: callboard kb build {shlex.quote(recipe.target)}"
@@ -321,6 +326,7 @@ def _headline(hit: Hit) -> str:
     first, last = hit.lines
     where = f"{hit.source}:{first}" if first == last else f"{hit.source}:{first}-{last}"
     under = f"  {' > '.join(hit.heading)}" if hit.heading else ""
+    # A file's name may contain a newline, which `safe` keeps.
     return safe(f"{hit.score:.3f}  {where}{under}").replace("\n", " ")
 
 
@@ -341,6 +347,8 @@ def export_bases(target: str, config_dir: str | None) -> int:
     def write(chunks: Sequence[Chunk]) -> None:
         sys.stdout.write("".join(f"{encoder.encode(_exported(chunk)).decode()}\n" for chunk in chunks))
 
+    # A write error is returned: raised in the actor, it would become "crashed" (see `act`), and a closed pipe has to
+    # end the program with 141.
     async def export(_me: Actor, root: Root) -> OSError | None:
         try:
             for recipe in found:

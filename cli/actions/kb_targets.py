@@ -38,9 +38,11 @@ def recipes(target: str, config_dir: str | None) -> list[Recipe]:
         CallboardError: the agent's file, or the base's, has errors.
     """
     base, _ = configured(config_dir, os.environ)
+    # The shell's completion appends a slash to a directory.
     if target.rstrip(os.sep).endswith(ENDING):
         return [registry.named(target.rstrip(os.sep), base)]
     agent, colon, node = target.rpartition(":")
+    # A directory's own name may contain a colon.
     if colon and not Path(target).exists():
         return [_one_recipe(load_agent(agent, config_dir=config_dir), node, base)]
     file = registry.file_of(target, base)
@@ -64,6 +66,7 @@ def of_agent(agent: GraphAgent | LoopAgent, base: Path) -> dict[str, Recipe]:
 
 
 def _agent(target: str, config_dir: str | None, base: Path) -> GraphAgent | LoopAgent:
+    # Before `load_agent`, whose error would only say that the directory has no agent.
     if _is_only_documents(target) and not is_agent(target, base):
         raise UsageError(
             f"'{target}' is neither a knowledge base nor an agent; to make a base of it:"

@@ -51,6 +51,7 @@ def _sign_ins(_home: Path, environ: Mapping[str, str]) -> Iterator[str]:
 def _servers(home: Path, _environ: Mapping[str, str]) -> Iterator[str]:
     ours, lokis = home / "mcp.json", home / "functions" / "mcp.json"
     if ours.is_file() and lokis.is_file():
+        # Nothing is lost of a server that both files have, so it is not reported.
         only = sorted(_names(lokis) - _names(ours))
         if only:
             names = ", ".join(only)

@@ -150,6 +150,7 @@ class _Terminal:
     async def written(self) -> int:
         """Write the results of the line's runs; return the exit code of the first that failed, or 0."""
         for run, end in self.ends.items():
+            # `wait` below may return before `_printed` has shown the last events; the result belongs below them.
             await end.wait()
             outcome = await self._hub.wait(LOCAL, run)
             await self._write(outcome)

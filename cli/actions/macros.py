@@ -90,6 +90,7 @@ def edit_macro(name: str, config_dir: str | None) -> str:
     new = not place.file.exists()
     editor = str(load_settings(base)[0].other.get("editor") or "")
     if new:
+        # replace=False: another process may have written the macro since `exists`.
         FILES.write(place, _beginning(name, base), replace=False)
         if not edit_new(place.file, editor):
             return f"nothing was written, so there is no macro '{name}' of yours\n"

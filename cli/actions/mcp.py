@@ -48,6 +48,8 @@ from ..render.text import ASKS, columns, counted, fitted, json_object, one_line,
 
 HIDDEN = "***"
 _SECRET_NAME = re.compile(r"token|key|secret|passw|auth|credential|bearer", re.IGNORECASE)
+# Prefixes of keys: OpenAI, Anthropic and Stripe (sk, pk, rk), GitHub, GitLab, Slack, AWS, a JWT (base64 of `{"`),
+# Google, Hugging Face.
 _SECRET = re.compile(r"(sk|pk|rk)[-_]\w|gh[opsu]_|github_pat_|glpat-|xox[a-z]-|AKIA|eyJ|AIza|hf_", re.ASCII)
 
 
@@ -62,6 +64,7 @@ def list_servers(config_dir: str | None, *, as_json: bool) -> tuple[str, bool]:
     rows: list[dict[str, Any]] = []
     for server in config.servers.values():
         known, lacks = None, None
+        # A disabled entry may lack variables, which is no reason for a warning.
         if not server.disabled:
             try:
                 known = cached_catalog(servers, server)
@@ -139,6 +142,7 @@ def _row(server: Server, known: ServerCatalog | None, lacks: str | None) -> dict
 
 def _state(row: dict[str, Any]) -> str:
     if row["error"]:
+        # Entries that could not be read have only a name and an error.
         return "can't be used" if "share" not in row else "lacks a value"
     if row["disabled"]:
         return "disabled"
@@ -156,6 +160,7 @@ def _words(words: tuple[str, ...]) -> Iterator[str]:
     for word in words:
         name, equals, value = word.partition("=")
         header, colon, text = word.partition(":")
+        # `${TOKEN}` is the name of a secret, not its value.
         if REFERENCE.fullmatch(value or word):
             yield word
         elif (named and not word.startswith("-")) or _SECRET.match(word):
@@ -177,6 +182,7 @@ def _address(url: str) -> str:
     host = parts.netloc.rpartition("@")[2]
     if "@" in parts.netloc:
         host = f"{HIDDEN}@{host}"
+    # All values: services take keys in the query under any name.
     query = re.sub(r"=[^&]+", f"={HIDDEN}", parts.query)
     return urlunsplit((parts.scheme, host, parts.path, query, ""))
 
@@ -255,6 +261,7 @@ def test_servers(names: tuple[str, ...], config_dir: str | None, *, as_json: boo
     async def probe_all(me: Actor, root: Root) -> tuple[list[ServerProbe], tuple[Problem, ...]]:
         servers = root.mcp
         problems = () if names else servers.config.problems
+        # dict.fromkeys: results are stored by name, so a name given twice is probed once.
         wanted = [servers.config.get(name) for name in dict.fromkeys(names or servers.config.names)]
         if not wanted:
             raise _nothing_to_probe(servers.config)
@@ -309,8 +316,10 @@ async def _probe(me: Actor, scope: ServerScope, server: Server) -> ServerProbe:
     try:
         async with scope.client(server.name, me) as client:
             seconds = trio.current_time() - began
+            # A server may complete the handshake, which has its own limit, and never answer `resources/list`.
             facts = await _in_time(server, _facts(client, await scope.catalog(server.name, me)))
     except CallboardError as failed:
+        # `..failure` hides secrets of errors that end a command; this one is printed by `as_text`.
         hide_in(failed)
         error = failed
         seconds = trio.current_time() - began
@@ -390,6 +399,8 @@ async def _ask(name: str, me: Actor, root: Root) -> tuple[Server, ServerCatalog,
 
 
 def _tool_row(server: Server, tool: ServerTool, permissions: Permissions) -> dict[str, Any]:
+    # Permissions are decided for a `Tool`, by its name, its alias (`server__tool` in rules) and its effect; it is never
+    # called.
     shown = Tool(
         spec=ToolSpec(name=offered_name(server.name, tool.name)),
         run=_never,
@@ -429,6 +440,7 @@ def make_mcp_json(config_dir: str | None, *, force: bool) -> str:
     """
     base, _ = configured(config_dir, os.environ)
     file, loki = base / "mcp.json", user_folder("functions", base) / "mcp.json"
+    # Loki's file counts too: once mcp.json exists, functions/mcp.json is no longer read.
     for there in (file, loki):
         if there.exists() and not force:
             hint = "--force overwrites it" if there == file else f"--force writes {file}, which is used then"

@@ -56,6 +56,7 @@ def serve_agents(
             say(f"warning: {problem}")
         names = ", ".join(offers)
         if root.settings.mcp_server_support:
+            # link=False: a server that can't be started must not end this one; it is tried again later.
             root.kernel.spawn(lambda _: root.mcp.warm(), name="warm", link=False)
         if http:
             from ...actors.front.mcp_server.serving import serve_http
@@ -77,6 +78,7 @@ def serve_agents(
             await serve_stdio(root, offers, options=options)
         return exit_code_of(root)
 
+    # person=False: over stdio, standard input belongs to the MCP client.
     return play(serve, ProgressDisplay(), config_dir=config_dir, person=False, serving=True)
 
 
@@ -86,6 +88,7 @@ def _token(file: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise UsageError(f"--token-file {file}: can't be read: {reason}") from error
+    # A bearer token in a header has neither blanks nor other characters (RFC 6750, section 2.1).
     if not text or not text.isascii() or any(char.isspace() for char in text):
         raise UsageError(f"--token-file {file}: a token is one line of ASCII characters without blanks")
     return text

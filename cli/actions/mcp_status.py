@@ -36,6 +36,7 @@ def reload_servers(name: str | None, *, as_json: bool) -> int:
 
     Calls that the reload waits for are named on stderr.
     """
+    # The reload answers only when these calls have ended, and the command would be silent until then.
     for answer in _ask_processes({"ask": "status"}):
         calls = sum(each["pending"] for each in answer.get("servers", ()) if name in (None, each["name"]))
         if calls:

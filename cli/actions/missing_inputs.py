@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ...protocol.graph.model import Graph, Variable
 
 
+# `{{-` is Jinja's form that removes the blanks before it.
 _PROMPT = re.compile(r"\{\{-?\s*initial_prompt\b")
 
 
@@ -33,8 +34,9 @@ def check_prompt(request: RunRequest, config_dir: str | None) -> None:
 
     Raises:
         UsageError: a node uses the prompt, and there is none.
-        CallboardError: the target can't be read, as the run would say it.
+        CallboardError: the target can't be read; the same error as in the run.
     """
+    # Not stripped: a prompt of blanks is how a script gives an empty one, as the error below says.
     if request.prompt or request.files or request.attach:
         return
     target = _loaded(request, config_dir)
@@ -101,11 +103,13 @@ def with_missing(agent: GraphAgent | LoopAgent, given: dict[str, str], config_di
         KeyboardInterrupt: the user pressed Ctrl-C.
     """
     values = dict(given)
+    # Not the vault itself: that would run its command or ask for a passphrase, only to see what is missing.
     secrets = ForChecks(vault_of(config_dir))
     for variable in missing_variables(agent.name, definition(agent).variables, given, os.environ, secrets=secrets):
         try:
             values[variable.name] = _ask(agent.name, variable)
         except EOFError:
+            # Ctrl-D ends all questions, not only this one; the run reports what is still missing.
             break
     return values
 

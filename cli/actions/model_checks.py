@@ -77,6 +77,8 @@ def _asked(found: list[Checked], config_dir: str | None, *, shown: bool) -> list
                         sys.stdout.write(f"{as_check_text(known[each.model])}\n")
                         sys.stdout.flush()
                 except OSError as error:
+                    # Raised after the nursery: in it, a closed pipe would cancel requests that are paid for, and `act`
+                    # would report a crash.
                     unwritten.append(error)
 
         async with trio.open_nursery() as nursery:

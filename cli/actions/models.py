@@ -109,6 +109,7 @@ def _progress_printer(name: str) -> Callable[[str, int, int], None]:
             return
         last = step
         text = f"{name}: {what}" + (f" {percent}% of {total // _MEGABYTE} MB" if total else "")
+        # \x1b[K erases the rest of the row: the text before may have been longer.
         sys.stderr.write(f"\r\x1b[K{text}" if live else f"{text}\n")
         if live and total and done >= total:
             sys.stderr.write("\n")
@@ -124,6 +125,7 @@ def usable_models(settings: Settings) -> list[dict[str, Any]]:
     None if there is no sign-in.
     """
     catalog = ModelCatalog(settings, os.environ)
+    # The model may be a list of fallbacks, of which the first is asked first.
     default = models_of(catalog.choice().model)[0]
     return [
         {
@@ -201,6 +203,7 @@ def _prices(tariff: Tariff) -> dict[str, Any]:
             "from": tariff.origins[name],
         }
     if rates.request:
+        # `origins` has no entry for a price per request; a priced model always has one for `input`.
         told["request"] = {"price": rates.request, "tiers": [], "from": tariff.origins["input"]}
     return told
 

@@ -28,6 +28,7 @@ def explain_call(
     try:
         given = msgspec.json.decode(call) if call.lstrip().startswith("{") else None
     except msgspec.DecodeError:
+        # A shell command may begin with a brace too: `{ make; }`.
         given = None
     if not isinstance(given, dict):
         if not tool.subject:

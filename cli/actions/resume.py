@@ -98,12 +98,14 @@ def resume_runs(words: Sequence[str], flags: ResumeFlags) -> int:
 
 def _chosen(words: Sequence[str], flags: ResumeFlags) -> list[InterruptedRun]:
     everything = interrupted(os.environ)
+    # A journal that can't be read is an entry without an id.
     by_id = {run.run: run for run in everything if run.run}
     unread = [run.damage for run in everything if not run.run]
     if words:
         return [by_id[_id_of(word, by_id, unread)] for word in words]
     for damage in unread:
         sys.stderr.write(f"callboard: {safe(damage)}. {_LOST}\n")
+    # A task of a batch is resumed by repeating `callboard batch`, which also stores its result.
     there = [run for run in everything if not run.why_not and (run.about is None or run.about.by != BATCH)]
     if flags.all_runs:
         return there
@@ -161,6 +163,7 @@ async def _drive(
     progress.note(f"{run.run} continues after {run.rows} recorded steps")
     log = runs_dir() / run.run
     wanted = root.settings.keep_requests
+    # A run that has a log continues it. Requests and replies are stored only as those of a new run are.
     keeps = log.is_dir() or (sys.stderr.isatty() if wanted is None else wanted)
     with ExitStack() as here:
         async with keeping(root, keeps, progress.note) as recorder:
@@ -175,6 +178,7 @@ async def _drive(
                 strict=flags.strict,
                 on_unknown=flags.on_unknown,
                 answers=flags.answers,
+                # Events are numbered on from the log, so that its readers find no number twice.
                 after=0 if last is None else last.seq,
                 wait=WAIT,
                 on_wait=lambda busy: progress.note(f"waiting: {busy}"),

@@ -23,7 +23,7 @@ from ..editor import edit_file, edit_new
 from ..render.text import columns, counted, json_object, one_line, safe
 
 _OF_TEXT = ("name", "description", "prompt", "use_tools")
-"""Keys that are shown elsewhere, or not at all."""
+"""Keys that `_settings` leaves out: they are shown elsewhere, or not at all."""
 
 
 def list_roles(config_dir: str | None, *, as_json: bool) -> str:
@@ -47,6 +47,7 @@ def show_role(name: str, config_dir: str | None, *, as_json: bool) -> str:
     """
     base = _base(config_dir)
     place = locate(name, base)
+    # `find` refuses a role whose arguments are missing; without any, its placeholders are shown.
     role = find(name, base) if "#" in name else FILES.load(place)
     if as_json:
         return json_object(
@@ -186,7 +187,7 @@ def _origin(place: FilePlace) -> str:
 
 
 def _settings(role: Role) -> dict[str, Any]:
-    """Return the keys that the front matter sets, for `-o json`."""
+    """Return the settings of the front matter by their keys, without those of `_OF_TEXT`."""
     keys = [field for field in RoleFile.__struct_fields__ if field not in _OF_TEXT]
     found = {key: getattr(role, key) for key in keys if getattr(role, key) is not None}
     if role.tools is not None:

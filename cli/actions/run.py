@@ -179,8 +179,10 @@ def execute_run(request: RunRequest, flags: RunFlags, result: ResultFormat | Non
         BrokenPipeError: the reader of stdout has closed the pipe.
     """
     logging.configure()  # loading a target may already log
+    # A cassette has the answers too; the user of today is not asked.
     person = person_at_terminal(no_input=flags.no_input or flags.replay is not None)
     tape = playback_of(flags.record, flags.replay, loose=flags.loose, durable=bool(flags.durable))
+    # Events go to the same terminal, where a redrawn tree would erase them.
     shared = flags.output == "stream-json" and sys.stdout.isatty()
     progress = choose(sys.stderr, quiet=flags.quiet, verbose=flags.verbose, prompting=person, shared=shared)
     if result is None and flags.output == "text" and sys.stdout.isatty() and not flags.dry_run:
@@ -188,6 +190,7 @@ def execute_run(request: RunRequest, flags: RunFlags, result: ResultFormat | Non
         result = AnswerResult(sys.stdout, answer)
     elif result is None:
         result = for_format(flags.output, sys.stdout)
+    # Completed before the event loop runs: reading standard input and asking at the terminal block.
     driver = partial(_drive, _completed(request, flags, person), flags, progress, result, person, tape)
     outcome = play(driver, progress, config_dir=flags.config_dir, person=person, dry_run=flags.dry_run)
     return finish(outcome, result)
@@ -195,6 +198,7 @@ def execute_run(request: RunRequest, flags: RunFlags, result: ResultFormat | Non
 
 def finish(outcome: Outcome, result: ResultFormat) -> int:
     """Write the result, and messages about it to stderr; return the exit code."""
+    # Before the result is written: that raises if the reader of stdout has gone, and the reply is complete.
     _keep(outcome)
     result.finish(outcome)
     _print_failure(outcome)
@@ -206,6 +210,7 @@ def finish(outcome: Outcome, result: ResultFormat) -> int:
 
 
 def _completed(request: RunRequest, flags: RunFlags, person: bool) -> RunRequest:
+    # Standard input is not read: the cassette has the recorded prompt.
     if flags.replay is not None and not request.prompt:
         return msgspec.structs.replace(request, prompt=prompt_of(flags.replay))
     if flags.reads_stdin:
@@ -259,6 +264,7 @@ async def _drive(
         return RunCallbacks(
             on_event=on_event,
             recorder=recorder,
+            # `playback_of` refuses --durable with --replay; `durable.by_default` must not apply either.
             durable=False if flags.replay is not None else durable_by(flags.durable, root.settings),
             by="run" if flags.adhoc is None else "ask",
             playback=tape,
@@ -266,6 +272,7 @@ async def _drive(
 
     if isinstance(progress, AnswerDisplay):
         progress.begin(style_of(root.settings.other, Path(root.config_dir), sys.stdout, os.environ))
+    # The thread that writes lines of events calls it, and `begin_stop` belongs to trio's thread.
     result.on_write_error(from_any_thread(root.begin_stop))
     beside: tuple[ListeningServer, HttpServer] | None = None
     if flags.ui:
@@ -285,6 +292,7 @@ async def _drive(
                     preludes=flags.preludes,
                     saves=flags.saves,
                 )
+                # With --ui the server's hub stores the events of the run.
                 async with keeping(root, _keeps(root, flags), progress.note, logged=not flags.ui) as recorder:
                     return await run_in_session(root, request, hooks(recorder), choice)
         except ShuttingDown:  # a signal came before the run began
@@ -357,6 +365,7 @@ async def run_in_session(root: Root, request: RunRequest, hooks: RunCallbacks, c
     agent: str | None = None
     if isinstance(request.target, str):
         loaded = await root.loader.load(request, hooks)
+        # `loaded` is passed on, so that the files are not read a second time.
         agent, hooks = agent_of(loaded), msgspec.structs.replace(hooks, loaded=loaded)
     if name == TEMP:
         return await _temporary(root, request, hooks, choice, agent)

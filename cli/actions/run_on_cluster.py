@@ -25,8 +25,9 @@ _HERE = ("ui", "dry_run", "keep_requests", "record", "replay", "loose")
 """Flags that concern this machine and not the run."""
 
 _EITHER = {"save_session": ("--save-session", "--no-save-session"), "durable": ("--durable", "--ephemeral")}
-"""Such flags with a positive and a negative form."""
+"""Flags of this machine with a positive and a negative form."""
 
+# `session` and `needs` are sent apart, from the flags; the command line has no title.
 _TRAVELS = {name for name in own.StartRun.__struct_fields__ if name not in ("session", "title", "needs")}
 
 
@@ -34,7 +35,7 @@ def run_on_cluster(request: RunRequest, on: str, needs: Sequence[str], flags: Ma
     """Execute the run on a server; returns its exit code.
 
     Args:
-        on: the URL of a server, or `cluster` for the newest one here.
+        on: the URL of a server, or `cluster` for $CALLBOARD_URL, else the newest server of this machine.
         needs: labels that a worker must have.
         flags: of `callboard run`, without those of the request.
 
@@ -45,11 +46,13 @@ def run_on_cluster(request: RunRequest, on: str, needs: Sequence[str], flags: Ma
     logging.configure()
     _check_flags(flags)
     request = msgspec.structs.replace(request, prompt=prompt_text(request.prompt, quiet=flags["quiet"]))
+    # A server on this machine works in another directory. The name of an agent stays a name.
     if isinstance(request.target, str) and os.path.exists(request.target):  # noqa: PTH110 - no event loop runs yet
         request = msgspec.structs.replace(request, target=os.path.abspath(request.target))  # noqa: PTH100 - the same
     given = {name: getattr(request, name) for name in _TRAVELS if hasattr(request, name)}
     given |= {name: getattr(request.limits, name) for name in request.limits.__struct_fields__}
     _check(request, set(given))
+    # 0 is left out too, since it equals False; limits are above 0 (`options.above_zero`).
     params = {name: value for name, value in given.items() if value not in (None, "", (), {}, [], False)}
     if flags.get("session") is not None:
         params["session"] = "" if flags["session"] == TEMP else flags["session"]

@@ -1,6 +1,6 @@
 """Durable runs for `callboard runs`: steps (`show --rows`), export to a file, and import.
 
-`..control.commands.kept` implements the commands that use the records of all runs.
+`..control.commands.stored_runs` implements the commands that use the records of all runs.
 """
 
 from __future__ import annotations

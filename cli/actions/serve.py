@@ -102,8 +102,10 @@ async def serve_in_background(
 
     def over(end: End) -> None:
         errors.extend([end.error] if end.error is not None else [])
+        # Also at a failure: otherwise the caller would wait for ever.
         settled.set()
 
+    # link=False: an error of the server is raised here, by the caller's `async with`, and does not crash the root.
     ref = root.kernel.spawn(body, name="page", link=False)
     ref.on_end(over)
     await settled.wait()
@@ -132,6 +134,7 @@ def print_page(served: ListeningServer, run: str, note: Callable[[str], None], *
 
 async def _serve(options: ServeOptions, ui: bool, quiet: bool, config_dir: str | None, /) -> CallboardError | int:
     server = HttpServer(options)
+    # Before the root, which handles SIGHUP itself: nohup is recognised by the ignored signal that was inherited.
     terminal = TerminalLife()
 
     def say(text: str) -> None:
@@ -176,10 +179,12 @@ async def _serve(options: ServeOptions, ui: bool, quiet: bool, config_dir: str |
             root.kernel.spawn(lambda _: terminal.watch(), name="terminal", link=False)
             await server.serve(root, lambda served: _say_where(served, say, ui=ui))
         except CallboardError as error:
+            # Returned: an exception that leaves the root's block arrives wrapped in a group.
             return error
         finally:
             if written is not None:
                 written.close()
+        # A server that ends because its terminal was closed has drained too: 0, not 129.
         if server.drained or root.kernel.signal is None:
             return 0
         return 128 + root.kernel.signal
@@ -191,6 +196,7 @@ def _say_where(served: ListeningServer, say: Callable[[str], None], *, ui: bool)
     say(f"serving at {served.url}" + ("" if served.http else " (the websocket only)"))
     if not served.http and sys.stderr.isatty():
         say(_missing())
+    # The address contains the token, which must not get into a log unless --ui asks for it.
     if served.http and (ui or sys.stderr.isatty()):
         say(f"the page: {served.page}")
     if sys.stderr.isatty():
@@ -256,6 +262,7 @@ def _is_terminal(stream: int) -> bool:
     try:
         termios.tcgetattr(stream)
     except termios.error as error:
+        # EIO: a terminal that was hung up. ENOTTY: no terminal.
         return bool(error.args[0] == errno.EIO)
     return True
 
@@ -263,7 +270,10 @@ def _is_terminal(stream: int) -> bool:
 def _has_terminal() -> bool:
     """True if this process has a controlling terminal, or if that can't be determined (too many open files)."""
     try:
+        # O_NOCTTY: a check must not acquire a controlling terminal. O_NONBLOCK: opening a serial line waits for its
+        # carrier.
         os.close(os.open(TERMINAL, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC))
     except OSError as error:
+        # ENXIO: no controlling terminal. ENOENT: a container without this device. EIO, ENODEV: the terminal is gone.
         return error.errno not in (errno.ENXIO, errno.ENOENT, errno.EIO, errno.ENODEV)
     return True

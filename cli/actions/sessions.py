@@ -56,7 +56,7 @@ def stored_variables(session: str, agent: Loaded, config_dir: str | None) -> dic
 
 
 def list_sessions(agent: str | None, *, as_json: bool, config_dir: str | None) -> str:
-    """Return the list of sessions as text."""
+    """Return the sessions, as a table or as JSON."""
     found = _store(config_dir).list(agent, everywhere=agent is None)
     if as_json:
         return json.dumps([msgspec.to_builtins(meta) for meta in found], indent=2, ensure_ascii=False) + "\n"
@@ -106,7 +106,8 @@ def path_of(session: str, agent: str | None, config_dir: str | None) -> Path:
 def _there(store: SessionStore, id: str, agent: str | None) -> Path:
     path = store.path(id, agent)
     if not path.is_file():
-        store.open(id, agent)  # of an older program; this copies it
+        # A session of Loki is copied to its new place when it is first opened.
+        store.open(id, agent)
     return path
 
 
@@ -138,6 +139,7 @@ def empty_session(session: str, agent: str | None, config_dir: str | None) -> No
     store = _store(config_dir)
     stored = _found(store, session, agent)
     with _held(store, stored):
+        # Read again under the lock: a turn of another process may have ended since.
         stored = store.fresh(stored)
         forget_all(stored.session)
         store.save(stored)

@@ -89,7 +89,7 @@ def validate_skills(directories: Sequence[Path], *, strict: bool) -> int:
 
 
 def new_skill(name: str, config_dir: str | None, *, of_user: bool) -> str:
-    """Write the first files of a skill.
+    """Write the SKILL.md of a new skill; return a message for the user.
 
     Raises:
         UsageError: the name is invalid.
@@ -99,6 +99,7 @@ def new_skill(name: str, config_dir: str | None, *, of_user: bool) -> str:
     directory = folder / name
     text = _NEW.format(name=name, title=name.replace("-", " ").capitalize())
     skill, problems = read_skill(text, str(directory / FILE), str(directory))
+    # `read_skill` knows only the last part of the path, and `../../x` would be written outside of the folder.
     if skill is None or "/" in name:
         said = problems[0].message if problems else "`name` has characters other than letters, digits and hyphens"
         raise UsageError(f"'{name}' can't be the name of a skill: {said}")
@@ -130,6 +131,7 @@ def _checked(directory: Path, *, strict: bool) -> list[Problem]:
         text = file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         return problem(f"{file.name} can't be read: {error}")
+    # `read_skill` compares the skill's name with the directory's, for which `.` and `..` do not serve.
     resolved = directory if unicodedata.normalize("NFC", directory.name) not in ("", ".", "..") else directory.resolve()
     return read_skill(text, str(file), str(resolved), strict=strict)[1]
 

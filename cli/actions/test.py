@@ -56,6 +56,7 @@ def run_cases(paths: Sequence[str], flags: TestFlags) -> int:
         return await play_cases(root, files, mode=flags.mode, wanted=flags.wanted, jobs=flags.jobs, on_result=show)
 
     results = framed(drive, ProgressDisplay(), config_dir=flags.config_dir, person=False)
+    # A typing error in -k must not look like success in CI.
     if not results:
         raise UsageError(f"no case has '{flags.wanted}' in its name (-k)" if flags.wanted else "there are no cases")
     if flags.junit is not None:

@@ -71,14 +71,17 @@ def call_tool(
     flag_values.directories(roots)
     of = None if agent is None else load_agent(agent, config_dir=config_dir)
     values = {} if of is None else _values(of, variables, person, config_dir)
+    # yes: tools receive AUTO_CONFIRM, and ask no question of their own.
     options = ToolOptions(yes=yes, roots=tuple(Path(path) for path in roots))
 
     async def by_hand(me: Actor, root: Root) -> ToolTurn:
         tool = Toolbox(config_dir, registry=root.registry, options=options).one(name, of, values).tool
         mine = f" --agent {shlex.quote(agent)}" if agent else ""
+        # Checked here for exit code 2: the call itself reports invalid arguments as a failed result, as to a model.
         check_arguments(given, tool.spec.parameters, f"callboard tools show {tool.name}{mine}")
         registry = root.registry
         rules, allowed = registry.permissions(root.settings.permissions), registry.spelled_out(allow)
+        # once: the question offers no `always`, since no further calls follow.
         permissions = Permissions(rules, allowed=allowed, yes=yes, once=True)
         return await execute_call(me, tool, given, permissions, registry.permissions(rules_of(of)))
 
@@ -125,6 +128,7 @@ def print_result(turn: ToolTurn, *, as_json: bool = False) -> int:
         sys.stdout.write(json_object(result=content, error=None))
         return 0
     if not turn.error:
+        # A pipe gets the result unchanged; only a terminal obeys control characters.
         text = safe(content) if sys.stdout.isatty() else content
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
         return 0
@@ -169,6 +173,7 @@ def call_mcp_tool(
     unanswered: list[str] = []
 
     def hear(event: Event) -> None:
+        # Collected apart from the display, which prints nothing if stderr can't be redrawn.
         if isinstance(event.data, Warned) and event.data.code == UNANSWERED:
             unanswered.append(event.data.message)
 
@@ -188,6 +193,7 @@ def call_mcp_tool(
     for text in unanswered if quiet else ():
         sys.stderr.write(f"callboard: {safe(text)}\n")
     code = print_result(turn, as_json=as_json)
+    # Only if the tool failed: it may succeed without the answer.
     return NobodyToAsk.exit_code if code and unanswered else code
 
 

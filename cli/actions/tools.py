@@ -164,6 +164,7 @@ class Toolbox:
         problems: list[Problem] = []
         for name in names:
             try:
+                # One name at a time, so that a file with errors hides only its own tool.
                 tools = self._registry.named([name], home, self._options)
             except InvalidFile as error:
                 whole = Problem(severity="error", code=error.code, file=name, message=str(error))
@@ -177,6 +178,8 @@ class Toolbox:
         return self._registry.home(directory=directory, agent=name, values=values, options=self._options)
 
     def _seen(self, tool: Tool, source: str, agent: GraphAgent | LoopAgent | None) -> ToolInfo:
+        # No arguments: rules for particular commands or paths don't count here, `callboard permissions explain` has
+        # them.
         verdict = self._permissions.verdict(tool, {}, self._registry.permissions(rules_of(agent)))
         return ToolInfo(tool=tool, source=source, permission=verdict)
 

@@ -55,6 +55,7 @@ def trust_directory(directory: Path, *, as_json: bool) -> str:
     keep(record, os.environ)
     if as_json:
         return _json(root, record, compare_with_trusted(root, os.environ))
+    # A refusal records no files.
     old = {} if before is None or not before.trusted else before.files
     changed = [name for name, seen in record.files.items() if old.get(name) is None or old[name].sum != seen.sum]
     told = f"{safe(str(root))} is trusted: {counted(len(record.files), 'file')}"
@@ -109,6 +110,7 @@ def _record_text(record: TrustRecord | None) -> str:
 def _files(files: Sequence[TrustComparison]) -> list[str]:
     rows: dict[str, dict[str, int]] = {}
     for each in files:
+        # A skill is one row, `.agents/skills/NAME`, however many files it has.
         name = each.name if each.kind != "skills" else "/".join(each.name.split("/")[:3])
         states = rows.setdefault(name, {})
         states[each.state] = states.get(each.state, 0) + 1

@@ -36,6 +36,7 @@ def put_secret(name: str, *, new: bool, no_input: bool, config_dir: str | None) 
     file = _file(vault_of(config_dir, no_input=no_input), f"to {'add' if new else 'change'} {name}")
     if file.stamp is not None or not new:
         _unlock(file, no_input=no_input)
+        # Checked before the value is typed, and again in `edit`: another process may have changed the file meanwhile.
         _check_presence(name, file.read(), file, new=new)
     else:
         _choose_passphrase(file, no_input=no_input)
@@ -93,6 +94,7 @@ def remove_secrets(names: tuple[str, ...], *, yes: bool, no_input: bool, config_
 
     def edit(secrets: dict[str, str]) -> None:
         for name in names:
+            # Another process may have deleted it since the check.
             secrets.pop(name, None)
 
     file.change(edit)
@@ -146,6 +148,8 @@ def import_secrets(
     added: list[str] = []
 
     def edit(secrets: dict[str, str]) -> None:
+        # An equal value is no conflict, so that an import can be repeated. An error raised here leaves the file
+        # unchanged.
         others = [name for name, value in values.items() if secrets.get(name, value) != value]
         if others and not replace:
             raise UsageError(f"{file.path} has other values of {', '.join(others)}: --replace overwrites them")

@@ -32,6 +32,7 @@ from .. import options
 @click.option(
     "--attach",
     metavar="[CHAT]",
+    # click: the value may be omitted, and is "" then.
     is_flag=False,
     flag_value="",
     help="Attach to an open chat of a server: its id, or the beginning of it. Without CHAT: the only open "
@@ -95,6 +96,7 @@ def command(
     if continues or resume:
         opening["reopen"] = "last" if continues else "choose"
     where = None
+    # $CALLBOARD_URL, which is set for `ps` and `attach`, does not move a chat to a server; with --attach it counts.
     if attach is not None or context.get_parameter_source("url") is ParameterSource.COMMANDLINE:
         from ..control.servers import Where
 

@@ -77,6 +77,7 @@ _LOOK = 0.05
 PRICED_AS = "Claude Haiku 4.5"
 _CONTROL = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]|[\r\x08\x07]")
 _COLUMNS, _ROWS = 80, 24
+# From <linux/prctl.h>; Python has no constant for it.
 _PR_SET_PDEATHSIG = 1
 _RESET = "\r\x1b[J\x1b[0m\x1b[?25h\x1b[?2004l\x1b[?7h"
 """Escape sequences: erase below the cursor, reset colours, show the cursor, leave bracketed paste, wrap lines."""
@@ -286,6 +287,7 @@ class DemoNarrator:
         """Return the environment of the processes. The user's settings apply only to a live demo."""
         environ = dict(os.environ)
         if self._model is None:
+            # Otherwise settings of the user would change the prepared story.
             for name in [name for name in environ if name.startswith(PREFIXES) and not name.endswith("_DIR")]:
                 del environ[name]
             environ["CALLBOARD_CONFIG_DIR"] = str(directory / "config")
@@ -366,6 +368,7 @@ _SIGNALLED, _INTERRUPTED = 128, 130
 _WRAPPING: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
 """Options of textwrap: paths and commands stay whole."""
 
+# The user's git may have no author, or sign every commit and ask for a passphrase.
 _AUTHOR = ("-c", "user.name=Demo", "-c", "user.email=demo@localhost", "-c", "commit.gpgsign=false")
 
 
@@ -402,6 +405,7 @@ class DemoDirectory:
 
     def execute(self, words: list[str]) -> bool:
         """Execute another command without printing its output. Return whether it succeeded."""
+        # The variable selects the demo's display and its report file, which belong to the process of the run.
         environ = {name: value for name, value in self._environ.items() if name != "CALLBOARD_DEMO"}
         done = subprocess.run(
             [*_CALLBOARD, *words],
@@ -435,7 +439,9 @@ class RunProcess:
             self._process = subprocess.Popen(argv, cwd=cwd, env=environ, preexec_fn=dies_with_us)
         else:
             self._master, slave = os.openpty()
+            # A new pseudoterminal has 0 rows and 0 columns.
             _sized(slave)
+            # `dumb`: its output is copied to a stdout that may be a file, so nothing may be redrawn.
             quiet = {**environ, "TERM": "dumb"}
             self._process = subprocess.Popen(
                 argv,
@@ -444,6 +450,7 @@ class RunProcess:
                 stdin=slave,
                 stdout=slave,
                 stderr=slave,
+                # Ctrl-C at the demo's terminal does not reach it: `DemoDirectory.interrupted` ends it.
                 start_new_session=True,
                 preexec_fn=dies_with_us,
             )
@@ -457,6 +464,7 @@ class RunProcess:
     def run_id(self) -> str:
         """Wait for the id of the run. Return "" if the process ends before it has one."""
         while True:
+            # Before the file is read: a process that has ended by now has written all its reports.
             over = self._process.poll() is not None
             for words in reports(self._file):
                 if words[0] == "run":
@@ -504,6 +512,7 @@ class RunProcess:
                 self._wait_a_little()
         self._ended()
         code = self._process.returncode
+        # As a shell reports a process that a signal has ended; Popen has the negative number.
         return code if code >= 0 else 128 - code
 
     def _ended(self) -> None:
@@ -531,6 +540,7 @@ class RunProcess:
             except OSError:  # EIO: its other end is closed
                 data = b""
             if not data:
+                # At the end of the output `select` returns at once, and the caller's loop would spin.
                 time.sleep(seconds)
                 return
             sys.stdout.write(_CONTROL.sub(b"", data).decode(errors="replace"))
@@ -557,6 +567,7 @@ def _interrupted(*, live: bool) -> tuple[Path | None, str]:
         if cwd.name != "repository" or not directory.name.startswith(PREFIX) or run.why_not:
             continue
         assert run.about is not None
+        # A demo with prepared replies has a configuration directory of its own (`_environ`).
         is_live = Path(run.about.config_dir) != directory / "config"
         if directory.is_dir() and is_live == live:
             return directory, run.run

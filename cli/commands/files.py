@@ -125,6 +125,7 @@ def convert(
     if home.exists() and (not home.is_dir() or any(home.iterdir())):
         raise UsageError(f"{directory} exists, and is not empty; nothing was written: name another directory")
     own = functions_in(functions_directory(flow.directory, "edge", os.environ))
+    # absolute: `.` has no name.
     files, reasons = convert(flow.workflow, home.absolute().name, own)
     if reasons:
         lines = [
@@ -140,6 +141,7 @@ def convert(
     return 0
 
 
+# Names of modules: only the module of the requested schema is imported.
 _ABOUT = {
     "graph": (".protocol.graph.model", "graph_schema"),
     "agent": (".protocol.agent", "agent_schema"),

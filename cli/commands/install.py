@@ -20,6 +20,7 @@ class _Sources(click.Group):
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        # The flags of `from` are shown as those of the group: users don't type that word.
         click.Command.format_options(self.commands["from"], ctx, formatter)
         self.format_commands(ctx, formatter)
 

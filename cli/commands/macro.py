@@ -12,6 +12,7 @@ from .. import options
 @click.command(
     "macro",
     short_help="Run a macro: a sequence of chat lines.",
+    # Words behind NAME are arguments of the macro, even if they begin with a dash.
     context_settings={"allow_interspersed_args": False},
 )
 @options.model

@@ -92,6 +92,7 @@ def run(*, on: str | None, needs: tuple[str, ...], **given: Any) -> int:
         raise click.UsageError("--needs needs --on: it selects the worker of a cluster that executes the run")
     from ..actions.run import RunFlags, execute_run
 
+    # `request` removes its flags from `given`, so it has to be evaluated first: the rest are the fields of RunFlags.
     return execute_run(request(given), RunFlags(**given))
 
 
@@ -146,6 +147,7 @@ def ask(tools: tuple[str, ...], system: str, role: str | None, role_prompt: str 
     from ..flag_values import request
 
     adhoc = AdHoc(instructions=system, tools=tools, role=role, prompt=role_prompt)
+    # saves: as in Loki, `save: true` stores a single prompt of the command line. Here too `request` comes first.
     return execute_run(request(given), RunFlags(adhoc=adhoc, saves=True, **given))
 
 
@@ -198,4 +200,5 @@ def batch(**given: Any) -> int:
     from ..actions.batch import run_tasks
     from ..flag_values import request
 
+    # `request` comes first, as in `run`.
     return run_tasks(request(given), **given)

@@ -100,6 +100,7 @@ def worker(
         raise UsageError("the cluster is not named: give --cluster postgresql://..., or set CALLBOARD_CLUSTER")
     labels = tuple(each for part in has.split(",") if (each := part.strip()))
     place = checked(ClusterOptions(dsn=cluster, name=name, plays=True, has=labels, room=room, lease=lease))
+    # durable: another worker can continue a run only from its journal.
     return serve_until_signal(
         host=host, port=port, ui=False, quiet=quiet, durable=True, config_dir=config_dir, cluster=place
     )
@@ -124,6 +125,8 @@ def acp(agent: str | None, config_dir: str | None) -> int:
 
     async def speak(root: Root) -> int:
         if agent is not None:
+            # An agent with errors ends the command here; otherwise the editor would see the error only in its first
+            # session.
             read(find(agent, config_dir=root.config_dir), root.config_dir, registry=root.registry)
         await serve_acp(root, agent)
         return exit_code_of(root)
@@ -174,6 +177,7 @@ def new(subject: str, scopes: tuple[str, ...]) -> int:
     sys.stderr.write(f"# config.yaml, under api: auth: keys: (then: kill -HUP the server)\n{entry}\n")
     sys.stderr.write("# the key itself, printed only this once:\n")
     sys.stderr.flush()
+    # Only the key: `> alice.key` stores it without the lines for config.yaml.
     sys.stdout.write(key + "\n")
     return 0
 

@@ -51,6 +51,7 @@ def command(
     from ..control.commands.usage import show_usage, usage_at
     from ..control.servers import Where
 
+    # A group that is given twice would be two columns.
     by = tuple(dict.fromkeys(groups))
     if url is not None:
         return usage_at(Where(url=url, token=token), by, days=days, as_json=as_json)
