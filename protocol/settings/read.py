@@ -61,6 +61,7 @@ _NESTED = (
 
 _TEXTS = (inspect.StrType, inspect.AnyType)
 
+# `sandbox` is a mapping or the name of a profile, so `CALLBOARD_SANDBOX=off` sets it as a scalar.
 _NO_SCALARS = (*_OURS, *(key for key in _NESTED if key != "sandbox"), *_Aliases.__struct_fields__, "clients")
 _IGNORED = {
     "default_reasoning_effort": "",
@@ -298,6 +299,7 @@ def _overrides(environ: Dict[str, str], problems: list[Problem]) -> tuple[dict[s
     for cls, field in scalars():
         name, text = variable_value(field.name, environ)
         if text:
+            # A plain `Reading`: `${NAME}` in the value of a variable is not a reference.
             reading = Reading("environment")
             entry = Entry(Scalar(from_text(text, field.type), text, 0, 0), 0, 0)
             found = reading.fill(cls, Mapping({field.name: entry}, 0, 0))
